@@ -1,0 +1,104 @@
+"""What a pinned snapshot holds, as Arrow tables: one row a data file, one row a delete file."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote_plus
+
+import pyarrow as pa
+
+from tidyberg.model.table import Pinned
+
+# `partition` and `manifest` are positions in Inventory.partitions and Inventory.manifests.
+# Sequence numbers are inherited already; column metrics stay in the manifests until somebody needs them.
+DATA_FILES = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("format", pa.dictionary(pa.int8(), pa.string()), nullable=False),  # upper case: PARQUET
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("records", pa.int64(), nullable=False),
+        pa.field("spec_id", pa.int32(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("sequence_number", pa.int64(), nullable=False),
+        pa.field("file_sequence_number", pa.int64(), nullable=False),
+        pa.field("snapshot_id", pa.int64(), nullable=False),  # the snapshot that added the file
+        pa.field("manifest", pa.int32(), nullable=False),
+        pa.field("sort_order_id", pa.int32()),
+        pa.field("first_row_id", pa.int64()),
+        pa.field("encrypted", pa.bool_(), nullable=False),
+    ]
+)
+
+DELETE_FILES = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("format", pa.dictionary(pa.int8(), pa.string()), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("records", pa.int64(), nullable=False),
+        pa.field("kind", pa.dictionary(pa.int8(), pa.string()), nullable=False),  # position | equality | dv
+        pa.field("scope", pa.dictionary(pa.int8(), pa.string()), nullable=False),  # file | partition | global
+        pa.field("spec_id", pa.int32(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("sequence_number", pa.int64(), nullable=False),
+        pa.field("file_sequence_number", pa.int64(), nullable=False),
+        pa.field("snapshot_id", pa.int64(), nullable=False),
+        pa.field("manifest", pa.int32(), nullable=False),
+        pa.field("equality_ids", pa.list_(pa.int32())),
+        pa.field("referenced_data_file", pa.string()),
+        pa.field("content_offset", pa.int64()),
+        pa.field("content_size", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition tuple of one spec; values are PyIceberg's internal ones (days as int, decimals as Decimal)."""
+
+    spec_id: int
+    values: tuple[Any, ...]
+    path: str  # as in file locations: "day=2026-11-13/region=eu"; empty for an unpartitioned spec
+
+    @property
+    def label(self) -> str:
+        return unquote_plus(self.path) or "(unpartitioned)"
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestInfo:
+    path: str
+    length: int
+    spec_id: int
+    holds_deletes: bool
+    sequence_number: int
+    min_sequence_number: int
+    added_snapshot_id: int
+    first_row_id: int | None
+
+
+@dataclass(frozen=True)
+class Inventory:
+    pinned: Pinned
+    partitions: Sequence[Partition]
+    manifests: Sequence[ManifestInfo]
+    data_files: pa.Table
+    delete_files: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatistics:
+    """What one partition looks like; times are epoch milliseconds, None where no snapshot tells."""
+
+    partition: int
+    files: int
+    small_files: int
+    bytes: int
+    records: int
+    delete_files: int
+    deleted_rows: int  # an upper bound: rows of position deletes and DVs, keys of equality deletes
+    fragment_ratio: float
+    smallest_file: int
+    largest_file: int
+    last_write_ms: int | None
+    last_compaction_ms: int | None
+    recent_commits: int  # distinct snapshots that wrote here within the hot window

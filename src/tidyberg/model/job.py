@@ -1,0 +1,107 @@
+"""A job: one run of the pipeline over one table, with its progress, its outcome and what it intended to write."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from tidyberg.model.table import TableRef
+
+
+class JobStatus(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED)
+
+
+class Stage(StrEnum):
+    RECOVER = "recover"
+    OBSERVE = "observe"
+    PLAN = "plan"
+    EXECUTE = "execute"
+    VERIFY = "verify"
+    COMMIT = "commit"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The seeds' progress, plus groups."""
+
+    partitions_completed: int = 0
+    partitions_total: int = 0
+    groups_completed: int = 0
+    groups_total: int = 0
+    files_processed: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionStats:
+    """The seeds' `stats` of a finished job, to the letter."""
+
+    files_before: int
+    files_after: int
+    files_compacted: int
+    files_removed: int
+    bytes_before: int
+    bytes_after: int
+    bytes_saved: int
+    snapshots_expired: int
+    compaction_time_ms: float
+    small_files_remaining: int
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The process that runs a job; enough to tell on the same machine whether it still lives."""
+
+    host: str
+    pid: int
+    started: float  # the process's start time, so that a reused pid is not mistaken for it
+
+
+@dataclass(frozen=True)
+class Intent:
+    """Recorded before the first byte is written: from it every name the job may have used can be computed."""
+
+    table_uuid: str
+    metadata_directory: str
+    directories: Mapping[int, str]  # group id -> output directory
+    attempts: int  # task attempts the engine may make
+    outputs: Mapping[int, int]  # group id -> the highest number of outputs one attempt may write
+
+
+@dataclass(frozen=True)
+class Job:
+    job_id: str
+    table: TableRef
+    branch: str
+    strategy: str
+    options: Mapping[str, Any]
+    status: JobStatus
+    stage: Stage
+    engine: str
+    created_ms: int
+    started_ms: int | None = None
+    finished_ms: int | None = None
+    heartbeat_ms: int | None = None
+    owner: Owner | None = None
+    plan_hash: str | None = None
+    predicted_seconds: float | None = None
+    predicted_dollars: float | None = None
+    actual_dollars: float | None = None
+    snapshot_id: int | None = None  # the snapshot it committed
+    progress: Progress = field(default_factory=Progress)
+    stats: CompactionStats | None = None
+    error_code: str | None = None
+    error: str | None = None
+    notes: tuple[str, ...] = ()
+    intent: Intent | None = field(default=None, repr=False)

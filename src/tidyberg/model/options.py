@@ -1,0 +1,96 @@
+"""What a caller may ask of a plan, resolved: sizes are bytes, names are checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tidyberg.errors import BadInput
+from tidyberg.model.sizes import MB
+
+
+class Strategy(StrEnum):
+    SMALL_FILES = "small_files"
+    DELETE_FILES = "delete_files"
+    TIME_SERIES = "time_series"
+    FULL = "full"
+    AUTO = "auto"
+
+    @classmethod
+    def parse(cls, text: str) -> "Strategy":
+        try:
+            return cls(text.strip().lower().replace("-", "_"))
+        except ValueError:
+            raise BadInput(
+                f"{text!r} is not a strategy.", hint=f"Choose one of {', '.join(s.value for s in cls)}."
+            ) from None
+
+
+class VerifyMode(StrEnum):
+    COUNTS = "counts"  # rows, null counts and bounds; the default
+    FULL = "full"  # also re-reads the outputs and compares a checksum of their contents
+    OFF = "off"
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    strategy: Strategy = Strategy.AUTO
+    branch: str = "main"
+    where: str | None = None
+    force: bool = False
+    # Sizes in bytes; None means: from the table's properties, else derived from the target.
+    target_file_size: int | None = None  # table's write.target-file-size-bytes, else 512 MB
+    min_file_size: int | None = None  # files below are candidates of `full`; default 0.75 x target
+    max_file_size: int | None = None  # files above are split; default 1.8 x target
+    max_group_size: int | None = None  # default 2 x target, the seeds' bound
+    small_file_threshold: int = 32 * MB
+    min_input_files: int = 5
+    max_files: int | None = None  # input files a job may take
+    max_cost: float | None = None  # dollars a job may cost
+    max_parallelism: int | None = None
+    max_record_batch_rows: int | None = None
+    max_file_count_per_partition: int = 100
+    max_delete_ratio: float = 0.1  # the seeds' fragment_ratio_threshold
+    hot_window_seconds: int = 600  # a partition written within it is hot for time_series and auto
+    hot_commits: int = 2  # how many commits within the window make it hot
+    parquet: Mapping[str, str] = field(default_factory=dict)  # overrides of write.parquet.* without the prefix
+
+    def __post_init__(self) -> None:
+        for name in ("target_file_size", "min_file_size", "max_file_size", "max_group_size", "max_files",
+                     "max_parallelism", "max_record_batch_rows", "small_file_threshold", "min_input_files"):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise BadInput(f"{name} must be at least 1, not {value}.")
+        if self.max_cost is not None and self.max_cost < 0:
+            raise BadInput(f"max_cost must not be negative, not {self.max_cost}.")
+        if self.max_delete_ratio < 0:
+            raise BadInput(f"max_delete_ratio must not be negative, not {self.max_delete_ratio}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Dollars: object-store requests, allocated compute, and storage."""
+
+    get_per_1000: float = 0.0004
+    put_per_1000: float = 0.005
+    compute_per_gb_second: float = 0.0000166667
+    storage_per_gb_month: float = 0.023
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How fast this installation rewrites, learned from earlier jobs; the defaults are a laptop's."""
+
+    jobs: int = 0
+    encode_bytes_per_core_second: float = 45 * MB
+    seconds_per_job: float = 4.0  # session start, planning, commit
+    seconds_per_file: float = 0.01
+    output_ratio: float = 1.0  # bytes written per byte read
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What the engine allocates while a job runs: the base of the compute price."""
+
+    cores: int = 2
+    memory_gb: float = 4.0
+    name: str = "local[2]"

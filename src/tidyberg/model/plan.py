@@ -1,0 +1,138 @@
+"""A plan: which files become which, why, and for how much. It is a document: JSON out, JSON in, hashed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tidyberg.model.table import TableRef
+
+PLAN_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A live data file that a group replaces."""
+
+    path: str
+    size: int
+    records: int
+    sequence_number: int
+    manifest: str  # path of the manifest that lists it at the pinned snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a rewrite will take and give; dollars are apart for requests, compute and storage until expiry."""
+
+    input_files: int
+    output_files: int
+    bytes_read: int
+    bytes_written: int
+    get_requests: int
+    put_requests: int
+    seconds: float
+    request_dollars: float
+    compute_dollars: float
+    storage_dollars: float  # of the replaced bytes until snapshots expire
+    file_opens_saved: int  # per full scan
+    bytes_saved: int  # per full scan
+    payback_scans: int | None  # full scans after which the rewrite has paid for itself; None: never
+
+    @property
+    def dollars(self) -> float:
+        """What the job itself costs; the storage of replaced bytes is shown apart."""
+        return self.request_dollars + self.compute_dollars
+
+    @property
+    def dollars_per_gb(self) -> float:
+        return self.dollars / (self.bytes_read / 1024**3) if self.bytes_read else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """Files of one partition and spec that one task rewrites together."""
+
+    group_id: int
+    spec_id: int
+    partition_path: str
+    files: tuple[InputFile, ...]
+    outputs: int
+    mode: Literal["encode"]
+    score: float
+    estimate: Estimate
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def records(self) -> int:
+        return sum(file.records for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    reason: str
+    groups: tuple[int, ...]
+    files: int
+    outputs: int
+    dollars: float
+    kind: Literal["rewrite"] = "rewrite"
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    code: str  # stable: tidy, hot, filtered, too-few-files, no-gain, budget, has-deletes, format, ...
+    reason: str
+    kind: Literal["skip"] = "skip"
+
+
+Verdict = Rewrite | Skip
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionVerdict:
+    """One partition's numbers and what the plan makes of them."""
+
+    spec_id: int
+    partition_path: str
+    files: int
+    small_files: int
+    bytes: int
+    records: int
+    delete_files: int
+    deleted_rows: int
+    fragment_ratio: float
+    score: float
+    last_write_ms: int | None
+    last_compaction_ms: int | None
+    recent_commits: int
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Plan:
+    format: int
+    tool_version: str
+    table: TableRef
+    table_uuid: str
+    format_version: int
+    branch: str
+    snapshot_id: int | None
+    sequence_number: int
+    snapshot_ms: int | None
+    schema_id: int
+    created_ms: int
+    options: Mapping[str, Any]  # as resolved; secrets never get here
+    resolved_where: str | None  # the predicate with current_date and the like made literal
+    target_file_size: int
+    health: int
+    partitions: tuple[PartitionVerdict, ...]
+    groups: tuple[FileGroup, ...]
+    estimate: Estimate
+    left_out: tuple[str, ...] = field(default=())  # what a budget or limit left for another time, in words
+    hash: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.groups

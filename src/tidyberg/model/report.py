@@ -1,0 +1,86 @@
+"""What the control room tells its callers: reports, results and the events of a running job."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from tidyberg.model.inventory import PartitionStatistics
+from tidyberg.model.job import CompactionStats, Job, Progress, Stage
+from tidyberg.model.plan import Plan
+from tidyberg.model.table import TableRef
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """0 (untidy) to 100 (tidy), with the reasons for every point lost."""
+
+    score: int
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class HealthReport:
+    table: TableRef
+    branch: str
+    snapshot_id: int | None
+    snapshot_ms: int | None
+    health: Health
+    files: int
+    small_files: int
+    bytes: int
+    records: int
+    delete_files: int
+    partitions: tuple[tuple[str, PartitionStatistics], ...]  # label, numbers; worst first
+    file_sizes: tuple[int, ...]
+    target_file_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableSummary:
+    table: TableRef
+    files: int | None  # from the snapshot's summary; None where it does not say
+    bytes: int | None
+    records: int | None
+    delete_files: int | None
+    snapshot_ms: int | None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class CompactionResult:
+    """A finished job. `outcome` is "nothing" when the table was tidy already."""
+
+    outcome: Literal["committed", "nothing"]
+    job: Job
+    plan: Plan
+    stats: CompactionStats
+    snapshot_id: int | None
+    groups_committed: int
+    groups_left: tuple[str, ...]  # groups that could not be committed, each with its reason
+    sizes_before: tuple[int, ...]
+    sizes_after: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StageStarted:
+    stage: Stage
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFinished:
+    group_id: int
+    partition: str
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something worth a line for the person who watches: a retry, a conflict, a leftover removed."""
+
+    level: Literal["info", "warning"]
+    message: str
+
+
+Event = StageStarted | GroupFinished | Notice
+EventSink = Callable[[Event], None]

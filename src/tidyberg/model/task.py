@@ -1,0 +1,138 @@
+"""What travels to a worker and back. Standard library only: this module is shipped to executors."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInput:
+    path: str
+    size: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSettings:
+    """The table's write properties, resolved for Arrow's Parquet writer."""
+
+    compression: str = "zstd"
+    compression_level: int | None = None
+    row_group_bytes: int = 128 * 1024 * 1024
+    row_group_rows: int = 1_048_576
+    page_bytes: int = 1024 * 1024
+    page_rows: int = 20_000
+    dictionary: bool = True
+    dictionary_bytes: int = 2 * 1024 * 1024
+    bloom_filter_columns: tuple[tuple[int, float], ...] = ()  # field id, false positive probability
+    # Field id -> "none" | "counts" | "truncate(N)" | "full"; a leaf that is absent here is "none".
+    metrics_modes: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One group, rewritten by one worker. Holds no secret: storage access travels apart."""
+
+    job_id: str
+    group_id: int
+    inputs: tuple[TaskInput, ...]
+    arrow_schema: bytes  # IPC schema of the output; every field, nested ones too, carries PARQUET:field_id
+    iceberg_schema: str  # JSON, kept in the output's footer as Iceberg's own writers do
+    output_directory: str
+    outputs: int  # how many files the plan promised
+    target_bytes: int
+    max_bytes: int
+    write: WriteSettings
+    batch_rows: int = 65_536
+    memory_bytes: int = 256 * 1024 * 1024  # Arrow memory that one row group may take before it is flushed
+    constants: dict[int, Any] = field(default_factory=dict)  # identity partition values, for files without them
+    checksum: bool = False  # also sum up the contents of the rows, for full verification
+
+
+def output_name(job_id: str, group_id: int, attempt: int, number: int) -> str:
+    """Computable from the recorded intent, so that recovery needs no listing."""
+    return f"tidyberg-{job_id}-g{group_id:05d}-a{attempt:02d}-{number:04d}.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    path: str
+    size: int
+    records: int
+    column_sizes: dict[int, int]
+    value_counts: dict[int, int]
+    null_value_counts: dict[int, int]
+    nan_value_counts: dict[int, int]
+    lower_bounds: dict[int, bytes]
+    upper_bounds: dict[int, bytes]
+    split_offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """What the footers of a set of files say of one leaf; bounds in Iceberg's binary form, None where unknown."""
+
+    values: int
+    nulls: int | None
+    lower: bytes | None
+    upper: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    job_id: str
+    group_id: int
+    attempt: int
+    outputs: tuple[WrittenFile, ...]
+    rows_read: int
+    rows_deleted: int
+    rows_written: int
+    bytes_read: int
+    bytes_written: int
+    seconds: float
+    peak_rss_bytes: int
+    # Per field id, from the inputs' own footers, for verification; empty where a footer has no statistics.
+    input_facts: dict[int, ColumnFacts] = field(default_factory=dict)
+    output_facts: dict[int, ColumnFacts] = field(default_factory=dict)  # untruncated, from the outputs' footers
+    checksum: str | None = None  # of the rows handed to the writer
+    row_group_bytes_in: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChecksumTask:
+    """Read files back and sum up their rows, independent of order."""
+
+    job_id: str
+    group_id: int
+    inputs: tuple[TaskInput, ...]
+    arrow_schema: bytes
+    batch_rows: int = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class ChecksumResult:
+    job_id: str
+    group_id: int
+    rows: int
+    checksum: str
+
+
+class StorageAccess:
+    """Properties that open storage, secrets among them. Redacts itself wherever it might be printed [I12]."""
+
+    __slots__ = ("_properties",)
+
+    def __init__(self, properties: dict[str, str] | None = None) -> None:
+        self._properties = dict(properties or {})
+
+    def reveal(self) -> dict[str, str]:
+        """The properties themselves; for opening a filesystem and nothing else."""
+        return dict(self._properties)
+
+    def __repr__(self) -> str:
+        return "StorageAccess(***)"
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> tuple[type["StorageAccess"], tuple[dict[str, str]]]:
+        return (StorageAccess, (self._properties,))
