@@ -1,0 +1,62 @@
+# Every task of the project, one line each: `make help`.
+
+PYTHON ?=
+VENV := .venv
+STAMP := $(VENV)/.tidyberg-setup
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo test test-fast lint format lock build bench clean check-java
+
+help: ## list what make can do
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## create .venv with everything in requirements.lock (uv when present, pip when not)
+
+# Redone only when the package definition or the lock changes. $(if …) runs before the slow part and
+# ends make with one line.
+$(STAMP): pyproject.toml requirements.lock scripts/setup.sh
+	$(if $(PYTHON_PROBLEM),$(error $(PYTHON_PROBLEM)))
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh "$(VENV)"
+	@touch $@
+
+demo: check-java setup ## see it work: a messy table is planned, compacted, verified and committed
+	@$(BIN)/tidyberg demo
+
+test: check-java lint ## everything that must hold: lint, types, import rules, all tests, branch coverage
+	$(BIN)/pytest --cov --cov-report=term
+
+test-fast: setup ## only the tests that need no Spark session and no Java
+	$(BIN)/pytest -m "not spark and not oracle and not slow"
+
+lint: setup ## ruff, mypy strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## let ruff format the code and fix what it safely can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: setup ## resolve the dependency tree anew into requirements.lock
+	@sh scripts/lock.sh "$(VENV)"
+
+build: setup ## source distribution and wheel into dist/
+	@sh scripts/build.sh "$(VENV)"
+
+bench: check-java setup ## rewrite the same table with tidyberg and with Iceberg's Java action; times and memory
+	@$(BIN)/python -m benchmarks.rewrite
+
+clean: ## remove the virtual environment, caches, coverage data and built files
+	rm -rf $(VENV) dist build htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache \
+	  .import_linter_cache .hypothesis bench-results spark-warehouse
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+check-java:
+	@$(if $(JAVA_PROBLEM),$(error $(JAVA_PROBLEM))):
+
+# Recursive on purpose: looked at only when a target needs it.
+JAVA_PROBLEM = $(shell sh scripts/check-java.sh)
+PYTHON_PROBLEM = $(shell PYTHON="$(PYTHON)" sh scripts/find-python.sh --problem)
