@@ -1,0 +1,7 @@
+"""Tables for tests, ours and yours: a warehouse, deterministic rows, and tables forged for planning alone."""
+
+from tidyberg.testing.forge import forge_table
+from tidyberg.testing.samples import SAMPLE_SCHEMA, sample_rows
+from tidyberg.testing.warehouse import Warehouse, local_path
+
+__all__ = ["SAMPLE_SCHEMA", "Warehouse", "forge_table", "local_path", "sample_rows"]

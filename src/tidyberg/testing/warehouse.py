@@ -1,0 +1,150 @@
+"""A warehouse in a directory, tables of many small files in it, and what can be asked of them afterwards."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import _dataframe_to_data_files, schema_to_pyarrow
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from tidyberg.testing.samples import SAMPLE_SCHEMA, sample_rows
+
+
+class Warehouse:
+    """A SQLite catalog and its tables in one directory; `name` and `properties` open the same one elsewhere."""
+
+    def __init__(self, directory: Path | str, name: str = "lab") -> None:
+        self.directory = Path(directory).absolute()
+        (self.directory / "warehouse").mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.properties = {
+            "type": "sql",
+            "uri": f"sqlite:///{self.directory / 'catalog.db'}",
+            "warehouse": f"file://{self.directory / 'warehouse'}",
+        }
+        self.catalog = SqlCatalog(
+            name, **{key: value for key, value in self.properties.items() if key != "type"}
+        )
+
+    def __enter__(self) -> "Warehouse":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.catalog.engine.dispose()
+
+    def create_table(
+        self,
+        identifier: str = "db.events",
+        schema: Schema | pa.Schema = SAMPLE_SCHEMA,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        properties: Mapping[str, str] | None = None,
+        format_version: int = 2,
+    ) -> Table:
+        self.catalog.create_namespace_if_not_exists(identifier.rpartition(".")[0])
+        return self.catalog.create_table(
+            identifier,
+            schema,
+            partition_spec=partition_spec,
+            properties={"format-version": str(format_version), **(properties or {})},
+        )
+
+    def append_files(
+        self,
+        table: Table,
+        files: int,
+        rows_per_file: int = 100,
+        *,
+        files_per_commit: int | None = None,
+        values: Mapping[str, Any] | None = None,
+        rows: Callable[[int], pa.Table] | None = None,
+        seed: int = 0,
+        branch: str = "main",
+    ) -> Table:
+        """Append `files` small files (per partition that their rows fall into), in one commit unless told.
+
+        `rows(number)` gives the rows of one file; without it they are sample rows of the table's schema.
+        """
+        schema = table.refresh().schema()
+        per_commit = files_per_commit or max(files, 1)
+        for first in range(0, files, per_commit):
+            numbers = range(first, min(first + per_commit, files))
+            with (
+                table.transaction() as transaction,
+                transaction.update_snapshot(branch=branch).fast_append() as append,
+            ):
+                for number in numbers:
+                    contents = (
+                        rows(number) if rows else sample_rows(rows_per_file, seed + number, schema, values)
+                    )
+                    for data_file in _dataframe_to_data_files(table.metadata, contents, table.io):
+                        append.append_data_file(data_file)
+        return table
+
+    def rows(self, table: Table, *, snapshot_id: int | None = None, branch: str | None = None) -> list[str]:
+        """All rows as a sorted list of texts: equal lists mean equal multisets, with NaN equal to itself.
+
+        Without deletes the files are read by Arrow alone: PyIceberg's scan turns some null lists empty.
+        """
+        table.refresh()
+        if branch is not None:
+            found = table.metadata.snapshot_by_name(branch)
+            assert found is not None, f"no branch {branch}"
+            snapshot_id = found.snapshot_id
+        if table.metadata.current_snapshot_id is None and snapshot_id is None:
+            return []
+        scan = table.scan(snapshot_id=snapshot_id)
+        tasks = list(scan.plan_files())
+        if any(task.delete_files for task in tasks):
+            tables = [scan.to_arrow()]
+        else:
+            tables = [_read_by_field_id(task.file.file_path, table.schema()) for task in tasks]
+        return sorted(repr(tuple(row.values())) for part in tables for row in part.to_pylist())
+
+    def files_on_disk(self, table: Table) -> set[str]:
+        """Every file below the table's location, as absolute paths."""
+        return {str(path) for path in Path(local_path(table.location())).rglob("*") if path.is_file()}
+
+    def referenced_files(self, table: Table) -> set[str]:
+        """Every file that the current metadata or any of its snapshots refers to, as absolute paths."""
+        table.refresh()
+        found = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+        for snapshot in table.metadata.snapshots:
+            found.add(snapshot.manifest_list)
+            for manifest in snapshot.manifests(table.io):
+                found.add(manifest.manifest_path)
+                found.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
+        return {local_path(location) for location in found}
+
+
+def local_path(location: str) -> str:
+    """The path that a `file:` location means, whichever number of slashes its writer uses."""
+    parsed = urlparse(location)
+    return unquote(parsed.path) if parsed.scheme == "file" else location
+
+
+def _read_by_field_id(location: str, schema: Schema) -> pa.Table:
+    """One Parquet file in the table's current schema; columns that it lacks are null."""
+    contents = pq.read_table(local_path(location), partitioning=None)
+    by_id = {
+        int((field.metadata or {}).get(b"PARQUET:field_id", -1)): field.name for field in contents.schema
+    }
+    wanted = schema_to_pyarrow(schema, include_field_ids=False)
+    columns = [
+        contents[by_id[field.field_id]].cast(arrow.type)
+        if field.field_id in by_id
+        else pa.nulls(contents.num_rows, arrow.type)
+        for field, arrow in zip(schema.fields, wanted, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=wanted)
