@@ -18,7 +18,7 @@ from tidyberg.testing.samples import SAMPLE_SCHEMA, sample_rows
 
 
 class Warehouse:
-    """A SQLite catalog and its tables in one directory; `name` and `properties` open the same one elsewhere."""
+    """A SQLite catalog and its tables in one directory; `name` and `properties` open it elsewhere too."""
 
     def __init__(self, directory: Path | str, name: str = "lab") -> None:
         self.directory = Path(directory).absolute()
