@@ -1,0 +1,1 @@
+"""Settings: tidyberg.yaml, the environment, and the catalogs they lead to."""

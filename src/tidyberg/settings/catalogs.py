@@ -1,0 +1,195 @@
+"""Opens catalogs by name, from tidyberg's settings or PyIceberg's own configuration, and finds tables in them."""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog import Catalog, CatalogType, infer_catalog_type, load_catalog
+from pyiceberg.exceptions import NoSuchNamespaceError
+from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
+from pyiceberg.utils.config import Config
+
+from tidyberg.errors import (
+    BadInput,
+    ConfigurationError,
+    TidybergError,
+    UnknownCatalog,
+    UnknownNamespace,
+    UnknownTable,
+    Unsupported,
+)
+from tidyberg.model.table import TableRef
+from tidyberg.settings.catalog_errors import catalog_errors
+from tidyberg.settings.redact import seal, secrets_of, unseal
+from tidyberg.settings.rest import BoundedRestCatalog
+from tidyberg.settings.settings import Settings
+
+_CANNOT_COMMIT = {CatalogType.DYNAMODB: "DynamoDB", CatalogType.BIGQUERY: "BigQuery"}
+
+
+def open_catalog(settings: Settings, name: str | None = None) -> Catalog:
+    """The catalog of that name, or the default one; every request to it has a time limit."""
+    name = name or default_catalog_name(settings)
+    sealed = _properties(settings, name)
+    secrets = secrets_of(sealed)
+    with catalog_errors(name, secrets=secrets):
+        kind = _kind(name, unseal(sealed))
+        if kind in _CANNOT_COMMIT:
+            raise Unsupported(
+                f"Catalog {name!r} is a {_CANNOT_COMMIT[kind]} catalog, through which no commit can be made.",
+                hint="Reach its tables through a REST, SQL, Hive or Glue catalog.",
+            )
+        properties = unseal(sealed)
+        if kind is CatalogType.SQL:
+            _require_database_file(name, str(properties.get("uri", "")))
+        if kind is CatalogType.REST:
+            properties.pop("type", None)
+            return BoundedRestCatalog(name, settings.http_timeout_seconds, **properties)
+        return load_catalog(name, **properties)
+
+
+def known_catalogs(settings: Settings) -> list[str]:
+    return sorted({*settings.known_catalogs, *_pyiceberg_configuration().get_known_catalogs()})
+
+
+def default_catalog_name(settings: Settings) -> str:
+    """The catalog that is meant when none is named."""
+    if settings.default_catalog:
+        return settings.default_catalog
+    if settings.catalog is not None:
+        return settings.catalog_name
+    known = known_catalogs(settings)
+    preferred = _pyiceberg_configuration().get_default_catalog_name()
+    if preferred in known:
+        return preferred
+    if len(known) == 1:
+        return known[0]
+    if known:
+        raise UnknownCatalog(
+            f"Several catalogs are configured ({', '.join(known)}) and none is the default.",
+            hint="Name one with --catalog, or set default_catalog.",
+        )
+    raise UnknownCatalog(
+        "No catalog is configured.",
+        hint="Set CATALOG_URI, or write a `catalog:` into tidyberg.yaml, or use ~/.pyiceberg.yaml.",
+    )
+
+
+def resolve_table(settings: Settings, catalog: Catalog, text: str) -> TableRef:
+    """The table that `text` names; without a namespace, the default one or the only match in the catalog."""
+    if "." in text:
+        return TableRef.parse(text, catalog.name)
+    if not text.strip():
+        raise BadInput("The name of a table must not be empty.", hint="Write it as namespace.table.")
+    if settings.default_namespace:
+        return TableRef.parse(f"{settings.default_namespace}.{text}", catalog.name)
+    found = [ref for ref in list_tables(catalog) if ref.name == text]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UnknownTable(
+            f"Several tables are called {text!r}: {', '.join(map(str, found))}.",
+            hint="Write namespace.table, or set default_namespace.",
+        )
+    raise UnknownTable(
+        f"There is no table {text!r} in any namespace of catalog {catalog.name!r}.",
+        hint="`tidyberg tables` lists all tables.",
+    )
+
+
+def load_table(catalog: Catalog, ref: TableRef) -> Table:
+    """The table, or an error that says which names are near."""
+    try:
+        with catalog_errors(ref.catalog, what=str(ref), secrets=catalog_secrets(catalog)):
+            return catalog.load_table(ref.identifier)
+    except UnknownTable as error:
+        raise _with_near_names(error, catalog, ref) from None
+
+
+def list_tables(catalog: Catalog, namespace: str | None = None) -> list[TableRef]:
+    """Every table of the catalog, or of one namespace and those below it, in order."""
+    with catalog_errors(catalog.name, what=namespace or "", secrets=catalog_secrets(catalog)):
+        start: Identifier = tuple(namespace.split(".")) if namespace else ()
+        try:
+            return sorted(_tables_below(catalog, start), key=str)
+        except NoSuchNamespaceError:
+            raise _unknown_namespace(catalog, start) from None
+
+
+def catalog_secrets(catalog: Catalog) -> list[str]:
+    """What must not appear in a message about this catalog [I12]."""
+    return secrets_of(seal(dict(catalog.properties)))
+
+
+def _tables_below(catalog: Catalog, namespace: Identifier) -> Iterator[TableRef]:
+    if namespace:
+        for identifier in catalog.list_tables(namespace):
+            yield TableRef(catalog.name, tuple(identifier[:-1]), identifier[-1])
+    for child in catalog.list_namespaces(namespace):
+        # Some catalogs answer with the namespace itself, or with names relative to it.
+        full = tuple(child) if tuple(child)[: len(namespace)] == namespace else (*namespace, *child)
+        if len(full) > len(namespace):
+            yield from _tables_below(catalog, full)
+
+
+def _properties(settings: Settings, name: str) -> dict[str, Any]:
+    own = settings.known_catalogs.get(name)
+    of_pyiceberg = _pyiceberg_configuration().get_catalog_config(name)
+    if own is None and of_pyiceberg is None:
+        known = known_catalogs(settings)
+        close = get_close_matches(name, known, n=1)
+        listed = f"Known: {', '.join(known)}." if known else "None is configured: set CATALOG_URI to start."
+        raise UnknownCatalog(
+            f"There is no catalog {name!r}.", hint=f"Did you mean {close[0]!r}? {listed}" if close else listed
+        )
+    storage = settings.storage.sealed() if own is not None and settings.storage else {}
+    return {**seal(dict(of_pyiceberg or {})), **storage, **(own.sealed() if own else {})}
+
+
+def _kind(name: str, properties: Mapping[str, Any]) -> CatalogType | None:
+    """Which sort of catalog; None for one that names its own Python class."""
+    if properties.get("py-catalog-impl"):
+        return None
+    given = properties.get("type")
+    if given is None:
+        return infer_catalog_type(name, dict(properties))
+    kinds = [kind.value for kind in CatalogType]
+    if str(given).lower() not in kinds:
+        raise ConfigurationError(f"{given!r} is not a type of catalog.", hint=f"Choose one of {', '.join(kinds)}.")
+    return CatalogType(str(given).lower())
+
+
+def _require_database_file(name: str, uri: str) -> None:
+    """A mistyped path must not silently become a new, empty catalog."""
+    scheme, _, path = uri.partition(":///")
+    if not scheme.startswith("sqlite") or not path or path.startswith((":memory:", "file:")):
+        return
+    if not Path(path.split("?")[0]).is_file():
+        raise ConfigurationError(f"Catalog {name!r} is the SQLite file {path}, which does not exist.")
+
+
+def _with_near_names(error: UnknownTable, catalog: Catalog, ref: TableRef) -> TidybergError:
+    try:
+        siblings = [other.name for other in list_tables(catalog, ".".join(ref.namespace))]
+    except UnknownNamespace as unknown:
+        return unknown
+    except TidybergError:
+        return error
+    close = get_close_matches(ref.name, siblings, n=3, cutoff=0.5)
+    names = ", ".join(".".join((*ref.namespace, name)) for name in close)
+    hint = f"Did you mean {names}?" if close else "`tidyberg tables` lists all tables."
+    return UnknownTable(error.message, hint=hint)
+
+
+def _unknown_namespace(catalog: Catalog, namespace: Identifier) -> UnknownNamespace:
+    known = [".".join(name) for name in catalog.list_namespaces()]
+    close = get_close_matches(".".join(namespace), known, n=1)
+    hint = f"Did you mean {close[0]!r}?" if close else (f"Known: {', '.join(known[:10])}." if known else None)
+    return UnknownNamespace(f"There is no namespace {'.'.join(namespace)!r} in catalog {catalog.name!r}.", hint=hint)
+
+
+def _pyiceberg_configuration() -> Config:
+    """Read anew each time: PyIceberg's own copy is frozen at import."""
+    return Config()

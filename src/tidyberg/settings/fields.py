@@ -1,0 +1,82 @@
+"""The small types settings are made of: sizes, strategies, cron lines, and a base that never shows a secret."""
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+
+from tidyberg.errors import BadInput
+from tidyberg.model.options import Strategy
+from tidyberg.model.sizes import parse_size
+from tidyberg.settings.redact import redact
+
+
+class Section(BaseModel):
+    """A part of the settings: unknown keys are refused, secrets are masked wherever it is printed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, value if isinstance(value, BaseModel) else redact(value, name or "")
+
+
+def _size(value: Any) -> int:
+    try:
+        return parse_size(value)
+    except BadInput as error:
+        raise ValueError(str(error)) from None
+
+
+def _strategy(value: Any) -> Strategy:
+    try:
+        return Strategy.parse(str(value))
+    except BadInput as error:
+        raise ValueError(str(error)) from None
+
+
+_CRON_FIELD = re.compile(r"[0-9A-Za-z*/,\-#?]+")
+
+
+def _cron(value: str) -> str:
+    fields = value.split()
+    if len(fields) != 5 or not all(_CRON_FIELD.fullmatch(field) for field in fields):
+        raise ValueError(f'{value!r} is not a cron line: it needs five fields, such as "0 */6 * * *"')
+    return value
+
+
+def _timezone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f'{value!r} is not a time zone; write one such as "UTC" or "Europe/Berlin"') from None
+    return value
+
+
+Size = Annotated[
+    int,
+    BeforeValidator(_size),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1},
+                {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([kKmMgGtT]?([iI]?[bB])?)\s*$"},
+            ],
+            "examples": ["512MB", "1GB"],
+        }
+    ),
+]
+StrategyName = Annotated[
+    Strategy,
+    BeforeValidator(_strategy),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "enum": sorted({spelling for s in Strategy for spelling in (s.value, s.value.replace("_", "-"))}),
+        }
+    ),
+]
+CronLine = Annotated[str, AfterValidator(_cron)]
+TimeZoneName = Annotated[str, AfterValidator(_timezone)]

@@ -1,0 +1,82 @@
+"""Resolves what a plan is asked: built-in defaults, then settings, then the table's entry, then the caller."""
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from pydantic import ValidationError
+
+from tidyberg.errors import BadInput, ConfigurationError
+from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.table import TableRef
+from tidyberg.settings.problems import describe_problem
+from tidyberg.settings.sections import Options, Strategies, TableEntry
+from tidyberg.settings.settings import Settings
+
+
+def plan_options(settings: Settings, ref: TableRef, overrides: Mapping[str, Any]) -> PlanOptions:
+    """The options for one table. Overrides may use any spelling of the contract; None means: not given."""
+    asked = parse_options({key: value for key, value in overrides.items() if value is not None})
+    entry = entry_for(settings, ref)
+    of_table = _of_entry(entry) if entry else {}
+    of_settings = settings.compaction.given()
+
+    strategy = {**of_settings, **of_table, **asked}.get("strategy", Strategy.AUTO)
+    if strategy is Strategy.AUTO:
+        strategy = _allowed_by(settings.compaction.strategies)
+    # A strategy's own numbers are more specific than the section's, less than the table's or the caller's.
+    of_strategy = _of_strategy(settings.compaction.strategies, strategy)
+    layers = (of_settings, of_strategy, of_table, asked)
+    layered = {key: value for layer in layers for key, value in layer.items()}
+    parquet = {key: value for layer in layers for key, value in layer.get("parquet", {}).items()}
+    return PlanOptions(**{**layered, "strategy": strategy, "parquet": parquet})
+
+
+def parse_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options in the contract's spelling, checked; BadInput names the key and what was probably meant."""
+    try:
+        return Options.model_validate(dict(given)).given()
+    except ValidationError as error:
+        problems = [describe_problem(Options, problem).replace("a setting", "an option") for problem in error.errors()]
+        raise BadInput(" ".join(problems)) from None
+
+
+def entry_for(settings: Settings, ref: TableRef) -> TableEntry | None:
+    """The first entry under `tables:` that matches; a name without a dot matches in any namespace."""
+    for entry in settings.tables:
+        if entry.catalog not in (None, ref.catalog):
+            continue
+        candidate = str(ref) if "." in entry.name else ref.name
+        if fnmatchcase(candidate, entry.name):
+            return entry
+    return None
+
+
+def _of_entry(entry: TableEntry) -> dict[str, Any]:
+    own = {} if entry.strategy is None else {"strategy": entry.strategy}
+    return {**own, **entry.options.given()}
+
+
+def _allowed_by(strategies: Strategies) -> Strategy:
+    """`auto` narrows to the one that is left when the other is switched off."""
+    match strategies.small_files.enabled, strategies.delete_files.enabled:
+        case True, True:
+            return Strategy.AUTO
+        case True, False:
+            return Strategy.SMALL_FILES
+        case False, True:
+            return Strategy.DELETE_FILES
+        case _:
+            raise ConfigurationError(
+                "compaction.strategies switches off every strategy that `auto` may choose.",
+                hint="Enable one, or name a strategy.",
+            )
+
+
+def _of_strategy(strategies: Strategies, strategy: Strategy) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if strategy in (Strategy.SMALL_FILES, Strategy.AUTO):
+        found["target_file_size"] = strategies.small_files.target_size
+    found["small_file_threshold"] = strategies.small_files.threshold
+    found["max_delete_ratio"] = strategies.delete_files.fragment_ratio_threshold
+    return {key: value for key, value in found.items() if value is not None}

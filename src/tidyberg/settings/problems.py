@@ -1,0 +1,70 @@
+"""Turns validation errors into sentences, with the name that was probably meant."""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from tidyberg.settings.redact import redact_text
+from tidyberg.settings.sections import OPTION_ALIASES, Options
+
+
+def describe_problem(model: type[BaseModel], problem: ErrorDetails) -> str:
+    """One sentence for one validation error of `model`, without quoting values that may be secret [I12]."""
+    loc = tuple(part for part in problem["loc"] if not _is_union_branch(part))
+    key = _dotted(loc)
+    if problem["type"] == "extra_forbidden":
+        owner = _owner(model, loc[:-1])
+        return f"{key!r} is not a setting{near_name(str(loc[-1]), known_names(owner))}"
+    if problem["type"] == "missing":
+        return f"{key!r} is missing."
+    message = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ").rstrip(".")
+    if problem["type"] == "value_error":
+        return redact_text(f"{key + ': ' if key else ''}{message}.")
+    return redact_text(f"{key!r} should be {message[0].lower()}{message[1:]}.")
+
+
+def near_name(name: str, known: Sequence[str]) -> str:
+    """The end of a sentence that says a name is unknown."""
+    close = get_close_matches(name.lower().replace("-", "_"), known, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else "."
+
+
+def known_names(model: type[BaseModel] | None) -> list[str]:
+    if model is None:
+        return []
+    aliases = list(OPTION_ALIASES) if issubclass(model, Options) else []
+    return [*model.model_fields, *aliases]
+
+
+def _dotted(loc: Sequence[str | int]) -> str:
+    text = ""
+    for part in loc:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def _is_union_branch(part: str | int) -> bool:
+    """Union members appear in pydantic's locations as type names; they are no part of the user's path."""
+    return isinstance(part, str) and (part in ("str", "is-instance[SecretStr]") or "[" in part)
+
+
+def _owner(model: type[BaseModel], loc: Sequence[str | int]) -> type[BaseModel] | None:
+    """The model that a path inside `model` leads to."""
+    owner: type[BaseModel] | None = model
+    for part in loc:
+        if isinstance(part, int):
+            continue
+        field = owner.model_fields.get(str(part)) if owner is not None else None
+        if field is not None:
+            owner = next(_models_in(field.annotation), owner)
+    return owner
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)

@@ -1,0 +1,85 @@
+"""Keeps secrets out of whatever may be printed, logged or recorded [I12]."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import SecretStr
+
+MASK = "***"
+
+_SECRET_KEY = re.compile(
+    r"token|credential|secret|passw|access[-_.]?key|account[-_.]?key|private[-_.]?key|sas|authorization|signature",
+    re.IGNORECASE,
+)
+# Names that merely contain one of the words above: how to authenticate, never with what.
+_HARMLESS_KEY = re.compile(
+    r"(enabled|supported|uri|url|endpoint|type|provider|ttl|expir\w*)([-_.](ms|in|seconds))?$"
+    r"|vended[-_.]credentials|access[-_.]delegation",
+    re.IGNORECASE,
+)
+_USER_INFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.\-]*://[^\s:/@]*):(?P<password>[^\s/@]+)@", re.IGNORECASE)
+_QUERY = re.compile(
+    r"(?P<name>[?&][^=&\s]*(?:token|secret|passw|sig|key|credential)[^=&\s]*)=[^&\s'\"]+", re.IGNORECASE
+)
+_BEARER = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=\-]{6,}")
+
+
+def is_secret_key(key: str) -> bool:
+    return _SECRET_KEY.search(key) is not None and _HARMLESS_KEY.search(key) is None
+
+
+def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text without passwords in URIs, tokens in queries and headers, and the given secrets."""
+    for secret in secrets:
+        if len(secret) >= 4:
+            text = text.replace(secret, MASK)
+    text = _USER_INFO.sub(rf"\g<scheme>:{MASK}@", text)
+    text = _QUERY.sub(rf"\g<name>={MASK}", text)
+    return _BEARER.sub(rf"\1 {MASK}", text)
+
+
+def redact(value: Any, key: str = "") -> Any:
+    """A copy of plain data (mappings, sequences, scalars) that is safe to show."""
+    if isinstance(value, SecretStr):
+        return redact(value.get_secret_value(), key or "secret")
+    if isinstance(value, Mapping):
+        return {name: redact(item, str(name)) for name, item in value.items()}
+    if isinstance(value, str):
+        return MASK if value and is_secret_key(key) else redact_text(value)
+    if isinstance(value, Sequence):
+        return [redact(item, key) for item in value]
+    return value
+
+
+def seal(value: Any, key: str = "") -> Any:
+    """The same data with every secret wrapped, so that no repr or dump of it can leak."""
+    if isinstance(value, Mapping):
+        return {name: seal(item, str(name)) for name, item in value.items()}
+    if isinstance(value, str) and value and (is_secret_key(key) or redact_text(value) != value):
+        return SecretStr(value)
+    if isinstance(value, list):
+        return [seal(item, key) for item in value]
+    return value
+
+
+def unseal(value: Any) -> Any:
+    """The inverse of `seal`; for handing properties to a catalog and nothing else."""
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, Mapping):
+        return {name: unseal(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [unseal(item) for item in value]
+    return value
+
+
+def secrets_of(value: Any) -> list[str]:
+    """Every secret inside sealed data, for scrubbing messages of libraries that may quote it."""
+    if isinstance(value, SecretStr):
+        return [value.get_secret_value()]
+    if isinstance(value, Mapping):
+        return [secret for item in value.values() for secret in secrets_of(item)]
+    if isinstance(value, list):
+        return [secret for item in value for secret in secrets_of(item)]
+    return []

@@ -1,0 +1,84 @@
+"""All settings in one frozen value; where they come from is the loader's business."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from tidyberg.model.options import VerifyMode
+from tidyberg.settings.fields import Section, TimeZoneName
+from tidyberg.settings.sections import (
+    Catalog,
+    Commit,
+    Compaction,
+    PriceList,
+    ResourceOverrides,
+    Scheduler,
+    Server,
+    Spark,
+    Storage,
+    Store,
+    TableEntry,
+)
+
+DEFAULT_CATALOG = "default"
+
+
+class Settings(BaseSettings, Section):
+    """tidyberg's settings. Constructed directly, it reads neither files nor the environment."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        env_prefix="TIDYBERG_",
+        env_nested_delimiter="__",
+        title="tidyberg.yaml",
+    )
+
+    engine: Literal["spark", "inline"] = Field("spark", description="Where the rewriting runs.")
+    spark: Spark = Spark()
+    catalog: Catalog | None = Field(None, description="The catalog, when there is one.")
+    catalogs: dict[str, Catalog] = Field(default_factory=dict, description="Catalogs by name.")
+    default_catalog: str | None = Field(None, description="Which catalog is meant when none is named.")
+    default_namespace: str | None = Field(None, description="Where a table named without namespace is.")
+    storage: Storage | None = None
+    compaction: Compaction = Compaction()
+    tables: tuple[TableEntry, ...] = Field((), description="What differs per table; the first match counts.")
+    verify: VerifyMode = Field(VerifyMode.COUNTS, description="counts, full or off.")
+    commit: Commit = Commit()
+    prices: PriceList = PriceList()
+    resources: ResourceOverrides = ResourceOverrides()
+    store: Store = Field(default_factory=Store)
+    timezone: TimeZoneName = Field("UTC", description="In which `current_date` and times shown are meant.")
+    http_timeout_seconds: float = Field(60.0, gt=0, description="How long a catalog may take to answer.")
+    server: Server = Field(Server(), description="Where a service listens.")
+    scheduler: Scheduler = Field(Scheduler(), description="Whether and when a service compacts by itself.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+    @model_validator(mode="after")
+    def _catalogs_have_one_name_each(self) -> "Settings":
+        if self.catalog is not None and self.catalog_name in self.catalogs:
+            raise ValueError(f"catalog {self.catalog_name!r} is given twice: under `catalog:` and under `catalogs:`")
+        return self
+
+    @property
+    def catalog_name(self) -> str:
+        """The name of the catalog under `catalog:`."""
+        return (self.catalog.name if self.catalog else None) or DEFAULT_CATALOG
+
+    @property
+    def known_catalogs(self) -> dict[str, Catalog]:
+        """Every catalog of these settings by name; PyIceberg's own configuration may add more."""
+        own = {self.catalog_name: self.catalog} if self.catalog else {}
+        return {**own, **self.catalogs}
