@@ -31,11 +31,12 @@ class Validation:
 
 def validate_groups(groups: Sequence[FileGroup], parent: Inventory, plan_sequence_number: int) -> Validation:
     located = _locate(groups, parent)
+    deletes = _Deletes(parent, plan_sequence_number)
     replaceable: list[Replaceable] = []
     conflicts: dict[int, str] = {}
     for group in groups:
         rows = [located.get(file.path) for file in group.files]
-        reason = _gone(group, rows) or _newly_deleted(group, rows, parent, plan_sequence_number)
+        reason = _gone(group, rows) or _newly_deleted(group, rows, deletes)
         if reason is not None:
             conflicts[group.group_id] = reason
             continue
@@ -72,30 +73,36 @@ def _gone(group: FileGroup, rows: Sequence[_Located | None]) -> str | None:
     return None
 
 
-def _newly_deleted(
-    group: FileGroup, rows: Sequence[_Located | None], parent: Inventory, plan_sequence_number: int
-) -> str | None:
-    """A delete that applies to an input and that the outputs do not reflect and would not be subject to."""
-    deletes = parent.delete_files
-    if deletes.num_rows == 0:
-        return None
-    inputs = {file.path: row for file, row in zip(group.files, rows, strict=True) if row is not None}
-    for delete in deletes.to_pylist():
-        for path, row in inputs.items():
-            if not _in_scope(delete["scope"], delete["referenced_data_file"], delete, path, row):
+class _Deletes:
+    """The parent's deletes by scope: for each, the highest sequence number that matters and the file it is in."""
+
+    def __init__(self, parent: Inventory, plan_sequence_number: int) -> None:
+        self._positions: dict[object, tuple[int, str]] = {}
+        self._equalities: dict[object, tuple[int, str]] = {}
+        names = ("path", "kind", "scope", "spec_id", "partition", "sequence_number", "referenced_data_file")
+        columns = [parent.delete_files[name].to_pylist() for name in names]
+        for path, kind, scope, spec_id, partition, sequence_number, referenced in zip(*columns, strict=True):
+            # I3: outputs carry the plan's sequence number, so an equality delete that came later still applies.
+            if kind == "equality" and sequence_number > plan_sequence_number:
                 continue
-            if delete["kind"] == "equality":
-                # I3: outputs carry the plan's sequence number, so an equality delete that came later still applies.
-                if row.sequence_number < delete["sequence_number"] <= plan_sequence_number:
-                    return f"equality deletes in {delete['path']} apply to it"
-            elif row.sequence_number <= delete["sequence_number"]:
-                return f"another writer deleted rows of its files meanwhile ({delete['path']})"
+            keys = {"file": referenced, "partition": (spec_id, partition), "global": None}
+            index = self._equalities if kind == "equality" else self._positions
+            known = index.get(keys[scope])
+            if known is None or known[0] < sequence_number:
+                index[keys[scope]] = (sequence_number, path)
+
+    def blocking(self, path: str, row: _Located) -> str | None:
+        """A delete that applies to this input, that its output neither reflects nor would be subject to."""
+        for key in (path, (row.spec_id, row.partition), None):
+            if (found := self._positions.get(key)) and row.sequence_number <= found[0]:
+                return found[1]
+            if (found := self._equalities.get(key)) and row.sequence_number < found[0]:
+                return found[1]
+        return None
+
+
+def _newly_deleted(group: FileGroup, rows: Sequence[_Located | None], deletes: _Deletes) -> str | None:
+    for file, row in zip(group.files, rows, strict=True):
+        if row is not None and (delete := deletes.blocking(file.path, row)):
+            return f"rows of {file.path} were deleted meanwhile by {delete}"
     return None
-
-
-def _in_scope(scope: str, referenced: str | None, delete: Mapping[str, object], path: str, row: _Located) -> bool:
-    if scope == "file":
-        return referenced == path
-    if scope == "global":
-        return True
-    return delete["spec_id"] == row.spec_id and delete["partition"] == row.partition

@@ -72,11 +72,13 @@ class Owner:
 class Intent:
     """Recorded before the first byte is written: from it every name the job may have used can be computed."""
 
+    job_id: str
     table_uuid: str
-    metadata_directory: str
+    sequence_number: int  # of the plan's snapshot: manifests up to it cannot list what this job writes
     directories: Mapping[int, str]  # group id -> output directory
     attempts: int  # task attempts the engine may make
-    outputs: Mapping[int, int]  # group id -> the highest number of outputs one attempt may write
+    outputs: Mapping[int, int]  # group id -> the number of outputs the plan promised
+    settle_seconds: float  # how long workers of a dead job may go on writing
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,15 @@ class Job:
     predicted_dollars: float | None = None
     actual_dollars: float | None = None
     snapshot_id: int | None = None  # the snapshot it committed
+    execute_seconds: float | None = None
+    cores: int | None = None
     progress: Progress = field(default_factory=Progress)
     stats: CompactionStats | None = None
     error_code: str | None = None
     error: str | None = None
     notes: tuple[str, ...] = ()
+    # Set before each commit is sent: from then on the outcome may be unknown until the table tells.
+    sent_parent_id: int | None = None
+    sent_snapshot_id: int | None = None
+    unresolved: bool = False  # ended without knowing its outcome, or with leftovers: recovery looks again
     intent: Intent | None = field(default=None, repr=False)

@@ -31,6 +31,19 @@ class VerifyMode(StrEnum):
     OFF = "off"
 
 
+_AT_LEAST_ONE = (
+    "target_file_size",
+    "min_file_size",
+    "max_file_size",
+    "max_group_size",
+    "max_files",
+    "max_parallelism",
+    "max_record_batch_rows",
+    "small_file_threshold",
+    "min_input_files",
+)
+
+
 @dataclass(frozen=True)
 class PlanOptions:
     strategy: Strategy = Strategy.AUTO
@@ -55,8 +68,7 @@ class PlanOptions:
     parquet: Mapping[str, str] = field(default_factory=dict)  # overrides of write.parquet.* without the prefix
 
     def __post_init__(self) -> None:
-        for name in ("target_file_size", "min_file_size", "max_file_size", "max_group_size", "max_files",
-                     "max_parallelism", "max_record_batch_rows", "small_file_threshold", "min_input_files"):  # fmt: skip
+        for name in _AT_LEAST_ONE:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise BadInput(f"{name} must be at least 1, not {value}.")

@@ -1,0 +1,283 @@
+"""Sends a commit until its outcome is known: retries conflicts, resolves unknown answers from the table itself.
+
+Finding our snapshot, or one of our outputs live, proves that a commit landed; an error proves nothing [I7]. A
+conflict may answer our own commit that a client library sent twice, so the table is asked before it is believed.
+"""
+
+import copy
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchTableError,
+    UnauthorizedError,
+)
+from pyiceberg.table import StagedTable, Table
+
+from tidyberg.commit.conflicts import validate_groups
+from tidyberg.commit.snapshot import JOB_ID, Staged, Stager
+from tidyberg.errors import (
+    AccessDenied,
+    CommitStateUnknown,
+    Conflict,
+    DamagedFile,
+    StorageError,
+    TableReplaced,
+    Terminal,
+    TidybergError,
+    Unsupported,
+)
+from tidyberg.model.inventory import Inventory
+from tidyberg.model.plan import FileGroup, Plan
+from tidyberg.model.task import TaskResult
+from tidyberg.observe.cache import ManifestCache
+from tidyberg.observe.inventory import take_inventory
+from tidyberg.observe.pin import pin
+
+METADATA_NAMES = uuid.UUID("7c9a5f0e-6f0f-4c55-9b52-0f3f7a0d7a11")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    retries: int = 20
+    min_wait_ms: int = 100
+    max_wait_ms: int = 10_000
+    total_timeout_ms: int = 600_000
+
+    def wait_seconds(self, attempt: int, rng: random.Random) -> float:
+        """Exponential, with full jitter, so that two losers do not meet again."""
+        longest: int = min(self.max_wait_ms, self.min_wait_ms << min(attempt, 20))
+        return rng.uniform(0.5, 1.0) * longest / 1000
+
+
+class Journal(Protocol):
+    """Where a commit says what it is about to do, so that whoever finds it dead can tell what may exist."""
+
+    def about_to_write(self, paths: Sequence[str]) -> None: ...
+
+    def about_to_commit(self, parent_id: int, snapshot_id: int) -> None:
+        """Also the fence: raises when this job no longer owns the table."""
+        ...
+
+
+@dataclass(frozen=True)
+class FinishedGroup:
+    group: FileGroup
+    result: TaskResult
+
+
+@dataclass(frozen=True)
+class Committed:
+    snapshot_id: int
+    groups: tuple[int, ...]
+    conflicts: Mapping[int, str]
+    attempts: int
+
+
+@dataclass
+class Publisher:
+    catalog: Catalog
+    plan: Plan
+    job_id: str
+    snapshot_id: int
+    journal: Journal
+    cache: ManifestCache
+    retry: RetryPolicy = RetryPolicy()
+    notice: Callable[[str], None] = lambda _: None
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    sleep: Callable[[float], None] = time.sleep
+    rng: random.Random = field(default_factory=random.Random)
+    _attempts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # manifest list -> groups it commits
+    _conflicts: dict[int, str] = field(default_factory=dict)
+
+    def publish(self, finished: Sequence[FinishedGroup]) -> Committed:
+        stager = Stager(
+            job_id=self.job_id,
+            plan_hash=self.plan.hash,
+            snapshot_id=self.snapshot_id,
+            sequence_number=self.plan.sequence_number,
+            outputs={done.group.group_id: done.result.outputs for done in finished},
+            about_to_write=self.journal.about_to_write,
+            now_ms=self.now_ms,
+        )
+        deadline = time.monotonic() + self.retry.total_timeout_ms / 1000
+        failure: BaseException | None = None
+        for attempt in range(self.retry.retries + 1):
+            if attempt:
+                self.sleep(self.retry.wait_seconds(attempt - 1, self.rng))
+            table = self._load()
+            parent = self._observe(table)
+            if landed := self._landed(table, parent, finished, attempt):
+                return landed
+            if failure is not None and time.monotonic() > deadline:
+                break
+            staged = self._stage(stager, table, parent, finished, attempt)
+            try:
+                self._send(table, staged, parent.pinned.snapshot_id, attempt)
+            except TidybergError:
+                raise
+            except Exception as error:  # noqa: BLE001  # whatever it is, only the table knows whether the commit landed
+                failure = error
+                self.notice(f"commit attempt {attempt + 1} did not go through ({_brief(error)}); asking the table")
+                continue
+            return Committed(self.snapshot_id, staged.groups, dict(self._conflicts), attempt + 1)
+        raise self._gave_up(failure, finished)
+
+    def _load(self) -> Table:
+        try:
+            table = self.catalog.load_table(self.plan.table.identifier)
+        except NoSuchTableError as error:
+            raise TableReplaced(f"{self.plan.table} was dropped while the job ran; nothing was committed.") from error
+        if str(table.metadata.table_uuid) != self.plan.table_uuid:
+            raise TableReplaced(
+                f"{self.plan.table} was dropped and created anew while the job ran; nothing was committed.",
+                hint="Plan again.",
+            )
+        return table
+
+    def _observe(self, table: Table) -> Inventory:
+        return take_inventory(table, pin(table, self.plan.table, self.plan.branch), self.cache)
+
+    def _landed(
+        self, table: Table, parent: Inventory, finished: Sequence[FinishedGroup], attempt: int
+    ) -> Committed | None:
+        """I7: has an earlier attempt, of this process or another, committed this job already?"""
+        for snapshot in table.metadata.snapshots:
+            if snapshot.summary and snapshot.summary.additional_properties.get(JOB_ID) == self.job_id:
+                groups = self._attempts.get(snapshot.manifest_list, self._live_groups(parent, finished))
+                return Committed(snapshot.snapshot_id, groups, dict(self._conflicts), attempt)
+        # Our snapshot may be expired already while its files live on.
+        if self._attempts and (groups := self._live_groups(parent, finished)):
+            return Committed(self.snapshot_id, groups, dict(self._conflicts), attempt)
+        return None
+
+    def _live_groups(self, parent: Inventory, finished: Sequence[FinishedGroup]) -> tuple[int, ...]:
+        outputs = {file.path: done.group.group_id for done in finished for file in done.result.outputs}
+        paths = parent.data_files["path"]
+        live = paths.filter(pc.is_in(paths, value_set=pa.array(list(outputs), pa.string()))).to_pylist()
+        return tuple(sorted({outputs[path] for path in live}))
+
+    def _stage(
+        self, stager: Stager, table: Table, parent: Inventory, finished: Sequence[FinishedGroup], attempt: int
+    ) -> Staged:
+        if table.metadata.format_version > 2:
+            raise Unsupported(f"{self.plan.table} was upgraded to format version 3 while the job ran.")
+        self._refuse_rollback(table, parent)
+        groups = [done.group for done in finished if done.group.group_id not in self._conflicts]
+        validation = validate_groups(groups, parent, self.plan.sequence_number)
+        for group_id, reason in validation.conflicts.items():
+            self._conflicts[group_id] = reason
+            self.notice(f"group {group_id} is left out: {reason}")
+        if not validation.replaceable:
+            first = next(iter(self._conflicts.values()))
+            raise Conflict(
+                f"Other writers changed every group of {self.plan.table} meanwhile: {first}.", hint="Plan again."
+            )
+        staged = stager.stage(self.catalog, table, parent, validation.replaceable, attempt)
+        self._attempts[staged.manifest_list] = staged.groups
+        return staged
+
+    def _refuse_rollback(self, table: Table, parent: Inventory) -> None:
+        """A branch that was rolled back behind the plan's snapshot no longer holds what the plan saw."""
+        known = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in table.metadata.snapshots}
+        current = parent.pinned.snapshot_id
+        if self.plan.snapshot_id not in known:
+            if parent.pinned.sequence_number < self.plan.sequence_number:
+                raise Conflict(f"Branch {self.plan.branch} of {self.plan.table} was rolled back.", hint="Plan again.")
+            return
+        while current is not None and current in known:
+            if current == self.plan.snapshot_id:
+                return
+            current = known[current]
+        # The chain may end at an expired snapshot between the plan's and the head: then the state decides.
+        if current is None or parent.pinned.sequence_number < self.plan.sequence_number:
+            raise Conflict(f"Branch {self.plan.branch} of {self.plan.table} was rolled back.", hint="Plan again.")
+
+    def _send(self, table: Table, staged: Staged, parent_id: int | None, attempt: int) -> None:
+        assert parent_id is not None
+        self.journal.about_to_commit(parent_id, self.snapshot_id)
+        catalog = _with_known_metadata_location(self.catalog, self.job_id, attempt, self.journal)
+        try:
+            response = catalog.commit_table(table, staged.requirements, staged.updates)
+        except (ForbiddenError, UnauthorizedError) as error:
+            raise AccessDenied(f"The catalog refused the commit: {_brief(error)}.") from error
+        except BadRequestError as error:
+            raise Terminal(f"The catalog rejected the commit: {_brief(error)}.") from error
+        if not isinstance(catalog, RestCatalog):
+            catalog._delete_old_metadata(table.io, table.metadata, response.metadata)
+
+    def _gave_up(self, failure: BaseException | None, finished: Sequence[FinishedGroup]) -> TidybergError:
+        tries = self.retry.retries + 1
+        if isinstance(failure, CommitFailedException):
+            return Conflict(
+                f"{self.plan.table} was too busy: {tries} attempts to commit {len(finished)} groups lost "
+                f"({_brief(failure)}).",
+                hint="Try again when fewer writers commit, or raise commit.retries.",
+            )
+        if isinstance(
+            self.catalog, SqlCatalog
+        ):  # its swap is one statement: what the table does not show did not happen
+            return StorageError(
+                f"The commit to {self.plan.table} failed {tries} times ({_brief(failure)}); the table is unchanged.",
+                hint="See that the catalog's database and the table's location are writable and have room.",
+            )
+        return CommitStateUnknown(
+            f"The catalog did not say whether the commit to {self.plan.table} landed ({_brief(failure)}).",
+            hint="The new files were kept. Run `tidyberg recover` once the catalog answers again.",
+        )
+
+
+def check_outputs(table: Table, finished: Sequence[FinishedGroup]) -> None:
+    """Before any commit every output is looked up: it exists and has the size its writer reported."""
+    for done in finished:
+        for file in done.result.outputs:
+            try:
+                size = len(table.io.new_input(file.path))
+            except FileNotFoundError as error:
+                raise DamagedFile(
+                    f"{file.path} vanished before it was committed.",
+                    hint="Another tool may remove files it takes for orphans; raise its minimum age.",
+                ) from error
+            if size != file.size:
+                raise DamagedFile(f"{file.path} has {size} bytes where its writer reported {file.size}.")
+
+
+def _with_known_metadata_location(catalog: Catalog, job_id: str, attempt: int, journal: Journal) -> Catalog:
+    """SQL, Glue and Hive catalogs write a metadata file before they swap; give it a name that is known beforehand.
+
+    PyIceberg leaves that file behind when the swap is lost or the process dies, and would name it at random.
+    """
+    if isinstance(catalog, RestCatalog):
+        return catalog
+    assert isinstance(catalog, MetastoreCatalog), f"{type(catalog).__name__} cannot commit; it is refused when opened"
+    named = copy.copy(catalog)
+    stage = catalog._update_and_stage_table
+
+    def stage_with_known_location(*args: Any, **kwargs: Any) -> StagedTable:
+        staged: StagedTable = stage(*args, **kwargs)
+        directory, _, name = staged.metadata_location.rpartition("/")
+        version = name.partition("-")[0]
+        suffix = name[name.index(".") :]
+        staged.metadata_location = f"{directory}/{version}-{uuid.uuid5(METADATA_NAMES, f'{job_id}/{attempt}')}{suffix}"
+        journal.about_to_write([staged.metadata_location])
+        return staged
+
+    named._update_and_stage_table = stage_with_known_location  # type: ignore[method-assign]
+    return named
+
+
+def _brief(error: BaseException | None) -> str:
+    text = " ".join(str(error).split()) if error else ""
+    return (text[:200] + "…") if len(text) > 200 else text or type(error).__name__

@@ -1,0 +1,294 @@
+"""Builds the replace snapshot of one commit attempt: manifests, list, summary, updates and requirements."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import Field
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import PartitionFieldStats
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+    ValidatableTableRequirement,
+)
+from pyiceberg.types import PrimitiveType, StructType
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from tidyberg._version import __version__
+from tidyberg.commit.conflicts import Replaceable
+from tidyberg.commit.manifests import (
+    ListedManifest,
+    Manifest,
+    Output,
+    added_manifest,
+    manifest_list,
+    read_manifest,
+    read_manifest_list,
+    rewritten_manifest,
+    write_file,
+)
+from tidyberg.model.inventory import Inventory
+from tidyberg.model.task import WrittenFile
+
+JOB_ID = "tidyberg.job-id"
+PLAN_HASH = "tidyberg.plan-hash"
+
+
+class AssertLastSequenceNumber(ValidatableTableRequirement):
+    """For catalogs that validate in PyIceberg: no other branch may have taken our sequence number.
+
+    REST servers check that themselves and would not know this requirement.
+    """
+
+    type: Literal["assert-last-sequence-number"] = Field(default="assert-last-sequence-number")
+    last_sequence_number: int
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]  # as PyIceberg's own
+        if base_metadata is None or last_sequence_number(base_metadata) != self.last_sequence_number:
+            raise CommitFailedException("Another commit took the next sequence number")
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A commit attempt, written and ready to be sent."""
+
+    manifest_list: str
+    groups: tuple[int, ...]
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
+
+
+@dataclass
+class Stager:
+    """Writes the metadata of one job's commit; manifests that still hold are reused between attempts."""
+
+    job_id: str
+    plan_hash: str
+    snapshot_id: int
+    sequence_number: int  # the plan's: what the outputs carry [I3]
+    outputs: Mapping[int, Sequence[WrittenFile]]
+    about_to_write: Callable[[Sequence[str]], None]
+    now_ms: Callable[[], int]
+    _written: dict[object, ListedManifest] = field(default_factory=dict)
+    _sources: dict[str, Manifest] = field(default_factory=dict)
+
+    def stage(
+        self, catalog: Catalog, table: Table, parent: Inventory, groups: Sequence[Replaceable], attempt: int
+    ) -> Staged:
+        assert groups, "a commit that replaces nothing is refused: nothing else would refuse it"
+        metadata = table.metadata
+        head = metadata.snapshot_by_id(parent.pinned.snapshot_id or -1)
+        assert head is not None
+        removed: dict[str, set[str]] = {}
+        for replaceable in groups:
+            for path, paths in replaceable.manifests.items():
+                removed.setdefault(path, set()).update(paths)
+        listed = {manifest.path: manifest for manifest in read_manifest_list(table.io, head.manifest_list)}
+        manifests = self._added_manifests(table, parent, groups, listed)
+        for path, manifest in listed.items():
+            if path in removed:
+                manifests.append(self._rewritten(table, manifest, frozenset(removed[path])))
+            else:
+                manifests.append(manifest)
+
+        version = metadata.format_version
+        sequence_number = metadata.next_sequence_number()
+        content = manifest_list(
+            manifests,
+            snapshot_id=self.snapshot_id,
+            parent_id=head.snapshot_id,
+            sequence_number=sequence_number,
+            format_version=version,
+        )
+        list_path = self._location(table, f"snap-{self.snapshot_id}-{attempt}-{self.job_id}.avro")
+        self.about_to_write([list_path])
+        write_file(table.io, list_path, content)
+        snapshot = Snapshot(
+            snapshot_id=self.snapshot_id,
+            parent_snapshot_id=head.snapshot_id,
+            sequence_number=sequence_number if version > 1 else None,
+            # A snapshot must not be older than the table's last update, however far the clocks are apart.
+            timestamp_ms=max(self.now_ms(), metadata.last_updated_ms),
+            manifest_list=list_path,
+            summary=self._summary(head, groups),
+            schema_id=metadata.current_schema_id,
+        )
+        return Staged(
+            list_path,
+            tuple(replaceable.group.group_id for replaceable in groups),
+            _requirements(catalog, metadata, parent.pinned.branch, head.snapshot_id),
+            _updates(metadata, parent.pinned.branch, snapshot),
+        )
+
+    def _added_manifests(
+        self, table: Table, parent: Inventory, groups: Sequence[Replaceable], listed: Mapping[str, ListedManifest]
+    ) -> list[ListedManifest]:
+        by_spec: dict[int, list[Replaceable]] = {}
+        for replaceable in groups:
+            by_spec.setdefault(replaceable.group.spec_id, []).append(replaceable)
+        manifests = []
+        version = table.metadata.format_version
+        for spec_id, members in sorted(by_spec.items()):
+            key = ("added", version, spec_id, tuple(member.group.group_id for member in members))
+            if key not in self._written:
+                template: Manifest | None = None
+                outputs = []
+                for member in members:
+                    template = self._source(table, listed[next(iter(member.manifests))])
+                    partition = _partition_of(template, member)
+                    outputs += [Output(file, partition) for file in self.outputs[member.group.group_id]]
+                if template is None or not outputs:
+                    continue
+                path = self._next_manifest_path(table)
+                content, manifest = added_manifest(
+                    template,
+                    outputs,
+                    summaries=_partition_summaries(template, [parent.partitions[m.partition].values for m in members]),
+                    snapshot_id=self.snapshot_id,
+                    sequence_number=self.sequence_number,
+                    format_version=version,
+                    path=path,
+                )
+                self.about_to_write([path])
+                write_file(table.io, path, content)
+                self._written[key] = manifest
+            manifests.append(self._written[key])
+        return manifests
+
+    def _rewritten(self, table: Table, listed: ListedManifest, removed: frozenset[str]) -> ListedManifest:
+        version = table.metadata.format_version
+        key = ("rewritten", version, listed.path, removed)
+        if key not in self._written:
+            path = self._next_manifest_path(table)
+            content, manifest = rewritten_manifest(
+                self._source(table, listed),
+                removed,
+                snapshot_id=self.snapshot_id,
+                format_version=version,
+                path=path,
+            )
+            self.about_to_write([path])
+            write_file(table.io, path, content)
+            self._written[key] = manifest
+        return self._written[key]
+
+    def _source(self, table: Table, listed: ListedManifest) -> Manifest:
+        if listed.path not in self._sources:
+            self._sources[listed.path] = read_manifest(table.io, listed)
+        return self._sources[listed.path]
+
+    def _next_manifest_path(self, table: Table) -> str:
+        return self._location(table, f"{self.job_id}-m{len(self._written)}.avro")
+
+    def _location(self, table: Table, name: str) -> str:
+        return table.location_provider().new_metadata_location(name)
+
+    def _summary(self, head: Snapshot, groups: Sequence[Replaceable]) -> Summary:
+        files = [file for member in groups for file in member.group.files]
+        outputs = [file for member in groups for file in self.outputs[member.group.group_id]]
+        added_records, deleted_records = sum(f.records for f in outputs), sum(f.records for f in files)
+        assert added_records <= deleted_records, "a replace adds no rows"
+        changed = {
+            "added-data-files": len(outputs),
+            "deleted-data-files": len(files),
+            "added-records": added_records,
+            "deleted-records": deleted_records,
+            "added-files-size": sum(f.size for f in outputs),
+            "removed-files-size": sum(f.size for f in files),
+            "changed-partition-count": len({(member.group.spec_id, member.partition) for member in groups}),
+        }
+        before = head.summary.additional_properties if head.summary else {}
+        totals = {
+            "total-data-files": ("added-data-files", "deleted-data-files"),
+            "total-records": ("added-records", "deleted-records"),
+            "total-files-size": ("added-files-size", "removed-files-size"),
+        }
+        rolled = {
+            name: str(int(before[name]) + changed[added] - changed[removed])
+            for name, (added, removed) in totals.items()
+            if name in before
+        }
+        kept = {
+            name: before[name]
+            for name in ("total-delete-files", "total-position-deletes", "total-equality-deletes")
+            if name in before
+        }
+        return Summary(
+            operation=Operation.REPLACE,
+            **{name: str(value) for name, value in changed.items()},
+            **rolled,
+            **kept,
+            **{
+                "engine-name": "tidyberg",
+                "engine-version": __version__,
+                JOB_ID: self.job_id,
+                PLAN_HASH: self.plan_hash,
+            },
+        )
+
+
+def last_sequence_number(metadata: TableMetadata) -> int:
+    """v1 has no sequence numbers: all its files read as 0."""
+    return int(getattr(metadata, "last_sequence_number", 0) or 0)
+
+
+def _requirements(
+    catalog: Catalog, metadata: TableMetadata, branch: str, parent_id: int
+) -> tuple[TableRequirement, ...]:
+    requirements: list[Any] = [
+        AssertTableUUID(uuid=metadata.table_uuid),
+        AssertRefSnapshotId(ref=branch, snapshot_id=parent_id),
+        AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
+    ]
+    if not isinstance(catalog, RestCatalog):
+        requirements.append(AssertLastSequenceNumber(last_sequence_number=last_sequence_number(metadata)))
+    return tuple(requirements)
+
+
+def _updates(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[TableUpdate, ...]:
+    ref = metadata.refs[branch]
+    return (
+        AddSnapshotUpdate(snapshot=snapshot),
+        SetSnapshotRefUpdate(
+            ref_name=branch,
+            type=SnapshotRefType.BRANCH,
+            snapshot_id=snapshot.snapshot_id,
+            max_ref_age_ms=ref.max_ref_age_ms,
+            max_snapshot_age_ms=ref.max_snapshot_age_ms,
+            min_snapshots_to_keep=ref.min_snapshots_to_keep,
+        ),
+    )
+
+
+def _partition_of(source: Manifest, member: Replaceable) -> bytes:
+    """The partition of a group's outputs is that of its inputs, bytes and all."""
+    wanted = set(member.manifests[source.listed.path])
+    partitions = {entry.partition for entry in source.entries if entry.path in wanted}
+    assert len(partitions) == 1, "I9: the files of a group share one partition"
+    return partitions.pop()
+
+
+def _partition_summaries(template: Manifest, partitions: Iterable[tuple[Any, ...]]) -> list[dict[int, Any]]:
+    partition_type = AvroSchemaConversion().avro_to_iceberg(template.container.schema).find_type("data_file.partition")
+    assert isinstance(partition_type, StructType)
+    statistics = []
+    for partition_field in partition_type.fields:
+        assert isinstance(partition_field.field_type, PrimitiveType)
+        statistics.append(PartitionFieldStats(partition_field.field_type))
+    for values in partitions:
+        for statistic, value in zip(statistics, values, strict=True):
+            statistic.update(value)
+    summaries = [statistic.to_summary() for statistic in statistics]
+    return [{509: s.contains_null, 518: s.contains_nan, 510: s.lower_bound, 511: s.upper_bound} for s in summaries]
