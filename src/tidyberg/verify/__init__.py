@@ -1,0 +1,1 @@
+"""Proves, before a commit, that outputs hold the rows of their inputs."""

@@ -1,0 +1,48 @@
+"""Full verification: the outputs are read back and their rows summed up, whatever their order."""
+
+from collections.abc import Sequence
+
+from tidyberg.errors import VerificationFailed
+from tidyberg.model.task import ChecksumResult, ChecksumTask, Task, TaskInput, TaskResult
+
+
+def checksum_tasks(tasks: Sequence[Task], results: Sequence[TaskResult]) -> list[ChecksumTask]:
+    """One task a group that wrote something: read back its outputs in the schema they were written in."""
+    by_group = {task.group_id: task for task in tasks}
+    return [
+        ChecksumTask(
+            job_id=result.job_id,
+            group_id=result.group_id,
+            inputs=tuple(TaskInput(output.path, output.size, output.records) for output in result.outputs),
+            arrow_schema=by_group[result.group_id].arrow_schema,
+            batch_rows=by_group[result.group_id].batch_rows,
+        )
+        for result in results
+        if result.outputs
+    ]
+
+
+def verify_contents(expected: Sequence[TaskResult], found: Sequence[ChecksumResult]) -> None:
+    """Raise VerificationFailed unless every group's outputs hold the very rows that were handed to its writer."""
+    found_by_group = {each.group_id: each for each in found}
+    problems = [_problem(result, found_by_group.get(result.group_id)) for result in expected]
+    failed = [problem for problem in problems if problem]
+    if failed:
+        raise VerificationFailed(
+            f"The outputs do not hold the rows of their inputs: {'; '.join(failed)}.",
+            hint="Nothing was committed and the outputs are removed; the table is as it was.",
+        )
+
+
+def _problem(expected: TaskResult, found: ChecksumResult | None) -> str | None:
+    group = f"group {expected.group_id}"
+    if found is None:
+        # A group whose rows are all deleted has no output, and so nothing to read back.
+        return f"{group} was not read back" if expected.outputs or expected.rows_written else None
+    if expected.checksum is None:
+        return f"{group} has no checksum of the rows that were written"
+    if found.rows != expected.rows_written:
+        return f"{group} wrote {expected.rows_written} rows, {found.rows} were read back"
+    if found.checksum != expected.checksum:
+        return f"{group} read back {found.rows} rows with checksum {found.checksum}, {expected.checksum} was written"
+    return None
