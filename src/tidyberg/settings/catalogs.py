@@ -26,6 +26,7 @@ from tidyberg.settings.redact import seal, secrets_of, unseal
 from tidyberg.settings.rest import BoundedRestCatalog
 from tidyberg.settings.settings import Settings
 
+_NEED_URI = (CatalogType.REST, CatalogType.HIVE, CatalogType.SQL)
 _CANNOT_COMMIT = {CatalogType.DYNAMODB: "DynamoDB", CatalogType.BIGQUERY: "BigQuery"}
 
 
@@ -42,6 +43,8 @@ def open_catalog(settings: Settings, name: str | None = None) -> Catalog:
                 hint="Reach its tables through a REST, SQL, Hive or Glue catalog.",
             )
         properties = unseal(sealed)
+        if kind in _NEED_URI and not properties.get("uri"):
+            raise ConfigurationError(f"Catalog {name!r} has no uri.", hint="Give it one in tidyberg.yaml.")
         if kind is CatalogType.SQL:
             _require_database_file(name, str(properties.get("uri", "")))
         if kind is CatalogType.REST:

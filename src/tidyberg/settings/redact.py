@@ -44,23 +44,30 @@ def redact(value: Any, key: str = "") -> Any:
     if isinstance(value, SecretStr):
         return redact(value.get_secret_value(), key or "secret")
     if isinstance(value, Mapping):
-        return {name: redact(item, str(name)) for name, item in value.items()}
-    if isinstance(value, str):
-        return MASK if value and is_secret_key(key) else redact_text(value)
-    if isinstance(value, Sequence):
+        return {name: redact(item, _key_below(key, str(name))) for name, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return [redact(item, key) for item in value]
-    return value
+    if value and not isinstance(value, bool) and is_secret_key(key):
+        return MASK
+    return redact_text(value) if isinstance(value, str) else value
 
 
 def seal(value: Any, key: str = "") -> Any:
     """The same data with every secret wrapped, so that no repr or dump of it can leak."""
     if isinstance(value, Mapping):
-        return {name: seal(item, str(name)) for name, item in value.items()}
-    if isinstance(value, str) and value and (is_secret_key(key) or redact_text(value) != value):
-        return SecretStr(value)
+        return {name: seal(item, _key_below(key, str(name))) for name, item in value.items()}
     if isinstance(value, list):
         return [seal(item, key) for item in value]
+    if isinstance(value, str):
+        return SecretStr(value) if value and (is_secret_key(key) or redact_text(value) != value) else value
+    if isinstance(value, int | float) and not isinstance(value, bool) and is_secret_key(key):
+        return SecretStr(str(value))
     return value
+
+
+def _key_below(key: str, name: str) -> str:
+    """What lies below a secret key is secret, whatever it is called."""
+    return key if is_secret_key(key) else name
 
 
 def unseal(value: Any) -> Any:

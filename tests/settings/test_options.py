@@ -1,0 +1,133 @@
+"""From the contract's options to a plan's, layer by layer."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from tidyberg.errors import BadInput, ConfigurationError
+from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.sizes import GB, MB
+from tidyberg.model.table import TableRef
+from tidyberg.settings.options import plan_options
+from tidyberg.settings.sections import Options
+from tidyberg.settings.settings import Settings
+
+EVENTS = TableRef("default", ("analytics",), "events")
+
+
+def resolve(settings: dict[str, Any], overrides: dict[str, Any] | None = None, ref: TableRef = EVENTS) -> PlanOptions:
+    return plan_options(Settings.model_validate(settings), ref, overrides or {})
+
+
+def test_every_option_of_a_plan_can_be_set() -> None:
+    assert set(Options.model_fields) == {field.name for field in fields(PlanOptions)}
+
+
+def test_nothing_set_gives_the_built_in_defaults() -> None:
+    assert resolve({}) == PlanOptions()
+
+
+def test_the_callers_word_counts_above_the_tables_above_the_sections() -> None:
+    settings = {
+        "compaction": {"target_file_size": "1GB", "max_files": 10, "min_input_files": 2},
+        "tables": [{"name": "events", "strategy": "full", "options": {"max_files": 20, "min_input_files": 3}}],
+    }
+    options = resolve(settings, {"min_input_files": 4})
+    assert options.strategy is Strategy.FULL
+    assert (options.target_file_size, options.max_files, options.min_input_files) == (GB, 20, 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "value"),
+    [
+        ({"target_file_size": "1GB"}, "target_file_size", GB),
+        ({"target-file-size": "1GB"}, "target_file_size", GB),
+        ({"target_file_size_mb": 128}, "target_file_size", 128 * MB),
+        ({"small_file_threshold_mb": 64}, "small_file_threshold", 64 * MB),
+        ({"min_files_to_compact": 3}, "min_input_files", 3),
+        ({"max_files_per_compaction": 100}, "max_files", 100),
+        ({"partition_filter": "date = '2024-01-01'"}, "where", "date = '2024-01-01'"),
+        ({"fragment_ratio_threshold": 0.4}, "max_delete_ratio", 0.4),
+        ({"max_cost": 10.0}, "max_cost", 10.0),
+        ({"force": True}, "force", True),
+        ({"strategy": "time-series"}, "strategy", Strategy.TIME_SERIES),
+        ({"parquet": {"write.parquet.compression-level": 5}}, "parquet", {"compression-level": "5"}),
+        ({"target_file_size_mb": None, "max_files": None}, "max_files", None),
+    ],
+)
+def test_options_in_the_spelling_of_the_contract(given: dict[str, Any], name: str, value: object) -> None:
+    assert getattr(resolve({}, given), name) == value
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"target_filesize": "1GB"}, "'target_filesize' is not an option; did you mean 'target_file_size'?"),
+        ({"frobnicate": 1}, "'frobnicate' is not an option."),
+        ({"target_file_size": "huge"}, "'huge' is not a size"),
+        ({"strategy": "sort-of"}, "'sort-of' is not a strategy. Choose one of"),
+        ({"max_files": 0}, "'max_files' should be greater than or equal to 1"),
+        ({"max_files": "many"}, "'max_files' should be a valid integer"),
+        ({"max_cost": "much"}, "'max_cost' should be a valid number"),
+    ],
+)
+def test_bad_options_are_named(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        resolve({}, given)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        ("events", True),
+        ("analytics.events", True),
+        ("analytics.*", True),
+        ("ev*", True),
+        ("*.events", True),
+        ("sales.*", False),
+        ("event", False),
+    ],
+)
+def test_table_entries_match_by_name_or_pattern(pattern: str, matches: bool) -> None:
+    options = resolve({"tables": [{"name": pattern, "options": {"max_files": 7}}]})
+    assert (options.max_files == 7) is matches
+
+
+def test_the_first_matching_entry_counts_and_only_in_its_catalog() -> None:
+    tables = [
+        {"name": "events", "catalog": "other", "options": {"max_files": 1}},
+        {"name": "ev*", "options": {"max_files": 2}},
+        {"name": "events", "options": {"max_files": 3}},
+    ]
+    assert resolve({"tables": tables}).max_files == 2
+
+
+def test_a_strategys_own_numbers_are_used_and_give_way_to_the_caller() -> None:
+    strategies = {
+        "small_files": {"threshold": "16MB", "target_size": "1GB"},
+        "delete_files": {"fragment_ratio_threshold": 0.3},
+    }
+    settings = {"compaction": {"target_file_size": "256MB", "strategies": strategies}}
+    options = resolve(settings)
+    assert (options.small_file_threshold, options.target_file_size) == (16 * MB, GB)
+    assert options.max_delete_ratio == 0.3
+    assert resolve(settings, {"strategy": "full"}).target_file_size == 256 * MB
+    assert resolve(settings, {"target_file_size": "2GB"}).target_file_size == 2 * GB
+
+
+def test_auto_narrows_to_what_is_enabled() -> None:
+    off = {"enabled": False}
+    assert resolve({"compaction": {"strategies": {"small_files": off}}}).strategy is Strategy.DELETE_FILES
+    assert resolve({"compaction": {"strategies": {"delete_files": off}}}).strategy is Strategy.SMALL_FILES
+    both = {"compaction": {"strategies": {"small_files": off, "delete_files": off}}}
+    with pytest.raises(ConfigurationError, match="switches off every strategy"):
+        resolve(both)
+    assert resolve(both, {"strategy": "full"}).strategy is Strategy.FULL
+
+
+def test_parquet_overrides_add_up() -> None:
+    settings = {"compaction": {"parquet": {"compression-codec": "zstd", "compression-level": 3}}}
+    options = resolve(settings, {"parquet": {"compression-level": "9"}})
+    assert options.parquet == {"compression-codec": "zstd", "compression-level": "9"}
