@@ -1,0 +1,109 @@
+"""Which files of a snapshot a strategy wants to rewrite, decided for all files at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidyberg.model.inventory import Inventory
+from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.table import SnapshotInfo
+from tidyberg.plan.bounds import FileSizes
+from tidyberg.plan.rules import fragment_ratio
+from tidyberg.plan.safety import files_with_deletes, hazards_of
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The data files by partition, sequence number and path [I11], with what the strategy makes of each."""
+
+    files: pa.Table
+    sizes: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]  # of partition p the files [starts[p], starts[p + 1])
+    hazards: npt.NDArray[np.int8]
+    deleted: Mask  # has deletes that apply
+    wanted: Mask  # what the strategy looks for
+    settled: Mask  # wanted, but an output of the last compaction and nothing was written since
+    oversized: Mask  # to be split on its own
+
+
+def find_candidates(inventory: Inventory, options: PlanOptions, sizes: FileSizes) -> Candidates:
+    data_files = inventory.data_files
+    files = data_files.take(
+        pc.sort_indices(
+            data_files.select(["partition", "sequence_number", "path"]),
+            sort_keys=[("partition", "ascending"), ("sequence_number", "ascending"), ("path", "ascending")],
+        )
+    )
+    partition = files.column("partition").to_numpy()
+    file_sizes = files.column("size").to_numpy()
+    deleted = files_with_deletes(files, inventory.delete_files)
+    starts = np.searchsorted(partition, np.arange(len(inventory.partitions) + 1))
+    oversized = np.zeros(len(file_sizes), dtype=np.bool_)
+    if options.strategy is Strategy.SMALL_FILES:
+        wanted = file_sizes < sizes.small
+    elif options.strategy is Strategy.DELETE_FILES:
+        wanted = deleted & _fragmented(inventory, starts, options.max_delete_ratio)[partition]
+    else:
+        wanted = file_sizes < sizes.minimum
+        if options.strategy is Strategy.FULL:
+            oversized = file_sizes > sizes.maximum
+    return Candidates(
+        files=files,
+        sizes=file_sizes,
+        starts=starts,
+        hazards=_hazards(files, deleted),
+        deleted=deleted,
+        wanted=wanted,
+        settled=_settled(files, wanted, starts, inventory.pinned.snapshots) & (not options.force),
+        oversized=oversized,
+    )
+
+
+def _hazards(files: pa.Table, deleted: Mask) -> npt.NDArray[np.int8]:
+    return hazards_of(files, deleted)
+
+
+def _fragmented(inventory: Inventory, starts: npt.NDArray[np.int64], max_delete_ratio: float) -> Mask:
+    """Which partitions have more delete files per data file than allowed."""
+    data_files = np.diff(starts).tolist()
+    where = inventory.delete_files.column("partition").to_numpy()
+    delete_files = np.bincount(where, minlength=len(data_files)).tolist()
+    return np.array(
+        [
+            fragment_ratio(data, deletes) > max_delete_ratio
+            for data, deletes in zip(data_files, delete_files, strict=True)
+        ],
+        dtype=np.bool_,
+    )
+
+
+def _settled(
+    files: pa.Table, wanted: Mask, starts: npt.NDArray[np.int64], snapshots: Mapping[int, SnapshotInfo]
+) -> Mask:
+    """Outputs of compactions in partitions that got no wanted file since their last compaction.
+
+    Compression may leave outputs smaller than planned; packing them again at once, without anything new beside
+    them, would make every second run find work [I10].
+    """
+    snapshot_ids, snapshot = np.unique(files.column("snapshot_id").to_numpy(), return_inverse=True)
+    history = sorted(snapshots.values(), key=lambda s: (s.sequence_number, s.timestamp_ms, s.snapshot_id))
+    age = {info.snapshot_id: number for number, info in enumerate(history)}
+    ids = snapshot_ids.tolist()
+    order = np.array([age.get(snapshot_id, -1) for snapshot_id in ids], dtype=np.int64)[snapshot]
+    replaced = {info.snapshot_id for info in history if info.operation == "replace"}
+    packed = np.array([snapshot_id in replaced for snapshot_id in ids], dtype=np.bool_)[snapshot]
+    if not packed.any():
+        return packed
+    partition = files.column("partition").to_numpy()
+    last_packed = np.full(len(starts) - 1, -1, dtype=np.int64)
+    np.maximum.at(last_packed, partition[packed], order[packed])
+    news = wanted & ~packed & (order > last_packed[partition])
+    has_news = np.zeros(len(starts) - 1, dtype=np.bool_)
+    has_news[partition[news]] = True
+    return packed & ~has_news[partition]

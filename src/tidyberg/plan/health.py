@@ -1,0 +1,83 @@
+"""How tidy a table is, 0 to 100, with a reason for every point lost.
+
+Points that can be lost: 35 for small files, 35 for files beyond what the bytes need, 10 for crowded partitions,
+20 for delete files. The first three grow with the share of files concerned and, up to 1,000 of them, with
+the logarithm of their number: ten small files are a blemish, ten thousand a problem. A partition that could
+not do with fewer files loses nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log10
+
+from tidyberg.model.inventory import PartitionStatistics
+from tidyberg.model.options import PlanOptions
+from tidyberg.model.report import Health
+from tidyberg.model.sizes import format_size
+from tidyberg.plan.bounds import MIN_FILE_RATIO
+from tidyberg.plan.rules import fragment_ratio
+
+SMALL_POINTS, SURPLUS_POINTS, CROWDED_POINTS, DELETE_POINTS = 35, 35, 10, 20
+FILES_FOR_FULL_WEIGHT = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    points: float
+    reason: str
+
+
+def assess(
+    statistics: Sequence[PartitionStatistics], options: PlanOptions, target_file_size: int, now_ms: int
+) -> Health:
+    """`now_ms` tells which partitions are still being written, which the reasons mention."""
+    files = sum(s.files for s in statistics)
+    if files == 0:
+        return Health(100, ())
+    minimum = options.min_file_size or max(1, int(target_file_size * MIN_FILE_RATIO))
+    untidy = [(s, s.files - max(1, ceil(s.bytes / minimum))) for s in statistics]
+    untidy = [(s, surplus) for s, surplus in untidy if surplus > 0]
+    surplus = sum(extra for _, extra in untidy)
+    small = sum(s.small_files for s, _ in untidy)
+    crowded = [s for s, _ in untidy if s.files > options.max_file_count_per_partition]
+    losses = [
+        _Loss(
+            SMALL_POINTS * _weight(small, files),
+            f"{small:,} of {files:,} files are below {format_size(options.small_file_threshold)}",
+        ),
+        _Loss(
+            SURPLUS_POINTS * _weight(surplus, files),
+            f"{surplus:,} files more than {format_size(sum(s.bytes for s in statistics))} need "
+            f"at a target of {format_size(target_file_size)}",
+        ),
+        _Loss(
+            CROWDED_POINTS * _weight(sum(s.files for s in crowded), files),
+            f"{len(crowded):,} of {len(statistics):,} partitions hold more than "
+            f"{options.max_file_count_per_partition:,} files, the fullest "
+            f"{max((s.files for s in crowded), default=0):,}",
+        ),
+        _delete_loss(statistics, files),
+    ]
+    lost = [loss for loss in losses if loss.points > 0]
+    # A table with any loss is not perfect, however small the loss.
+    score = max(0, min(100 - sum(loss.points for loss in lost), 99 if lost else 100))
+    reasons = [f"-{max(1, round(loss.points))}: {loss.reason}" for loss in lost]
+    hot_since = now_ms - options.hot_window_seconds * 1000
+    hot = sum(1 for s, _ in untidy if s.last_write_ms is not None and s.last_write_ms > hot_since)
+    if hot:
+        reasons.append(f"{hot:,} of the untidy partitions {'is' if hot == 1 else 'are'} being written now")
+    return Health(round(score), tuple(reasons))
+
+
+def _delete_loss(statistics: Sequence[PartitionStatistics], files: int) -> _Loss:
+    delete_files = sum(s.delete_files for s in statistics)
+    rows = sum(s.deleted_rows for s in statistics)
+    share = max(fragment_ratio(files, delete_files), rows / max(1, sum(s.records for s in statistics)))
+    return _Loss(
+        DELETE_POINTS * min(1.0, share),
+        f"{delete_files:,} delete files with up to {rows:,} deleted rows are applied on every read",
+    )
+
+
+def _weight(count: int, files: int) -> float:
+    return count / files * min(1.0, log10(1 + count) / log10(FILES_FOR_FULL_WEIGHT))

@@ -1,0 +1,92 @@
+"""Files to groups: first-fit-decreasing up to the target size, then too small groups folded into others."""
+
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tidyberg.plan.bounds import FileSizes
+
+
+def pack_files(file_sizes: Sequence[int] | npt.NDArray[np.int64], sizes: FileSizes) -> list[list[int]]:
+    """Groups of positions in `file_sizes`; every file is in exactly one.
+
+    No group of several files is above the group limit (at most twice the target). Equal sizes keep their order,
+    so the caller's order decides ties [I11].
+    """
+    measured = np.asarray(file_sizes, dtype=np.int64)
+    bins = first_fit_decreasing(measured, min(sizes.target, sizes.group_limit))
+    return _fold_small(bins, measured, sizes)
+
+
+def output_count(total_bytes: int, sizes: FileSizes) -> int:
+    """Into how many files of equal size a group is written.
+
+    As near to the target as whole files allow, none above the maximum, and none below the small-file
+    threshold where fewer files avoid it.
+    """
+    count = max(1, round(total_bytes / sizes.target), -(-total_bytes // sizes.maximum))
+    while count > 1 and total_bytes < count * sizes.small and total_bytes <= (count - 1) * sizes.maximum:
+        count -= 1
+    return count
+
+
+def first_fit_decreasing(file_sizes: npt.NDArray[np.int64], capacity: int) -> list[list[int]]:
+    """Largest file first, each into the first bin with room; a file above the capacity gets its own bin.
+
+    The first bin with room is found in a tree of the largest room below each node: n log(bins), not n x bins.
+    """
+    order = np.argsort(-file_sizes, kind="stable")
+    descending = file_sizes[order].tolist()
+    positions = order.tolist()
+    oversized = int(np.count_nonzero(file_sizes > capacity))
+    bins = [[position] for position in positions[:oversized]]
+    # Never more than one bin is half empty, which bounds the number of bins.
+    remaining = sum(descending[oversized:])
+    bound = min(len(descending) - oversized, 2 * (remaining // capacity) + 2)
+    if bound <= 0:
+        return bins
+    leaves = 1 << (bound - 1).bit_length()
+    room = [capacity] * (2 * leaves)
+    filled: list[list[int]] = []
+    for position, size in zip(positions[oversized:], descending[oversized:], strict=True):
+        node = 1
+        while node < leaves:
+            node *= 2
+            if room[node] < size:
+                node += 1
+        if node - leaves == len(filled):
+            filled.append([])
+        filled[node - leaves].append(position)
+        left = room[node] = room[node] - size
+        while node > 1:  # the largest room of every node above
+            sibling = room[node ^ 1]
+            if sibling > left:
+                left = sibling
+            node >>= 1
+            if room[node] == left:
+                break
+            room[node] = left
+    return bins + filled
+
+
+def _fold_small(bins: list[list[int]], file_sizes: npt.NDArray[np.int64], sizes: FileSizes) -> list[list[int]]:
+    """Fold every bin below the small-file threshold into the emptiest other one, where that saves a file."""
+    waiting = [(int(file_sizes[members].sum()), number) for number, members in enumerate(bins)]
+    if all(total >= sizes.small for total, _ in waiting):
+        return bins
+    heapq.heapify(waiting)
+    kept: list[int] = []
+    while len(waiting) > 1 and waiting[0][0] < sizes.small:
+        total, number = heapq.heappop(waiting)
+        other_total, other = waiting[0]
+        both = total + other_total
+        saved = output_count(total, sizes) + output_count(other_total, sizes) - output_count(both, sizes)
+        if both <= sizes.group_limit and saved > 0:
+            bins[other] += bins[number]
+            heapq.heapreplace(waiting, (both, other))
+        else:
+            kept.append(number)
+    kept += [number for _, number in waiting]
+    return [bins[number] for number in sorted(kept)]

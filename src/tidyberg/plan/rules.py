@@ -1,0 +1,77 @@
+"""The rules of the contract, one function each: when to compact a partition, and how urgent it is."""
+
+from datetime import UTC, datetime
+
+from tidyberg.model.inventory import PartitionStatistics
+
+FILES_FOR_FULL_SCORE = 100
+HOURS_FOR_FULL_SCORE = 24
+_MS_PER_HOUR = 3_600_000
+
+
+def fragment_ratio(data_files: int, delete_files: int) -> float:
+    """Delete files per data file."""
+    return delete_files / max(data_files, 1)
+
+
+def should_compact(
+    data_files: int,
+    total_bytes: int,
+    delete_files: int,
+    *,
+    max_file_count_per_partition: int,
+    small_file_threshold: int,
+    max_delete_ratio: float,
+) -> str | None:
+    """Why a partition is worth compacting, None when it is not: many files, small ones, or many deletes."""
+    if data_files == 0:
+        return None
+    if data_files > max_file_count_per_partition:
+        return "too many files"
+    if total_bytes // data_files < small_file_threshold:
+        return "small files"
+    if fragment_ratio(data_files, delete_files) > max_delete_ratio:
+        return "delete files"
+    return None
+
+
+def score_partition(files: int, small_files: int, fragments: float, hours_since_compaction: float | None) -> float:
+    """How urgent a partition is: 0.3 file count + 0.3 fragment ratio + 0.2 age + 0.2 share of small files.
+
+    Files count fully at 100 and hours at 24; a partition never compacted has the full score for its age. The
+    fragment ratio counts as it is: more delete files than data files push the score above 1, as they should.
+    """
+    if files == 0:
+        return 0.0
+    hours = HOURS_FOR_FULL_SCORE if hours_since_compaction is None else max(hours_since_compaction, 0.0)
+    return (
+        0.3 * min(files / FILES_FOR_FULL_SCORE, 1.0)
+        + 0.3 * fragments
+        + 0.2 * min(hours / HOURS_FOR_FULL_SCORE, 1.0)
+        + 0.2 * small_files / files
+    )
+
+
+def hours_since(moment_ms: int | None, now_ms: int) -> float | None:
+    return None if moment_ms is None else (now_ms - moment_ms) / _MS_PER_HOUR
+
+
+def heat(statistics: PartitionStatistics, *, now_ms: int, window_seconds: int, commits: int) -> str | None:
+    """Why a partition is hot, None when it is not: it got at least `commits` commits within the window."""
+    written = statistics.last_write_ms
+    if written is None or written <= now_ms - window_seconds * 1000:
+        return None
+    if statistics.recent_commits < commits:
+        return None
+    count = statistics.recent_commits
+    cools = datetime.fromtimestamp((written + window_seconds * 1000) / 1000, UTC)
+    return (
+        f"{count} {'commit' if count == 1 else 'commits'} in the last {_duration(window_seconds)}, cools {cools:%H:%M}"
+    )
+
+
+def _duration(seconds: int) -> str:
+    for size, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds // size} {name}"
+    return f"{seconds} s"
