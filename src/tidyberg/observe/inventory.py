@@ -1,0 +1,150 @@
+"""Takes the inventory of a pinned snapshot: every live data and delete file, in Arrow, without opening one."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.io import FileIO
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table import Table
+from pyiceberg.transforms import VoidTransform
+
+from tidyberg.errors import DamagedFile
+from tidyberg.model.inventory import DATA_FILES, DELETE_FILES, Inventory, ManifestInfo
+from tidyberg.model.table import Pinned
+from tidyberg.observe.avro import AvroError
+from tidyberg.observe.cache import ManifestCache
+from tidyberg.observe.manifest import ENTRIES, ManifestEntries, read_entries
+from tidyberg.observe.manifest_list import read_manifest_list
+from tidyberg.observe.partitions import PartitionIndex
+from tidyberg.observe.storage import damaged, read_bytes
+
+_CONCURRENT_READS = 8  # hides the latency of object storage; decoding holds one core
+_ADDED = 1
+_EQUALITY_DELETES = 2
+
+
+def take_inventory(table: Table, pinned: Pinned, cache: ManifestCache | None = None) -> Inventory:
+    snapshot = table.snapshot_by_id(pinned.snapshot_id) if pinned.snapshot_id is not None else None
+    if pinned.snapshot_id is not None and snapshot is None:
+        raise DamagedFile(
+            f"{pinned.table}: snapshot {pinned.snapshot_id} is no longer in the table's metadata.",
+            hint="It was expired in the meantime: start again.",
+        )
+    manifests = read_manifest_list(table.io, snapshot.manifest_list) if snapshot else []
+    for info in manifests:
+        if info.spec_id not in pinned.specs:
+            raise damaged(info.path, f"the table has no partition spec {info.spec_id}, which it is written in")
+    with ThreadPoolExecutor(_CONCURRENT_READS, thread_name_prefix="manifests") as pool:
+        contents = list(pool.map(lambda info: _read_manifest(table.io, info, cache), manifests))
+    return _assemble(pinned, manifests, contents)
+
+
+def _read_manifest(io: FileIO, info: ManifestInfo, cache: ManifestCache | None) -> ManifestEntries:
+    entries = cache.get(info.path) if cache else None
+    if entries is None:
+        raw = read_bytes(io, info.path)
+        if len(raw) < info.length:
+            raise damaged(info.path, f"it has {len(raw)} bytes, the manifest list says {info.length}")
+        try:
+            entries = read_entries(raw, deletes=info.holds_deletes)
+        except AvroError as error:
+            raise damaged(info.path, f"as a manifest, {error}") from error
+        if cache:
+            cache.put(info.path, entries)
+    return entries
+
+
+def _assemble(pinned: Pinned, manifests: Sequence[ManifestInfo], contents: Sequence[ManifestEntries]) -> Inventory:
+    index = PartitionIndex(pinned.specs, pinned.schema)
+    partition = index.positions([info.spec_id for info in manifests], contents)
+    manifest = np.repeat(np.arange(len(contents), dtype=np.int32), [entries.table.num_rows for entries in contents])
+    columns = pa.concat_tables(
+        [ENTRIES.empty_table(), *(entries.table.select(ENTRIES.names) for entries in contents)]
+    ).combine_chunks()
+    columns = _inherit(columns, manifests, manifest)
+    columns = columns.append_column("partition", pa.array(partition)).append_column("manifest", pa.array(manifest))
+    is_data = pc.equal(columns["content"], 0)
+    return Inventory(
+        pinned=pinned,
+        partitions=tuple(index.partitions),
+        manifests=tuple(manifests),
+        data_files=_select(columns.filter(is_data), DATA_FILES),
+        delete_files=_select(_describe_deletes(columns.filter(pc.invert(is_data)), pinned), DELETE_FILES),
+    )
+
+
+def _inherit(entries: pa.Table, manifests: Sequence[ManifestInfo], manifest: npt.NDArray[np.int32]) -> pa.Table:
+    """What an entry leaves null it takes from its manifest (specification: "Sequence Number Inheritance")."""
+    sequence = np.array([info.sequence_number for info in manifests], np.int64)[manifest]
+    # Null means "as the manifest" only for new files; version 1 knows no numbers, its manifests count as 0.
+    may_inherit = pc.or_(pc.equal(entries["status"], _ADDED), pa.array(sequence == 0))
+    inherited = pc.if_else(may_inherit, pa.array(sequence), pa.scalar(None, pa.int64()))
+    spec_id = np.array([info.spec_id for info in manifests], np.int32)[manifest]
+    added_by = np.array([info.added_snapshot_id for info in manifests], np.int64)[manifest]
+    filled = {
+        "sequence_number": pc.coalesce(entries["sequence_number"], inherited),
+        "file_sequence_number": pc.coalesce(entries["file_sequence_number"], inherited),
+        "snapshot_id": pc.coalesce(entries["snapshot_id"], pa.array(added_by)),
+        "first_row_id": _first_row_ids(entries, manifests, manifest),
+    }
+    for name, column in filled.items():
+        if name != "first_row_id" and column.null_count:
+            at = pc.index(pc.is_null(column), True).as_py()
+            raise damaged(manifests[manifest[at]].path, f"{entries['path'][at]} has no {name.replace('_', ' ')}")
+        entries = entries.set_column(entries.schema.get_field_index(name), name, column)
+    return entries.append_column("spec_id", pa.array(spec_id))
+
+
+def _first_row_ids(
+    entries: pa.Table, manifests: Sequence[ManifestInfo], manifest: npt.NDArray[np.int32]
+) -> pa.ChunkedArray:
+    """Row lineage of version 3: files without a first row id follow each other from their manifest's."""
+    own = entries["first_row_id"]
+    bases = [None if info.holds_deletes else info.first_row_id for info in manifests]
+    if all(base is None for base in bases):
+        return own
+    missing = pc.is_null(own).to_numpy()
+    rows = np.where(missing, entries["records"].to_numpy(), 0)
+    before = np.cumsum(rows) - rows
+    starts = np.searchsorted(manifest, np.arange(len(manifests)))
+    at_start = np.append(before, 0)[starts]
+    base = pa.array(bases, pa.int64()).take(pa.array(manifest))
+    return pc.coalesce(own, pc.add(base, pa.array(before - at_start[manifest])))
+
+
+def _describe_deletes(deletes: pa.Table, pinned: Pinned) -> pa.Table:
+    """Kind and scope: a delete is for one file, for its partition, or for the whole table."""
+    is_equality = pc.equal(deletes["content"], _EQUALITY_DELETES)
+    is_vector = pc.equal(pc.utf8_upper(deletes["format"]), "PUFFIN")
+    kind = pc.if_else(is_equality, "equality", pc.if_else(is_vector, "dv", "position"))
+    referenced = pc.if_else(
+        is_equality,
+        pa.scalar(None, pa.string()),
+        pc.coalesce(deletes["referenced_data_file"], deletes["path_bound"]),
+    )
+    unpartitioned = [spec_id for spec_id, spec in pinned.specs.items() if _is_unpartitioned(spec)]
+    is_global = pc.and_(is_equality, pc.is_in(deletes["spec_id"], pa.array(unpartitioned, pa.int32())))
+    scope = pc.if_else(is_global, "global", pc.if_else(pc.is_valid(referenced), "file", "partition"))
+    at = deletes.schema.get_field_index("referenced_data_file")
+    described = deletes.set_column(at, "referenced_data_file", referenced)
+    return described.append_column("kind", kind).append_column("scope", scope)
+
+
+def _is_unpartitioned(spec: PartitionSpec) -> bool:
+    return all(isinstance(field.transform, VoidTransform) for field in spec.fields)
+
+
+def _select(entries: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = []
+    for field in schema:
+        column = entries[field.name]
+        if field.name == "format":
+            column = pc.utf8_upper(column)
+        if pa.types.is_dictionary(field.type):
+            column = column.combine_chunks().dictionary_encode()
+        columns.append(column.cast(field.type))
+    return pa.Table.from_arrays(columns, schema=schema)

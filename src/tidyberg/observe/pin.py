@@ -1,0 +1,69 @@
+"""Pins a table at the head of a branch."""
+
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+
+from tidyberg.errors import DamagedFile, UnknownReference
+from tidyberg.model.table import Pinned, SnapshotInfo, TableRef
+
+
+def pin(table: Table, ref: TableRef, branch: str = MAIN_BRANCH) -> Pinned:
+    """The state of `table` as it was loaded; main of a table without snapshots is a branch without a head."""
+    metadata = table.metadata
+    snapshots = {snapshot.snapshot_id: _info(snapshot) for snapshot in metadata.snapshots}
+    snapshot_id = _head(table, ref, branch)
+    head = snapshots.get(snapshot_id) if snapshot_id is not None else None
+    if snapshot_id is not None and head is None:
+        raise DamagedFile(
+            f"{ref}: branch {branch} points to snapshot {snapshot_id}, which {table.metadata_location} lacks.",
+            hint="Set the branch to a snapshot that exists.",
+        )
+    return Pinned(
+        table=ref,
+        uuid=str(metadata.table_uuid),
+        location=table.location(),
+        metadata_location=table.metadata_location,
+        format_version=metadata.format_version,
+        branch=branch,
+        snapshot_id=snapshot_id,
+        sequence_number=head.sequence_number if head else 0,
+        timestamp_ms=head.timestamp_ms if head else None,
+        schema=table.schema(),
+        specs=dict(table.specs()),
+        default_spec_id=metadata.default_spec_id,
+        sort_order_id=metadata.default_sort_order_id,
+        properties=dict(metadata.properties),
+        snapshots=snapshots,
+    )
+
+
+def _head(table: Table, ref: TableRef, branch: str) -> int | None:
+    references = table.metadata.refs
+    found = references.get(branch)
+    if found is None:
+        if branch == MAIN_BRANCH:
+            return table.metadata.current_snapshot_id
+        names = sorted(name for name, one in references.items() if one.snapshot_ref_type == SnapshotRefType.BRANCH)
+        raise UnknownReference(
+            f"{ref} has no branch {branch!r}.",
+            hint=f"Its branches are: {', '.join(names) or MAIN_BRANCH}.",
+        )
+    if found.snapshot_ref_type == SnapshotRefType.TAG:
+        raise UnknownReference(
+            f"{branch!r} is a tag of {ref}, and a tag cannot be compacted: it names one snapshot for good.",
+            hint="Choose a branch, or create one from the tag.",
+        )
+    return found.snapshot_id
+
+
+def _info(snapshot: Snapshot) -> SnapshotInfo:
+    summary = snapshot.summary
+    return SnapshotInfo(
+        snapshot_id=snapshot.snapshot_id,
+        parent_id=snapshot.parent_snapshot_id,
+        sequence_number=snapshot.sequence_number or 0,
+        timestamp_ms=snapshot.timestamp_ms,
+        operation=summary.operation.value if summary else "",
+        summary=dict(summary.additional_properties) if summary else {},
+    )

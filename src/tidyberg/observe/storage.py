@@ -1,0 +1,41 @@
+"""Metadata files as bytes, through the table's own file access; what goes wrong is named after the file."""
+
+from pyiceberg.io import FileIO
+
+from tidyberg.errors import AccessDenied, DamagedFile, StorageError
+
+_DENIED = ("ACCESS_DENIED", "Access Denied", "AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch")
+
+
+def read_bytes(io: FileIO, location: str) -> bytes:
+    try:
+        with io.new_input(location).open() as stream:
+            return bytes(stream.read())
+    except FileNotFoundError:
+        raise DamagedFile(
+            f"{location} does not exist, though the table refers to it.",
+            hint="Snapshot expiry or an orphan cleaner may have removed it: reload the table, or roll back to a "
+            "snapshot whose files are all there.",
+        ) from None
+    except PermissionError as error:
+        raise _denied(location, error) from error
+    except OSError as error:
+        if any(sign in str(error) for sign in _DENIED):
+            raise _denied(location, error) from error
+        raise StorageError(
+            f"Cannot read {location}: {error}.", hint="Check the storage and the network, then try again."
+        ) from error
+
+
+def _denied(location: str, error: OSError) -> AccessDenied:
+    return AccessDenied(
+        f"No permission to read {location}: {error}.",
+        hint="Give the catalog's storage credentials read access to the table's location.",
+    )
+
+
+def damaged(location: str, what: str) -> DamagedFile:
+    return DamagedFile(
+        f"{location} is damaged: {what}.",
+        hint="Restore it from a copy, or roll the table back to a snapshot that does not use it.",
+    )
