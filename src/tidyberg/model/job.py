@@ -73,7 +73,6 @@ class Intent:
     """Recorded before the first byte is written: from it every name the job may have used can be computed."""
 
     job_id: str
-    table_uuid: str
     sequence_number: int  # of the plan's snapshot: manifests up to it cannot list what this job writes
     directories: Mapping[int, str]  # group id -> output directory
     attempts: int  # task attempts the engine may make
@@ -85,6 +84,7 @@ class Intent:
 class Job:
     job_id: str
     table: TableRef
+    table_uuid: str
     branch: str
     strategy: str
     options: Mapping[str, Any]

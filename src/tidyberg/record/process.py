@@ -33,4 +33,4 @@ def _start_time(pid: int) -> float | None:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in ("Z", "X") else float(fields[19])
+    return -1.0 if fields[0] in ("Z", "X") else float(fields[19])

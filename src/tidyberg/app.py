@@ -1,0 +1,115 @@
+"""The one place where parts are wired: from settings to a control room, and the Python API on top of it."""
+
+import os
+from typing import Any
+
+from pyiceberg.table import Table
+
+from tidyberg.commit.publish import RetryPolicy
+from tidyberg.control.control import Control
+from tidyberg.execute.engine import Engine
+from tidyberg.execute.inline import InlineEngine
+from tidyberg.execute.spark import SparkEngine
+from tidyberg.model.options import PlanOptions, Resources, VerifyMode
+from tidyberg.model.plan import Plan
+from tidyberg.model.report import CompactionResult, EventSink
+from tidyberg.model.table import TableRef
+from tidyberg.record.process import is_alive
+from tidyberg.record.sqlite import SqliteStore
+from tidyberg.settings.catalogs import open_catalog
+from tidyberg.settings.load import load_settings
+from tidyberg.settings.options import plan_options
+from tidyberg.settings.settings import Settings
+
+
+def build_control(settings: Settings) -> Control:
+    return Control(
+        open_catalog=lambda name: open_catalog(settings, name),
+        open_engine=lambda: build_engine(settings),
+        store=SqliteStore(settings.store.path, is_alive),
+        resources=planned_resources(settings),
+        prices=settings.prices.to_prices(),
+        retry=RetryPolicy(
+            retries=settings.commit.retries,
+            min_wait_ms=settings.commit.min_wait_ms,
+            max_wait_ms=settings.commit.max_wait_ms,
+            total_timeout_ms=settings.commit.total_timeout_ms,
+        ),
+    )
+
+
+def build_engine(settings: Settings) -> Engine:
+    if settings.engine == "inline":
+        return InlineEngine()
+    return SparkEngine(
+        master=settings.spark.master,
+        conf=settings.spark.conf,
+        connect=settings.spark.connect,
+        driver_memory=settings.spark.driver_memory,
+    )
+
+
+def planned_resources(settings: Settings) -> Resources:
+    """What the engine will have, so that a plan can be priced without starting it."""
+    name = "inline" if settings.engine == "inline" else settings.spark.connect or settings.spark.master
+    cores = os.cpu_count() or 1
+    if settings.engine == "spark" and name.startswith("local["):
+        wanted = name[len("local[") : -1].split(",")[0]
+        cores = cores if wanted == "*" else int(wanted)
+    return Resources(
+        cores=settings.resources.cores or cores,
+        memory_gb=settings.resources.memory_gb or Resources().memory_gb,
+        name=name,
+    )
+
+
+def plan(table: Table, *, strategy: str = "auto", where: str | None = None, **options: Any) -> Plan:
+    """What tidyberg would do to this table, why, and for how much. Changes nothing and starts no JVM."""
+    settings = load_settings()
+    with _control_for(table, settings, None) as control:
+        return control.plan(_ref(table), _options(settings, table, strategy, where, options))
+
+
+def compact(
+    table: Table,
+    *,
+    strategy: str = "auto",
+    where: str | None = None,
+    verify: str = "counts",
+    engine: str | Engine | None = None,
+    on_event: EventSink | None = None,
+    **options: Any,
+) -> CompactionResult:
+    """Compact this table. `engine` is "spark", "inline" or an engine of your own; else what the settings say."""
+    settings = load_settings()
+    if isinstance(engine, str):
+        settings = Settings.model_validate({**settings.model_dump(), "engine": engine})
+        engine = None
+    with _control_for(table, settings, engine) as control:
+        return control.compact(
+            _ref(table),
+            _options(settings, table, strategy, where, options),
+            verify=VerifyMode(verify),
+            on_event=on_event,
+        )
+
+
+def _control_for(table: Table, settings: Settings, engine: Engine | None) -> Control:
+    control = build_control(settings)
+    control.open_catalog = lambda _: table.catalog
+    if engine is not None:
+        control.open_engine = lambda: engine
+        control.resources = engine.resources
+    return control
+
+
+def _ref(table: Table) -> TableRef:
+    *namespace, name = table.name()
+    return TableRef(table.catalog.name, tuple(namespace), name)
+
+
+def _options(
+    settings: Settings, table: Table, strategy: str, where: str | None, options: dict[str, Any]
+) -> PlanOptions:
+    overrides = {"strategy": strategy, **({"where": where} if where else {}), **options}
+    return plan_options(settings, _ref(table), overrides)
