@@ -31,6 +31,12 @@ class Candidates:
     settled: Mask  # wanted, but an output of the last compaction and nothing was written since
     oversized: Mask  # to be split on its own
 
+    def per_partition(self, mask: Mask) -> list[int]:
+        """How many files of each partition the mask holds."""
+        before = np.concatenate(([0], np.cumsum(mask)))
+        counts: list[int] = (before[self.starts[1:]] - before[self.starts[:-1]]).tolist()
+        return counts
+
 
 def find_candidates(inventory: Inventory, options: PlanOptions, sizes: FileSizes) -> Candidates:
     data_files = inventory.data_files
@@ -57,16 +63,12 @@ def find_candidates(inventory: Inventory, options: PlanOptions, sizes: FileSizes
         files=files,
         sizes=file_sizes,
         starts=starts,
-        hazards=_hazards(files, deleted),
+        hazards=hazards_of(files, deleted),
         deleted=deleted,
         wanted=wanted,
         settled=_settled(files, wanted, starts, inventory.pinned.snapshots) & (not options.force),
         oversized=oversized,
     )
-
-
-def _hazards(files: pa.Table, deleted: Mask) -> npt.NDArray[np.int8]:
-    return hazards_of(files, deleted)
 
 
 def _fragmented(inventory: Inventory, starts: npt.NDArray[np.int64], max_delete_ratio: float) -> Mask:
@@ -104,6 +106,7 @@ def _settled(
     last_packed = np.full(len(starts) - 1, -1, dtype=np.int64)
     np.maximum.at(last_packed, partition[packed], order[packed])
     news = wanted & ~packed & (order > last_packed[partition])
-    has_news = np.zeros(len(starts) - 1, dtype=np.bool_)
-    has_news[partition[news]] = True
-    return packed & ~has_news[partition]
+    quiet = np.ones(len(starts) - 1, dtype=np.bool_)
+    quiet[partition[news]] = False
+    settled: Mask = packed & quiet[partition]
+    return settled

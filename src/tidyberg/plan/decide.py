@@ -1,0 +1,261 @@
+"""From an inventory to a plan: select, judge every partition, rank, limit, price. Pure and deterministic [I11]."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidyberg._version import __version__
+from tidyberg.model.inventory import Inventory, PartitionStatistics
+from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
+from tidyberg.model.plan import (
+    PLAN_FORMAT,
+    Estimate,
+    FileGroup,
+    InputFile,
+    PartitionVerdict,
+    Plan,
+    Rewrite,
+    Skip,
+    Verdict,
+)
+from tidyberg.model.sizes import format_size
+from tidyberg.plan.bounds import FileSizes, resolve_sizes
+from tidyberg.plan.candidates import Candidates, find_candidates
+from tidyberg.plan.document import plan_hash
+from tidyberg.plan.health import assess
+from tidyberg.plan.judge import Draft, Judge, Proposal, ranked
+from tidyberg.plan.limits import Left, Taken, take_within_limits
+from tidyberg.plan.predicate import parse_predicate
+from tidyberg.plan.price import Pricing, Work, pricing_for
+from tidyberg.plan.safety import SUPPORTED_FORMAT_VERSIONS
+from tidyberg.plan.select import select_partitions
+
+_PRICES, _CALIBRATION, _RESOURCES = Prices(), Calibration(), Resources()
+_LEFT_OUT_LINES = 100
+
+
+def make_plan(
+    inventory: Inventory,
+    statistics: Sequence[PartitionStatistics],
+    options: PlanOptions,
+    *,
+    now_ms: int,
+    prices: Prices = _PRICES,
+    calibration: Calibration = _CALIBRATION,
+    resources: Resources = _RESOURCES,
+) -> Plan:
+    """What to rewrite in a pinned snapshot, why, and for how much; `statistics` has one entry a partition."""
+    pinned = inventory.pinned
+    sizes = resolve_sizes(options, pinned.properties)
+    selected, resolved_where = _select(inventory, options, now_ms)
+    pricing = pricing_for(options, pinned.properties, prices, calibration, resources)
+    candidates = find_candidates(inventory, options, sizes)
+    judge = Judge(candidates, options, sizes, pricing, now_ms)
+
+    outcomes: list[Skip | Proposal] = []
+    for chosen, numbers in zip(selected, statistics, strict=True):
+        if pinned.format_version not in SUPPORTED_FORMAT_VERSIONS:
+            outcomes.append(Skip("format-version", f"format v{pinned.format_version} tables are not supported yet"))
+        elif not chosen:
+            outcomes.append(Skip("filtered", "not selected by the filter"))
+        else:
+            outcomes.append(judge.judge(numbers))
+
+    taken = _take(inventory, statistics, options, candidates, judge, pricing, outcomes)
+    groups = _number(taken.drafts, inventory, candidates.files, pricing)
+    verdicts = _verdicts(outcomes, groups, taken)
+    plan = Plan(
+        format=PLAN_FORMAT,
+        tool_version=__version__,
+        table=pinned.table,
+        table_uuid=pinned.uuid,
+        format_version=pinned.format_version,
+        branch=pinned.branch,
+        snapshot_id=pinned.snapshot_id,
+        sequence_number=pinned.sequence_number,
+        snapshot_ms=pinned.timestamp_ms,
+        schema_id=pinned.schema.schema_id,
+        created_ms=now_ms,
+        options=_resolved_options(options, sizes),
+        resolved_where=resolved_where,
+        target_file_size=sizes.target,
+        health=assess(statistics, options, sizes.target, now_ms).score,
+        partitions=_in_order(inventory, statistics, judge, verdicts),
+        groups=tuple(groups),
+        estimate=_job_estimate(taken.drafts, inventory, candidates.files, pricing),
+        left_out=_left_out(taken.left, inventory),
+    )
+    return replace(plan, hash=plan_hash(plan))
+
+
+def _select(inventory: Inventory, options: PlanOptions, now_ms: int) -> tuple[list[bool], str | None]:
+    if options.where is None:
+        return [True] * len(inventory.partitions), None
+    pinned = inventory.pinned
+    expression, resolved = parse_predicate(options.where, pinned.schema, now_ms)
+    return select_partitions(expression, pinned.schema, pinned.specs, inventory.partitions), resolved
+
+
+def _take(
+    inventory: Inventory,
+    statistics: Sequence[PartitionStatistics],
+    options: PlanOptions,
+    candidates: Candidates,
+    judge: Judge,
+    pricing: Pricing,
+    outcomes: Sequence[Skip | Proposal],
+) -> Taken:
+    drafts = [draft for outcome in outcomes if isinstance(outcome, Proposal) for draft in outcome.drafts]
+    labels = [partition.path for partition in inventory.partitions]
+
+    def smaller(draft: Draft, files: int) -> Draft:
+        # The smallest files: they give the most for the bytes read.
+        order = np.argsort(candidates.sizes[draft.members], kind="stable")
+        return judge.draft(draft.partition, np.sort(draft.members[order[:files]]), draft.score)
+
+    return take_within_limits(
+        ranked(drafts, statistics, labels, options.strategy),
+        options,
+        pricing,
+        manifests=candidates.files.column("manifest").to_numpy(),
+        specs=[partition.spec_id for partition in inventory.partitions],
+        smaller=smaller,
+    )
+
+
+def _number(drafts: Sequence[Draft], inventory: Inventory, files: pa.Table, pricing: Pricing) -> list[FileGroup]:
+    """Drafts to groups; files are in the order of their sequence numbers and paths already."""
+    if not drafts:
+        return []
+    rows = files.take(pa.array(np.concatenate([draft.members for draft in drafts])))
+    manifests = [manifest.path for manifest in inventory.manifests]
+    inputs = [
+        InputFile(path, size, records, sequence_number, manifests[manifest])
+        for path, size, records, sequence_number, manifest in zip(
+            *(rows.column(name).to_pylist() for name in ("path", "size", "records", "sequence_number", "manifest")),
+            strict=True,
+        )
+    ]
+    groups: list[FileGroup] = []
+    start = 0
+    for draft in drafts:
+        end = start + len(draft.members)
+        partition = inventory.partitions[draft.partition]
+        groups.append(
+            FileGroup(
+                group_id=len(groups),
+                spec_id=partition.spec_id,
+                partition_path=partition.path,
+                files=tuple(inputs[start:end]),
+                outputs=draft.outputs,
+                mode="encode",
+                score=draft.score,
+                estimate=pricing.price_group(draft.work),
+            )
+        )
+        start = end
+    return groups
+
+
+def _verdicts(outcomes: Sequence[Skip | Proposal], groups: Sequence[FileGroup], taken: Taken) -> list[Verdict]:
+    groups_of: defaultdict[int, list[FileGroup]] = defaultdict(list)
+    for draft, group in zip(taken.drafts, groups, strict=True):
+        groups_of[draft.partition].append(group)
+    left_of: defaultdict[int, list[Left]] = defaultdict(list)
+    for left in taken.left:
+        left_of[left.partition].append(left)
+    return [
+        outcome
+        if isinstance(outcome, Skip)
+        else _verdict(outcome, groups_of.get(partition, []), left_of.get(partition, []))
+        for partition, outcome in enumerate(outcomes)
+    ]
+
+
+def _verdict(proposal: Proposal, groups: Sequence[FileGroup], left: Sequence[Left]) -> Verdict:
+    files_left = sum(rest.files for rest in left)
+    if not groups:
+        code = left[0].code
+        return Skip(code, f"{_LIMIT_NAMES[code]}: leaves all {files_left:,} files for another time")
+    reason = proposal.reason
+    if files_left:
+        reason += f"; {_LIMIT_NAMES[left[0].code]} leaves {files_left:,} files for another time"
+    return Rewrite(
+        reason=reason,
+        groups=tuple(group.group_id for group in groups),
+        files=sum(len(group.files) for group in groups),
+        outputs=sum(group.outputs for group in groups),
+        dollars=sum(group.estimate.dollars for group in groups),
+    )
+
+
+_LIMIT_NAMES = {"budget": "max_cost", "limit": "max_files"}
+
+
+def _in_order(
+    inventory: Inventory,
+    statistics: Sequence[PartitionStatistics],
+    judge: Judge,
+    verdicts: Sequence[Verdict],
+) -> tuple[PartitionVerdict, ...]:
+    """Every partition with its verdict, by spec and path."""
+    rows = [
+        PartitionVerdict(
+            spec_id=partition.spec_id,
+            partition_path=partition.path,
+            files=numbers.files,
+            small_files=judge.small_files(numbers.partition),
+            bytes=numbers.bytes,
+            records=numbers.records,
+            delete_files=numbers.delete_files,
+            deleted_rows=numbers.deleted_rows,
+            fragment_ratio=numbers.fragment_ratio,
+            score=judge.score(numbers),
+            last_write_ms=numbers.last_write_ms,
+            last_compaction_ms=numbers.last_compaction_ms,
+            recent_commits=numbers.recent_commits,
+            verdict=verdict,
+        )
+        for partition, numbers, verdict in zip(inventory.partitions, statistics, verdicts, strict=True)
+    ]
+    return tuple(sorted(rows, key=lambda row: (row.spec_id, row.partition_path, row.files, row.bytes)))
+
+
+def _job_estimate(drafts: Sequence[Draft], inventory: Inventory, files: pa.Table, pricing: Pricing) -> Estimate:
+    work = Work()
+    for draft in drafts:
+        work += draft.work
+    members = np.concatenate([draft.members for draft in drafts]) if drafts else np.array([], dtype=np.int64)
+    manifests = len(np.unique(files.column("manifest").to_numpy()[members]))
+    specs = len({inventory.partitions[draft.partition].spec_id for draft in drafts})
+    return pricing.price_job(work, manifests, specs)
+
+
+def _left_out(left: Sequence[Left], inventory: Inventory) -> tuple[str, ...]:
+    sums: dict[tuple[int, str], tuple[int, int]] = {}
+    for rest in left:
+        files, size = sums.get((rest.partition, rest.code), (0, 0))
+        sums[rest.partition, rest.code] = (files + rest.files, size + rest.bytes)
+    lines = [
+        f"{inventory.partitions[partition].label}: {files:,} files, {format_size(size)} left by {_LIMIT_NAMES[code]}"
+        for (partition, code), (files, size) in sums.items()
+    ]
+    if len(lines) > _LEFT_OUT_LINES:
+        return (*lines[:_LEFT_OUT_LINES], f"and {len(lines) - _LEFT_OUT_LINES:,} more partitions")
+    return tuple(lines)
+
+
+def _resolved_options(options: PlanOptions, sizes: FileSizes) -> Mapping[str, Any]:
+    resolved = asdict(options) | {
+        "strategy": options.strategy.value,
+        "target_file_size": sizes.target,
+        "min_file_size": sizes.minimum,
+        "max_file_size": sizes.maximum,
+        "max_group_size": sizes.group_limit,
+        "parquet": dict(sorted(options.parquet.items())),
+    }
+    return dict(sorted(resolved.items()))

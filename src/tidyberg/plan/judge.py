@@ -1,0 +1,226 @@
+"""One partition at a time: the groups that a strategy proposes for it, or why it is left alone."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tidyberg.model.inventory import PartitionStatistics
+from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.plan import Skip
+from tidyberg.model.sizes import format_size
+from tidyberg.plan.bounds import FileSizes
+from tidyberg.plan.candidates import Candidates
+from tidyberg.plan.pack import output_count, pack_files
+from tidyberg.plan.price import Pricing, Work
+from tidyberg.plan.rules import heat, hours_since, score_partition, should_compact
+from tidyberg.plan.safety import Hazard, explain
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A group before it is numbered; `members` are positions in the sorted files, ascending."""
+
+    partition: int
+    members: npt.NDArray[np.int64]
+    outputs: int
+    score: float
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    reason: str
+    drafts: tuple[Draft, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Of one partition: its files, and how many of them each question leaves."""
+
+    files: int
+    small: int
+    wanted: int  # what the strategy looks for
+    safe: int  # of these, may be rewritten
+    fresh: int  # of these, not just the outputs of the last compaction
+    mergeable: int  # of these, to be merged; the others are to be split
+
+
+class Judge:
+    """Judges the partitions of one snapshot under one set of options."""
+
+    def __init__(
+        self, candidates: Candidates, options: PlanOptions, sizes: FileSizes, pricing: Pricing, now_ms: int
+    ) -> None:
+        self._candidates = candidates
+        self._options = options
+        self._sizes = sizes
+        self._pricing = pricing
+        self._now_ms = now_ms
+        wanted = candidates.wanted | candidates.oversized
+        safe = wanted & (candidates.hazards == Hazard.NONE)
+        self._fresh = safe & ~candidates.settled
+        masks = (
+            np.ones(len(candidates.sizes), dtype=np.bool_),
+            candidates.sizes < sizes.small,
+            wanted,
+            safe,
+            self._fresh,
+            self._fresh & ~candidates.oversized,
+        )
+        per_mask = [candidates.per_partition(mask) for mask in masks]
+        self._counts = [_Counts(*numbers) for numbers in zip(*per_mask, strict=True)]
+
+    def small_files(self, partition: int) -> int:
+        return self._counts[partition].small
+
+    def score(self, statistics: PartitionStatistics) -> float:
+        return score_partition(
+            statistics.files,
+            self._counts[statistics.partition].small,
+            statistics.fragment_ratio,
+            hours_since(statistics.last_compaction_ms, self._now_ms),
+        )
+
+    def judge(self, statistics: PartitionStatistics) -> Skip | Proposal:
+        counts = self._counts[statistics.partition]
+        if counts.files == 0:
+            return Skip("empty", "no data files")
+        refusal = (
+            self._not_wanted(statistics, counts)
+            or self._hot(statistics)
+            or self._not_safe(statistics, counts)
+            or self._too_few(counts)
+        )
+        if refusal is not None:
+            return refusal
+        drafts = tuple(self._drafts(statistics, counts))
+        if not drafts:
+            return Skip("no-gain", f"no gain: {_files(counts.mergeable)} cannot be merged into fewer")
+        return Proposal(self._reason(statistics, counts), drafts)
+
+    def _not_wanted(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
+        strategy = self._options.strategy
+        if strategy is Strategy.AUTO and not self._options.force and self._why(statistics) is None:
+            return Skip("tidy", f"already tidy: {_average(statistics)}")
+        if counts.wanted:
+            return None
+        if strategy is not Strategy.DELETE_FILES:
+            return Skip("tidy", f"already tidy: {_average(statistics)}")
+        if statistics.fragment_ratio > self._options.max_delete_ratio:
+            return Skip("no-gain", f"no gain: {statistics.delete_files:,} delete files apply to no live file")
+        return Skip(
+            "tidy",
+            f"already tidy: fragment ratio {statistics.fragment_ratio:.2f}, "
+            f"at most {self._options.max_delete_ratio:g} allowed",
+        )
+
+    def _hot(self, statistics: PartitionStatistics) -> Skip | None:
+        options = self._options
+        if options.force or options.strategy not in (Strategy.TIME_SERIES, Strategy.AUTO):
+            return None
+        why = heat(
+            statistics,
+            now_ms=self._now_ms,
+            window_seconds=options.hot_window_seconds,
+            # A time series is left alone after any write; elsewhere it takes several to call a partition hot.
+            commits=1 if options.strategy is Strategy.TIME_SERIES else options.hot_commits,
+        )
+        return None if why is None else Skip("hot", f"hot: {why}")
+
+    def _not_safe(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
+        if counts.safe:
+            return None
+        hazards = self._hazards(statistics.partition)
+        commonest = int(np.bincount(hazards[hazards > 0]).argmax())
+        return Skip(Hazard(commonest).code, explain(hazards))
+
+    def _too_few(self, counts: _Counts) -> Skip | None:
+        if counts.fresh == 0:
+            return Skip("tidy", "already tidy: compacted, and nothing written since")
+        if counts.mergeable < counts.fresh or self._merges(counts):
+            return None
+        if counts.mergeable == 1:
+            return Skip("tidy", "already tidy: one file, and none to merge it with")
+        return Skip(
+            "too-few-files",
+            f"too few files: {counts.mergeable} to merge, at least {self._options.min_input_files} wanted",
+        )
+
+    def _merges(self, counts: _Counts) -> bool:
+        enough = 2 if self._options.force else max(2, self._options.min_input_files)
+        return counts.mergeable >= enough
+
+    def _drafts(self, statistics: PartitionStatistics, counts: _Counts) -> Iterator[Draft]:
+        start, end = self._candidates.starts[statistics.partition : statistics.partition + 2]
+        fresh = start + np.flatnonzero(self._fresh[start:end])
+        oversized = self._candidates.oversized[fresh]
+        score = self.score(statistics)
+        if self._merges(counts):
+            mergeable = fresh[~oversized]
+            for group in pack_files(self._candidates.sizes[mergeable], self._sizes):
+                draft = self.draft(statistics.partition, np.sort(mergeable[group]), score)
+                if draft.outputs < len(draft.members):  # I10: the gain is files
+                    yield draft
+        for position in fresh[oversized]:
+            draft = self.draft(statistics.partition, np.array([position]), score)
+            if draft.outputs > 1:  # I10: the gain is a file above the maximum less
+                yield draft
+
+    def draft(self, partition: int, members: npt.NDArray[np.int64], score: float) -> Draft:
+        file_sizes = self._candidates.sizes[members].tolist()
+        outputs = output_count(sum(file_sizes), self._sizes)
+        return Draft(partition, members, outputs, score, self._pricing.work_of_group(file_sizes, outputs))
+
+    def _why(self, statistics: PartitionStatistics) -> str | None:
+        return should_compact(
+            statistics.files,
+            statistics.bytes,
+            statistics.delete_files,
+            max_file_count_per_partition=self._options.max_file_count_per_partition,
+            small_file_threshold=self._sizes.small,
+            max_delete_ratio=self._options.max_delete_ratio,
+        )
+
+    def _reason(self, statistics: PartitionStatistics, counts: _Counts) -> str:
+        strategy = self._options.strategy
+        if strategy is Strategy.SMALL_FILES:
+            reason = f"{counts.wanted:,} of {_files(counts.files)} below {format_size(self._sizes.small)}"
+        elif strategy is Strategy.AUTO:
+            reason = f"{self._why(statistics) or 'forced'}: {_average(statistics)}"
+        else:
+            reason = f"{counts.wanted:,} of {_files(counts.files)} not of the wanted size, {_average(statistics)}"
+        if counts.safe < counts.wanted:
+            reason += f"; leaves out {explain(self._hazards(statistics.partition))}"
+        return reason
+
+    def _hazards(self, partition: int) -> npt.NDArray[np.int8]:
+        """Of the files that the strategy looks for."""
+        start, end = self._candidates.starts[partition : partition + 2]
+        wanted = self._candidates.wanted[start:end] | self._candidates.oversized[start:end]
+        hazards: npt.NDArray[np.int8] = self._candidates.hazards[start:end][wanted]
+        return hazards
+
+
+def ranked(
+    drafts: Sequence[Draft], statistics: Sequence[PartitionStatistics], labels: Sequence[str], strategy: Strategy
+) -> list[Draft]:
+    """The order of work: the most urgent partition first, for a time series the oldest; then what saves most."""
+
+    def key(draft: Draft) -> tuple[float, float, str, int]:
+        written = statistics[draft.partition].last_write_ms or 0
+        urgency = written if strategy is Strategy.TIME_SERIES else -draft.score
+        saved = (len(draft.members) - draft.outputs) / max(1, draft.work.bytes_read)
+        return urgency, -saved, labels[draft.partition], int(draft.members[0])
+
+    return sorted(drafts, key=key)
+
+
+def _files(count: int) -> str:
+    return f"{count:,} {'file' if count == 1 else 'files'}"
+
+
+def _average(statistics: PartitionStatistics) -> str:
+    size = format_size(statistics.bytes / max(1, statistics.files))
+    return f"one file of {size}" if statistics.files == 1 else f"{statistics.files:,} files, average {size}"

@@ -1,0 +1,82 @@
+"""What of the proposed work a job takes when files or dollars are limited, and what it leaves."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tidyberg.model.options import PlanOptions
+from tidyberg.plan.judge import Draft
+from tidyberg.plan.price import Pricing, Work
+
+LimitCode = Literal["budget", "limit"]
+
+
+@dataclass(frozen=True)
+class Left:
+    """Files that another job may take, and the limit that left them."""
+
+    partition: int
+    files: int
+    bytes: int
+    code: LimitCode
+
+
+@dataclass(frozen=True)
+class Taken:
+    drafts: tuple[Draft, ...]
+    left: tuple[Left, ...]
+
+
+def take_within_limits(
+    drafts: Sequence[Draft],
+    options: PlanOptions,
+    pricing: Pricing,
+    *,
+    manifests: npt.NDArray[np.int32],
+    specs: Sequence[int],
+    smaller: Callable[[Draft, int], Draft],
+) -> Taken:
+    """The first groups, in the order given, that fit; `smaller` cuts a group down to a number of files.
+
+    `manifests` names the manifest of every file and `specs` the spec of every partition: both are written
+    anew at the commit, which is part of the price.
+    """
+    if options.max_files is None and options.max_cost is None:
+        return Taken(tuple(drafts), ())
+    taken: list[Draft] = []
+    left: list[Left] = []
+    work = Work()
+    touched: set[int] = set()
+    touched_specs: set[int] = set()
+    for draft in drafts:
+        candidate: Draft | None = draft
+        if options.max_files is not None and work.input_files + len(draft.members) > options.max_files:
+            candidate = _cut(draft, options.max_files - work.input_files, smaller)
+            left.append(_rest(draft, candidate, "limit"))
+        if candidate is None:
+            continue
+        now_touched = touched | set(np.unique(manifests[candidate.members]).tolist())
+        now_specs = touched_specs | {specs[candidate.partition]}
+        cost = pricing.price_job(work + candidate.work, len(now_touched), len(now_specs)).dollars
+        if options.max_cost is not None and cost > options.max_cost:
+            left.append(_rest(candidate, None, "budget"))
+            continue
+        taken.append(candidate)
+        work, touched, touched_specs = work + candidate.work, now_touched, now_specs
+    return Taken(tuple(taken), tuple(left))
+
+
+def _cut(draft: Draft, files: int, smaller: Callable[[Draft, int], Draft]) -> Draft | None:
+    """As much of a group as fits, where that still saves files."""
+    if files < 2:
+        return None
+    cut = smaller(draft, files)
+    return cut if cut.outputs < len(cut.members) else None
+
+
+def _rest(draft: Draft, taken: Draft | None, code: LimitCode) -> Left:
+    files, size = (0, 0) if taken is None else (len(taken.members), taken.work.bytes_read)
+    return Left(draft.partition, len(draft.members) - files, draft.work.bytes_read - size, code)
