@@ -34,6 +34,8 @@ def without(field_id: int) -> dict[int, ColumnFacts]:
         # Files older than the column: nulls were added for them, or a constant.
         {"input_facts": facts(2, values=95, nulls=2)},
         {"input_facts": facts(1, values=90, lower=long(5))},
+        # Leaves of lists are not counted in footers.
+        {"input_facts": without(5), "output_facts": without(5)},
         # Dropped from the table since: the outputs need not have it.
         {"input_facts": {**FACTS, 9: ColumnFacts(values=100, nulls=0, lower=None, upper=None)}},
     ],

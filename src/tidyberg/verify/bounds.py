@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
     DoubleType,
+    FixedType,
     IcebergType,
     ListType,
     LongType,
@@ -50,8 +51,8 @@ class Leaf:
 
     @property
     def may_be_cut(self) -> bool:
-        """Long strings and binaries are cut to a prefix by some writers; other types never are."""
-        return isinstance(self.type, StringType | BinaryType)
+        """Long strings, binary and fixed values may be cut to a prefix; other types never are."""
+        return isinstance(self.type, StringType | BinaryType | FixedType)
 
 
 def leaves(schema: Schema) -> dict[int, Leaf]:

@@ -1,0 +1,139 @@
+"""The tests' side of the oracle: Iceberg's Java runtime on Spark, asked through pipes."""
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tests.oracle.canonical import canonical_rows
+from tidyberg.testing import Warehouse
+
+
+class OracleMissingError(Exception):
+    """Java, Spark or Iceberg's runtime could not be had on this machine."""
+
+
+class OracleError(Exception):
+    """Java refused a statement; the text is its own."""
+
+
+class Oracle:
+    def __init__(self) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the oracle)
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("server.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env={**os.environ, "TZ": "UTC", "PYSPARK_PYTHON": sys.executable},
+            start_new_session=True,  # Ctrl-C is for the tests; the oracle ends when its pipe closes
+        )
+        try:
+            self._receive()
+        except OracleError as error:
+            self.close()
+            raise OracleMissingError(str(error)) from None
+
+    def __enter__(self) -> "Oracle":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def attach(self, warehouse: Warehouse) -> "JavaCatalog":
+        """The same catalog and tables, seen by Java."""
+        database = warehouse.properties["uri"].removeprefix("sqlite:///")
+        key = self.ask("attach", warehouse.name, database, warehouse.properties["warehouse"])
+        return JavaCatalog(self, warehouse.name, key)
+
+    def ask(self, operation: str, *arguments: Any) -> Any:
+        assert self._process.stdin is not None
+        pickle.dump((operation, arguments), self._process.stdin)
+        self._process.stdin.flush()
+        return self._receive()
+
+    def close(self) -> None:
+        if self._process.stdin and not self._process.stdin.closed:
+            self._process.stdin.close()
+        try:
+            self._process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout:
+            self._process.stdout.close()
+        self._log.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def _receive(self) -> Any:
+        assert self._process.stdout is not None
+        try:
+            status, value = pickle.load(self._process.stdout)
+        except EOFError:
+            raise OracleError(f"the oracle ended: {self._last_words()}") from None
+        if status == "error":
+            raise OracleError(value)
+        return value
+
+    def _last_words(self) -> str:
+        self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, self._log.tell() - 4000))
+        return self._log.read().decode(errors="replace")
+
+
+class JavaCatalog:
+    """One catalog through Java's eyes; tables are written `namespace.table`."""
+
+    def __init__(self, oracle: Oracle, name: str, key: Any) -> None:
+        self._oracle = oracle
+        self._key = key
+        self.name = name
+
+    def sql(self, text: str) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = self._oracle.ask("sql", self._key, text)
+        return rows
+
+    def set_conf(self, name: str, value: str) -> None:
+        self._oracle.ask("set_conf", self._key, name, value)
+
+    def rows(self, table: str, where: str | None = None, snapshot_id: int | None = None) -> list[str]:
+        """Every row as Java reads it, in a form that equals `arrow_rows` and sorts."""
+        version = f" VERSION AS OF {snapshot_id}" if snapshot_id is not None else ""
+        condition = f" WHERE {where}" if where else ""
+        return canonical_rows(self.sql(f"SELECT * FROM {table}{version}{condition}"))
+
+    def generic_rows(self, table: str) -> list[str]:
+        """Every row through Iceberg's generic reader: for tables with types that Spark cannot read."""
+        rows: list[str] = self._oracle.ask("generic_rows", self._key, table)
+        return rows
+
+    def call(self, procedure: str, **arguments: Any) -> list[tuple[Any, ...]]:
+        """`CALL system.procedure(name => value)`; text goes in quotes, all else as it prints."""
+        given = ", ".join(f"{name} => {_literal(value)}" for name, value in arguments.items())
+        return self.sql(f"CALL {self.name}.system.{procedure}({given})")
+
+    def equality_delete(
+        self, table: str, keys: Mapping[str, Sequence[Any]], partition: Sequence[Any] | None = None
+    ) -> str:
+        """Commit an equality delete over the columns of `keys`; returns the delete file's path."""
+        path: str = self._oracle.ask("equality_delete", self._key, table, keys, partition)
+        return path
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, Mapping):
+        entries = ", ".join(f"'{key}', '{item}'" for key, item in value.items())
+        return f"map({entries})"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"'{value}'" if isinstance(value, str) else str(value)

@@ -1,0 +1,180 @@
+"""Holds a Spark session with Iceberg's Java runtime in a process of its own and answers requests on its pipes.
+
+Apart from the tests, because one Python process can have one Spark session only and tidyberg starts its own.
+Requests and answers are pickles: `(operation, arguments)` in, `("ok", value)` or `("error", text)` out.
+"""
+
+import os
+import pickle
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from py4j.java_gateway import JavaObject
+from pyspark.sql import Row, SparkSession
+
+PACKAGES = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0"
+
+
+class Server:
+    def __init__(self, scratch: str) -> None:
+        self._root = (
+            SparkSession.builder.master("local[2]")
+            .appName("oracle")
+            .config("spark.jars.packages", PACKAGES)
+            .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
+            .config("spark.driver.memory", os.environ.get("ORACLE_MEMORY", "1g"))
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.local.dir", scratch)
+            .config("spark.sql.warehouse.dir", f"{scratch}/spark-warehouse")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.ui.enabled", "false")
+            .config("spark.log.level", "ERROR")
+            .getOrCreate()
+        )
+        self._sessions: dict[tuple[str, str], SparkSession] = {}
+
+    def attach(self, name: str, database: str, warehouse: str) -> tuple[str, str]:
+        """A session of its own for each catalog: a name can only be configured once in one."""
+        key = (name, database)
+        if key not in self._sessions:
+            session = self._root.newSession()
+            prefix = f"spark.sql.catalog.{name}"
+            session.conf.set(prefix, "org.apache.iceberg.spark.SparkCatalog")
+            session.conf.set(f"{prefix}.type", "jdbc")
+            session.conf.set(f"{prefix}.uri", f"jdbc:sqlite:{database}")
+            session.conf.set(f"{prefix}.warehouse", warehouse)
+            session.conf.set(f"{prefix}.jdbc.schema-version", "V1")
+            session.conf.set(f"{prefix}.cache-enabled", "false")
+            session.conf.set("spark.sql.session.timeZone", "UTC")
+            session.conf.set("spark.sql.shuffle.partitions", "2")
+            session.sql(f"USE {name}")
+            self._sessions[key] = session
+        return key
+
+    def sql(self, key: tuple[str, str], text: str) -> list[tuple[Any, ...]]:
+        return [tuple(_plain(value) for value in row) for row in self._sessions[key].sql(text).collect()]
+
+    def set_conf(self, key: tuple[str, str], name: str, value: str) -> None:
+        self._sessions[key].conf.set(name, value)
+
+    def equality_delete(
+        self, key: tuple[str, str], table: str, keys: Mapping[str, Sequence[Any]], partition: Sequence[Any] | None
+    ) -> str:
+        """Commit one equality-delete file over the given columns, through Iceberg's own writers."""
+        session = self._sessions[key]
+        jvm: Any = session._jvm
+        java_table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+            session._jsparkSession, f"{key[0]}.{table}"
+        )
+        names = [field.name() for field in java_table.schema().columns() if field.name() in keys]
+        schema = java_table.schema().select(names)
+        field_ids = session.sparkContext._gateway.new_array(jvm.int, len(names))
+        for position, name in enumerate(names):
+            field_ids[position] = schema.findField(name).fieldId()
+        # Spark's rows keep the column types exactly; Python numbers would lose them on the way.
+        fields = {field.name: field for field in session.table(table).schema.fields}
+        struct = type(session.table(table).schema)([fields[name] for name in names])
+        frame = session.createDataFrame(list(zip(*(keys[name] for name in names), strict=True)), struct)
+
+        path = java_table.locationProvider().newDataLocation(f"{uuid.uuid4().hex}-equality-deletes.parquet")
+        file = java_table.io().newOutputFile(path)
+        builder = (
+            jvm.org.apache.iceberg.formats.FormatModelRegistry.equalityDeleteWriteBuilder(
+                jvm.org.apache.iceberg.FileFormat.PARQUET,
+                jvm.java.lang.Class.forName(
+                    "org.apache.spark.sql.catalyst.InternalRow",
+                    True,
+                    jvm.java.lang.Thread.currentThread().getContextClassLoader(),
+                ),
+                jvm.org.apache.iceberg.encryption.EncryptedFiles.plainAsEncryptedOutput(file),
+            )
+            .schema(schema)
+            .engineSchema(jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(schema))
+            .spec(java_table.spec())
+            .equalityFieldIds(field_ids)
+        )
+        if partition is not None:
+            values = jvm.org.apache.iceberg.PartitionData(java_table.spec().partitionType())
+            for position, value in enumerate(partition):
+                values.set(position, value)
+            builder = builder.partition(values)
+        writer = builder.build()
+        for row in frame._jdf.queryExecution().executedPlan().executeCollect():
+            writer.write(row)
+        writer.close()
+        java_table.newRowDelta().addDeletes(writer.toDeleteFile()).commit()
+        return str(path)
+
+    def generic_rows(self, key: tuple[str, str], table: str) -> list[str]:
+        """Rows by Iceberg's own reader, which knows types that Spark lacks (time)."""
+        session = self._sessions[key]
+        jvm: Any = session._jvm
+        java_table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+            session._jsparkSession, f"{key[0]}.{table}"
+        )
+        names = [field.name() for field in java_table.schema().columns()]
+        rows = []
+        records = jvm.org.apache.iceberg.data.IcebergGenerics.read(java_table).build().iterator()
+        while records.hasNext():
+            record = records.next()
+            # Arrays of bytes print as their address: compare their contents.
+            values = (record.getField(name) for name in names)
+            rows.append(repr([bytes(v) if isinstance(v, bytearray | bytes) else _text(v) for v in values]))
+        return sorted(rows)
+
+    def stop(self) -> None:
+        self._root.stop()
+
+
+def _text(value: Any) -> str | None:
+    """Java objects by their toString; a buffer of bytes as the bytes."""
+    if isinstance(value, JavaObject) and value.getClass().getSimpleName().endswith("ByteBuffer"):
+        return repr(bytes(value.array())[value.position() : value.limit()])
+    return None if value is None else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """Spark's structs as tuples, so that the other side needs no Spark to unpickle them."""
+    if isinstance(value, Row):
+        return tuple(_plain(item) for item in value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def main() -> None:
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever else writes to standard output must not get between the answers
+    with tempfile.TemporaryDirectory(prefix="oracle-") as scratch:
+        try:
+            server = Server(scratch)
+        except Exception as error:  # noqa: BLE001  (any reason not to start is for the tests to report)
+            _answer(answers, ("error", f"{type(error).__name__}: {error}"))
+            return
+        _answer(answers, ("ok", None))
+        while True:
+            try:
+                operation, arguments = pickle.load(requests)
+            except EOFError:
+                break
+            try:
+                _answer(answers, ("ok", getattr(server, operation)(*arguments)))
+            except Exception as error:  # noqa: BLE001  (goes to the test that asked)
+                _answer(answers, ("error", f"{type(error).__name__}: {error}"))
+        server.stop()
+
+
+def _answer(stream: Any, answer: tuple[str, Any]) -> None:
+    pickle.dump(answer, stream)
+    stream.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Tables that the oracle tests compact, and how."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, Transform, TruncateTransform
+
+from tests.oracle.canonical import canonical_rows
+from tidyberg.control.control import Control
+from tidyberg.execute.inline import InlineEngine
+from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
+from tidyberg.model.report import CompactionResult
+from tidyberg.model.table import TableRef
+from tidyberg.record.process import is_alive
+from tidyberg.record.sqlite import SqliteStore
+from tidyberg.testing import SAMPLE_SCHEMA, Warehouse, local_path
+
+NAME = "db.events"
+
+# Every type that Spark can read; `time` it cannot.
+SCHEMA = Schema(*(field for field in SAMPLE_SCHEMA.fields if field.name != "clock"))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a table is partitioned: transforms of source columns."""
+
+    name: str
+    fields: tuple[tuple[str, Transform[Any, Any]], ...] = ()
+
+    def spec(self, schema: Schema) -> PartitionSpec:
+        return PartitionSpec(
+            *(
+                PartitionField(schema.find_field(source).field_id, 1000 + number, transform, f"part_{number}")
+                for number, (source, transform) in enumerate(self.fields)
+            )
+        )
+
+
+SHAPES = (
+    Shape("unpartitioned"),
+    Shape("day", (("created", DayTransform()),)),
+    Shape("bucket", (("id", BucketTransform(3)),)),
+    Shape("identity", (("active", IdentityTransform()),)),
+    Shape("truncate", (("name", TruncateTransform(6)),)),
+    Shape("day-and-bucket", (("day", DayTransform()), ("name", BucketTransform(2)))),
+)
+
+
+def make_table(
+    warehouse: Warehouse, shape: Shape = SHAPES[0], format_version: int = 2, schema: Schema = SCHEMA, files: int = 6
+) -> Table:
+    table = warehouse.create_table(NAME, schema, shape.spec(schema), format_version=format_version)
+    return warehouse.append_files(table, files, 40, files_per_commit=2)
+
+
+def compact(warehouse: Warehouse, table: str = NAME, *, expect: str = "committed") -> CompactionResult:
+    """Everything that can be rewritten is, in this process, with full verification."""
+    options = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
+    store = SqliteStore(warehouse.directory / "jobs.db", is_alive)
+    with Control(lambda _: warehouse.catalog, InlineEngine, store) as control:
+        result = control.compact(TableRef.parse(table, warehouse.name), options, verify=VerifyMode.FULL)
+    assert result.outcome == expect
+    return result
+
+
+def arrow_rows(table: Table) -> list[str]:
+    """The rows of all live files by Arrow alone, in the form that JavaCatalog.rows has."""
+    names = [field.name for field in table.refresh().schema().fields]
+    files = [local_path(task.file.file_path) for task in table.scan().plan_files()]
+    parts = [pq.read_table(file, columns=names, partitioning=None) for file in files]
+    return canonical_rows(tuple(row.values()) for part in parts for row in part.to_pylist())
