@@ -1,5 +1,6 @@
 """Takes the inventory of a pinned snapshot: every live data and delete file, in Arrow, without opening one."""
 
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,7 +23,8 @@ from tidyberg.observe.manifest_list import read_manifest_list
 from tidyberg.observe.partitions import PartitionIndex
 from tidyberg.observe.storage import damaged, read_bytes
 
-_CONCURRENT_READS = 8  # hides the latency of object storage; decoding holds one core
+_FETCH_THREADS = 8  # hides the latency of object storage
+_FETCH_AHEAD = 16  # bounds the raw manifests in memory
 _ADDED = 1
 _EQUALITY_DELETES = 2
 
@@ -38,24 +40,34 @@ def take_inventory(table: Table, pinned: Pinned, cache: ManifestCache | None = N
     for info in manifests:
         if info.spec_id not in pinned.specs:
             raise damaged(info.path, f"the table has no partition spec {info.spec_id}, which it is written in")
-    with ThreadPoolExecutor(_CONCURRENT_READS, thread_name_prefix="manifests") as pool:
-        contents = list(pool.map(lambda info: _read_manifest(table.io, info, cache), manifests))
-    return _assemble(pinned, manifests, contents)
+    return _assemble(pinned, manifests, _read_manifests(table.io, manifests, cache))
 
 
-def _read_manifest(io: FileIO, info: ManifestInfo, cache: ManifestCache | None) -> ManifestEntries:
-    entries = cache.get(info.path) if cache else None
-    if entries is None:
-        raw = read_bytes(io, info.path)
-        if len(raw) < info.length:
-            raise damaged(info.path, f"it has {len(raw)} bytes, the manifest list says {info.length}")
-        try:
-            entries = read_entries(raw, deletes=info.holds_deletes)
-        except AvroError as error:
-            raise damaged(info.path, f"as a manifest, {error}") from error
-        if cache:
-            cache.put(info.path, entries)
-    return entries
+def _read_manifests(
+    io: FileIO, manifests: Sequence[ManifestInfo], cache: ManifestCache | None
+) -> list[ManifestEntries]:
+    """Threads fetch a few manifests ahead, this one decodes: decoding on many would only pass the lock around."""
+    contents = {info.path: cache.get(info.path) if cache else None for info in manifests}
+    missing = [info for info in manifests if contents[info.path] is None]
+    with ThreadPoolExecutor(_FETCH_THREADS, thread_name_prefix="manifests") as pool:
+        waiting = deque(pool.submit(read_bytes, io, info.path) for info in missing[:_FETCH_AHEAD])
+        for number, info in enumerate(missing):
+            raw = waiting.popleft().result()
+            if number + _FETCH_AHEAD < len(missing):
+                waiting.append(pool.submit(read_bytes, io, missing[number + _FETCH_AHEAD].path))
+            decoded = contents[info.path] = _decode(raw, info)
+            if cache:
+                cache.put(info.path, decoded)
+    return [entries for info in manifests if (entries := contents[info.path]) is not None]
+
+
+def _decode(raw: bytes, info: ManifestInfo) -> ManifestEntries:
+    if len(raw) < info.length:
+        raise damaged(info.path, f"it has {len(raw)} bytes, the manifest list says {info.length}")
+    try:
+        return read_entries(raw, deletes=info.holds_deletes)
+    except AvroError as error:
+        raise damaged(info.path, f"as a manifest, {error}") from error
 
 
 def _assemble(pinned: Pinned, manifests: Sequence[ManifestInfo], contents: Sequence[ManifestEntries]) -> Inventory:

@@ -55,7 +55,8 @@ ENTRIES = pa.schema(
         ("path_bound", pa.string()),  # the one data file that a position delete's bounds name
     ]
 )
-_BOUNDS = frozenset({"lower_bounds", "upper_bounds"})
+_DELETES_WANTED = frozenset({*FIELD_IDS.values(), PARTITION_ID})
+_DATA_WANTED = _DELETES_WANTED - {FIELD_IDS["lower_bounds"], FIELD_IDS["upper_bounds"]}
 _DELETE_PATH_COLUMN = 2147483546  # `file_path` of a position delete file
 
 
@@ -82,16 +83,16 @@ class ManifestEntries:
 def read_entries(raw: bytes, *, deletes: bool) -> ManifestEntries:
     """The entries that are not DELETED; `deletes` says that it is a delete manifest. Raises AvroError."""
     container = open_container(raw)
-    wanted = {name: field_id for name, field_id in FIELD_IDS.items() if deletes or name not in _BOUNDS}
     columns = _partition_columns(container.schema_text)
     schema = _table_schema(columns)
-    field_ids = frozenset({*wanted.values(), PARTITION_ID})
-    batches = [_batch(rows, values, schema) for rows, values in read_columns(container, field_ids) if rows]
+    batches = []
+    for rows, values in read_columns(container, _DELETES_WANTED if deletes else _DATA_WANTED):
+        if rows:
+            batch = _batch(rows, values, schema)
+            has_deleted = DELETED in values[FIELD_IDS["status"]]
+            batches.append(batch.filter(pc.not_equal(batch["status"], DELETED)) if has_deleted else batch)
     table = pa.Table.from_batches(batches, schema)
-    live = pc.not_equal(table["status"], DELETED)
-    if not pc.all(live, min_count=0).as_py():
-        table = table.filter(live)
-    return ManifestEntries(columns, table.combine_chunks())
+    return ManifestEntries(columns, table.combine_chunks() if len(batches) > 1 else table)
 
 
 def _batch(rows: int, values: Mapping[int, list[Any]], schema: pa.Schema) -> pa.RecordBatch:
@@ -128,6 +129,7 @@ def _bound_path(lower: list[tuple[int, bytes]] | None, upper: list[tuple[int, by
     return bound.decode() if bound is not None and bound == dict(upper or ()).get(_DELETE_PATH_COLUMN) else None
 
 
+@lru_cache(maxsize=256)
 def _table_schema(columns: tuple[PartitionColumn, ...]) -> pa.Schema:
     fields = [pa.field(f"p{position}", _arrow_type(column)) for position, column in enumerate(columns)]
     return pa.schema([*ENTRIES, *fields])

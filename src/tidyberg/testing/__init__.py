@@ -2,6 +2,16 @@
 
 from tidyberg.testing.forge import forge_table
 from tidyberg.testing.samples import SAMPLE_SCHEMA, sample_rows
+from tidyberg.testing.static import ForgedEntry, ForgedManifest, forge_static_table
 from tidyberg.testing.warehouse import Warehouse, local_path
 
-__all__ = ["SAMPLE_SCHEMA", "Warehouse", "forge_table", "local_path", "sample_rows"]
+__all__ = [
+    "SAMPLE_SCHEMA",
+    "ForgedEntry",
+    "ForgedManifest",
+    "Warehouse",
+    "forge_static_table",
+    "forge_table",
+    "local_path",
+    "sample_rows",
+]

@@ -93,9 +93,7 @@ def _commit(warehouse: Warehouse, table: Table, snapshot_id: int, listed: Sequen
             "schema-id": 0,
         }
     )
-    head = SetSnapshotRefUpdate.model_validate(
-        {"ref-name": "main", "type": "branch", "snapshot-id": snapshot_id}
-    )
+    head = SetSnapshotRefUpdate.model_validate({"ref-name": "main", "type": "branch", "snapshot-id": snapshot_id})
     requirements = (AssertTableUUID(uuid=table.metadata.table_uuid),)
     warehouse.catalog.commit_table(table, requirements, (AddSnapshotUpdate(snapshot=snapshot), head))
 

@@ -46,9 +46,7 @@ SAMPLE_SCHEMA = Schema(
     NestedField(13, "digest", FixedType(4), required=False),
     NestedField(14, "active", BooleanType(), required=False),
     NestedField(15, "tags", ListType(20, StringType(), element_required=False), required=False),
-    NestedField(
-        16, "scores", MapType(21, StringType(), 22, DoubleType(), value_required=False), required=False
-    ),
+    NestedField(16, "scores", MapType(21, StringType(), 22, DoubleType(), value_required=False), required=False),
     NestedField(
         17,
         "place",
@@ -83,9 +81,7 @@ def sample_rows(
     return pa.Table.from_arrays(columns, schema=arrow_schema)
 
 
-def _sample_array(
-    kind: pa.DataType, rows: int, generator: np.random.Generator, nullable: bool = True
-) -> pa.Array:
+def _sample_array(kind: pa.DataType, rows: int, generator: np.random.Generator, nullable: bool = True) -> pa.Array:
     mask = generator.random(rows) < 0.05 if nullable else np.zeros(rows, bool)
     if isinstance(kind, pa.UuidType):
         storage = _sample_array(pa.binary(16), rows, generator, nullable)
@@ -125,9 +121,7 @@ def _sample_primitive(
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return pa.array(np.char.add("name-", (integers % 997).astype(str)), kind, mask=mask)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return pa.array(
-            [None if gone else number.tobytes() for number, gone in zip(integers, mask, strict=True)], kind
-        )
+        return pa.array([None if gone else number.tobytes() for number, gone in zip(integers, mask, strict=True)], kind)
     if pa.types.is_fixed_size_binary(kind):
         raw = generator.bytes(rows * kind.byte_width)
         cells = [raw[start : start + kind.byte_width] for start in range(0, len(raw), kind.byte_width)]

@@ -29,9 +29,7 @@ class Warehouse:
             "uri": f"sqlite:///{self.directory / 'catalog.db'}",
             "warehouse": f"file://{self.directory / 'warehouse'}",
         }
-        self.catalog = SqlCatalog(
-            name, **{key: value for key, value in self.properties.items() if key != "type"}
-        )
+        self.catalog = SqlCatalog(name, **{key: value for key, value in self.properties.items() if key != "type"})
 
     def __enter__(self) -> "Warehouse":
         return self
@@ -85,9 +83,7 @@ class Warehouse:
                 transaction.update_snapshot(branch=branch).fast_append() as append,
             ):
                 for number in numbers:
-                    contents = (
-                        rows(number) if rows else sample_rows(rows_per_file, seed + number, schema, values)
-                    )
+                    contents = rows(number) if rows else sample_rows(rows_per_file, seed + number, schema, values)
                     for data_file in _dataframe_to_data_files(table.metadata, contents, table.io):
                         append.append_data_file(data_file)
         return table
@@ -137,9 +133,7 @@ def local_path(location: str) -> str:
 def _read_by_field_id(location: str, schema: Schema) -> pa.Table:
     """One Parquet file in the table's current schema; columns that it lacks are null."""
     contents = pq.read_table(local_path(location), partitioning=None)
-    by_id = {
-        int((field.metadata or {}).get(b"PARQUET:field_id", -1)): field.name for field in contents.schema
-    }
+    by_id = {int((field.metadata or {}).get(b"PARQUET:field_id", -1)): field.name for field in contents.schema}
     wanted = schema_to_pyarrow(schema, include_field_ids=False)
     columns = [
         contents[by_id[field.field_id]].cast(arrow.type)
