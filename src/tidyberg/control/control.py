@@ -27,9 +27,9 @@ from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import pin
 from tidyberg.observe.statistics import partition_statistics
+from tidyberg.plan.bounds import resolve_sizes
 from tidyberg.plan.decide import make_plan
 from tidyberg.plan.health import assess
-from tidyberg.plan.targets import target_file_size
 from tidyberg.record.process import this_process
 from tidyberg.record.store import JobStore
 from tidyberg.settings.catalog_errors import catalog_errors
@@ -80,7 +80,7 @@ class Control:
     def health(self, ref: TableRef, options: PlanOptions) -> HealthReport:
         inventory = self._observe(load_table(self.catalog(ref.catalog), ref), ref, options)
         statistics = self._statistics(inventory, options)
-        target = target_file_size(inventory.pinned, options)
+        target = resolve_sizes(options, inventory.pinned.properties).target
         worst = sorted(statistics, key=lambda s: (-s.small_files, -s.delete_files, -s.files, s.partition))
         return HealthReport(
             table=ref,

@@ -82,9 +82,9 @@ def _commit_delete_file(
     manifest_path = f"{table.location()}/metadata/{uuid.uuid4()}-m0.avro"
     write_file(table.io, manifest_path, manifest)
     fields = {
-        500: manifest_path, 501: len(manifest), 502: source.listed.spec_id, 517: 1, 515: None, 516: None, 503: snapshot_id,
-        504: 1, 505: 0, 506: 0, 512: rows.num_rows, 513: 0, 514: 0, 507: source.listed.fields.get(507),
-    }  # fmt: skip
+        **{500: manifest_path, 501: len(manifest), 502: source.listed.spec_id, 517: 1, 503: snapshot_id},
+        **{504: 1, 505: 0, 506: 0, 512: rows.num_rows, 513: 0, 514: 0, 507: source.listed.fields.get(507)},
+    }
     sequence_number = table.metadata.next_sequence_number()
     list_path = f"{table.location()}/metadata/snap-{snapshot_id}-0-{uuid.uuid4()}.avro"
     lines = [*listed, ListedManifest(fields)]
