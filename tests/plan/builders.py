@@ -1,0 +1,262 @@
+"""Inventories built by hand, their statistics, and what they become when a plan is applied."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from tidyberg.model.inventory import (
+    DATA_FILES,
+    DELETE_FILES,
+    Inventory,
+    ManifestInfo,
+    Partition,
+    PartitionStatistics,
+)
+from tidyberg.model.options import PlanOptions
+from tidyberg.model.plan import Plan
+from tidyberg.model.sizes import MB
+from tidyberg.model.table import Pinned, SnapshotInfo, TableRef
+from tidyberg.plan.decide import make_plan
+
+HOUR = 3_600_000
+NOW = 1_794_528_000_000  # 2026-11-13 00:00 UTC
+TODAY = 20_770  # that day, counted from 1970-01-01
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "day", DateType()),
+    NestedField(3, "region", StringType()),
+    NestedField(4, "ts", TimestampType()),
+    NestedField(5, "seen", TimestamptzType()),
+    NestedField(6, "flag", BooleanType()),
+    NestedField(7, "price", DecimalType(9, 2)),
+    NestedField(8, "place", StructType(NestedField(9, "city", StringType()), NestedField(10, "zip", IntegerType()))),
+    NestedField(11, "odd name", StringType()),
+    NestedField(12, "uid", UUIDType()),
+    NestedField(13, "ratio", DoubleType()),
+    NestedField(14, "tags", ListType(15, StringType())),
+    NestedField(16, "clock", TimeType()),
+)
+BY_DAY = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "day"), spec_id=0)
+UNPARTITIONED = PartitionSpec(spec_id=1)
+
+
+@dataclass(frozen=True)
+class File:
+    size: int = 1 * MB
+    partition: int = 0
+    sequence: int = 1
+    snapshot: int = 1
+    path: str | None = None
+    format: str = "PARQUET"
+    encrypted: bool = False
+    manifest: int = 0
+
+
+@dataclass(frozen=True)
+class Delete:
+    kind: str = "position"
+    scope: str = "partition"
+    partition: int = 0
+    sequence: int = 1
+    references: str | None = None
+    records: int = 10
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A table as the tests describe it; snapshots are (id, age in milliseconds, operation)."""
+
+    files: Sequence[File]
+    deletes: Sequence[Delete] = ()
+    days: Sequence[int | None] = (TODAY - 10,)
+    snapshots: Sequence[tuple[int, int, str]] = ((1, 48 * HOUR, "append"),)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    format_version: int = 2
+    partitioned: bool = True
+
+    def inventory(self) -> Inventory:
+        spec = BY_DAY if self.partitioned else UNPARTITIONED
+        partitions = [_partition(day) for day in self.days] if self.partitioned else [Partition(1, (), "")]
+        return Inventory(
+            pinned=self._pinned(),
+            partitions=partitions,
+            manifests=[ManifestInfo(f"m{n}.avro", 100, spec.spec_id, False, 1, 1, 1, None) for n in range(10)],
+            data_files=pa.table(self._data_columns(), schema=DATA_FILES),
+            delete_files=pa.table(self._delete_columns(), schema=DELETE_FILES),
+        )
+
+    def _pinned(self) -> Pinned:
+        history = {
+            number: SnapshotInfo(number, None, order if self.format_version > 1 else 0, NOW - age, operation)
+            for order, (number, age, operation) in enumerate(self.snapshots, 1)
+        }
+        return Pinned(
+            table=TableRef("local", ("analytics",), "events"),
+            uuid="9c12d441-03fe-4693-9a96-a0705ddf69c1",
+            location="file:///w/events",
+            metadata_location="file:///w/events/metadata/1.json",
+            format_version=self.format_version,
+            branch="main",
+            snapshot_id=self.snapshots[-1][0],
+            sequence_number=len(self.snapshots) if self.format_version > 1 else 0,
+            timestamp_ms=NOW - self.snapshots[-1][1],
+            schema=SCHEMA,
+            specs={0: BY_DAY, 1: UNPARTITIONED},
+            default_spec_id=0 if self.partitioned else 1,
+            sort_order_id=0,
+            properties=self.properties,
+            snapshots=history,
+        )
+
+    def _data_columns(self) -> dict[str, Any]:
+        files = self.files
+        none = [None] * len(files)
+        return {
+            "path": [f.path or f"f{n:06d}.parquet" for n, f in enumerate(files)],
+            "format": pa.array([f.format for f in files], pa.string()).dictionary_encode(),
+            "size": [f.size for f in files],
+            "records": [f.size // 100 for f in files],
+            "spec_id": [0 if self.partitioned else 1] * len(files),
+            "partition": [f.partition for f in files],
+            "sequence_number": [f.sequence for f in files],
+            "file_sequence_number": [f.sequence for f in files],
+            "snapshot_id": [f.snapshot for f in files],
+            "manifest": [f.manifest for f in files],
+            "sort_order_id": none,
+            "first_row_id": none,
+            "encrypted": [f.encrypted for f in files],
+        } | _dictionary("format", [f.format for f in files])
+
+    def _delete_columns(self) -> dict[str, Any]:
+        deletes = self.deletes
+        none = [None] * len(deletes)
+        return {
+            "path": [f"d{n}.parquet" for n in range(len(deletes))],
+            "size": [1000] * len(deletes),
+            "records": [d.records for d in deletes],
+            "spec_id": [0] * len(deletes),
+            "partition": [d.partition for d in deletes],
+            "sequence_number": [d.sequence for d in deletes],
+            "file_sequence_number": [d.sequence for d in deletes],
+            "snapshot_id": [1] * len(deletes),
+            "manifest": [9] * len(deletes),
+            "equality_ids": none,
+            "referenced_data_file": [d.references for d in deletes],
+            "content_offset": none,
+            "content_size": none,
+        } | {
+            name: column
+            for part in (
+                _dictionary("format", ["PARQUET"] * len(deletes)),
+                _dictionary("kind", [d.kind for d in deletes]),
+                _dictionary("scope", [d.scope for d in deletes]),
+            )
+            for name, column in part.items()
+        }
+
+
+def statistics_of(inventory: Inventory, options: PlanOptions, now_ms: int = NOW) -> list[PartitionStatistics]:
+    """The contract of the observing side, spelled out in plain Python."""
+    data, deletes = inventory.data_files.to_pylist(), inventory.delete_files.to_pylist()
+    history = inventory.pinned.snapshots
+    files_of: dict[int, list[dict[str, Any]]] = {}
+    for row in data:
+        files_of.setdefault(row["partition"], []).append(row)
+    result = []
+    for number in range(len(inventory.partitions)):
+        files = files_of.get(number, [])
+        here = [row for row in deletes if row["partition"] == number]
+        known = {row["snapshot_id"] for row in files if row["snapshot_id"] in history}
+        writes = [history[s].timestamp_ms for s in known if history[s].operation != "replace"]
+        compactions = [history[s].timestamp_ms for s in known if history[s].operation == "replace"]
+        result.append(
+            PartitionStatistics(
+                partition=number,
+                files=len(files),
+                small_files=sum(row["size"] < options.small_file_threshold for row in files),
+                bytes=sum(row["size"] for row in files),
+                records=sum(row["records"] for row in files),
+                delete_files=len(here),
+                deleted_rows=sum(row["records"] for row in here),
+                fragment_ratio=len(here) / max(1, len(files)),
+                smallest_file=min((row["size"] for row in files), default=0),
+                largest_file=max((row["size"] for row in files), default=0),
+                last_write_ms=max(writes, default=None),
+                last_compaction_ms=max(compactions, default=None),
+                recent_commits=sum(moment > now_ms - options.hot_window_seconds * 1000 for moment in writes),
+            )
+        )
+    return result
+
+
+def plan_for(source: Scene | Inventory, options: PlanOptions | None = None, **settings: Any) -> Plan:
+    options = options or PlanOptions()
+    inventory = source.inventory() if isinstance(source, Scene) else source
+    return make_plan(inventory, statistics_of(inventory, options), options, now_ms=NOW, **settings)
+
+
+def applied(inventory: Inventory, plan: Plan, ratio: float) -> Inventory:
+    """The inventory after the plan's commit, every output `ratio` times as large as the bytes it replaces."""
+    replaced = {file.path for group in plan.groups for file in group.files}
+    partition_of = {(p.spec_id, p.path): n for n, p in enumerate(inventory.partitions)}
+    pinned = inventory.pinned
+    snapshot = SnapshotInfo(max(pinned.snapshots) + 1, None, pinned.sequence_number + 1, NOW, "replace")
+    outputs = [
+        {
+            "path": f"out-{snapshot.snapshot_id}-{group.group_id}-{number}.parquet",
+            "format": "PARQUET",
+            "size": max(1, int(group.bytes * ratio / group.outputs)),
+            "records": group.records // group.outputs,
+            "spec_id": group.spec_id,
+            "partition": partition_of[group.spec_id, group.partition_path],
+            "sequence_number": plan.sequence_number,
+            "file_sequence_number": snapshot.sequence_number,
+            "snapshot_id": snapshot.snapshot_id,
+            "manifest": 0,
+            "encrypted": False,
+        }
+        for group in plan.groups
+        for number in range(group.outputs)
+    ]
+    kept = [row for row in inventory.data_files.to_pylist() if row["path"] not in replaced]
+    return replace(
+        inventory,
+        pinned=replace(
+            pinned,
+            snapshot_id=snapshot.snapshot_id,
+            sequence_number=snapshot.sequence_number,
+            snapshots={**pinned.snapshots, snapshot.snapshot_id: snapshot},
+        ),
+        data_files=pa.Table.from_pylist(kept + outputs, schema=DATA_FILES),
+    )
+
+
+def _partition(day: int | None) -> Partition:
+    shown = "null" if day is None else str(pa.scalar(day, pa.date32()).as_py())
+    return Partition(0, (day,), f"day={shown}")
+
+
+def _dictionary(name: str, values: list[str]) -> dict[str, Any]:
+    return {name: pa.array(values, pa.string()).cast(pa.dictionary(pa.int8(), pa.string()))}
