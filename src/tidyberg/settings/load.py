@@ -112,12 +112,15 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     return merged
 
 
+def catalog_of_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The catalog that CATALOG_URI and its companions describe."""
+    return {key: environ[variable] for variable, key in _CATALOG_VARIABLES.items() if environ.get(variable)}
+
+
 def _add_catalog_of_environment(data: dict[str, Any], environ: Mapping[str, str]) -> None:
     """CATALOG_URI alone is enough to start; a catalog in the settings wins over it."""
-    if not environ.get("CATALOG_URI") or data.get("catalog") or data.get("catalogs"):
-        return
-    found = {key: environ[variable] for variable, key in _CATALOG_VARIABLES.items() if environ.get(variable)}
-    data["catalog"] = found
+    if environ.get("CATALOG_URI") and not data.get("catalog") and not data.get("catalogs"):
+        data["catalog"] = catalog_of_environment(environ)
 
 
 def _add_store_path(data: dict[str, Any], environ: Mapping[str, str]) -> None:

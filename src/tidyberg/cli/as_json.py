@@ -1,0 +1,74 @@
+"""Values of the model as plain JSON, for --json."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping, Set
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from tidyberg.cli.show_sizes import bucket_label, size_buckets
+from tidyberg.errors import TidybergError
+from tidyberg.model.job import Job
+from tidyberg.model.report import CompactionResult, HealthReport, TableSummary
+from tidyberg.model.table import TableRef
+
+
+def print_json(value: Any) -> None:
+    """Exactly one document on standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, enums and mappings down to what JSON knows."""
+    if isinstance(value, TableRef):
+        return {"catalog": value.catalog, "namespace": list(value.namespace), "name": value.name}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | Set):
+        return [plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def job_json(job: Job) -> dict[str, Any]:
+    document: dict[str, Any] = plain(dataclasses.replace(job, intent=None))
+    del document["intent"]
+    return document
+
+
+def result_json(result: CompactionResult) -> dict[str, Any]:
+    """The contract's answer to a compaction, and what else is known."""
+    return {
+        "success": True,
+        "compacted": result.outcome == "committed",
+        "outcome": result.outcome,
+        "table": str(result.job.table),
+        "job_id": result.job.job_id,
+        "snapshot_id": result.snapshot_id,
+        "plan_hash": result.plan.hash,
+        "stats": plain(result.stats),
+        "groups_committed": result.groups_committed,
+        "groups_left": list(result.groups_left),
+        "job": job_json(result.job),
+    }
+
+
+def health_json(report: HealthReport) -> dict[str, Any]:
+    document: dict[str, Any] = plain(dataclasses.replace(report, partitions=(), file_sizes=()))
+    document["partitions"] = [{"label": label, **plain(numbers)} for label, numbers in report.partitions]
+    buckets = enumerate(size_buckets(report.file_sizes))
+    document["file_sizes"] = {bucket_label(number): files for number, files in buckets}
+    return document
+
+
+def table_json(summary: TableSummary) -> dict[str, Any]:
+    return {"identifier": str(summary.table), **plain(summary)}
+
+
+def error_json(error: TidybergError) -> dict[str, Any]:
+    return {"error": {"code": error.code, "message": error.message, "hint": error.hint}}

@@ -1,0 +1,160 @@
+"""The flags that several commands share, as groups: a command names the groups it takes."""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from tidyberg.errors import BadInput
+from tidyberg.model.options import Strategy, VerifyMode
+from tidyberg.settings.settings import Settings
+
+
+class EngineName(StrEnum):
+    SPARK = "spark"
+    INLINE = "inline"
+
+
+def _strategies() -> list[str]:
+    return [strategy.value for strategy in Strategy]
+
+
+def _option(*names: str, help: str, panel: str | None = None, **more: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **more)
+
+
+@dataclass(frozen=True)
+class CommonFlags:
+    config: Annotated[Path | None, _option("--config", "-c", help="The settings file; ./tidyberg.yaml by default.")] = (
+        None
+    )
+    catalog: Annotated[str | None, _option("--catalog", help="Which catalog of the configuration.")] = None
+    json: Annotated[bool, _option("--json", help="Print one JSON document instead of text.")] = False
+
+
+@dataclass(frozen=True)
+class OptionFlags:
+    """Options of a plan; sizes are checked where all options are, so that errors read the same everywhere."""
+
+    strategy: Annotated[
+        str | None,
+        _option("--strategy", "-s", help=", ".join(Strategy) + ".", panel="Plan", autocompletion=_strategies),
+    ] = None
+    where: Annotated[
+        str | None,
+        _option("--where", "--partition-filter", help='SQL, e.g. "day >= current_date - 7".', panel="Plan"),
+    ] = None
+    branch: Annotated[str | None, _option("--branch", help="Which branch; main by default.", panel="Plan")] = None
+    force: Annotated[bool, _option("--force", help="Rewrite even where it is not worth it.", panel="Plan")] = False
+    target_file_size: Annotated[str | None, _option("--target-file-size", help="e.g. 512MB.", panel="Plan")] = None
+    min_file_size: Annotated[str | None, _option("--min-file-size", help="Smaller ones are taken.", panel="Plan")] = (
+        None
+    )
+    max_file_size: Annotated[str | None, _option("--max-file-size", help="Larger ones are split.", panel="Plan")] = None
+    small_file_threshold: Annotated[
+        str | None, _option("--small-file-threshold", help="What counts as small; 32MB.", panel="Plan")
+    ] = None
+    min_input_files: Annotated[
+        int | None, _option("--min-input-files", help="Fewest files worth a rewrite; 5.", panel="Plan")
+    ] = None
+    max_files: Annotated[int | None, _option("--max-files", help="Most files one job takes.", panel="Plan")] = None
+    max_group_size: Annotated[
+        str | None, _option("--max-group-size", help="Bytes one task rewrites.", panel="Plan")
+    ] = None
+    max_cost: Annotated[float | None, _option("--max-cost", help="Dollars one job may cost.", panel="Plan")] = None
+    max_parallelism: Annotated[
+        int | None, _option("--max-parallelism", help="Groups rewritten at the same time.", panel="Plan")
+    ] = None
+    parquet: Annotated[
+        list[str] | None,
+        _option("--parquet", help="KEY=VALUE over the table's write.parquet.KEY; repeatable.", panel="Plan"),
+    ] = None
+
+    def overrides(self) -> dict[str, Any]:
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        given["force"] = self.force or None
+        given["parquet"] = pairs("--parquet", self.parquet) or None
+        return given
+
+
+@dataclass(frozen=True)
+class EngineFlags:
+    engine: Annotated[EngineName | None, _option("--engine", help="Where to rewrite.", panel="Run")] = None
+    master: Annotated[str | None, _option("--master", help="Spark master, e.g. local[4].", panel="Run")] = None
+    connect: Annotated[str | None, _option("--connect", help="Spark Connect address.", panel="Run")] = None
+    spark_conf: Annotated[
+        list[str] | None, _option("--spark-conf", help="KEY=VALUE of Spark; repeatable.", panel="Run")
+    ] = None
+    verify: Annotated[VerifyMode | None, _option("--verify", help="How to verify outputs.", panel="Run")] = None
+
+    def applied_to(self, settings: Settings) -> Settings:
+        spark: dict[str, Any] = {"conf": {**settings.spark.conf, **pairs("--spark-conf", self.spark_conf)}}
+        spark |= {key: value for key in ("master", "connect") if (value := getattr(self, key)) is not None}
+        changed: dict[str, Any] = {"spark": settings.spark.model_copy(update=spark)}
+        if self.engine is not None:
+            changed["engine"] = self.engine.value
+        elif self.master or self.connect:
+            changed["engine"] = EngineName.SPARK.value
+        if self.verify is not None:
+            changed["verify"] = self.verify
+        return settings.model_copy(update=changed)
+
+
+def pairs(flag: str, given: list[str] | None) -> dict[str, str]:
+    found = {}
+    for text in given or []:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise BadInput(f"{flag} {text} is not of the form KEY=VALUE.")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the flags of `groups`; it receives one value a group, named like the group.
+
+    `CommonFlags` arrives as `common`, `OptionFlags` as `option`, and so on. Common flags may also stand
+    before the command.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        names = {group: group.__name__.removesuffix("Flags").lower() for group in groups}
+        hints = get_type_hints(command, include_extras=True)
+        own = [p for p in inspect.signature(command).parameters.values() if p.name not in names.values()]
+        parameters = [p.replace(annotation=hints[p.name]) for p in own]
+        for group in groups:
+            parameters += _parameters_of(group)
+
+        @functools.wraps(command)
+        def wrapped(ctx: typer.Context, **given: Any) -> None:
+            values = {}
+            for group, name in names.items():
+                fields = {field.name: given.pop(field.name) for field in dataclasses.fields(group)}
+                if group is CommonFlags and isinstance(above := ctx.find_root().obj, CommonFlags):
+                    fields = {key: value or getattr(above, key) for key, value in fields.items()}
+                values[name] = group(**fields)
+            command(**given, **values)
+
+        context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        parameters = [context, *parameters]
+        wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+        return wrapped
+
+    return decorate
+
+
+def _parameters_of(group: type) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in dataclasses.fields(group)
+    ]

@@ -1,0 +1,51 @@
+"""`iceberg-compact`: the contract's one-shot command, for CronJobs: a catalog, a table, a strategy."""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from tidyberg.cli.as_json import result_json
+from tidyberg.cli.commands_jobs import compact_table
+from tidyberg.cli.flags import CommonFlags, EngineFlags, OptionFlags, takes
+from tidyberg.cli.main import main
+from tidyberg.cli.session import Session
+from tidyberg.cli.show_result import show_result
+from tidyberg.settings.load import catalog_of_environment
+from tidyberg.settings.sections import Catalog
+from tidyberg.settings.settings import Settings
+
+app = typer.Typer(
+    pretty_exceptions_enable=False, add_completion=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
+
+
+@app.command()
+@takes(CommonFlags, OptionFlags, EngineFlags)
+def iceberg_compact(
+    table: Annotated[str, typer.Option("--table", help="table or namespace.table", show_default=False)],
+    common: CommonFlags,
+    option: OptionFlags,
+    engine: EngineFlags,
+    catalog_uri: Annotated[
+        str | None, typer.Option("--catalog-uri", help="The catalog's address; $CATALOG_URI by default.")
+    ] = None,
+    namespace: Annotated[str | None, typer.Option("--namespace", help="The table's namespace.")] = None,
+) -> None:
+    """Compact one table of one catalog and end: 0 done or nothing to do, 2 bad input, 4 conflict, 5 failed."""
+
+    def adjust(settings: Settings) -> Settings:
+        changed: dict[str, Any] = {"default_namespace": namespace} if namespace else {}
+        if catalog_uri:
+            found = catalog_of_environment({**os.environ, "CATALOG_URI": catalog_uri})
+            changed |= {"catalog": Catalog.model_validate(found), "catalogs": {}, "default_catalog": None}
+        return settings.model_copy(update=changed)
+
+    session = Session(common, engine, adjust)
+    result = compact_table(session, table, option)
+    session.show(show_result(result), result_json(result))
+
+
+def run() -> None:
+    sys.exit(main(app, sys.argv[1:]))

@@ -1,0 +1,97 @@
+"""The `tidyberg` command: what it can do, and how every failure ends."""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidyberg._version import __version__
+from tidyberg.cli import commands_jobs, commands_setup, commands_tables
+from tidyberg.cli.as_json import error_json, print_json
+from tidyberg.cli.flags import CommonFlags
+from tidyberg.cli.running import Interrupted
+from tidyberg.cli.session import standard_error
+from tidyberg.errors import BadInput, TidybergError
+from tidyberg.settings.redact import redact_text
+
+app = typer.Typer(
+    help="Keeps Apache Iceberg tables tidy: sees, plans, rewrites on Spark, verifies and commits.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for module in (commands_setup, commands_tables, commands_jobs):
+    module.register(app)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"tidyberg {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _before_any_command(
+    ctx: typer.Context,
+    config: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    catalog: Annotated[str | None, typer.Option(hidden=True)] = None,
+    json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
+    version: Annotated[  # noqa: ARG001 - acts in its callback
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    ctx.obj = CommonFlags(config=config, catalog=catalog, json=json)
+
+
+def run() -> None:
+    sys.exit(main(app, sys.argv[1:]))
+
+
+def main(command: typer.Typer, arguments: Sequence[str]) -> int:
+    """Run a command line; every failure becomes one message and an exit code, never a traceback."""
+    as_json = "--json" in arguments
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? and no crash
+    try:
+        ended = command(args=list(arguments), standalone_mode=False)
+    except Interrupted as error:
+        return _fail(error, error.status, as_json)
+    except TidybergError as error:
+        return _fail(error, error.exit_code, as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone: say nothing, and keep Python from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:  # noqa: BLE001 - the edge of the process: nobody above could handle it
+        return _fail(*_unforeseen(error), as_json=as_json)
+    return ended if isinstance(ended, int) else 0
+
+
+def _unforeseen(error: Exception) -> tuple[TidybergError, int]:
+    """Usage errors of the command-line library are bad input; all else is a defect."""
+    if hasattr(error, "format_message"):
+        context = getattr(error, "ctx", None)
+        path = getattr(context, "command_path", "tidyberg")
+        return BadInput(str(error.format_message()), hint=f"See {path} --help."), BadInput.exit_code
+    words = redact_text(f"{type(error).__name__}: {error}")
+    hint = "This is a defect of tidyberg. TIDYBERG_DEBUG=1 shows where."
+    return TidybergError(f"Unexpected failure: {words}", hint=hint), TidybergError.exit_code
+
+
+def _fail(error: TidybergError, status: int, as_json: bool) -> int:
+    if os.environ.get("TIDYBERG_DEBUG") == "1":
+        sys.stderr.write(redact_text(traceback.format_exc()))
+    if as_json:
+        print_json(error_json(error))
+    console = standard_error()
+    console.print(f"error: {error.message}", style="bold red", markup=False)
+    if error.hint:
+        console.print(error.hint, markup=False)
+    return status

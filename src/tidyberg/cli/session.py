@@ -1,0 +1,68 @@
+"""One run of a command: its settings, its consoles, and the words that lead to it."""
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from tidyberg.cli.as_json import print_json
+from tidyberg.cli.flags import CommonFlags, EngineFlags
+from tidyberg.settings.load import load_settings
+from tidyberg.settings.settings import Settings
+
+_WIDTH_WITHOUT_TERMINAL = 120
+
+
+def standard_output() -> Console:
+    """Results; plain text of a fixed width when nobody looks at a terminal."""
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL, highlight=False)
+
+
+def standard_error() -> Console:
+    """Progress, notices and errors."""
+    return Console(file=sys.stderr, width=None if sys.stderr.isatty() else _WIDTH_WITHOUT_TERMINAL, highlight=False)
+
+
+@dataclass(frozen=True)
+class Session:
+    common: CommonFlags
+    engine_flags: EngineFlags = field(default_factory=EngineFlags)
+    adjust: Callable[[Settings], Settings] = lambda settings: settings
+
+    @cached_property
+    def settings(self) -> Settings:
+        return self.engine_flags.applied_to(self.adjust(load_settings(self.common.config)))
+
+    def show(self, text: RenderableType, document: Any) -> None:
+        """The result: text for people, or the document for programs."""
+        if self.common.json:
+            print_json(document)
+        else:
+            standard_output().print(text)
+
+    def command(self, *words: str) -> str:
+        """A command line that works as printed, with this run's own catalog and configuration."""
+        given = ["tidyberg", *words]
+        if self.common.catalog:
+            given += ["--catalog", self.common.catalog]
+        if self.common.config:
+            given += ["--config", str(self.common.config)]
+        return shlex.join(given)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def engine_label(settings: Settings) -> str:
+    if settings.engine == "inline":
+        return "this process"
+    if settings.spark.connect:
+        return settings.spark.connect.split(";")[0]
+    return settings.spark.master.replace("local[*]", f"local[{os.cpu_count() or 1}]")

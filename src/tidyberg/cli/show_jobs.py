@@ -1,0 +1,53 @@
+"""The history of jobs: when, what, why, and what came of it."""
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tidyberg.cli.words import count, dollars, duration, moment, size
+from tidyberg.model.job import Job, JobStatus
+
+_STYLES = {JobStatus.SUCCEEDED: "green", JobStatus.FAILED: "red", JobStatus.CANCELLED: "yellow"}
+
+
+def show_jobs(jobs: Sequence[Job], *, timezone: str) -> RenderableType:
+    if not jobs:
+        return Text("no jobs are recorded")
+    table = Table(box=None, pad_edge=True, header_style="dim")
+    for heading in ("started", "job", "table", "strategy", "status"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("took", justify="right", no_wrap=True)
+    table.add_column("cost", justify="right", no_wrap=True)
+    table.add_column("what", overflow="fold")
+    for job in jobs:
+        table.add_row(
+            moment(job.started_ms or job.created_ms, timezone), job.job_id[:8], str(job.table), job.strategy,
+            Text(job.status.value, style=_STYLES.get(job.status, "")), _took(job), _cost(job), what_happened(job),
+        )  # fmt: skip
+    return table
+
+
+def what_happened(job: Job) -> str:
+    if job.error is not None:
+        return f"{job.stage.value}: {job.error}"
+    if job.stats is None:
+        return job.stage.value
+    if job.snapshot_id is None:
+        return "nothing to do"
+    stats = job.stats
+    return (
+        f"{count(stats.files_compacted)} of {count(stats.files_before)} files rewritten,"
+        f" {count(stats.files_after)} now; {size(stats.bytes_before)} → {size(stats.bytes_after)}"
+    )
+
+
+def _took(job: Job) -> str:
+    if job.started_ms is None or job.finished_ms is None:
+        return "–"
+    return duration((job.finished_ms - job.started_ms) / 1000)
+
+
+def _cost(job: Job) -> str:
+    return "–" if job.actual_dollars is None else dollars(job.actual_dollars)

@@ -1,0 +1,143 @@
+"""A plan for people: verdicts per partition, the price, when it pays back, and what to type next."""
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tidyberg.cli.words import ago, count, dollars, duration, partition_label, plural, short_id, size
+from tidyberg.model.plan import Estimate, PartitionVerdict, Plan, Rewrite
+
+SHOWN_PARTITIONS = 12
+
+
+def show_plan(plan: Plan, *, now_ms: int, engine: str, next_command: str | None, show_all: bool = False) -> Group:
+    parts: list[RenderableType] = [_headline(plan, now_ms), _totals(plan), Text()]
+    if plan.partitions:
+        parts += [_verdicts(plan, show_all), Text()]
+    parts += _conclusion(plan, engine)
+    parts += [Text(f"left for another time: {words}", style="yellow") for words in plan.left_out]
+    closing = f"plan {plan.hash[:8]}"
+    if next_command and not plan.is_empty:
+        closing += f" · next: {next_command}"
+    parts.append(Text(closing, style="dim"))
+    return Group(*parts)
+
+
+def show_groups(plan: Plan) -> Table:
+    """The very list that `apply` runs."""
+    table = Table(box=None, pad_edge=True, header_style="dim")
+    for heading, justify in (("group", "right"), ("partition", "left"), ("files", "right"), ("rows", "right"),
+                             ("read", "right"), ("outputs", "right"), ("mode", "left"), ("score", "right"),
+                             ("price", "right")):  # fmt: skip
+        table.add_column(heading, justify="right" if justify == "right" else "left")
+    for group in plan.groups:
+        table.add_row(
+            str(group.group_id), partition_label(group.partition_path), count(len(group.files)),
+            count(group.records), size(group.bytes), count(group.outputs), group.mode,
+            f"{group.score:.2f}", dollars(group.estimate.dollars),
+        )  # fmt: skip
+    return table
+
+
+def health_style(score: int) -> str:
+    return "bold red" if score < 50 else "bold yellow" if score < 80 else "bold green"
+
+
+def title_line(left: str, score: int) -> Table:
+    line = Table.grid(expand=True)
+    line.add_column(ratio=1)
+    line.add_column(justify="right", no_wrap=True)
+    line.add_row(Text(left, style="bold"), Text(f"health {score}/100", style=health_style(score)))
+    return line
+
+
+def _headline(plan: Plan, now_ms: int) -> Table:
+    state = f"{plan.branch} @ {short_id(plan.snapshot_id)}"
+    when = f" ({ago(plan.snapshot_ms, now_ms)})" if plan.snapshot_ms is not None else ""
+    return title_line(f"{plan.table} · {state}{when}", plan.health)
+
+
+def _totals(plan: Plan) -> Text:
+    files = sum(partition.files for partition in plan.partitions)
+    total = sum(partition.bytes for partition in plan.partitions)
+    words = f"{plural(files, 'file')} · {size(total)} · {plural(len(plan.partitions), 'partition')}"
+    if files:
+        words += f" · average {size(total / files)}, target {size(plan.target_file_size)}"
+    if plan.resolved_where:
+        words += f"\nwhere {plan.resolved_where}"
+    return Text(words)
+
+
+def _verdicts(plan: Plan, show_all: bool) -> Group:
+    ordered = sorted(plan.partitions, key=_importance)
+    shown = ordered if show_all else ordered[:SHOWN_PARTITIONS]
+    modes = {group.group_id: group.mode for group in plan.groups}
+    widths = _widths(shown)
+    table = Table(box=None, pad_edge=True, header_style="dim")
+    table.add_column("partition", no_wrap=True, max_width=44)
+    for heading in ("files", "small", "deletes"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for partition in shown:
+        rewrite = isinstance(partition.verdict, Rewrite)
+        table.add_row(
+            partition_label(partition.partition_path),
+            count(partition.files),
+            count(partition.small_files),
+            count(partition.delete_files) if partition.delete_files else "–",
+            Text("rewrite" if rewrite else "skip", style="green" if rewrite else "dim"),
+            _detail(partition, modes, widths),
+        )
+    if len(shown) == len(ordered):
+        return Group(table)
+    return Group(table, Text(f" … {len(ordered) - len(shown)} more (--all)", style="dim"))
+
+
+def _importance(partition: PartitionVerdict) -> tuple[bool, float, int, str]:
+    return (not isinstance(partition.verdict, Rewrite), -partition.score, -partition.files, partition.partition_path)
+
+
+def _widths(partitions: Sequence[PartitionVerdict]) -> tuple[int, int]:
+    rewrites = [p.verdict for p in partitions if isinstance(p.verdict, Rewrite)]
+    inputs = max((len(count(rewrite.files)) for rewrite in rewrites), default=0)
+    return inputs, max((len(count(rewrite.outputs)) for rewrite in rewrites), default=0)
+
+
+def _detail(partition: PartitionVerdict, modes: Mapping[int, str], widths: tuple[int, int]) -> Text:
+    verdict = partition.verdict
+    if not isinstance(verdict, Rewrite):
+        return Text(verdict.reason, style="dim")
+    inputs, outputs = widths
+    used = sorted({modes.get(group, "") for group in verdict.groups} - {""})
+    change = f"{count(verdict.files):>{inputs}} → {count(verdict.outputs):<{outputs}}"
+    return Text("  ".join([change, *used, dollars(verdict.dollars)]))
+
+
+def _conclusion(plan: Plan, engine: str) -> list[RenderableType]:
+    if plan.is_empty:
+        return [Text("nothing to do: no rewrite would make this table better", style="green")]
+    estimate = plan.estimate
+    lines = [
+        f"rewrite {plural(estimate.input_files, 'file')} into {count(estimate.output_files)}"
+        f" · read {size(estimate.bytes_read)}, write {size(estimate.bytes_written)}"
+        f" · about {duration(estimate.seconds)} on {engine}"
+        f" · {dollars(estimate.dollars)} ({dollars(estimate.dollars_per_gb)}/GB)",
+        _gain(estimate),
+    ]
+    if estimate.storage_dollars:
+        kept = dollars(estimate.storage_dollars)
+        lines.append(f"the replaced files cost {kept} more in storage until their snapshots expire")
+    return [Text(line) for line in lines]
+
+
+def _gain(estimate: Estimate) -> str:
+    saved = f"saves {plural(estimate.file_opens_saved, 'file open')}"
+    if estimate.bytes_saved > 0:
+        saved += f" and {size(estimate.bytes_saved)}"
+    saved += " per full scan; "
+    if estimate.payback_scans is None:
+        return saved + "does not pay back in requests alone"
+    return saved + f"pays back after {plural(estimate.payback_scans, 'scan')}"

@@ -1,0 +1,60 @@
+"""What a job did: before and after."""
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tidyberg.cli.show_sizes import show_histogram
+from tidyberg.cli.words import count, dollars, duration, plural, short_id, size
+from tidyberg.model.report import CompactionResult
+
+
+def show_result(result: CompactionResult) -> Group:
+    stats = result.stats
+    seconds = stats.compaction_time_ms / 1000
+    if result.outcome == "nothing":
+        parts: list[RenderableType] = [Text(f"{result.job.table}: nothing to do, it is tidy", style="green")]
+        return Group(*parts, *_left_behind(result))
+    headline = Text.assemble(
+        ("✓ ", "bold green"),
+        (f"{result.job.table} · {result.job.branch} @ {short_id(result.snapshot_id)}", "bold"),
+        f" · {plural(result.groups_committed, 'group')} committed in {duration(seconds)} · job {result.job.job_id[:8]}",
+    )
+    parts = [headline, Text(), _before_after(result)]
+    parts += [Text(), show_histogram(result.sizes_before, result.sizes_after), Text()]
+    parts.append(Text(_summary(result)))
+    return Group(*parts, *_left_behind(result))
+
+
+def _before_after(result: CompactionResult) -> Table:
+    stats = result.stats
+    table = Table(box=None, pad_edge=True, header_style="dim")
+    table.add_column("")
+    for heading in ("before", "after"):
+        table.add_column(heading, justify="right")
+    table.add_row("files", count(stats.files_before), count(stats.files_after))
+    table.add_row("bytes", size(stats.bytes_before), size(stats.bytes_after))
+    table.add_row("average", _average(stats.bytes_before, stats.files_before),
+                  _average(stats.bytes_after, stats.files_after))  # fmt: skip
+    return table
+
+
+def _average(total: int, files: int) -> str:
+    return size(total / files) if files else "–"
+
+
+def _summary(result: CompactionResult) -> str:
+    stats, job = result.stats, result.job
+    words = f"{plural(stats.files_compacted, 'file')} replaced"
+    words += f" · {size(stats.bytes_saved)} saved" if stats.bytes_saved > 0 else ""
+    words += f" · {plural(stats.small_files_remaining, 'small file')} left"
+    if job.actual_dollars is not None:
+        words += f" · cost {dollars(job.actual_dollars)}"
+        if job.predicted_dollars is not None:
+            words += f" (predicted {dollars(job.predicted_dollars)})"
+    return words
+
+
+def _left_behind(result: CompactionResult) -> list[RenderableType]:
+    left = [Text(f"left: {reason}", style="yellow") for reason in result.groups_left]
+    return [*left, *(Text(note, style="dim") for note in result.job.notes)]
