@@ -13,10 +13,12 @@ from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from tests.commit.builder import commit_all, finish, inventory_of, plan_of, publisher
+from tidyberg.commit.snapshot import last_sequence_number
 from tidyberg.errors import Conflict, TableReplaced
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import delete_equal, delete_positions
@@ -66,7 +68,7 @@ def test_the_summary_rolls_totals_forward_and_names_the_job(warehouse: Warehouse
     assert snapshot.snapshot_id == committed.snapshot_id
     assert snapshot.parent_snapshot_id == parent.snapshot_id
     summary = snapshot.summary
-    assert summary["operation"].value == "replace"
+    assert summary.operation is Operation.REPLACE
     assert (summary["added-data-files"], summary["deleted-data-files"]) == ("2", "8")
     assert (summary["total-data-files"], summary["total-records"]) == ("2", "80")
     assert summary["added-records"] == summary["deleted-records"] == "80"
@@ -77,14 +79,14 @@ def test_outputs_carry_the_plans_sequence_number_and_the_rest_their_own(warehous
     table = regional(warehouse)
     plan = plan_of(table)
     warehouse.append_files(table, 1, 5, values={"region": "eu"})
-    appended = table.refresh().metadata.last_sequence_number
+    appended = last_sequence_number(table.refresh().metadata)
 
     commit_all(table, plan)
 
     files = inventory_of(table).data_files.to_pylist()
     assert sorted(file["sequence_number"] for file in files) == [plan.sequence_number] * 2 + [appended]
     outputs = [file for file in files if file["sequence_number"] == plan.sequence_number]
-    assert {file["file_sequence_number"] for file in outputs} == {table.refresh().metadata.last_sequence_number}
+    assert {file["file_sequence_number"] for file in outputs} == {last_sequence_number(table.refresh().metadata)}
 
 
 def test_entries_of_a_touched_manifest_keep_or_say_what_the_spec_asks(warehouse: Warehouse) -> None:
@@ -202,7 +204,7 @@ def test_files_appended_meanwhile_stay(warehouse: Warehouse) -> None:
 def test_a_group_whose_files_were_replaced_meanwhile_is_left_out(warehouse: Warehouse) -> None:
     table = regional(warehouse)
     plan = plan_of(table)
-    table.delete(EqualTo("region", "eu"))
+    table.delete(EqualTo(term="region", value="eu"))
     before = warehouse.rows(table)
 
     committed = commit_all(table, plan)
@@ -324,7 +326,8 @@ def flaky(warehouse: Warehouse, answers: list[str], error: Exception) -> Catalog
 
 
 def replace_snapshots(table: Table) -> int:
-    return sum(1 for s in table.refresh().metadata.snapshots if s.summary and s.summary["operation"].value == "replace")
+    snapshots = table.refresh().metadata.snapshots
+    return len([s for s in snapshots if s.summary is not None and s.summary.operation is Operation.REPLACE])
 
 
 @pytest.mark.parametrize(

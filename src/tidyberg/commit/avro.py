@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyiceberg.avro.codecs import KNOWN_CODECS
 from pyiceberg.avro.codecs.deflate import DeflateCodec
 from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 
-from tidyberg.errors import DamagedFile
+from tidyberg.observe.avro import AvroError, blocks, open_container
+from tidyberg.observe.storage import damaged
 
 MAGIC = b"Obj\x01"
 SYNC_SIZE = 16
@@ -37,32 +37,10 @@ class Container:
     @classmethod
     def parse(cls, content: bytes, path: str) -> "Container":
         try:
-            return cls._parse(content)
-        except (ValueError, EOFError, IndexError, KeyError, MemoryError, OverflowError) as error:
-            raise DamagedFile(
-                f"{path} is not a readable Avro file ({error}).",
-                hint="Restore it from a backup or roll the table back to a snapshot that does not need it.",
-            ) from error
-
-    @classmethod
-    def _parse(cls, content: bytes) -> "Container":
-        if content[:4] != MAGIC:
-            raise ValueError("no Avro header")
-        decoder = new_decoder(content)
-        decoder.skip(4)
-        metadata: dict[str, bytes] = {}
-        for _ in _items(decoder):
-            key = decoder.read_utf8()
-            metadata[key] = decoder.read_bytes()
-        sync = decoder.read(SYNC_SIZE)
-        codec = {str(name): codec for name, codec in KNOWN_CODECS.items()}[metadata.get("avro.codec", b"null").decode()]
-        blocks = []
-        while decoder.tell() < len(content):
-            count, packed = decoder.read_int(), decoder.read_bytes()
-            if decoder.read(SYNC_SIZE) != sync:
-                raise ValueError("a block does not end where its header says")
-            blocks.append((count, codec.decompress(packed) if codec else packed))
-        return cls(metadata, json.loads(metadata["avro.schema"]), tuple(blocks))
+            opened = open_container(content)
+            return cls(opened.metadata, opened.schema, tuple(blocks(opened)))
+        except AvroError as error:
+            raise damaged(path, str(error)) from error
 
     @property
     def resolved(self) -> Any:

@@ -23,8 +23,8 @@ from tidyberg.commit.avro import (
     skipper,
     writer,
 )
-from tidyberg.errors import DamagedFile
 from tidyberg.model.task import WrittenFile
+from tidyberg.observe.storage import damaged, read_bytes
 
 ADDED, DELETED = 1, 2
 EXISTING = 0
@@ -96,18 +96,6 @@ class Output:
 
     file: WrittenFile
     partition: bytes
-
-
-def read_bytes(io: FileIO, path: str) -> bytes:
-    try:
-        with io.new_input(path).open() as stream:
-            content: bytes = stream.read()
-            return content
-    except FileNotFoundError as error:
-        raise DamagedFile(
-            f"{path} is missing although the table refers to it.",
-            hint="Restore it, or roll the table back to a snapshot that does not need it.",
-        ) from error
 
 
 def write_file(io: FileIO, path: str, content: bytes) -> None:
@@ -208,10 +196,7 @@ def manifest_list(
                 fields[number] = sequence_number if fields[503] == snapshot_id else 0
         for count in (504, 505, 506, 512, 513, 514):
             if fields.get(count) is None and format_version > 1:
-                raise DamagedFile(
-                    f"The manifest list entry of {manifest.path} has no file counts.",
-                    hint="Rewrite the table's manifests with the engine that wrote them, then try again.",
-                )
+                raise damaged(manifest.path, "its entry in the manifest list has no file counts")
         record = bytearray()
         write(record, fields)
         records.append(bytes(record))
@@ -325,10 +310,7 @@ def _inherited(value: int | None, listed: ListedManifest, inherits: bool) -> int
     if value is not None:
         return value
     if not inherits:
-        raise DamagedFile(
-            f"{listed.path} has an EXISTING entry without a sequence number.",
-            hint="Rewrite the table's manifests with the engine that wrote them, then try again.",
-        )
+        raise damaged(listed.path, "an EXISTING entry has no sequence number")
     return listed.sequence_number
 
 

@@ -21,8 +21,12 @@ PATH_FIELD, POSITION_FIELD = 2147483546, 2147483545
 
 def delete_positions(table: Table, path: str, positions: Sequence[int], *, file_scoped: bool = True) -> Table:
     """Commit a position delete file for rows of one data file; without `file_scoped` its bounds do not tell which."""
-    field = lambda name, kind, number: pa.field(name, kind, False, {"PARQUET:field_id": str(number)})  # noqa: E731
-    schema = pa.schema([field("file_path", pa.string(), PATH_FIELD), field("pos", pa.int64(), POSITION_FIELD)])
+    schema = pa.schema(
+        [
+            pa.field("file_path", pa.string(), False, {"PARQUET:field_id": str(PATH_FIELD)}),
+            pa.field("pos", pa.int64(), False, {"PARQUET:field_id": str(POSITION_FIELD)}),
+        ]
+    )
     rows = pa.table([[path] * len(positions), list(positions)], schema=schema)
     bounds = {PATH_FIELD: path.encode()} if file_scoped else {}
     return _commit_delete_file(table, path, rows, content=1, bounds=bounds, equality_ids=None)
@@ -82,8 +86,18 @@ def _commit_delete_file(
     manifest_path = f"{table.location()}/metadata/{uuid.uuid4()}-m0.avro"
     write_file(table.io, manifest_path, manifest)
     fields = {
-        **{500: manifest_path, 501: len(manifest), 502: source.listed.spec_id, 517: 1, 503: snapshot_id},
-        **{504: 1, 505: 0, 506: 0, 512: rows.num_rows, 513: 0, 514: 0, 507: source.listed.fields.get(507)},
+        500: manifest_path,
+        501: len(manifest),
+        502: source.listed.spec_id,
+        517: 1,
+        503: snapshot_id,
+        504: 1,
+        505: 0,
+        506: 0,
+        512: rows.num_rows,
+        513: 0,
+        514: 0,
+        507: source.listed.fields.get(507),
     }
     sequence_number = table.metadata.next_sequence_number()
     list_path = f"{table.location()}/metadata/snap-{snapshot_id}-0-{uuid.uuid4()}.avro"

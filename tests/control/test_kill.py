@@ -1,0 +1,96 @@
+"""kill -9 at random moments, then run again: the table is intact, nothing is lost, nothing is left [I6, I7].
+
+The number of kills is TIDYBERG_KILLS (inline) and TIDYBERG_SPARK_KILLS; `make test-kill` raises both.
+"""
+
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.control.conftest import make_control
+from tests.control.victim import OPTIONS, REF, compact
+from tidyberg.execute.inline import InlineEngine
+from tidyberg.model.options import VerifyMode
+from tidyberg.testing import Warehouse
+
+INLINE_KILLS = int(os.environ.get("TIDYBERG_KILLS", "40"))
+SPARK_KILLS = int(os.environ.get("TIDYBERG_SPARK_KILLS", "2"))
+PER_TABLE = 10  # kills before a fresh table is made: the check reads every snapshot
+
+
+def check_after_kill(warehouse: Warehouse, expected: list[str]) -> str:
+    """Readable at once; after one more run tidy, with nothing lost, left over or deleted that is referenced."""
+    table = warehouse.catalog.load_table("db.events")
+    assert warehouse.rows(table) == expected, "the table must read right before anything is recovered"
+    assert warehouse.referenced_files(table) <= warehouse.files_on_disk(table)
+    with make_control(warehouse, InlineEngine()) as control:
+        control.compact(REF, OPTIONS, verify=VerifyMode.FULL)
+        jobs = control.history(REF, limit=100)
+    assert warehouse.rows(table) == expected
+    on_disk, referenced = warehouse.files_on_disk(table), warehouse.referenced_files(table)
+    assert not on_disk - referenced, "no leftovers after the next run"
+    assert not referenced - on_disk, "nothing referenced is ever deleted"
+    assert all(job.status.is_final and not job.unresolved for job in jobs)
+    return jobs[1].status.value if len(jobs) > 1 else "none"
+
+
+def untidy(warehouse: Warehouse, seed: int) -> list[str]:
+    """More small files for the next victim; returns all rows there must be."""
+    if not warehouse.catalog.table_exists("db.events"):
+        warehouse.create_table()
+    table = warehouse.catalog.load_table("db.events")
+    warehouse.append_files(table, 8, 40, files_per_commit=4, seed=seed)
+    return warehouse.rows(table)
+
+
+@pytest.mark.slow
+def test_kill_at_random_moments_on_the_inline_engine(tmp_path: Path) -> None:
+    seed = int(os.environ.get("TIDYBERG_SEED", random.SystemRandom().randrange(10**6)))
+    print(f"seed {seed}")  # noqa: T201
+    rng = random.Random(seed)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.control.victim", "tidyberg.control.control", "pyiceberg.io.pyarrow"])
+    duration = 0.5
+    for number in range(INLINE_KILLS):
+        with Warehouse(tmp_path / str(number // PER_TABLE)) as warehouse:
+            expected = untidy(warehouse, seed=1000 * number)
+            victim = context.Process(target=compact, args=(str(warehouse.directory), "inline"))
+            started = time.monotonic()
+            victim.start()
+            victim.join(rng.uniform(0.0, duration))
+            if victim.is_alive():
+                assert victim.pid is not None
+                os.kill(victim.pid, signal.SIGKILL)
+                duration *= 1.05  # it was not done yet: look a little later next time
+            else:
+                duration = time.monotonic() - started
+            victim.join()
+            check_after_kill(warehouse, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_kill_at_random_moments_on_spark(tmp_path: Path) -> None:
+    seed = int(os.environ.get("TIDYBERG_SEED", random.SystemRandom().randrange(10**6)))
+    print(f"seed {seed}")  # noqa: T201
+    rng = random.Random(seed)
+    for number in range(SPARK_KILLS):
+        with Warehouse(tmp_path / str(number // PER_TABLE)) as warehouse:
+            expected = untidy(warehouse, seed=1000 * number)
+            command = [sys.executable, "-m", "tests.control.victim", str(warehouse.directory), "spark"]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as victim:
+                assert victim.stdout is not None
+                stage = rng.choice(["execute", "execute", "verify", "commit"])
+                for line in victim.stdout:
+                    if line.strip() == stage:
+                        break
+                time.sleep(rng.uniform(0.0, 6.0 if stage == "execute" else 1.0))
+                victim.kill()
+            check_after_kill(warehouse, expected)

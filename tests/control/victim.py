@@ -1,0 +1,37 @@
+"""A compaction in a process of its own, to be killed. Run as a module: directory, engine."""
+
+import sys
+
+from tests.control.conftest import make_control
+from tidyberg.execute.engine import Engine
+from tidyberg.execute.inline import InlineEngine
+from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
+from tidyberg.model.report import Event, StageStarted
+from tidyberg.model.table import TableRef
+from tidyberg.testing import Warehouse
+
+REF = TableRef("lab", ("db",), "events")
+OPTIONS = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
+
+
+def compact(directory: str, engine: str) -> None:
+    with Warehouse(directory) as warehouse, make_control(warehouse, build_engine(engine)) as control:
+        control.compact(REF, OPTIONS, verify=VerifyMode.FULL, on_event=announce)
+
+
+def build_engine(name: str) -> Engine:
+    if name == "inline":
+        return InlineEngine()
+    from tidyberg.execute.spark import SparkEngine
+
+    return SparkEngine(master="local[2]")
+
+
+def announce(event: Event) -> None:
+    if isinstance(event, StageStarted):
+        sys.stdout.write(f"{event.stage.value}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    compact(sys.argv[1], sys.argv[2])
