@@ -1,101 +1,25 @@
-"""Writes the manifests of a replace commit: touched ones with their entries marked, and new ones for the outputs.
+"""Writes the manifests of a replace commit: touched ones with their entries marked, new ones for outputs, the list."""
 
-Entries that stay are carried over as bytes; only what the spec makes a commit say anew is encoded again: status,
-snapshot id and the sequence numbers that were inherited so far [I3, I9].
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS, MANIFEST_LIST_FILE_SCHEMAS
+from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from tidyberg.commit.avro import (
-    Container,
-    build_container,
-    field_id,
-    reader,
-    resolve_names,
-    skipper,
-    writer,
+from tidyberg.commit.avro import Container, build_container, resolve_names, writer
+from tidyberg.commit.entries import (
+    DATA,
+    DELETED,
+    EXISTING,
+    EntryEncoder,
+    ListedManifest,
+    Manifest,
+    Output,
+    live_entries,
 )
-from tidyberg.model.task import WrittenFile
 from tidyberg.observe.storage import damaged, read_bytes
-
-ADDED, DELETED = 1, 2
-EXISTING = 0
-DATA = 0
-BLOCK_SIZE_V1 = 64 * 1024 * 1024  # "always write a default in v1": the field is required there and means nothing
-
-
-@dataclass(frozen=True)
-class ListedManifest:
-    """One row of a manifest list, by field id."""
-
-    fields: Mapping[int, Any]
-
-    @property
-    def path(self) -> str:
-        return str(self.fields[500])
-
-    @property
-    def spec_id(self) -> int:
-        return int(self.fields[502])
-
-    @property
-    def sequence_number(self) -> int:
-        return int(self.fields.get(515) or 0)
-
-    @property
-    def added_snapshot_id(self) -> int:
-        return int(self.fields[503])
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A live entry of a manifest, its inherited values filled in."""
-
-    path: str
-    snapshot_id: int
-    sequence_number: int
-    file_sequence_number: int
-    records: int
-    size: int
-    partition: bytes  # as encoded in the manifest
-    data_file: bytes  # the whole data_file record as encoded in the manifest
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """A manifest read for rewriting."""
-
-    listed: ListedManifest
-    container: Container
-    entries: tuple[Entry, ...]
-
-    @property
-    def format_version(self) -> int:
-        return int(self.container.metadata.get("format-version", b"1"))
-
-    @property
-    def data_file_schema(self) -> Any:
-        return next(field["type"] for field in self.container.schema["fields"] if field_id(field) == 2)
-
-    @property
-    def partition_schema(self) -> Any:
-        return next(field["type"] for field in self.data_file_schema["fields"] if field_id(field) == 102)
-
-
-@dataclass(frozen=True)
-class Output:
-    """A file to add, with the partition of the inputs it replaces."""
-
-    file: WrittenFile
-    partition: bytes
 
 
 def write_file(io: FileIO, path: str, content: bytes) -> None:
@@ -109,14 +33,14 @@ def read_manifest_list(io: FileIO, path: str) -> list[ListedManifest]:
 
 def read_manifest(io: FileIO, listed: ListedManifest) -> Manifest:
     container = Container.parse(read_bytes(io, listed.path), listed.path)
-    return Manifest(listed, container, tuple(_live_entries(container, listed)))
+    return Manifest(listed, container, tuple(live_entries(container, listed)))
 
 
 def rewritten_manifest(
     source: Manifest, removed: frozenset[str], *, snapshot_id: int, format_version: int, path: str
 ) -> tuple[bytes, ListedManifest]:
     """The source with `removed` marked DELETED and the rest EXISTING; old DELETED entries are not carried over."""
-    encode = _EntryEncoder.for_source(source, format_version)
+    encode = EntryEncoder.for_source(source, format_version)
     kept = [entry for entry in source.entries if entry.path not in removed]
     gone = [entry for entry in source.entries if entry.path in removed]
     assert len(gone) == len(removed), "I2: only files live in the manifest are replaced"
@@ -154,7 +78,7 @@ def added_manifest(
     path: str,
 ) -> tuple[bytes, ListedManifest]:
     """A manifest of new files. I3: their data sequence number is explicit, that of the plan's snapshot."""
-    encode = _EntryEncoder.for_source(template, format_version)
+    encode = EntryEncoder.for_source(template, format_version)
     records = [encode.added(output, snapshot_id, sequence_number) for output in outputs]
     content = build_container(encode.schema, _header(template, format_version), records)
     fields = {
@@ -210,160 +134,12 @@ def manifest_list(
     return build_container(schema, metadata, records)
 
 
-class _EntryEncoder:
-    """Encodes entries in one schema: the source's own where its format version fits, else the version's."""
-
-    def __init__(self, schema: Any, source: Manifest, keeps_bytes: bool) -> None:
-        self.schema = schema
-        self._keeps_bytes = keeps_bytes
-        resolved = resolve_names(schema)
-        data_file = next(field["type"] for field in resolved["fields"] if field_id(field) == 2)
-        self._top = [
-            (field_id(field), writer(field["type"]) if field_id(field) != 2 else None) for field in resolved["fields"]
-        ]
-        self._data_file = [(field_id(field), writer(field["type"])) for field in data_file["fields"]]
-        self._read_source = reader(resolve_names(source.data_file_schema))
-
-    @classmethod
-    def for_source(cls, source: Manifest, format_version: int) -> "_EntryEncoder":
-        template = _entry_schema(format_version)
-        ids = [field_id(field) for field in template["fields"]]
-        if source.format_version == format_version and ids == [
-            field_id(field) for field in source.container.schema["fields"]
-        ]:
-            return cls(source.container.schema, source, keeps_bytes=True)
-        # A table upgraded since: old entries would inherit the new snapshot's sequence number, so write new ones.
-        return cls(_with_partition(template, source.partition_schema), source, keeps_bytes=False)
-
-    def existing(self, entry: Entry, status: int, snapshot_id: int) -> bytes:
-        return self._entry(
-            {0: status, 1: snapshot_id, 3: entry.sequence_number, 4: entry.file_sequence_number},
-            entry.data_file if self._keeps_bytes else self._convert(entry),
-        )
-
-    def added(self, output: Output, snapshot_id: int, sequence_number: int) -> bytes:
-        return self._entry(
-            {0: ADDED, 1: snapshot_id, 3: sequence_number, 4: None},
-            self._encode_data_file(_data_file_fields(output.file), output.partition),
-        )
-
-    def _entry(self, values: Mapping[int, Any], data_file: bytes) -> bytes:
-        out = bytearray()
-        for number, write in self._top:
-            if write is None:
-                out += data_file
-            else:
-                write(out, values[number])
-        return bytes(out)
-
-    def _convert(self, entry: Entry) -> bytes:
-        fields = self._read_source(new_decoder(entry.data_file))
-        return self._encode_data_file({134: DATA, **fields}, entry.partition)
-
-    def _encode_data_file(self, fields: Mapping[int, Any], partition: bytes) -> bytes:
-        out = bytearray()
-        for number, write in self._data_file:
-            if number == 102:
-                out += partition
-            else:
-                write(out, fields.get(number))
-        return bytes(out)
-
-
-def _live_entries(container: Container, listed: ListedManifest) -> Iterator[Entry]:
-    data_file = next(field["type"] for field in container.resolved["fields"] if field_id(field) == 2)
-    top = [(field_id(field), reader(field["type"])) for field in container.resolved["fields"] if field_id(field) != 2]
-    assert field_id(container.schema["fields"][-1]) == 2, "data_file is an entry's last field in every version"
-    wanted = {100: "path", 103: "records", 104: "size"}
-    steps = [
-        (field_id(field), reader(field["type"]) if field_id(field) in wanted else skipper(field["type"]))
-        for field in data_file["fields"]
-    ]
-    for count, block in container.blocks:
-        decoder = new_decoder(block)
-        for _ in range(count):
-            values = {number: read(decoder) for number, read in top}
-            start = decoder.tell()
-            for number, step in steps:
-                before = decoder.tell()
-                value = step(decoder)
-                if number in wanted:
-                    values[number] = value
-                elif number == 102:
-                    values[number] = block[before : decoder.tell()]
-            if values[0] == DELETED:
-                continue
-            inherits = values[0] == ADDED or listed.sequence_number == 0
-            yield Entry(
-                path=values[100],
-                snapshot_id=values[1] if values[1] is not None else listed.added_snapshot_id,
-                sequence_number=_inherited(values.get(3), listed, inherits),
-                file_sequence_number=_inherited(values.get(4), listed, inherits),
-                records=values[103],
-                size=values[104],
-                partition=values[102],
-                data_file=block[start : decoder.tell()],
-            )
-
-
-def _inherited(value: int | None, listed: ListedManifest, inherits: bool) -> int:
-    if value is not None:
-        return value
-    if not inherits:
-        raise damaged(listed.path, "an EXISTING entry has no sequence number")
-    return listed.sequence_number
-
-
-def _data_file_fields(file: WrittenFile) -> dict[int, Any]:
-    def entries(values: Mapping[int, Any], key: int) -> list[dict[int, Any]]:
-        return [{key: number, key + 1: value} for number, value in sorted(values.items())]
-
-    return {
-        134: DATA,
-        100: file.path,
-        101: "PARQUET",
-        103: file.records,
-        104: file.size,
-        105: BLOCK_SIZE_V1,
-        108: entries(file.column_sizes, 117),
-        109: entries(file.value_counts, 119),
-        110: entries(file.null_value_counts, 121),
-        137: entries(file.nan_value_counts, 138),
-        125: entries(file.lower_bounds, 126),
-        128: entries(file.upper_bounds, 129),
-        132: list(file.split_offsets),
-    }
-
-
 def _header(source: Manifest, format_version: int) -> dict[str, bytes]:
     header = dict(source.container.metadata)
     header["format-version"] = str(format_version).encode()
     if format_version > 1:
         header["content"] = b"data"
     return header
-
-
-def _with_partition(entry_schema: Any, partition: Any) -> Any:
-    def with_field(schema: Any, number: int, kind: Any) -> Any:
-        return {
-            **schema,
-            "fields": [{**field, "type": kind} if field_id(field) == number else field for field in schema["fields"]],
-        }
-
-    data_file = next(field["type"] for field in entry_schema["fields"] if field_id(field) == 2)
-    return with_field(entry_schema, 2, with_field(data_file, 102, partition))
-
-
-@cache
-def _entry_schema(format_version: int) -> Any:
-    schema: Any = AvroSchemaConversion().iceberg_to_avro(
-        MANIFEST_ENTRY_SCHEMAS[format_version], schema_name="manifest_entry"
-    )
-    data_file = next(field["type"] for field in schema["fields"] if field_id(field) == 2)
-    for field in data_file["fields"]:
-        if field_id(field) == 135:  # PyIceberg types the elements as long; the spec and Java read int
-            field["type"][1]["items"] = "int"
-    return schema
 
 
 @cache

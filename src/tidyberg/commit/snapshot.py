@@ -1,5 +1,6 @@
 """Builds the replace snapshot of one commit attempt: manifests, list, summary, updates and requirements."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -28,10 +29,8 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tidyberg._version import __version__
 from tidyberg.commit.conflicts import Replaceable
+from tidyberg.commit.entries import ListedManifest, Manifest, Output
 from tidyberg.commit.manifests import (
-    ListedManifest,
-    Manifest,
-    Output,
     added_manifest,
     manifest_list,
     read_manifest,
@@ -113,8 +112,7 @@ class Stager:
             format_version=version,
         )
         list_path = self._location(table, f"snap-{self.snapshot_id}-{attempt}-{self.job_id}.avro")
-        self.about_to_write([list_path])
-        write_file(table.io, list_path, content)
+        self._write(table, list_path, content)
         snapshot = Snapshot(
             snapshot_id=self.snapshot_id,
             parent_snapshot_id=head.snapshot_id,
@@ -135,37 +133,41 @@ class Stager:
     def _added_manifests(
         self, table: Table, parent: Inventory, groups: Sequence[Replaceable], listed: Mapping[str, ListedManifest]
     ) -> list[ListedManifest]:
-        by_spec: dict[int, list[Replaceable]] = {}
-        for replaceable in groups:
-            by_spec.setdefault(replaceable.group.spec_id, []).append(replaceable)
-        manifests = []
+        """One manifest a spec; two where a promoted source column made old manifests encode its values otherwise."""
+        members: dict[tuple[int, str], list[tuple[Replaceable, Manifest]]] = {}
+        for group in groups:
+            source = self._source(table, listed[next(iter(group.manifests))])
+            members.setdefault((group.group.spec_id, json.dumps(source.partition_schema)), []).append((group, source))
+        manifests = [self._added(table, parent, together) for _, together in sorted(members.items())]
+        return [manifest for manifest in manifests if manifest is not None]
+
+    def _added(
+        self, table: Table, parent: Inventory, members: Sequence[tuple[Replaceable, Manifest]]
+    ) -> ListedManifest | None:
+        outputs = [
+            Output(file, _partition_of(source, member))
+            for member, source in members
+            for file in self.outputs[member.group.group_id]
+        ]
+        if not outputs:
+            return None
         version = table.metadata.format_version
-        for spec_id, members in sorted(by_spec.items()):
-            key = ("added", version, spec_id, tuple(member.group.group_id for member in members))
-            if key not in self._written:
-                template: Manifest | None = None
-                outputs = []
-                for member in members:
-                    template = self._source(table, listed[next(iter(member.manifests))])
-                    partition = _partition_of(template, member)
-                    outputs += [Output(file, partition) for file in self.outputs[member.group.group_id]]
-                if template is None or not outputs:
-                    continue
-                path = self._next_manifest_path(table)
-                content, manifest = added_manifest(
-                    template,
-                    outputs,
-                    summaries=_partition_summaries(template, [parent.partitions[m.partition].values for m in members]),
-                    snapshot_id=self.snapshot_id,
-                    sequence_number=self.sequence_number,
-                    format_version=version,
-                    path=path,
-                )
-                self.about_to_write([path])
-                write_file(table.io, path, content)
-                self._written[key] = manifest
-            manifests.append(self._written[key])
-        return manifests
+        key = ("added", version, tuple(member.group.group_id for member, _ in members))
+        if key not in self._written:
+            path = self._next_manifest_path(table)
+            template = members[0][1]
+            content, manifest = added_manifest(
+                template,
+                outputs,
+                summaries=_partition_summaries(template, [parent.partitions[m.partition].values for m, _ in members]),
+                snapshot_id=self.snapshot_id,
+                sequence_number=self.sequence_number,
+                format_version=version,
+                path=path,
+            )
+            self._write(table, path, content)
+            self._written[key] = manifest
+        return self._written[key]
 
     def _rewritten(self, table: Table, listed: ListedManifest, removed: frozenset[str]) -> ListedManifest:
         version = table.metadata.format_version
@@ -179,8 +181,7 @@ class Stager:
                 format_version=version,
                 path=path,
             )
-            self.about_to_write([path])
-            write_file(table.io, path, content)
+            self._write(table, path, content)
             self._written[key] = manifest
         return self._written[key]
 
@@ -188,6 +189,10 @@ class Stager:
         if listed.path not in self._sources:
             self._sources[listed.path] = read_manifest(table.io, listed)
         return self._sources[listed.path]
+
+    def _write(self, table: Table, path: str, content: bytes) -> None:
+        self.about_to_write([path])
+        write_file(table.io, path, content)
 
     def _next_manifest_path(self, table: Table) -> str:
         return self._location(table, f"{self.job_id}-m{len(self._written)}.avro")

@@ -14,7 +14,8 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSn
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tidyberg.commit.avro import build_container, field_id, resolve_names, writer
-from tidyberg.commit.manifests import ListedManifest, manifest_list, read_manifest, read_manifest_list, write_file
+from tidyberg.commit.entries import ListedManifest
+from tidyberg.commit.manifests import manifest_list, read_manifest, read_manifest_list, write_file
 
 PATH_FIELD, POSITION_FIELD = 2147483546, 2147483545
 
