@@ -1,0 +1,99 @@
+"""The engine port: what runs tasks, how a run is cancelled, and how a kernel's failure becomes an error."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from tidyberg.errors import (
+    AccessDenied,
+    Cancelled,
+    DamagedFile,
+    StorageError,
+    TidybergError,
+)
+from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.model.options import Resources
+from tidyberg.model.task import ChecksumResult, ChecksumTask, StorageAccess, Task, TaskResult
+
+AnyTask = Task | ChecksumTask
+AnyResult = TaskResult | ChecksumResult
+
+
+class CancelToken:
+    """Tells a run to stop; may be cancelled from any thread, and from a signal handler."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.RLock()
+        self._callbacks: list[Callable[[], None]] = []
+
+    def cancel(self) -> None:
+        self._event.set()
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    @property
+    def cancelled(self) -> bool:
+        return self._event.is_set()
+
+    def add_callback(self, callback: Callable[[], None]) -> None:
+        """Call it once on cancel; at once if that has happened already."""
+        with self._lock:
+            if not self.cancelled:
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def raise_if_cancelled(self) -> None:
+        if self.cancelled:
+            raise Cancelled("The job was cancelled.")
+
+
+class Engine(Protocol):
+    """Runs tasks somewhere; every engine runs the same kernels."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def attempts(self) -> int:
+        """Upper bound of the attempts that a task may get: attempt numbers are below it."""
+        ...
+
+    @property
+    def settle_seconds(self) -> float:
+        """How long workers may go on writing after a run was cancelled or failed."""
+        ...
+
+    @property
+    def resources(self) -> Resources: ...
+
+    def run(
+        self,
+        tasks: Sequence[AnyTask],
+        storage: StorageAccess,
+        *,
+        on_result: Callable[[AnyResult], None],
+        cancel: CancelToken,
+        max_parallelism: int | None = None,
+    ) -> list[AnyResult]:
+        """Results in the order of the tasks; `on_result` is called in the caller's thread as each arrives."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def error_of(failure: KernelFailure) -> TidybergError:
+    """tidyberg's own error for what a kernel met."""
+    if failure.kind is FailureKind.DENIED:
+        return AccessDenied(failure.message, hint="Check the credentials and the rights on that location.")
+    if failure.kind is FailureKind.STORAGE:
+        return StorageError(failure.message)
+    if failure.kind is FailureKind.STOPPED:
+        return Cancelled("The job was cancelled.")
+    return DamagedFile(
+        failure.message,
+        hint="Nothing was changed. Repair or remove the file, or leave its partition out.",
+    )

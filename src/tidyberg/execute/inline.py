@@ -1,0 +1,97 @@
+"""Runs tasks in this process, on threads: the same kernels without Spark."""
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+
+from tidyberg.errors import EngineError
+from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, error_of
+from tidyberg.execute.kernel.failures import KernelFailure
+from tidyberg.execute.kernel.run import run_task
+from tidyberg.model.options import Resources
+from tidyberg.model.task import StorageAccess
+
+_POLL_SECONDS = 0.1
+
+
+class InlineEngine:
+    """Threads suffice: Arrow leaves the interpreter's lock alone while it decodes and encodes."""
+
+    name = "inline"
+    attempts = 1
+    settle_seconds = 0.0  # a run returns only after its threads have ended and removed what they wrote
+
+    def __init__(self, max_parallelism: int | None = None, memory_gb: float = 1.0) -> None:
+        self._parallelism = max_parallelism or os.cpu_count() or 1
+        self.resources = Resources(cores=self._parallelism, memory_gb=memory_gb, name="inline")
+
+    def run(
+        self,
+        tasks: Sequence[AnyTask],
+        storage: StorageAccess,
+        *,
+        on_result: Callable[[AnyResult], None],
+        cancel: CancelToken,
+        max_parallelism: int | None = None,
+    ) -> list[AnyResult]:
+        cancel.raise_if_cancelled()
+        run = _Run(tasks, storage, cancel)
+        threads = [
+            threading.Thread(target=run.work, name=f"tidyberg-inline-{number}", daemon=True)
+            for number in range(min(len(tasks), max_parallelism or self._parallelism))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            return run.gather(on_result)
+        finally:
+            run.stopping.set()
+            for thread in threads:
+                thread.join()
+
+    def close(self) -> None:
+        """Nothing to release: threads end with their run."""
+
+
+class _Run:
+    def __init__(self, tasks: Sequence[AnyTask], storage: StorageAccess, cancel: CancelToken) -> None:
+        self.stopping = threading.Event()
+        self._storage = storage
+        self._cancel = cancel
+        self._count = len(tasks)
+        self._waiting: queue.SimpleQueue[tuple[int, AnyTask]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[int, AnyResult | BaseException]] = queue.SimpleQueue()
+        for item in enumerate(tasks):
+            self._waiting.put(item)
+
+    def work(self) -> None:
+        while not self._should_stop():
+            try:
+                position, task = self._waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                self._done.put((position, run_task(task, 0, self._storage, self._should_stop)))
+            except BaseException as error:  # noqa: BLE001 - whatever it was, the caller's thread raises it
+                self._done.put((position, error))
+
+    def gather(self, on_result: Callable[[AnyResult], None]) -> list[AnyResult]:
+        results: dict[int, AnyResult] = {}
+        while len(results) < self._count:
+            self._cancel.raise_if_cancelled()
+            try:
+                position, outcome = self._done.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                continue
+            if isinstance(outcome, KernelFailure):
+                self._cancel.raise_if_cancelled()
+                raise error_of(outcome) from outcome
+            if isinstance(outcome, BaseException):
+                raise EngineError(f"A task failed: {type(outcome).__name__}: {outcome}") from outcome
+            results[position] = outcome
+            on_result(outcome)
+        return [results[position] for position in range(self._count)]
+
+    def _should_stop(self) -> bool:
+        return self.stopping.is_set() or self._cancel.cancelled

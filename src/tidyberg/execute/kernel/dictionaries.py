@@ -1,0 +1,59 @@
+"""Decides which columns are worth a dictionary, from the inputs' footers or, where they cannot tell, from rows."""
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidyberg.execute.kernel.project import Leaf, Selection
+
+# A dictionary that takes more than this part of its chunk costs time and space to no end.
+_WORTHWHILE_SHARE = 0.2
+_TELLING_ROWS = 20_000  # a dictionary over fewer rows has not had the chance to pay
+_SAMPLE_ROWS = 16_384
+
+
+def judge_footers(leaves: Iterable[Leaf], files: Sequence[tuple[pq.FileMetaData, Selection]]) -> dict[int, bool]:
+    """Field id -> worth a dictionary; leaves that the footers leave open are absent."""
+    verdicts = {}
+    for leaf in leaves:
+        if leaf.field_id is None or pa.types.is_boolean(leaf.type):
+            continue
+        dictionary_bytes = chunk_bytes = rows = chunks = 0
+        for footer, selection in files:
+            index = selection.source_of.get(leaf.field_id)
+            if index is None:
+                continue
+            for group in range(footer.num_row_groups):
+                chunk = footer.row_group(group).column(index)
+                if not chunk.has_dictionary_page or not chunk.dictionary_page_offset:
+                    continue
+                chunks += 1
+                rows += chunk.num_values
+                dictionary_bytes += max(0, chunk.data_page_offset - chunk.dictionary_page_offset)
+                chunk_bytes += chunk.total_compressed_size
+        if chunks and rows / chunks >= _TELLING_ROWS:
+            verdicts[leaf.field_id] = dictionary_bytes < _WORTHWHILE_SHARE * chunk_bytes
+    return verdicts
+
+
+def judge_rows(table: pa.Table, leaves: Iterable[Leaf]) -> dict[int, bool]:
+    """The same verdict from a sample of the first row group; leaves inside lists and maps get a dictionary."""
+    step = max(1, table.num_rows // _SAMPLE_ROWS)
+    sample = table.take(pa.array(range(0, table.num_rows, step)))
+    verdicts = {}
+    for leaf in leaves:
+        if leaf.field_id is None or pa.types.is_boolean(leaf.type):
+            continue
+        if leaf.repeated:
+            verdicts[leaf.field_id] = True
+            continue
+        values = leaf.of(sample)
+        if isinstance(values.type, pa.ExtensionType):
+            verdicts[leaf.field_id] = False  # a uuid is made to be distinct
+            continue
+        present = len(values) - values.null_count
+        distinct = pc.count_distinct(values, mode="only_valid").as_py()
+        verdicts[leaf.field_id] = distinct < _WORTHWHILE_SHARE * present or present == 0
+    return verdicts

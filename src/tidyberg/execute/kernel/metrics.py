@@ -1,0 +1,202 @@
+"""Column metrics and verification facts, from Parquet footers."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidyberg.execute.kernel.bounds import (
+    encode,
+    is_truncatable,
+    normalised,
+    truncate_lower,
+    truncate_upper,
+)
+from tidyberg.execute.kernel.project import Leaf, Selection
+from tidyberg.model.task import ColumnFacts, WrittenFile
+
+_TRUNCATE = re.compile(r"truncate\((\d+)\)")
+_PER_MICROSECOND = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+@dataclass
+class _Range:
+    """What the chunks of one leaf say together; None once a chunk did not tell."""
+
+    values: int = 0
+    nulls: int | None = 0
+    known: bool = True
+    lower: Any = None
+    upper: Any = None
+
+    def add(self, chunk: pq.ColumnChunkMetaData, leaf: Leaf, source: pa.DataType, *, own: bool) -> None:
+        self.values += chunk.num_values
+        statistics = chunk.statistics if chunk.is_stats_set else None
+        nulls = statistics.null_count if statistics is not None and statistics.has_null_count else None
+        self.nulls = None if nulls is None or self.nulls is None else self.nulls + nulls
+        if nulls == chunk.num_values:
+            return
+        if statistics is None or not statistics.has_min_max:
+            # Our own writer leaves bounds out for a chunk of nothing but NaN: they are truly absent there.
+            self.known = self.known and own and pa.types.is_floating(leaf.type)
+            return
+        lower = normalised(_in_target(statistics.min_raw, source, leaf.type), lower=True)
+        upper = normalised(_in_target(statistics.max_raw, source, leaf.type), lower=False)
+        if lower is None or upper is None:
+            self.known = False
+            return
+        self.lower = lower if self.lower is None else min(self.lower, lower)
+        self.upper = upper if self.upper is None else max(self.upper, upper)
+
+    def add_constant(self, rows: int, value: Any) -> None:
+        """A column the file does not have: the same value, mostly null, in every row."""
+        self.values += rows
+        if value is None:
+            self.nulls = None if self.nulls is None else self.nulls + rows
+        else:
+            self.known = False
+
+    def facts(self, kind: pa.DataType) -> ColumnFacts:
+        has_bounds = self.known and self.lower is not None
+        return ColumnFacts(
+            values=self.values,
+            nulls=self.nulls,
+            lower=encode(self.lower, kind) if has_bounds else None,
+            upper=encode(self.upper, kind) if has_bounds else None,
+        )
+
+
+class FactCollector:
+    """Sums up footers per field id of the table; leaves inside lists and maps are left out."""
+
+    def __init__(self, leaves: Iterable[Leaf], constants: Mapping[int, Any], *, own: bool) -> None:
+        self._leaves = [leaf for leaf in leaves if leaf.field_id is not None and not leaf.repeated]
+        self._constants = constants
+        self._own = own  # written by this kernel, whose habits are known
+        self._ranges = {leaf.field_id: _Range() for leaf in self._leaves}
+
+    def add(self, footer: pq.FileMetaData, selection: Selection, file_leaves: list[Leaf]) -> None:
+        for leaf in self._leaves:
+            assert leaf.field_id is not None
+            index = selection.source_of.get(leaf.field_id)
+            if index is None:
+                value = self._constants.get(leaf.field_id) if "." not in leaf.path else None
+                self._ranges[leaf.field_id].add_constant(footer.num_rows, value)
+                continue
+            for group in range(footer.num_row_groups):
+                chunk = footer.row_group(group).column(index)
+                self._ranges[leaf.field_id].add(chunk, leaf, file_leaves[index].type, own=self._own)
+
+    def facts(self) -> dict[int, ColumnFacts]:
+        return {
+            leaf.field_id: self._ranges[leaf.field_id].facts(leaf.type)
+            for leaf in self._leaves
+            if leaf.field_id is not None
+        }
+
+
+def written_file(
+    path: str,
+    size: int,
+    footer: pq.FileMetaData,
+    leaves: list[Leaf],
+    nan_counts: Mapping[int, int],
+    modes: Mapping[int, str],
+) -> WrittenFile:
+    """What the manifest will say of an output, in the metrics modes of the table [I9]."""
+    columns = _Columns({}, {}, {}, {}, {}, {})
+    for index, leaf in enumerate(leaves):
+        mode = modes.get(leaf.field_id, "none") if leaf.field_id is not None else "none"
+        if mode == "none" or leaf.field_id is None:
+            continue
+        chunks = [footer.row_group(group).column(index) for group in range(footer.num_row_groups)]
+        columns.sizes[leaf.field_id] = sum(chunk.total_compressed_size for chunk in chunks)
+        if leaf.repeated:
+            continue
+        found = _Range()
+        for chunk in chunks:
+            found.add(chunk, leaf, leaf.type, own=True)
+        columns.add(leaf, found, mode)
+        if leaf.field_id in nan_counts:
+            columns.nans[leaf.field_id] = nan_counts[leaf.field_id]
+    return WrittenFile(
+        path=path,
+        size=size,
+        records=footer.num_rows,
+        column_sizes=columns.sizes,
+        value_counts=columns.values,
+        null_value_counts=columns.nulls,
+        nan_value_counts=columns.nans,
+        lower_bounds=columns.lower,
+        upper_bounds=columns.upper,
+        split_offsets=split_offsets(footer),
+    )
+
+
+@dataclass(frozen=True)
+class _Columns:
+    sizes: dict[int, int]
+    values: dict[int, int]
+    nulls: dict[int, int]
+    nans: dict[int, int]
+    lower: dict[int, bytes]
+    upper: dict[int, bytes]
+
+    def add(self, leaf: Leaf, found: _Range, mode: str) -> None:
+        assert leaf.field_id is not None
+        self.values[leaf.field_id] = found.values
+        if found.nulls is not None:
+            self.nulls[leaf.field_id] = found.nulls
+        if mode == "counts":
+            return
+        facts = found.facts(leaf.type)
+        if facts.lower is None or facts.upper is None:
+            return
+        lower, upper = facts.lower, truncated_upper(facts.upper, leaf.type, mode)
+        self.lower[leaf.field_id] = truncated_lower(lower, leaf.type, mode)
+        if upper is not None:
+            self.upper[leaf.field_id] = upper
+
+
+def truncated_lower(value: bytes, kind: pa.DataType, mode: str) -> bytes:
+    match = _TRUNCATE.fullmatch(mode)
+    return truncate_lower(value, kind, int(match[1])) if match and is_truncatable(kind) else value
+
+
+def truncated_upper(value: bytes, kind: pa.DataType, mode: str) -> bytes | None:
+    match = _TRUNCATE.fullmatch(mode)
+    return truncate_upper(value, kind, int(match[1])) if match and is_truncatable(kind) else value
+
+
+def split_offsets(footer: pq.FileMetaData) -> tuple[int, ...]:
+    """Where row groups start: at the first page, dictionary or data, of their first column."""
+    starts = []
+    for index in range(footer.num_row_groups):
+        first = footer.row_group(index).column(0)
+        offsets = [first.data_page_offset]
+        if first.has_dictionary_page and first.dictionary_page_offset:
+            offsets.append(first.dictionary_page_offset)
+        starts.append(min(offsets))
+    return tuple(sorted(starts))
+
+
+def _in_target(raw: Any, source: pa.DataType, target: pa.DataType) -> Any:
+    """A statistic of the file's type as a value of the table's type; None where that is not certain."""
+    types = pa.types
+    if types.is_unsigned_integer(source):
+        return None
+    if types.is_decimal(target):
+        if not types.is_decimal(source) or source.scale != target.scale:
+            return None
+        return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
+    if types.is_timestamp(target) or types.is_time(target):
+        same_family = types.is_timestamp(source) or types.is_time(source)
+        if not same_family or (source.unit == "ns") != (target.unit == "ns"):
+            return None
+        return raw if source.unit == target.unit else raw * _PER_MICROSECOND[source.unit]
+    if isinstance(target, pa.ExtensionType) or is_truncatable(target):
+        return raw if isinstance(raw, bytes) else None
+    return raw

@@ -1,0 +1,169 @@
+"""Streams the rows of Parquet files in the table's schema, a bounded piece at a time."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.project import Selection, field_id, project, select
+from tidyberg.execute.kernel.storage import Storage
+from tidyberg.model.task import TaskInput
+
+MB = 1024 * 1024
+_FETCHED_WHOLE = 16 * MB  # a file up to this size costs one request for its bytes
+_BUFFERED_AT_ONCE = 64 * MB  # compressed bytes of row groups asked for together
+_BATCH_BYTES = 32 * MB  # uncompressed bytes a batch should stay below, whatever its row count
+_FILES_AHEAD = 4
+
+
+@dataclass(frozen=True)
+class OpenFile:
+    """A data file with its footer read."""
+
+    input: TaskInput
+    source: pa.NativeFile
+    footer: pq.FileMetaData
+    in_memory: bool
+
+    @property
+    def uncompressed_bytes(self) -> int:
+        return sum(self.footer.row_group(i).total_byte_size for i in range(self.footer.num_row_groups))
+
+
+def open_file(storage: Storage, file: TaskInput) -> OpenFile:
+    place = storage.place(file.path)
+    source = storage.open_input(place)
+    with storage.guard(file.path):
+        in_memory = source.size() <= _FETCHED_WHOLE
+        if in_memory:
+            with source:
+                source = pa.BufferReader(source.read_buffer())
+        footer = pq.read_metadata(source)
+    if footer.num_rows != file.records:
+        raise KernelFailure(
+            FailureKind.DAMAGED,
+            f"{file.path} holds {footer.num_rows} rows, but the table's manifest says {file.records}.",
+        )
+    return OpenFile(file, source, footer, in_memory)
+
+
+def open_ahead(storage: Storage, files: Sequence[TaskInput]) -> Generator[OpenFile, None, None]:
+    """Open files in order, a few ahead of the one in use, so that storage's latency hides behind the work."""
+    waiting: deque[Future[OpenFile]] = deque()
+    rest = iter(files)
+    with ThreadPoolExecutor(max_workers=_FILES_AHEAD, thread_name_prefix="tidyberg-open") as pool:
+        try:
+            for file in rest:
+                waiting.append(pool.submit(open_file, storage, file))
+                if len(waiting) > _FILES_AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for opening in waiting:
+                opening.cancel()
+
+
+class Reader:
+    """Reads files as batches of one target schema."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        target: pa.Schema,
+        *,
+        batch_rows: int,
+        constants: Mapping[int, Any],
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self._storage = storage
+        self._target = target
+        self._batch_rows = batch_rows
+        self._constants = constants
+        self._should_stop = should_stop
+
+    def selection(self, file: OpenFile) -> Selection:
+        with self._storage.guard(file.input.path):
+            return select(file.footer.schema.to_arrow_schema(), self._target)
+
+    def batches(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """All rows of the file; raises when there are fewer or more than its footer says."""
+        rows = 0
+        for batch in self._raw_batches(file, selection):
+            if self._should_stop():
+                raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
+            rows += batch.num_rows
+            try:
+                projected = project(batch, self._target, by_name=selection.by_name, constants=self._constants)
+            except KernelFailure as failure:
+                raise KernelFailure(failure.kind, f"{file.input.path}: {failure.message}") from None
+            yield projected
+        if rows != file.input.records:
+            raise KernelFailure(FailureKind.DAMAGED, f"{file.input.path}: read {rows} rows of {file.input.records}.")
+
+    def _raw_batches(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
+        for row_groups, together in _pieces(file.footer):
+            buffered = not file.in_memory and together <= 2 * _BUFFERED_AT_ONCE
+            with self._storage.guard(file.input.path):
+                parquet = pq.ParquetFile(
+                    file.source,
+                    metadata=file.footer,
+                    pre_buffer=buffered,
+                    buffer_size=0 if buffered or file.in_memory else 4 * MB,
+                    read_dictionary=self._dictionary_columns(file.footer, selection),
+                    # Arrow's nanoseconds wrap silently outside 1677-2262.
+                    coerce_int96_timestamp_unit="us",
+                    thrift_string_size_limit=1 << 30,
+                    thrift_container_size_limit=1 << 30,
+                )
+                batches = parquet.reader.iter_batches(
+                    self._rows_per_batch(file.footer),
+                    row_groups=row_groups,
+                    column_indices=selection.columns,
+                    use_threads=False,  # every core has a task of its own
+                )
+            yield from self._guarded(batches, file)
+
+    def _dictionary_columns(self, footer: pq.FileMetaData, selection: Selection) -> list[str]:
+        """The file's own names of the columns that the target wants dictionary-encoded."""
+        wanted = (field_id(column) for column in self._target if pa.types.is_dictionary(column.type))
+        return [
+            footer.schema.column(selection.source_of[identifier]).path
+            for identifier in wanted
+            if identifier is not None and identifier in selection.source_of
+        ]
+
+    def _guarded(self, batches: Iterator[pa.RecordBatch], file: OpenFile) -> Iterator[pa.RecordBatch]:
+        while True:
+            with self._storage.guard(file.input.path):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+    def _rows_per_batch(self, footer: pq.FileMetaData) -> int:
+        """Fewer rows where rows are wide: no string or list column of a batch may pass 2 GB."""
+        groups = map(footer.row_group, range(footer.num_row_groups))
+        widest = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0.0)
+        return max(1, min(self._batch_rows, int(_BATCH_BYTES / max(1.0, widest))))
+
+
+def _pieces(footer: pq.FileMetaData) -> Iterator[tuple[list[int], int]]:
+    """Row groups to fetch together, with their compressed bytes: Arrow buffers all it is asked for."""
+    piece: list[int] = []
+    together = 0
+    for index in range(footer.num_row_groups):
+        group = footer.row_group(index)
+        size = sum(group.column(i).total_compressed_size for i in range(group.num_columns))
+        if piece and together + size > _BUFFERED_AT_ONCE:
+            yield piece, together
+            piece, together = [], 0
+        piece.append(index)
+        together += size
+    if piece:
+        yield piece, together

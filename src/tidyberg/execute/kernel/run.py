@@ -1,0 +1,134 @@
+"""Runs one task: reads its files, projects them, writes the outputs and reports what came of it."""
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+
+import pyarrow as pa
+
+from tidyberg.execute.kernel.checksum import RowChecksum
+from tidyberg.execute.kernel.dictionaries import judge_footers
+from tidyberg.execute.kernel.metrics import FactCollector, written_file
+from tidyberg.execute.kernel.project import Selection, field_id, leaves
+from tidyberg.execute.kernel.read import OpenFile, Reader, open_ahead
+from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.kernel.write import RollingWriter
+from tidyberg.model.task import ChecksumResult, ChecksumTask, StorageAccess, Task, TaskResult
+
+_JUDGED_FILES = 4  # as many as are opened ahead anyway
+
+
+def _never() -> bool:
+    return False
+
+
+def run_task(
+    task: Task | ChecksumTask,
+    attempt: int,
+    access: StorageAccess,
+    should_stop: Callable[[], bool] = _never,
+) -> TaskResult | ChecksumResult:
+    storage = Storage(access)
+    try:
+        if isinstance(task, ChecksumTask):
+            return _sum_up(task, storage, should_stop)
+        return _rewrite(task, attempt, storage, should_stop)
+    finally:
+        pa.default_memory_pool().release_unused()
+
+
+def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[], bool]) -> TaskResult:
+    started = time.perf_counter()
+    target = pa.ipc.read_schema(pa.BufferReader(task.arrow_schema))
+    files = open_ahead(storage, task.inputs)
+    judged = list(islice(files, _JUDGED_FILES))
+    plain_reader = _reader(task, storage, target, should_stop)
+    footers = [(file.footer, plain_reader.selection(file)) for file in judged]
+    dictionaries = judge_footers(leaves(target), footers) if task.write.dictionary else {}
+    schema = with_dictionary_strings(target, dictionaries)
+    reader = _reader(task, storage, schema, should_stop)
+    writer = RollingWriter(task, attempt, storage, schema, dictionaries)
+    checksum = RowChecksum() if task.checksum else None
+    facts = FactCollector(leaves(target), task.constants, own=False)
+    rows_read = row_group_bytes = 0
+    try:
+        for file in chain(judged, files):
+            selection = reader.selection(file)
+            facts.add(file.footer, selection, leaves(file.footer.schema.to_arrow_schema()))
+            row_group_bytes += file.uncompressed_bytes
+            writer.announce(file.footer.num_rows, file.uncompressed_bytes)
+            for batch in reader.batches(file, selection):
+                rows_read += batch.num_rows
+                if checksum is not None:
+                    checksum.update(batch)
+                writer.write(batch)
+        outputs = writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
+    finally:
+        files.close()
+    all_leaves = leaves(target)
+    output_facts = FactCollector(all_leaves, {}, own=True)
+    everything = Selection(
+        source_of={leaf.field_id: index for index, leaf in enumerate(all_leaves) if leaf.field_id is not None}
+    )
+    for output in outputs:
+        output_facts.add(output.footer, everything, all_leaves)
+    return TaskResult(
+        job_id=task.job_id,
+        group_id=task.group_id,
+        attempt=attempt,
+        outputs=tuple(
+            written_file(o.path, o.size, o.footer, all_leaves, o.nan_counts, task.write.metrics_modes) for o in outputs
+        ),
+        rows_read=rows_read,
+        rows_deleted=0,
+        rows_written=writer.rows_written,
+        bytes_read=sum(file.size for file in task.inputs),
+        bytes_written=sum(output.size for output in outputs),
+        seconds=time.perf_counter() - started,
+        peak_rss_bytes=peak_rss_bytes(),
+        input_facts=facts.facts(),
+        output_facts=output_facts.facts(),
+        checksum=checksum.hexdigest() if checksum is not None else None,
+        row_group_bytes_in=row_group_bytes,
+    )
+
+
+def _reader(task: Task | ChecksumTask, storage: Storage, schema: pa.Schema, should_stop: Callable[[], bool]) -> Reader:
+    constants = task.constants if isinstance(task, Task) else {}
+    return Reader(storage, schema, batch_rows=task.batch_rows, constants=constants, should_stop=should_stop)
+
+
+def _sum_up(task: ChecksumTask, storage: Storage, should_stop: Callable[[], bool]) -> ChecksumResult:
+    reader = _reader(task, storage, pa.ipc.read_schema(pa.BufferReader(task.arrow_schema)), should_stop)
+    checksum = RowChecksum()
+    rows = 0
+    for batch in _all_batches(reader, open_ahead(storage, task.inputs)):
+        checksum.update(batch)
+        rows += batch.num_rows
+    return ChecksumResult(task.job_id, task.group_id, rows, checksum.hexdigest())
+
+
+def _all_batches(reader: Reader, files: Iterator[OpenFile]) -> Iterator[pa.RecordBatch]:
+    for file in files:
+        yield from reader.batches(file, reader.selection(file))
+
+
+def with_dictionary_strings(schema: pa.Schema, dictionaries: dict[int, bool]) -> pa.Schema:
+    """Top-level strings that keep their dictionary from page to page instead of being spelled out."""
+    columns = []
+    for column in schema:
+        identifier = field_id(column)
+        if identifier is not None and dictionaries.get(identifier) and pa.types.is_string(column.type):
+            column = column.with_type(pa.dictionary(pa.int32(), column.type))
+        columns.append(column)
+    return pa.schema(columns, metadata=schema.metadata)
+
+
+def peak_rss_bytes() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,86 @@
+"""Decides how many rows the next row group gets and when an output is full, so that outputs come out equal."""
+
+import math
+from dataclasses import dataclass
+
+from tidyberg.model.task import Task
+
+# Within this part of its share an output counts as full: a sliver of a row group would cost more than it gives.
+_CLOSE_ENOUGH = 0.03
+
+
+def most_outputs(outputs: int) -> int:
+    """The highest number of files one attempt may write, however badly the plan judged its data."""
+    return 2 * outputs + 8
+
+
+@dataclass
+class OutputSizing:
+    """Shares what is left among the outputs still to come, by the bytes per row measured on disk so far."""
+
+    rows_left: int
+    bytes_per_row: float  # of the inputs, until the first row group is on disk
+    outputs: int
+    target_bytes: int
+    max_bytes: int
+    files_closed: int = 0
+    file_rows: int = 0
+    file_bytes: int = 0
+    _closed_rows: int = 0
+    _closed_bytes: int = 0
+
+    @classmethod
+    def of(cls, task: Task) -> "OutputSizing":
+        rows = sum(file.records for file in task.inputs)
+        size = sum(file.size for file in task.inputs)
+        return cls(rows, size / max(1, rows), task.outputs, task.target_bytes, task.max_bytes)
+
+    def rows_for_next_group(self, group_rows: int) -> int:
+        """Rows of the next row group, at most `group_rows`; the row groups of an output are alike."""
+        rows = self._rows_still_wanted()
+        if self._is_unmeasured and self._files_to_come() > 1:
+            rows = math.ceil(rows / 2)  # learn from half an output what a row takes on disk
+        groups = math.ceil(rows / group_rows)
+        return max(1, math.ceil(rows / max(1, groups)))
+
+    def wrote(self, rows: int, file_bytes: int) -> None:
+        """A row group of the current output is on disk, which now has `file_bytes`."""
+        self.rows_left = max(0, self.rows_left - rows)
+        self.file_rows += rows
+        self.file_bytes = file_bytes
+        self.bytes_per_row = (self._closed_bytes + file_bytes) / (self._closed_rows + self.file_rows)
+
+    def is_full(self) -> bool:
+        if self.rows_left == 0 or self.files_closed + 1 >= most_outputs(self.outputs):
+            return False
+        return self._files_to_come() > 1 and self.file_bytes >= self._share() * (1 - _CLOSE_ENOUGH)
+
+    def closed(self) -> None:
+        self._closed_rows += self.file_rows
+        self._closed_bytes += self.file_bytes
+        self.files_closed += 1
+        self.file_rows = self.file_bytes = 0
+
+    @property
+    def _is_unmeasured(self) -> bool:
+        return self._closed_rows + self.file_rows == 0
+
+    def _bytes_to_come(self) -> float:
+        """Of the current output and all after it."""
+        return self.file_bytes + self.rows_left * self.bytes_per_row
+
+    def _files_to_come(self) -> int:
+        remaining = self._bytes_to_come()
+        wanted = max(1, round(remaining / self.target_bytes))
+        promised = max(1, self.outputs - self.files_closed)
+        needed = math.ceil(remaining / self.max_bytes)
+        return max(min(wanted, promised), needed)
+
+    def _share(self) -> float:
+        return self._bytes_to_come() / self._files_to_come()
+
+    def _rows_still_wanted(self) -> int:
+        if self._files_to_come() <= 1:
+            return max(1, self.rows_left)
+        rows = (self._share() - self.file_bytes) / max(self.bytes_per_row, 1e-9)
+        return max(1, min(self.rows_left or 1, round(rows)))

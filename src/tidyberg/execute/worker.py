@@ -1,0 +1,56 @@
+"""The function that Spark runs in its Python workers; it travels by value and imports the shipped kernels there."""
+
+import pickle
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidyberg.execute.engine import AnyResult, AnyTask
+from tidyberg.execute.kernel.failures import KernelFailure
+from tidyberg.model.task import StorageAccess
+
+OUTCOME_SCHEMA = "outcome binary"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one task on an executor."""
+
+    position: int
+    result: AnyResult | None
+    failure: KernelFailure | None
+
+
+def pack(task: AnyTask) -> bytes:
+    """A task as it travels: paths and schemas compress well."""
+    return zlib.compress(pickle.dumps(task, pickle.HIGHEST_PROTOCOL), 6)
+
+
+def make_worker(
+    partitions: Sequence[Sequence[tuple[int, bytes]]], storage: StorageAccess, attempts: int
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """A function for `mapInArrow` over partition numbers: each runs its tasks one after the other."""
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        # Imports belong in here: the function is rebuilt on an executor that has only the shipped archive.
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        from tidyberg.execute.kernel.remote import run_packed, settle_worker
+
+        settle_worker()
+        context = TaskContext.get()
+        attempt = context.attemptNumber() if context is not None else 0
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for position, packed in partitions[number]:
+                    outcome = run_packed(position, packed, attempt, attempts, storage)
+                    yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], names=["outcome"])
+
+    return work
+
+
+def unpack_outcome(data: bytes) -> Outcome:
+    position, result, failure = pickle.loads(data)  # noqa: S301 - written by our own worker function
+    return Outcome(position, result, failure)
