@@ -1,0 +1,44 @@
+"""Peak memory of a process and all its descendants, shared pages counted once (PSS)."""
+
+import threading
+from types import TracebackType
+
+import psutil
+
+_EVERY_SECONDS = 0.1
+
+
+class PeakMemory:
+    """Samples in a thread while the block runs; `peak_bytes` is the highest sum seen."""
+
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self.peak_bytes = 0
+
+    def __enter__(self) -> "PeakMemory":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        while not self._done.wait(_EVERY_SECONDS):
+            try:
+                family = [self._process, *self._process.children(recursive=True)]
+            except psutil.NoSuchProcess:
+                return
+            self.peak_bytes = max(self.peak_bytes, sum(map(_pss, family)))
+
+
+def _pss(process: psutil.Process) -> int:
+    try:
+        info = process.memory_full_info()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return 0  # it ended while we looked
+    return int(getattr(info, "pss", info.uss))

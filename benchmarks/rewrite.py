@@ -1,0 +1,171 @@
+"""`make bench`: the same table rewritten by tidyberg and by Iceberg's Java action; times, ratio and memory."""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.data import Bench, Size
+from benchmarks.memory import PeakMemory
+
+MB = 1024 * 1024
+SIDES = {
+    "tidyberg": "tidyberg encode: plan, execute, verify, commit",
+    "java": "Iceberg 1.12.0 `rewrite_data_files` on Spark 4.1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    side: str
+    seconds: float
+    peak_bytes: int
+    outputs: int
+    bytes_written: int
+
+
+class BenchmarkError(Exception):
+    """A side failed, or changed the rows."""
+
+
+def main() -> None:
+    options = parse_options()
+    bench = Bench(options.work, Size(options.files, options.rows))
+    print(f"preparing {options.files} files of {options.rows:,} rows", flush=True)
+    bench.prepare()
+    bench.restore()
+    inputs = bench.files()
+    expected = bench.checksum()
+    total = sum(path.stat().st_size for path in inputs)
+    target = options.target_mb * MB
+    print(
+        f"{len(inputs)} files, {total / MB:.0f} MB, target {options.target_mb} MB, local[{options.threads}]", flush=True
+    )
+
+    runs: list[Run] = []
+    for number in range(options.rounds):
+        # Alternate who goes first: a machine may grow warm or busy on the way.
+        for side in options.sides if number % 2 == 0 else reversed(options.sides):
+            runs.append(measure(side, bench, target, options.threads, expected))
+            print(f"{side}: {runs[-1].seconds:.2f} s, {runs[-1].outputs} files", flush=True)
+    report = make_report(runs, len(inputs), total, options)
+    options.results.mkdir(parents=True, exist_ok=True)
+    (options.results / "rewrite.json").write_text(json.dumps(report, indent=2) + "\n")
+    text = as_markdown(report)
+    (options.results / "rewrite.md").write_text(text)
+    print(f"\n{text}\nwritten to {options.results}/rewrite.json and rewrite.md")
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=100)
+    parser.add_argument("--rows", type=int, default=100_000, help="rows a file")
+    parser.add_argument("--target-mb", type=int, default=128, help="target file size of both sides")
+    parser.add_argument("--threads", type=int, default=2, help="N of local[N]")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--sides", nargs="+", choices=list(SIDES), default=list(SIDES))
+    parser.add_argument("--work", type=Path, default=Path("bench-results/work"), help="kept, to be used again")
+    parser.add_argument("--results", type=Path, default=Path("bench-results"))
+    return parser.parse_args()
+
+
+def measure(side: str, bench: Bench, target_bytes: int, threads: int, expected: str) -> Run:
+    bench.restore()
+    before = set(bench.files())
+    log = bench.directory / f"{side}.log"
+    arguments = [side, str(bench.live), str(target_bytes), str(threads)]
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.side", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        ) as process,
+        PeakMemory(process.pid) as memory,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        if process.stdout.readline():  # warm
+            process.stdin.write(b"go\n")
+            process.stdin.flush()
+        answer = process.stdout.readline()
+        if not answer:
+            raise BenchmarkError(f"{side} failed; the end of {log}:\n{log.read_text()[-3000:]}")
+        seconds = float(json.loads(answer)["seconds"])
+    after = bench.files()
+    if bench.checksum() != expected:
+        raise BenchmarkError(f"{side} changed the rows of the table")
+    if before & set(after):
+        raise BenchmarkError(f"{side} left {len(before & set(after))} files as they were")
+    return Run(side, seconds, memory.peak_bytes, len(after), sum(path.stat().st_size for path in after))
+
+
+def make_report(runs: list[Run], files: int, total: int, options: argparse.Namespace) -> dict[str, Any]:
+    sides = {side: [run for run in runs if run.side == side] for side in options.sides}
+    report: dict[str, Any] = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {
+            "cores": os.cpu_count(),
+            "memory_gb": round(psutil.virtual_memory().total / 1024**3),
+            "system": platform.platform(),
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("tidyberg", "pyspark", "pyarrow", "pyiceberg")},
+        },
+        "input": {"files": files, "bytes": total, "rows": options.files * options.rows},
+        "target_bytes": options.target_mb * MB,
+        "master": f"local[{options.threads}]",
+        "runs": [asdict(run) for run in runs],
+        "sides": {
+            side: {
+                "best_seconds": min(run.seconds for run in found),
+                "median_seconds": statistics.median(run.seconds for run in found),
+                "peak_bytes": max(run.peak_bytes for run in found),
+                "outputs": found[-1].outputs,
+                "bytes_written": found[-1].bytes_written,
+            }
+            for side, found in sides.items()
+        },
+    }
+    if len(sides) == len(SIDES):
+        medians = {side: numbers["median_seconds"] for side, numbers in report["sides"].items()}
+        report["times_faster"] = medians["java"] / medians["tidyberg"]
+    return report
+
+
+def as_markdown(report: dict[str, Any]) -> str:
+    machine, given = report["machine"], report["input"]
+    lines = [
+        f"{given['files']} files, {given['rows']:,} rows, {given['bytes'] / MB:.0f} MB; target "
+        f"{report['target_bytes'] // MB} MB; {report['master']} on {machine['cores']} cores, "
+        f"{machine['memory_gb']} GB; {report['at'][:10]}",
+        "",
+        "| | median | best | outputs | written | peak memory (PSS) |",
+        "|---|---|---|---|---|---|",
+    ]
+    for side, numbers in report["sides"].items():
+        lines.append(
+            f"| {SIDES[side]} | {numbers['median_seconds']:.1f} s | {numbers['best_seconds']:.1f} s "
+            f"| {numbers['outputs']} | {numbers['bytes_written'] / MB:.0f} MB | {numbers['peak_bytes'] / MB:,.0f} MB |"
+        )
+    if "times_faster" in report:
+        lines += ["", f"tidyberg is {report['times_faster']:.1f} times as fast."]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BenchmarkError as error:
+        sys.exit(str(error))
