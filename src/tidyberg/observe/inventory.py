@@ -47,7 +47,7 @@ def _read_manifests(
     io: FileIO, manifests: Sequence[ManifestInfo], cache: ManifestCache | None
 ) -> list[ManifestEntries]:
     """Threads fetch a few manifests ahead, this one decodes: decoding on many would only pass the lock around."""
-    contents = {info.path: cache.get(info.path) if cache else None for info in manifests}
+    contents = {info.path: cache.get(info.path) if cache is not None else None for info in manifests}
     missing = [info for info in manifests if contents[info.path] is None]
     with ThreadPoolExecutor(_FETCH_THREADS, thread_name_prefix="manifests") as pool:
         waiting = deque(pool.submit(read_bytes, io, info.path) for info in missing[:_FETCH_AHEAD])
@@ -56,7 +56,7 @@ def _read_manifests(
             if number + _FETCH_AHEAD < len(missing):
                 waiting.append(pool.submit(read_bytes, io, missing[number + _FETCH_AHEAD].path))
             decoded = contents[info.path] = _decode(raw, info)
-            if cache:
+            if cache is not None:
                 cache.put(info.path, decoded)
     return [entries for info in manifests if (entries := contents[info.path]) is not None]
 

@@ -97,7 +97,7 @@ def forge_static_table(
         "refs": {"main": {"snapshot-id": current, "type": "branch"}, **(refs or {})},
     }
     if format_version == 1:
-        metadata |= {"schema": metadata["schemas"][0], "partition-spec": metadata["partition-specs"][-1]["fields"]}  # type: ignore[index]
+        metadata |= {"schema": metadata["schemas"][0], "partition-spec": metadata["partition-specs"][-1]["fields"]}
     if format_version >= 3:
         metadata["next-row-id"] = 1_000_000
     location = directory / "v1.metadata.json"

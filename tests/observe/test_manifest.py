@@ -1,0 +1,152 @@
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform
+from pyiceberg.types import IcebergType
+
+from tests.observe.builders import inventory_of, our_view, pyiceberg_view
+from tidyberg.observe.avro import open_container, read_columns
+from tidyberg.testing import SAMPLE_SCHEMA, ForgedEntry, ForgedManifest, forge_static_table
+from tidyberg.testing.avro import encode_bytes, encode_long
+
+FLOATS = st.floats(allow_nan=False, width=32)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "long": st.integers(-(2**63), 2**63 - 1),
+    "int": st.integers(-(2**31), 2**31 - 1),
+    "float": FLOATS,
+    "double": FLOATS,
+    "decimal(12, 2)": st.decimals(-(10**10), 10**10, places=2).filter(lambda value: -(10**10) < value < 10**10),
+    "string": st.text(max_size=8),
+    "binary": st.binary(max_size=8),
+    "date": st.integers(-10_000, 40_000),
+    "timestamp": st.integers(-(10**14), 10**15),
+    "timestamptz": st.integers(-(10**14), 10**15),
+    "uuid": st.uuids(),
+    "fixed[4]": st.binary(min_size=4, max_size=4),
+    "boolean": st.booleans(),
+}
+MAPS = st.dictionaries(st.integers(1, 200), st.integers(0, 2**40), max_size=5)
+BOUNDS = st.dictionaries(st.integers(1, 200), st.binary(max_size=6), max_size=5)
+METRICS = st.fixed_dictionaries(
+    {},
+    optional={
+        "column_sizes": MAPS,
+        "value_counts": MAPS,
+        "null_value_counts": MAPS,
+        "nan_value_counts": MAPS,
+        "lower_bounds": BOUNDS,
+        "upper_bounds": BOUNDS,
+        "key_metadata": st.binary(max_size=5),
+        "split_offsets": st.lists(st.integers(0, 2**40), max_size=3),
+        "sort_order_id": st.integers(0, 5),
+    },
+)
+
+
+def partition_values(kind: IcebergType) -> st.SearchStrategy[Any]:
+    return st.none() | VALUES[str(kind)]
+
+
+@st.composite
+def manifests(draw: st.DrawFn) -> tuple[PartitionSpec, list[ForgedManifest]]:
+    sources = draw(st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14]), unique=True, max_size=3))
+    fields, strategies = [], []
+    for number, source in enumerate(sources):
+        kind = SAMPLE_SCHEMA.find_type(source)
+        bucketed = source in (1, 6) and draw(st.booleans())
+        transform: Transform[Any, Any] = BucketTransform(8) if bucketed else IdentityTransform()
+        fields.append(PartitionField(source, 1000 + number, transform, f"part {number}"))
+        strategies.append(st.none() | st.integers(0, 7) if bucketed else partition_values(kind))
+    found = []
+    for number in range(draw(st.integers(1, 3))):
+        entries = [
+            ForgedEntry(
+                f"file-{number}-{index}",
+                status=status,
+                records=draw(st.integers(0, 2**40)),
+                size=draw(st.integers(0, 2**50)),
+                partition=tuple(draw(strategy) for strategy in strategies),
+                snapshot_id=draw(st.none() | st.integers(1, 2**62)),
+                sequence_number=draw(st.integers(0, 50) | st.none()) if status == 1 else draw(st.integers(0, 50)),
+                file_sequence_number=None if status == 1 else draw(st.integers(0, 50)),
+                values=draw(METRICS),
+            )
+            for index, status in enumerate(draw(st.lists(st.sampled_from([0, 1, 2]), min_size=1, max_size=6)))
+        ]
+        codec = draw(st.sampled_from(["deflate", "null"]))
+        numbers = draw(st.tuples(st.integers(1, 2**62), st.integers(1, 99)))
+        found.append(ForgedManifest(entries, *numbers, codec=codec))
+    return PartitionSpec(*fields, spec_id=0), found
+
+
+@settings(max_examples=120)
+@given(manifests())
+def test_random_manifests_read_as_pyiceberg_reads_them(drawn: tuple[PartitionSpec, list[ForgedManifest]]) -> None:
+    spec, written = drawn
+    with tempfile.TemporaryDirectory() as directory:
+        table = forge_static_table(Path(directory), written, schema=SAMPLE_SCHEMA, specs=[spec])
+        inventory = inventory_of(table)
+        assert our_view(inventory) == pyiceberg_view(table)
+    live = [entry for manifest in written for entry in manifest.entries if entry.status != 2]
+    rows = inventory.data_files.to_pylist()
+    assert [inventory.partitions[row["partition"]].values for row in rows] == [entry.partition for entry in live]
+    assert [row["encrypted"] for row in rows] == ["key_metadata" in entry.values for entry in live]
+    assert [row["sort_order_id"] for row in rows] == [entry.values.get("sort_order_id") for entry in live]
+    assert len({(one.spec_id, repr(one.values)) for one in inventory.partitions}) == len(inventory.partitions)
+
+
+def container_of(schema: dict[str, Any], blocks: list[tuple[int, bytes]]) -> bytes:
+    """A container with a header in two chunks, one of them with a byte count, as the Avro specification allows."""
+    sync = b"0123456789abcdef"
+    text = encode_bytes(b"avro.schema") + encode_bytes(json.dumps(schema).encode())
+    codec = encode_bytes(b"avro.codec") + encode_bytes(b"null")
+    header = b"Obj\x01" + encode_long(-1) + encode_bytes(text)[: len(encode_long(len(text)))] + text
+    header += encode_long(1) + codec + b"\x00" + sync
+    return header + b"".join(encode_long(count) + encode_bytes(body) + sync for count, body in blocks)
+
+
+def test_what_other_writers_may_do_with_avro_is_understood() -> None:
+    """Unions with null last, types used again by name, real maps, and blocks that state their size in bytes."""
+    schema = {
+        "type": "record",
+        "name": "r",
+        "fields": [
+            {"name": "a", "field-id": 1, "type": ["long", "null"]},
+            {"name": "b", "field-id": 2, "type": {"type": "fixed", "name": "two", "size": 2}},
+            {"name": "c", "field-id": 3, "type": ["null", "two"]},
+            {"name": "d", "field-id": 4, "type": {"type": "map", "values": "double"}},
+            {"name": "e", "field-id": 5, "type": {"type": "array", "items": "long"}},
+            {"name": "f", "field-id": 6, "type": {"type": "array", "items": "string"}},
+            {"name": "g", "field-id": 7, "type": {"type": "int", "logicalType": "date"}},
+        ],
+    }
+    sized = encode_long(-2) + encode_long(2) + encode_long(5) + encode_long(6) + b"\x00"
+    entry = encode_long(1) + encode_bytes(b"key") + b"\x00" * 8 + b"\x00"
+    words = encode_long(1) + encode_bytes(b"word") + b"\x00"
+    record = b"\x00" + encode_long(-7) + b"xy" + b"\x02zz" + entry + sized + words + encode_long(3)
+    other = b"\x02" + b"uv" + b"\x00" + b"\x00" + b"\x00" + b"\x00" + encode_long(4)
+    container = open_container(container_of(schema, [(1, record), (0, b""), (1, other)]))
+    every = frozenset(range(1, 8))
+    assert list(read_columns(container, every)) == [
+        (
+            2,
+            {
+                1: [-7, None],
+                2: [b"xy", b"uv"],
+                3: [b"zz", None],
+                4: [[("key", 0.0)], []],
+                5: [[5, 6], []],
+                6: [["word"], []],
+                7: [3, 4],
+            },
+        )
+    ]
+    for field_id in every:
+        (only,) = read_columns(container, frozenset({field_id}))
+        assert set(only[1]) == {field_id}
+    assert [rows for rows, _ in read_columns(container, every, rows=1)] == [1, 1, 0]
