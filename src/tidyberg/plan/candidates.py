@@ -1,6 +1,6 @@
 """Which files of a snapshot a strategy wants to rewrite, decided for all files at once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,11 +8,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidyberg.model.inventory import Inventory
+from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.table import SnapshotInfo
 from tidyberg.plan.bounds import FileSizes
-from tidyberg.plan.rules import fragment_ratio
 from tidyberg.plan.safety import files_with_deletes, hazards_of
 
 Mask = npt.NDArray[np.bool_]
@@ -38,7 +37,9 @@ class Candidates:
         return counts
 
 
-def find_candidates(inventory: Inventory, options: PlanOptions, sizes: FileSizes) -> Candidates:
+def find_candidates(
+    inventory: Inventory, statistics: Sequence[PartitionStatistics], options: PlanOptions, sizes: FileSizes
+) -> Candidates:
     data_files = inventory.data_files
     files = data_files.take(
         pc.sort_indices(
@@ -54,7 +55,8 @@ def find_candidates(inventory: Inventory, options: PlanOptions, sizes: FileSizes
     if options.strategy is Strategy.SMALL_FILES:
         wanted = file_sizes < sizes.small
     elif options.strategy is Strategy.DELETE_FILES:
-        wanted = deleted & _fragmented(inventory, starts, options.max_delete_ratio)[partition]
+        fragmented = [numbers.fragment_ratio > options.max_delete_ratio for numbers in statistics]
+        wanted = deleted & np.array(fragmented, dtype=np.bool_)[partition]
     else:
         wanted = file_sizes < sizes.minimum
         if options.strategy is Strategy.FULL:
@@ -68,20 +70,6 @@ def find_candidates(inventory: Inventory, options: PlanOptions, sizes: FileSizes
         wanted=wanted,
         settled=_settled(files, wanted, starts, inventory.pinned.snapshots) & (not options.force),
         oversized=oversized,
-    )
-
-
-def _fragmented(inventory: Inventory, starts: npt.NDArray[np.int64], max_delete_ratio: float) -> Mask:
-    """Which partitions have more delete files per data file than allowed."""
-    data_files = np.diff(starts).tolist()
-    where = inventory.delete_files.column("partition").to_numpy()
-    delete_files = np.bincount(where, minlength=len(data_files)).tolist()
-    return np.array(
-        [
-            fragment_ratio(data, deletes) > max_delete_ratio
-            for data, deletes in zip(data_files, delete_files, strict=True)
-        ],
-        dtype=np.bool_,
     )
 
 

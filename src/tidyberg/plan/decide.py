@@ -53,7 +53,7 @@ def make_plan(
     sizes = resolve_sizes(options, pinned.properties)
     selected, resolved_where = _select(inventory, options, now_ms)
     pricing = pricing_for(options, pinned.properties, prices, calibration, resources)
-    candidates = find_candidates(inventory, options, sizes)
+    candidates = find_candidates(inventory, statistics, options, sizes)
     judge = Judge(candidates, options, sizes, pricing, now_ms)
 
     outcomes: list[Skip | Proposal] = []

@@ -25,7 +25,7 @@ class Hazard(IntEnum):
 
 
 _EXPLANATIONS = {
-    Hazard.HAS_DELETES: "with deletes that apply to {them}, which is not supported yet",
+    Hazard.HAS_DELETES: "with deletes to apply (not supported yet)",
     Hazard.FORMAT: "not in Parquet",
     Hazard.ENCRYPTED: "encrypted",
 }
@@ -43,9 +43,8 @@ def hazards_of(data_files: pa.Table, deleted: npt.NDArray[np.bool_]) -> npt.NDAr
 def explain(hazards: npt.NDArray[np.int8]) -> str:
     """In words, how many files are left out and why."""
     counts = Counter(hazard for hazard in hazards.tolist() if hazard)
-    return " and ".join(
-        f"{count:,} {'file' if count == 1 else 'files'} "
-        + _EXPLANATIONS[Hazard(hazard)].format(them="it" if count == 1 else "them")
+    return ", ".join(
+        f"{count:,} {'file' if count == 1 else 'files'} {_EXPLANATIONS[Hazard(hazard)]}"
         for hazard, count in sorted(counts.items())
     )
 

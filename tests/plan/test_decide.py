@@ -1,0 +1,252 @@
+"""What becomes of each partition, strategy by strategy."""
+
+import pytest
+
+from tests.plan.builders import HOUR, NOW, TODAY, Delete, File, Scene, plan_for
+from tidyberg.errors import BadInput, BadPredicate
+from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.plan import Plan, Rewrite, Skip
+from tidyberg.model.sizes import MB
+from tidyberg.plan.document import plan_hash
+
+MINUTE = 60_000
+SMALL = [File()] * 20
+
+
+def skip(plan: Plan, partition: int = 0) -> Skip:
+    verdict = plan.partitions[partition].verdict
+    assert isinstance(verdict, Skip), verdict
+    return verdict
+
+
+def rewrite(plan: Plan, partition: int = 0) -> Rewrite:
+    verdict = plan.partitions[partition].verdict
+    assert isinstance(verdict, Rewrite), verdict
+    return verdict
+
+
+@pytest.mark.parametrize("strategy", [s for s in Strategy if s is not Strategy.DELETE_FILES])
+def test_twenty_small_files_become_one(strategy: Strategy) -> None:
+    plan = plan_for(Scene(SMALL), PlanOptions(strategy=strategy))
+    verdict = rewrite(plan)
+    assert (verdict.files, verdict.outputs, verdict.groups) == (20, 1, (0,))
+    assert verdict.dollars == plan.groups[0].estimate.dollars
+    assert (plan.estimate.input_files, plan.estimate.output_files) == (20, 1)
+    assert plan.estimate.payback_scans is not None
+    assert plan.hash == plan_hash(plan)
+
+
+def test_a_plan_pins_what_it_was_made_of() -> None:
+    plan = plan_for(Scene(SMALL))
+    assert (plan.snapshot_id, plan.sequence_number, plan.format_version, plan.branch) == (1, 1, 2, "main")
+    assert plan.created_ms == NOW
+    assert plan.groups[0].files[0].manifest == "m0.avro"
+    assert plan.groups[0].partition_path == "day=2026-11-03"
+
+
+def test_a_table_without_files_gives_an_empty_plan() -> None:
+    plan = plan_for(Scene([], days=()))
+    assert plan.is_empty
+    assert plan.health == 100
+    assert plan.estimate.dollars == 0
+
+
+def test_an_unpartitioned_table_is_one_partition() -> None:
+    plan = plan_for(Scene(SMALL, partitioned=False))
+    assert rewrite(plan).files == 20
+    assert plan.partitions[0].partition_path == ""
+
+
+def test_files_in_a_group_are_ordered_by_sequence_number_and_path() -> None:
+    files = [
+        File(path=f"{name}.parquet", sequence=sequence) for name, sequence in zip("edcba", [2, 2, 1, 3, 1], strict=True)
+    ]
+    group = plan_for(Scene(files)).groups[0]
+    assert [file.path[0] for file in group.files] == ["a", "c", "d", "e", "b"]
+
+
+def test_small_files_takes_only_files_below_the_threshold() -> None:
+    files = [*SMALL, File(32 * MB), File(100 * MB)]
+    assert rewrite(plan_for(Scene(files), PlanOptions(strategy=Strategy.SMALL_FILES))).files == 20
+    assert rewrite(plan_for(Scene(files), PlanOptions(strategy=Strategy.FULL))).files == 22
+
+
+def test_full_splits_files_above_the_maximum_and_others_do_not() -> None:
+    files = [File(3_000 * MB), File(512 * MB)]
+    plan = plan_for(Scene(files), PlanOptions(strategy=Strategy.FULL))
+    assert (rewrite(plan).files, rewrite(plan).outputs) == (1, 6)
+    assert plan.estimate.payback_scans is None
+    assert skip(plan_for(Scene(files), PlanOptions(strategy=Strategy.TIME_SERIES))).code == "tidy"
+
+
+def test_auto_follows_the_rules_of_the_contract() -> None:
+    medium = [File(100 * MB)] * 100
+    assert skip(plan_for(Scene(medium))).code == "tidy"
+    assert rewrite(plan_for(Scene([*medium, File(100 * MB)]))).reason.startswith("too many files: 101 files")
+    assert rewrite(plan_for(Scene(SMALL))).reason == "small files: 20 files, average 1 MB"
+    assert rewrite(plan_for(Scene(medium), PlanOptions(force=True))).reason.startswith("forced")
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_tidy_partition_is_left_alone_even_by_force(strategy: Strategy) -> None:
+    for force in (False, True):
+        plan = plan_for(Scene([File(512 * MB)] * 3), PlanOptions(strategy=strategy, force=force))
+        assert skip(plan).code == "tidy"
+        assert skip(plan).reason.startswith("already tidy")
+
+
+HOT = Scene(
+    [File(snapshot=n % 4 + 2) for n in range(20)],
+    snapshots=((1, 48 * HOUR, "append"), *((n, (7 - n) * MINUTE, "append") for n in range(2, 6))),
+)
+
+
+@pytest.mark.parametrize("strategy", [Strategy.AUTO, Strategy.TIME_SERIES])
+def test_a_hot_partition_is_left_alone_until_it_cools(strategy: Strategy) -> None:
+    hot = skip(plan_for(HOT, PlanOptions(strategy=strategy)))
+    assert hot.code == "hot"
+    assert hot.reason == "hot: 4 commits in the last 10 min, cools 00:08"
+    assert rewrite(plan_for(HOT, PlanOptions(strategy=strategy, force=True))).files == 20
+    assert rewrite(plan_for(HOT, PlanOptions(strategy=strategy, hot_window_seconds=60))).files == 20
+
+
+def test_small_files_and_full_do_not_wait() -> None:
+    for strategy in (Strategy.SMALL_FILES, Strategy.FULL):
+        assert rewrite(plan_for(HOT, PlanOptions(strategy=strategy))).files == 20
+
+
+def test_one_commit_is_hot_for_a_time_series_only() -> None:
+    scene = Scene([File(snapshot=2)] * 20, snapshots=((1, HOUR, "append"), (2, MINUTE, "append")))
+    assert skip(plan_for(scene, PlanOptions(strategy=Strategy.TIME_SERIES))).code == "hot"
+    assert rewrite(plan_for(scene, PlanOptions(strategy=Strategy.AUTO))).files == 20
+
+
+def test_a_time_series_is_worked_off_from_the_oldest() -> None:
+    files = [File(partition=p, snapshot=s) for p, s in ((0, 2), (1, 1), (2, 3)) for _ in range(20 + p)]
+    snapshots = ((1, 9 * HOUR, "append"), (2, 8 * HOUR, "append"), (3, 7 * HOUR, "append"))
+    scene = Scene(files, days=(1, 2, 3), snapshots=snapshots)
+    plan = plan_for(scene, PlanOptions(strategy=Strategy.TIME_SERIES))
+    assert [group.partition_path[-1] for group in plan.groups] == ["3", "2", "4"]
+    by_score = plan_for(scene, PlanOptions(strategy=Strategy.FULL))
+    assert [group.partition_path[-1] for group in by_score.groups] == ["4", "3", "2"]
+
+
+def test_too_few_files_are_not_worth_it_but_by_force() -> None:
+    plan = plan_for(Scene([File()] * 4))
+    assert skip(plan) == Skip("too-few-files", "too few files: 4 to merge, at least 5 wanted")
+    assert rewrite(plan_for(Scene([File()] * 4), PlanOptions(force=True))).files == 4
+    assert rewrite(plan_for(Scene([File()] * 4), PlanOptions(min_input_files=4))).files == 4
+    assert skip(plan_for(Scene([File()]))).code == "tidy"
+
+
+def test_files_that_cannot_be_merged_are_no_gain_even_by_force() -> None:
+    files = [File(300 * MB)] * 6
+    for force in (False, True):
+        plan = plan_for(Scene(files), PlanOptions(strategy=Strategy.FULL, force=force))
+        assert skip(plan) == Skip("no-gain", "no gain: 6 files cannot be merged into fewer")
+
+
+def test_format_v3_is_refused_as_a_whole() -> None:
+    plan = plan_for(Scene(SMALL, format_version=3))
+    assert skip(plan) == Skip("format-version", "format v3 tables are not supported yet")
+    assert plan.is_empty
+
+
+def test_v1_tables_are_planned() -> None:
+    assert rewrite(plan_for(Scene([File(sequence=0)] * 20, format_version=1))).files == 20
+
+
+def test_files_with_deletes_are_left_out_and_the_verdict_says_so() -> None:
+    files = [*SMALL, *[File(sequence=3)] * 10]
+    plan = plan_for(Scene(files, [Delete(sequence=2)]))
+    assert rewrite(plan).files == 10
+    assert rewrite(plan).reason.endswith("; leaves out 20 files with deletes to apply (not supported yet)")
+    assert {file.sequence_number for file in plan.groups[0].files} == {3}
+    nothing = plan_for(Scene(SMALL, [Delete(sequence=2)]), PlanOptions(force=True))
+    assert skip(nothing) == Skip("has-deletes", "20 files with deletes to apply (not supported yet)")
+
+
+@pytest.mark.parametrize(
+    ("file", "code"),
+    [(File(format="ORC"), "format"), (File(format="AVRO"), "format"), (File(encrypted=True), "encrypted")],
+)
+def test_other_formats_and_encrypted_files_are_skipped(file: File, code: str) -> None:
+    assert skip(plan_for(Scene([file] * 20), PlanOptions(force=True))).code == code
+    assert rewrite(plan_for(Scene([file, *SMALL]))).files == 20
+
+
+def test_delete_files_looks_at_the_fragment_ratio() -> None:
+    options = PlanOptions(strategy=Strategy.DELETE_FILES)
+    few = skip(plan_for(Scene(SMALL, [Delete(sequence=2)] * 2), options))
+    assert few == Skip("tidy", "already tidy: fragment ratio 0.10, at most 0.1 allowed")
+    assert skip(plan_for(Scene(SMALL, [Delete(sequence=2)] * 3), options)).code == "has-deletes"
+    dangling = skip(plan_for(Scene(SMALL, [Delete(sequence=0)] * 3), options))
+    assert dangling == Skip("no-gain", "no gain: 3 delete files apply to no live file")
+
+
+def test_a_partition_of_deletes_alone_is_empty() -> None:
+    plan = plan_for(Scene(SMALL, [Delete(partition=1)], days=(1, 2)))
+    assert skip(plan, 1).code == "empty"
+
+
+def test_a_filter_selects_partitions_and_is_resolved_in_the_plan() -> None:
+    scene = Scene([File(partition=n % 3) for n in range(60)], days=(TODAY - 8, TODAY - 7, TODAY))
+    plan = plan_for(scene, PlanOptions(where="day >= current_date - 7"))
+    assert [v.verdict.kind for v in plan.partitions] == ["skip", "rewrite", "rewrite"]
+    assert skip(plan).code == "filtered"
+    assert plan.resolved_where == "day >= '2026-11-06'"
+    assert plan.options["where"] == "day >= current_date - 7"
+    with pytest.raises(BadPredicate):
+        plan_for(scene, PlanOptions(where="dya = 1"))
+
+
+def test_contradicting_sizes_are_refused() -> None:
+    with pytest.raises(BadInput):
+        plan_for(Scene(SMALL), PlanOptions(min_file_size=600 * MB))
+
+
+def test_outputs_of_a_compaction_are_not_packed_again_before_something_new_is_written() -> None:
+    snapshots = ((1, 9 * HOUR, "append"), (2, 8 * HOUR, "replace"), (3, 7 * HOUR, "append"))
+    packed = [File(10 * MB, snapshot=2)] * 10
+    settled = skip(plan_for(Scene(packed, snapshots=snapshots)))
+    assert settled == Skip("tidy", "already tidy: compacted, and nothing written since")
+    assert rewrite(plan_for(Scene([*packed, File(snapshot=3)], snapshots=snapshots))).files == 11
+    older = plan_for(Scene([*packed, *SMALL], snapshots=snapshots))
+    assert rewrite(older).files == 20
+    assert rewrite(plan_for(Scene(packed, snapshots=snapshots), PlanOptions(force=True))).files == 10
+
+
+def test_outputs_whose_snapshot_expired_are_files_like_others() -> None:
+    assert rewrite(plan_for(Scene([File(10 * MB, snapshot=77)] * 10))).files == 10
+
+
+def test_max_files_takes_the_smallest_files_of_a_group_and_says_what_it_left() -> None:
+    files = [File((n + 1) * 1_000) for n in range(20)]
+    plan = plan_for(Scene(files), PlanOptions(max_files=8))
+    assert rewrite(plan).files == 8
+    assert max(file.size for file in plan.groups[0].files) == 8_000
+    assert rewrite(plan).reason.endswith("; max_files leaves 12 files for another time")
+    assert plan.left_out == ("day=2026-11-03: 12 files, 170 KB left by max_files",)
+    assert skip(plan_for(Scene(files), PlanOptions(max_files=1))) == Skip(
+        "limit", "max_files: leaves all 20 files for another time"
+    )
+
+
+def test_max_cost_takes_the_best_scored_groups_that_fit() -> None:
+    scene = Scene([File(partition=n) for n in (0, 1) for _ in range(100 - 50 * n)], days=(1, 2))
+    whole = plan_for(scene)
+    first = whole.groups[0]
+    assert len(first.files) == 100
+    plan = plan_for(scene, PlanOptions(max_cost=whole.estimate.dollars * 0.999))
+    assert [len(group.files) for group in plan.groups] == [100]
+    assert plan.estimate.dollars <= whole.estimate.dollars * 0.999
+    assert skip(plan, 1) == Skip("budget", "max_cost: leaves all 50 files for another time")
+    assert plan.left_out == ("day=1970-01-03: 50 files, 50 MB left by max_cost",)
+    assert plan_for(scene, PlanOptions(max_cost=0)).is_empty
+
+
+def test_many_partitions_left_out_are_summed_up() -> None:
+    scene = Scene([File(partition=n % 150) for n in range(1_500)], days=range(150))
+    plan = plan_for(scene, PlanOptions(max_files=10))
+    assert len(plan.left_out) == 101
+    assert plan.left_out[-1] == "and 49 more partitions"

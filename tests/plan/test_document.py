@@ -1,0 +1,101 @@
+"""Plans travel as JSON and cannot be changed on the way."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.plan.builders import TODAY, Delete, File, Scene, plan_for
+from tidyberg.errors import BadPlan
+from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.sizes import MB
+from tidyberg.plan.document import options_of, plan_from_json, plan_hash, plan_to_json
+
+SCENE = Scene(
+    [File(partition=n % 3, manifest=n % 2) for n in range(60)], [Delete(partition=2)], days=(TODAY - 3, None, TODAY)
+)
+OPTIONS = PlanOptions(where="day >= current_date - 7 or day is null", max_files=30, parquet={"b": "2", "a": "1"})
+PLAN = plan_for(SCENE, OPTIONS)
+
+
+def test_a_plan_reads_back_equal() -> None:
+    assert not PLAN.is_empty
+    assert PLAN.left_out
+    assert plan_from_json(plan_to_json(PLAN)) == PLAN
+    assert plan_from_json(plan_to_json(PLAN).encode()) == PLAN
+
+
+def test_the_hash_ignores_when_the_plan_was_made_and_nothing_else() -> None:
+    assert plan_hash(PLAN) == PLAN.hash
+    assert plan_hash(replace(PLAN, created_ms=1)) == PLAN.hash
+    assert plan_hash(replace(PLAN, target_file_size=1)) != PLAN.hash
+    assert plan_hash(replace(PLAN, groups=PLAN.groups[1:])) != PLAN.hash
+
+
+def test_options_of_a_plan_are_those_it_was_made_with_sizes_resolved() -> None:
+    options = options_of(plan_from_json(plan_to_json(PLAN)))
+    assert options == replace(
+        OPTIONS,
+        target_file_size=512 * MB,
+        min_file_size=384 * MB,
+        max_file_size=int(512 * MB * 1.8),
+        max_group_size=1024 * MB,
+    )
+    assert options.strategy is Strategy.AUTO
+
+
+def drop(name: str) -> Callable[[dict[str, Any]], None]:
+    return lambda document: document.pop(name)
+
+
+def put(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda document: document.update({name: value})
+
+
+def in_group(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda document: document["groups"][0].update({name: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (put("target_file_size", 5), "was edited"),
+        (in_group("outputs", 2), "was edited"),
+        (put("hash", "0" * 64), "was edited"),
+        (drop("hash"), "was edited"),
+        (put("format", 2), "newer tidyberg"),
+        (put("format", 0), "older tidyberg"),
+        (put("format", "1"), "not a tidyberg plan"),
+        (drop("format"), "not a tidyberg plan"),
+        (drop("groups"), "not complete: groups"),
+        (put("surprise", 1), "not complete: surprise"),
+        (in_group("surprise", 1), "not complete: groups.0.surprise"),
+        (put("snapshot_id", "12"), "not complete: snapshot_id"),
+        (in_group("mode", "teleport"), "not complete: groups.0.mode"),
+        (put("options", {"strategy": "nonsense"}), "options are not valid"),
+        (put("options", {"strategy": "auto", "speed": 3}), "options are not valid"),
+        (put("options", {}), "options are not valid"),
+    ],
+)
+def test_changed_documents_are_refused(change: Callable[[dict[str, Any]], None], says: str) -> None:
+    document = json.loads(plan_to_json(PLAN))
+    change(document)
+    with pytest.raises(BadPlan) as caught:
+        plan_from_json(json.dumps(document))
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '"plan"', "[" * 100_000, b"\xff\xfe"])
+def test_what_is_no_plan_is_refused(text: str | bytes) -> None:
+    with pytest.raises(BadPlan):
+        plan_from_json(text)
+
+
+def test_ten_thousand_files_are_read_and_written_in_no_time() -> None:
+    plan = plan_for(Scene([File(partition=n % 100) for n in range(10_000)], days=range(100)))
+    start = time.process_time()
+    assert plan_from_json(plan_to_json(plan)) == plan
+    assert time.process_time() - start < 1

@@ -1,0 +1,94 @@
+"""The price of a rewrite, counted out by hand."""
+
+import pytest
+
+from tests.plan.builders import File, Scene, plan_for
+from tidyberg.errors import BadInput
+from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
+from tidyberg.model.sizes import GB, MB
+from tidyberg.plan.price import Pricing, Work, pricing_for
+
+DAY_MS = 86_400_000
+
+
+def pricing(
+    properties: dict[str, str] | None = None,
+    *,
+    max_parallelism: int | None = None,
+    calibration: Calibration | None = None,
+    prices: Prices | None = None,
+) -> Pricing:
+    options = PlanOptions(max_parallelism=max_parallelism)
+    return pricing_for(
+        options, properties or {}, prices or Prices(), calibration or Calibration(), Resources(cores=4, memory_gb=8)
+    )
+
+
+def test_requests_of_a_group_are_footers_reads_and_parts() -> None:
+    estimate = pricing().price_group(pricing().work_of_group([MB] * 10 + [300 * MB], 1))
+    assert estimate.get_requests == 10 * 2 + 4  # footer and one read; the large file: footer and three
+    assert estimate.put_requests == 31 + 2  # 310 MB in parts of 10 MB, opened and closed
+    assert estimate.request_dollars == pytest.approx(24 * 0.0004 / 1000 + 33 * 0.005 / 1000)
+    assert pricing().work_of_group([MB] * 3, 1).put_requests == 1
+
+
+def test_a_group_takes_its_bytes_and_files_on_one_core() -> None:
+    calibration = Calibration(encode_bytes_per_core_second=10 * MB, seconds_per_file=0.5, output_ratio=0.5)
+    priced = pricing(calibration=calibration)
+    estimate = priced.price_group(priced.work_of_group([10 * MB] * 4, 1))
+    assert estimate.seconds == pytest.approx(4 + 2)
+    assert estimate.compute_dollars == pytest.approx(6 / 4 * 8 * 0.0000166667)  # its share of four cores
+    assert (estimate.bytes_read, estimate.bytes_written, estimate.bytes_saved) == (40 * MB, 20 * MB, 20 * MB)
+    assert estimate.file_opens_saved == 3
+
+
+def test_a_job_adds_its_start_and_its_commit() -> None:
+    calibration = Calibration(encode_bytes_per_core_second=10 * MB, seconds_per_file=0, seconds_per_job=4)
+    priced = pricing(calibration=calibration)
+    work = priced.work_of_group([10 * MB] * 10, 1)
+    one, two = priced.price_job(work, 3, 1), priced.price_job(work + work, 3, 1)
+    assert one.seconds == pytest.approx(4 + 10)
+    assert two.seconds == pytest.approx(4 + 20 / 2)  # two groups on two cores
+    assert pricing(calibration=calibration, max_parallelism=1).price_job(work + work, 3, 1).seconds == 24
+    assert one.get_requests == work.get_requests + 3 + 2
+    assert one.put_requests == work.put_requests + 3 + 1 + 2
+    assert one.compute_dollars == pytest.approx(14 * 8 * 0.0000166667)
+    assert one.dollars == one.request_dollars + one.compute_dollars
+    assert one.dollars_per_gb == pytest.approx(one.dollars / (100 * MB / GB))
+
+
+def test_replaced_bytes_are_stored_until_snapshots_expire() -> None:
+    work = Work(groups=1, input_files=2, output_files=1, bytes_read=GB, bytes_written=GB)
+    assert pricing().price_group(work).storage_dollars == pytest.approx(0.023 * 5 / 30)
+    kept = pricing({"history.expire.max-snapshot-age-ms": str(30 * DAY_MS)})
+    assert kept.price_group(work).storage_dollars == pytest.approx(0.023)
+    with pytest.raises(BadInput, match="max-snapshot-age-ms"):
+        pricing({"history.expire.max-snapshot-age-ms": "five days"})
+
+
+def test_payback_counts_all_costs_against_requests_and_open_time_per_scan() -> None:
+    prices = Prices(get_per_1000=1.0, put_per_1000=0.0, compute_per_gb_second=0.0, storage_per_gb_month=0.0)
+    priced = pricing(prices=prices)
+    estimate = priced.price_group(priced.work_of_group([MB] * 10, 1))
+    assert estimate.dollars == pytest.approx(0.020)  # 20 GETs
+    assert estimate.payback_scans == 2  # each scan saves 18 of them
+    stored = pricing(prices=Prices(1.0, 0.0, 0.0, 0.023 * 30_000))
+    estimate = stored.price_group(stored.work_of_group([MB] * 10, 1))
+    expected = (0.020 + 10 / 1024 * 0.023 * 30_000 / 6) / 0.018
+    assert estimate.payback_scans == pytest.approx(expected, abs=1)
+
+
+def test_a_rewrite_that_saves_no_request_never_pays_back() -> None:
+    split = pricing().price_group(pricing().work_of_group([GB], 2))
+    assert split.file_opens_saved == -1
+    assert split.payback_scans is None
+    nothing = pricing().price_job(Work(), 0, 0)
+    assert (nothing.dollars, nothing.seconds, nothing.payback_scans, nothing.dollars_per_gb) == (0, 0, None, 0)
+
+
+def test_a_plan_prices_the_manifests_that_its_commit_rewrites() -> None:
+    apart = plan_for(Scene([File(manifest=n % 3) for n in range(30)]))
+    groups = apart.groups[0].estimate
+    assert apart.estimate.put_requests == groups.put_requests + 3 + 1 + 2
+    assert apart.estimate.get_requests == groups.get_requests + 3 + 2
+    assert apart.estimate.dollars > groups.dollars

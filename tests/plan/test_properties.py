@@ -1,0 +1,191 @@
+"""Invariants of plans over random tables: determinism, no second helping, limits kept, verdicts true."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.plan.builders import HOUR, NOW, Delete, File, Scene, applied, plan_for, statistics_of
+from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.plan import Plan, Rewrite
+from tidyberg.model.sizes import MB
+from tidyberg.plan.bounds import resolve_sizes
+from tidyberg.plan.decide import make_plan
+
+KB = 1024
+SNAPSHOTS = (
+    (1, 90 * HOUR, "append"),
+    (2, 50 * HOUR, "replace"),
+    (3, 10 * HOUR, "append"),
+    (4, 9 * HOUR, "replace"),
+    (5, 8 * HOUR, "overwrite"),
+    (6, HOUR // 60, "append"),
+)
+file_sizes = st.one_of(
+    st.integers(1, 40 * KB), st.integers(1, 1_000 * KB), st.integers(1, 4_000 * KB), st.just(300 * KB)
+)
+partitions = st.integers(0, 2)
+random_files = st.builds(
+    File, size=file_sizes, partition=partitions, sequence=st.integers(0, 6), snapshot=st.integers(0, 6)
+)
+random_deletes = st.builds(
+    Delete,
+    kind=st.sampled_from(["position", "equality"]),
+    scope=st.just("partition"),
+    partition=partitions,
+    sequence=st.integers(0, 2),
+)
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Scene:
+    return Scene(
+        draw(st.lists(random_files, max_size=40)),
+        draw(st.lists(random_deletes, max_size=2)),
+        days=(1, 2, 3),
+        snapshots=SNAPSHOTS,
+        format_version=draw(st.sampled_from([1, 2])),
+    )
+
+
+@st.composite
+def random_options(draw: st.DrawFn, /, **fixed: Any) -> PlanOptions:
+    target = draw(st.sampled_from([200 * KB, 512 * KB, 1_000 * KB]))
+    return PlanOptions(
+        **{
+            "strategy": draw(st.sampled_from(Strategy)),
+            "target_file_size": target,
+            "min_file_size": draw(st.none() | st.integers(1, target)),
+            "max_file_size": draw(st.none() | st.integers(target, 3 * target)),
+            "max_group_size": draw(st.none() | st.integers(target // 2, 3 * target)),
+            "small_file_threshold": draw(st.integers(1, target)),
+            "min_input_files": draw(st.integers(1, 6)),
+            "max_file_count_per_partition": draw(st.integers(1, 20)),
+            "hot_window_seconds": draw(st.sampled_from([1, 600])),
+            "force": draw(st.booleans()),
+            **fixed,
+        }
+    )
+
+
+@settings(max_examples=400, deadline=None)
+@given(scenes(), random_options(force=False), st.floats(0.3, 1.0))
+def test_running_twice_does_nothing_the_second_time(scene: Scene, options: PlanOptions, ratio: float) -> None:
+    inventory = scene.inventory()
+    first = plan_for(inventory, options)
+    second = plan_for(applied(inventory, first, ratio), options)
+    assert second.groups == ()
+
+
+@settings(max_examples=200, deadline=None)
+@given(scenes(), random_options(force=True), st.floats(0.3, 1.0))
+def test_running_by_force_comes_to_an_end(scene: Scene, options: PlanOptions, ratio: float) -> None:
+    inventory = scene.inventory()
+    for _ in range(len(scene.files) + 2):
+        plan = plan_for(inventory, options)
+        if plan.is_empty:
+            return
+        inventory = applied(inventory, plan, ratio)
+    pytest.fail("every run finds work again")
+
+
+@settings(max_examples=150, deadline=None)
+@given(scenes(), random_options(), st.randoms(use_true_random=False))
+def test_the_order_of_the_inventory_does_not_matter(scene: Scene, options: PlanOptions, random: Any) -> None:
+    inventory = scene.inventory()
+    shuffled = list(range(inventory.data_files.num_rows))
+    random.shuffle(shuffled)
+    again = replace(inventory, data_files=inventory.data_files.take(pa.array(shuffled, pa.int64())))
+    assert plan_for(again, options) == plan_for(inventory, options)
+
+
+@settings(max_examples=300, deadline=None)
+@given(scenes(), random_options())
+def test_a_plan_holds_what_it_promises(scene: Scene, options: PlanOptions) -> None:
+    inventory = scene.inventory()
+    plan = plan_for(inventory, options)
+    sizes = resolve_sizes(options, {})
+    taken = [file.path for group in plan.groups for file in group.files]
+    assert len(taken) == len(set(taken)) <= len(scene.files)
+    assert [group.group_id for group in plan.groups] == list(range(len(plan.groups)))
+    where = {row["path"]: row["partition"] for row in inventory.data_files.to_pylist()}
+    for group in plan.groups:
+        assert len({where[file.path] for file in group.files}) == 1
+        keys = [(file.sequence_number, file.path) for file in group.files]
+        assert keys == sorted(keys)
+        if len(group.files) > 1:
+            assert group.outputs < len(group.files)  # I10
+            assert group.bytes <= min(2 * sizes.target, sizes.group_limit)
+        else:
+            assert options.strategy is Strategy.FULL
+            assert group.bytes > sizes.maximum
+            assert group.outputs > 1
+        assert group.bytes <= group.outputs * sizes.maximum
+    verdicts_are_true(plan, len(inventory.partitions))
+
+
+def verdicts_are_true(plan: Plan, partitions: int) -> None:
+    assert len(plan.partitions) == partitions
+    claimed: list[int] = []
+    for row in plan.partitions:
+        if isinstance(row.verdict, Rewrite):
+            groups = [plan.groups[number] for number in row.verdict.groups]
+            assert groups
+            assert {group.partition_path for group in groups} == {row.partition_path}
+            assert row.verdict.files == sum(len(group.files) for group in groups)
+            assert row.verdict.outputs == sum(group.outputs for group in groups)
+            claimed += row.verdict.groups
+        else:
+            assert row.verdict.reason
+    assert sorted(claimed) == list(range(len(plan.groups)))
+    assert plan.estimate.input_files == sum(len(group.files) for group in plan.groups)
+    assert plan.estimate.output_files == sum(group.outputs for group in plan.groups)
+
+
+@settings(max_examples=200, deadline=None)
+@given(scenes(), random_options(), st.integers(1, 40), st.floats(0, 0.001))
+def test_limits_are_kept_and_what_they_leave_is_told(
+    scene: Scene, options: PlanOptions, max_files: int, max_cost: float
+) -> None:
+    inventory = scene.inventory()
+    free = plan_for(inventory, options)
+    limited = plan_for(inventory, replace(options, max_files=max_files, max_cost=max_cost))
+    assert limited.estimate.input_files <= max_files
+    assert limited.estimate.dollars <= max_cost
+    verdicts_are_true(limited, len(inventory.partitions))
+    assert bool(limited.left_out) == (limited.estimate.input_files < free.estimate.input_files)
+
+
+@settings(max_examples=100, deadline=None)
+@given(scenes(), random_options(force=False), st.integers(2, 10))
+def test_limited_runs_work_everything_off(scene: Scene, options: PlanOptions, max_files: int) -> None:
+    inventory = scene.inventory()
+    limited = replace(options, max_files=max_files)
+    for _ in range(len(scene.files) + 2):
+        plan = plan_for(inventory, limited)
+        if plan.is_empty:
+            return
+        inventory = applied(inventory, plan, 1.0)
+    pytest.fail("limited runs never end")
+
+
+@pytest.mark.parametrize(
+    ("files", "partitions", "seconds"),
+    [(10_000, 1, 0.6), (10_000, 1_000, 0.6), (10_000, 10_000, 0.6), (100_000, 100, 3)],
+)
+def test_planning_is_quick(files: int, partitions: int, seconds: float) -> None:
+    random = np.random.default_rng(3)
+    sizes = random.integers(1, 40 * MB, files).tolist()
+    inventory = Scene([File(sizes[n], n % partitions) for n in range(files)], days=range(partitions)).inventory()
+    options = PlanOptions(strategy=Strategy.FULL, where="day >= '1970-01-01'")
+    statistics = statistics_of(inventory, options)
+    start = time.process_time()
+    plan = make_plan(inventory, statistics, options, now_ms=NOW)
+    # Twice what a quiet machine takes, for busy ones.
+    assert time.process_time() - start < seconds
+    assert len(plan.partitions) == partitions
