@@ -34,7 +34,7 @@ def demo(
     ] = None,
 ) -> None:
     """See it work: a messy table is made, planned, compacted on local Spark, verified and queried."""
-    from tidyberg.demo.run import run_demo
+    from tidyberg.cli.demo import run_demo
 
     run_demo(directory, as_json=common.json)
 

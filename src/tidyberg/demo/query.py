@@ -1,0 +1,36 @@
+"""One query over all of demo.events, timed."""
+
+import statistics
+import time
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+
+from tidyberg.demo.events import TABLE
+
+RUNS = 3
+WORDS = "select kind, count(*), sum(amount) from demo.events group by kind"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    seconds: float  # median of a few runs, each with metadata read anew
+    rows: int
+    result: tuple[tuple[str, int, float], ...]
+
+
+def run_query(catalog: Catalog) -> Answer:
+    """Run it with PyIceberg, as any Python reader would."""
+    times: list[float] = []
+    rows, result = 0, tuple[tuple[str, int, float], ...]()
+    for _ in range(RUNS):
+        started = time.perf_counter()
+        contents = catalog.load_table(TABLE).scan(selected_fields=("kind", "amount")).to_arrow()
+        grouped = contents.group_by("kind").aggregate([("amount", "count"), ("amount", "sum")])
+        times.append(time.perf_counter() - started)
+        rows = contents.num_rows
+        result = tuple(
+            (row["kind"], row["amount_count"], round(row["amount_sum"], 2))
+            for row in grouped.sort_by("kind").to_pylist()
+        )
+    return Answer(statistics.median(times), rows, result)
