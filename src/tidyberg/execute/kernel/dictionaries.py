@@ -50,7 +50,7 @@ def judge_rows(table: pa.Table, leaves: Iterable[Leaf]) -> dict[int, bool]:
             verdicts[leaf.field_id] = True
             continue
         values = leaf.of(sample)
-        if isinstance(values.type, pa.ExtensionType):
+        if isinstance(values.type, pa.BaseExtensionType):
             verdicts[leaf.field_id] = False  # a uuid is made to be distinct
             continue
         present = len(values) - values.null_count

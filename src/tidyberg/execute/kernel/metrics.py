@@ -197,6 +197,6 @@ def _in_target(raw: Any, source: pa.DataType, target: pa.DataType) -> Any:
         if not same_family or (source.unit == "ns") != (target.unit == "ns"):
             return None
         return raw if source.unit == target.unit else raw * _PER_MICROSECOND[source.unit]
-    if isinstance(target, pa.ExtensionType) or is_truncatable(target):
+    if isinstance(target, pa.BaseExtensionType) or is_truncatable(target):
         return raw if isinstance(raw, bytes) else None
     return raw

@@ -211,7 +211,7 @@ def _convert(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
         return array
     if isinstance(array, pa.ExtensionArray):
         return _convert(array.storage, wanted, name)
-    if isinstance(wanted, pa.ExtensionType):
+    if isinstance(wanted, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(wanted, _convert(array, wanted.storage_type, name))
     if pa.types.is_dictionary(wanted):
         if pa.types.is_dictionary(source):
@@ -266,7 +266,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
-    return kind.storage_type if isinstance(kind, pa.ExtensionType) else kind
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
 def _mismatch(name: str, source: pa.DataType, wanted: pa.DataType) -> KernelFailure:
