@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.conversions import from_bytes, to_bytes
+from pyiceberg.conversions import to_bytes
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -76,9 +76,7 @@ def rewrite(table: pa.Table, directory: Path, mode: str = "full") -> TaskResult:
     modes = dict.fromkeys(task.write.metrics_modes, mode)
     # Several row groups, so that bounds are merged.
     settings = WriteSettings(metrics_modes=modes, row_group_rows=3)
-    result = run_task(
-        make_task([file], table.schema, directory / "out", write=settings), 0, STORAGE
-    )
+    result = run_task(make_task([file], table.schema, directory / "out", write=settings), 0, STORAGE)
     assert isinstance(result, TaskResult)
     return result
 
@@ -101,10 +99,7 @@ def test_full_bounds_and_counts_are_those_of_the_values(data: st.DataObject) -> 
         for identifier, (kind, strategy) in enumerate(VALUES, start=1)
     }
     schema = Schema(
-        *(
-            NestedField(identifier, f"c{identifier}", kind, required=False)
-            for identifier, (kind, _) in columns.items()
-        )
+        *(NestedField(identifier, f"c{identifier}", kind, required=False) for identifier, (kind, _) in columns.items())
     )
     arrow = arrow_schema(schema)
     table = pa.table(
@@ -242,9 +237,7 @@ def test_split_offsets_are_the_row_group_starts(directory: Path) -> None:
 
 def test_input_facts_follow_promotion_and_added_columns(directory: Path) -> None:
     old = pa.schema([field("a", pa.int32(), 1), field("t", pa.timestamp("ms"), 3)])
-    new = pa.schema(
-        [field("a", pa.int64(), 1), field("b", pa.string(), 2), field("t", pa.timestamp("us"), 3)]
-    )
+    new = pa.schema([field("a", pa.int64(), 1), field("b", pa.string(), 2), field("t", pa.timestamp("us"), 3)])
     table = pa.table([pa.array([-5, None, 9], pa.int32()), pa.array([1, 2, 3], pa.timestamp("ms"))], schema=old)
     file = write_file(directory / "in.parquet", table)
     result = run_task(make_task([file], new, directory / "out"), 0, STORAGE)
@@ -252,7 +245,7 @@ def test_input_facts_follow_promotion_and_added_columns(directory: Path) -> None
     assert result.input_facts == result.output_facts
     facts = result.input_facts[1]
     assert (facts.values, facts.nulls) == (3, 1)
-    assert (from_bytes(LongType(), facts.lower or b""), from_bytes(LongType(), facts.upper or b"")) == (-5, 9)
+    assert (facts.lower, facts.upper) == (to_bytes(LongType(), -5), to_bytes(LongType(), 9))
     assert (result.input_facts[2].values, result.input_facts[2].nulls) == (3, 3)
     assert result.input_facts[3].upper == to_bytes(LongType(), 3000)
 

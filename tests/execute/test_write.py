@@ -216,7 +216,9 @@ def test_dictionaries_only_where_they_help(tmp_path: Path, rows: int) -> None:
 
 
 def test_a_required_column_refuses_nulls_and_leaves_nothing(tmp_path: Path) -> None:
-    file = write_file(tmp_path / "in.parquet", pa.table([pa.array([1, None])], schema=pa.schema([field("a", pa.int64(), 1)])))
+    file = write_file(
+        tmp_path / "in.parquet", pa.table([pa.array([1, None])], schema=pa.schema([field("a", pa.int64(), 1)]))
+    )
     target = pa.schema([field("a", pa.int64(), 1, nullable=False)])
     with pytest.raises(KernelFailure, match="null"):
         run(make_task([file], target, tmp_path / "out"))

@@ -163,8 +163,8 @@ def _open_s3(properties: Mapping[str, str]) -> fs.FileSystem:
         "role_arn": first("s3.role-arn", "client.role-arn"),
         "session_name": first("s3.role-session-name", "client.role-session-name"),
         "proxy_options": first("s3.proxy-uri"),
-        # Ten tries of up to a minute each would hide a wrong endpoint for long; Spark retries tasks besides.
-        "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=5),
+        # A wrong endpoint should show within seconds; Spark tries tasks again besides.
+        "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=4),
     }
     for name, option in (("s3.connect-timeout", "connect_timeout"), ("s3.request-timeout", "request_timeout")):
         if value := properties.get(name):

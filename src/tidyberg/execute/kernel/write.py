@@ -54,6 +54,7 @@ class _OpenOutput:
         return Output(self.place.location, size, self._footer[0], self.nan_counts)
 
     def abandon(self) -> None:
+        self._writer.is_open = False  # else Arrow writes a footer to the closed sink when it is collected
         try:
             with self._storage.guard(self.place.location, writing=True):
                 self.sink.close()

@@ -1,0 +1,102 @@
+"""The inline engine: results, progress, failures, cancel."""
+
+import dataclasses
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.execute.builders import NUMBERS, STORAGE, make_task, number_files
+from tidyberg.errors import Cancelled, DamagedFile
+from tidyberg.execute.engine import AnyResult, CancelToken, Engine
+from tidyberg.execute.inline import InlineEngine
+from tidyberg.model.task import Task, TaskResult
+
+
+def tasks(directory: Path, count: int, rows: int = 1_000, **changes: Any) -> list[Task]:
+    files = number_files(directory / "in", count, rows)
+    return [
+        dataclasses.replace(make_task([file], NUMBERS, directory / "out"), group_id=number, **changes)
+        for number, file in enumerate(files)
+    ]
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_results_come_in_task_order_and_progress_in_the_callers_thread(tmp_path: Path, parallelism: int) -> None:
+    engine: Engine = InlineEngine(parallelism)
+    seen: list[AnyResult] = []
+    threads = set()
+
+    def on_result(result: AnyResult) -> None:
+        seen.append(result)
+        threads.add(threading.current_thread())
+
+    results = engine.run(tasks(tmp_path, 7), STORAGE, on_result=on_result, cancel=CancelToken())
+    assert [result.group_id for result in results] == list(range(7))
+    assert sorted(result.group_id for result in seen) == list(range(7))
+    assert threads == {threading.current_thread()}
+    assert engine.resources.cores == parallelism
+    engine.close()
+
+
+def test_no_tasks_no_results() -> None:
+    assert InlineEngine().run([], STORAGE, on_result=lambda _: None, cancel=CancelToken()) == []
+
+
+def test_a_damaged_file_fails_the_run(tmp_path: Path) -> None:
+    made = tasks(tmp_path, 3)
+    Path(made[1].inputs[0].path).write_bytes(b"no")
+    with pytest.raises(DamagedFile, match=r"in-1\.parquet"):
+        InlineEngine(1).run(made, STORAGE, on_result=lambda _: None, cancel=CancelToken())
+
+
+def test_cancel_stops_between_batches_and_removes_partial_outputs(tmp_path: Path) -> None:
+    made = tasks(tmp_path, 2, rows=200_000, batch_rows=100)
+    cancel = CancelToken()
+    timer = threading.Timer(0.1, cancel.cancel)
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(Cancelled):
+        InlineEngine(2).run(made, STORAGE, on_result=lambda _: None, cancel=cancel)
+    assert time.monotonic() - started < 5
+    timer.join()
+    assert not list((tmp_path / "out").glob("*.parquet"))
+    assert not [t for t in threading.enumerate() if t.name.startswith("tidyberg-inline")]
+
+
+def test_an_interrupt_while_reporting_ends_all_threads(tmp_path: Path) -> None:
+    def on_result(_: AnyResult) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        InlineEngine(2).run(tasks(tmp_path, 5), STORAGE, on_result=on_result, cancel=CancelToken())
+    assert not [t for t in threading.enumerate() if t.name.startswith("tidyberg-inline")]
+
+
+def test_token_calls_back_once_even_when_late() -> None:
+    cancel = CancelToken()
+    calls: list[str] = []
+    cancel.add_callback(lambda: calls.append("early"))
+    cancel.raise_if_cancelled()
+    cancel.cancel()
+    cancel.cancel()
+    cancel.add_callback(lambda: calls.append("late"))
+    assert calls == ["early", "late"]
+    with pytest.raises(Cancelled):
+        cancel.raise_if_cancelled()
+
+
+def test_a_cancelled_token_runs_nothing(tmp_path: Path) -> None:
+    cancel = CancelToken()
+    cancel.cancel()
+    with pytest.raises(Cancelled):
+        InlineEngine().run(tasks(tmp_path, 1), STORAGE, on_result=lambda _: None, cancel=cancel)
+    assert not (tmp_path / "out").exists()
+
+
+def test_results_are_task_results(tmp_path: Path) -> None:
+    (result,) = InlineEngine().run(tasks(tmp_path, 1), STORAGE, on_result=lambda _: None, cancel=CancelToken())
+    assert isinstance(result, TaskResult)
+    assert result.attempt == 0 < InlineEngine.attempts

@@ -1,0 +1,194 @@
+"""Reading real Parquet files of many shapes, sound and damaged ones."""
+
+import datetime as dt
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
+from tidyberg.execute.kernel import read
+from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.read import open_file
+from tidyberg.execute.kernel.run import run_task
+from tidyberg.execute.kernel.storage import Storage
+from tidyberg.model.task import ChecksumResult, ChecksumTask, TaskInput, TaskResult
+
+
+def rewrite(inputs: list[TaskInput], schema: pa.Schema, directory: Path, **changes: object) -> TaskResult:
+    result = run_task(make_task(inputs, schema, directory, **changes), 0, STORAGE)  # type: ignore[arg-type]
+    assert isinstance(result, TaskResult)
+    return result
+
+
+def test_int96_timestamps_far_from_now_are_read_exactly(tmp_path: Path) -> None:
+    moments = [
+        dt.datetime.fromisoformat(text) for text in ("9999-12-31T23:59:59", "0001-01-01", "2026-11-15T01:02:03.000004")
+    ]
+    source = pa.table({"ts": pa.array(moments, pa.timestamp("us"))})
+    path = tmp_path / "in.parquet"
+    pq.write_table(source, path, use_deprecated_int96_timestamps=True, store_schema=False)
+    assert pq.read_metadata(path).schema.column(0).physical_type == "INT96"
+    file = TaskInput(str(path), path.stat().st_size, 3)
+    schema = pa.schema([field("ts", pa.timestamp("us"), 1)])
+    (output,) = rewrite([file], schema, tmp_path / "out").outputs
+    assert [row["ts"] for row in read_rows([output.path])] == moments
+    assert pq.read_metadata(output.path).schema.column(0).physical_type == "INT64"
+
+
+def test_null_and_empty_lists_maps_and_structs_stay_apart(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [
+            field("l", pa.list_(field("element", pa.int32(), 2)), 1),
+            field("m", pa.map_(field("key", pa.string(), 4, nullable=False), field("value", pa.int32(), 5)), 3),
+            field("s", pa.struct([field("x", pa.int32(), 7)]), 6),
+        ]
+    )
+    rows = [
+        {"l": None, "m": None, "s": None},
+        {"l": [], "m": [], "s": {"x": None}},
+        {"l": [None], "m": [("k", None)], "s": {"x": 1}},
+    ]
+    file = write_file(tmp_path / "in.parquet", pa.Table.from_pylist(rows, schema=schema))
+    evolved = pa.schema(
+        [
+            field("s", pa.struct([field("new", pa.string(), 8), field("renamed", pa.int64(), 7)]), 6),
+            field("l", pa.list_(field("element", pa.int64(), 2)), 1),
+            field("m", pa.map_(field("key", pa.string(), 4, nullable=False), field("value", pa.int64(), 5)), 3),
+        ]
+    )
+    (output,) = rewrite([file], evolved, tmp_path / "out").outputs
+    assert read_rows([output.path]) == [
+        {"s": None, "l": None, "m": None},
+        {"s": {"new": None, "renamed": None}, "l": [], "m": []},
+        {"s": {"new": None, "renamed": 1}, "l": [None], "m": [("k", None)]},
+    ]
+
+
+def test_files_of_several_schemas_meet_in_one_output(tmp_path: Path) -> None:
+    old = pa.schema([field("a", pa.int32(), 1), field("gone", pa.string(), 2)])
+    new = pa.schema([field("b", pa.int64(), 1), field("added", pa.string(), 3)])
+    files = [
+        write_file(tmp_path / "1.parquet", pa.table([pa.array([1], pa.int32()), pa.array(["x"])], schema=old)),
+        write_file(tmp_path / "2.parquet", pa.table([pa.array([2]), pa.array(["y"])], schema=new)),
+        write_file(tmp_path / "3.parquet", pa.table({"added": ["z"], "b": [3]})),
+    ]
+    (output,) = rewrite(files, new, tmp_path / "out").outputs
+    assert read_rows([output.path]) == [{"b": 1, "added": None}, {"b": 2, "added": "y"}, {"b": 3, "added": "z"}]
+
+
+def test_a_file_without_any_wanted_column_still_counts_its_rows(tmp_path: Path) -> None:
+    old = pa.schema([field("gone", pa.int32(), 9)])
+    file = write_file(tmp_path / "in.parquet", pa.table([pa.array([1, 2, 3], pa.int32())], schema=old))
+    (output,) = rewrite([file], NUMBERS, tmp_path / "out").outputs
+    assert read_rows([output.path]) == [{"id": None, "name": None}] * 3
+
+
+def test_column_names_with_dots_are_one_column(tmp_path: Path) -> None:
+    schema = pa.schema([field("a.b", pa.string(), 1), field("a", pa.struct([field("b", pa.string(), 3)]), 2)])
+    rows = [{"a.b": f"top {i % 3}", "a": {"b": f"nested {i}"}} for i in range(30_000)]
+    file = write_file(tmp_path / "in.parquet", pa.Table.from_pylist(rows, schema=schema))
+    (output,) = rewrite([file], schema, tmp_path / "out").outputs
+    assert read_rows([output.path]) == rows
+
+
+def test_large_files_are_read_row_group_by_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not fetched whole, several pieces: the same rows as by the short way."""
+    monkeypatch.setattr(read, "_FETCHED_WHOLE", 0)
+    monkeypatch.setattr(read, "_BUFFERED_AT_ONCE", 4_096)
+    ids = list(range(20_000))
+    table = pa.table([pa.array(ids), pa.array([f"name {i}" for i in ids])], schema=NUMBERS)
+    file = write_file(tmp_path / "in.parquet", table, row_group_size=1_000)
+    opened = open_file(Storage(STORAGE), file)
+    assert not opened.in_memory
+    assert len(list(read._pieces(opened.footer))) > 3
+    (output,) = rewrite([file], NUMBERS, tmp_path / "out").outputs
+    assert read_rows([output.path]) == table.to_pylist()
+
+
+def test_wide_rows_come_in_small_batches(tmp_path: Path) -> None:
+    schema = pa.schema([field("blob", pa.binary(), 1)])
+    table = pa.table([pa.array([bytes([i]) * 4_000_000 for i in range(20)])], schema=schema)
+    file = write_file(tmp_path / "in.parquet", table, use_dictionary=False, compression="none")
+    reader = read.Reader(Storage(STORAGE), schema, batch_rows=65_536, constants={}, should_stop=lambda: False)
+    opened = open_file(Storage(STORAGE), file)
+    sizes = [batch.num_rows for batch in reader.batches(opened, reader.selection(opened))]
+    assert sum(sizes) == 20
+    assert max(sizes) <= 10
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda path: path.unlink(), "is missing"),
+        (lambda path: path.write_bytes(b""), "not a readable Parquet file"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-100]), "not a readable Parquet file"),
+        (lambda path: path.write_bytes(path.read_bytes()[100:]), "not a readable Parquet file"),
+        (lambda path: path.write_bytes(b"x" * 1_000), "not a readable Parquet file"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path: Path, damage: object, said: str) -> None:
+    files = number_files(tmp_path, 3, 1_000)
+    damage(Path(files[1].path))  # type: ignore[operator]
+    with pytest.raises(KernelFailure) as raised:
+        rewrite(files, NUMBERS, tmp_path / "out")
+    assert raised.value.kind is FailureKind.DAMAGED
+    assert files[1].path in raised.value.message
+    assert said in raised.value.message
+
+
+def test_damaged_pages_are_noticed(tmp_path: Path) -> None:
+    files = number_files(tmp_path, 1, 50_000)
+    path = Path(files[0].path)
+    content = bytearray(path.read_bytes())
+    content[2_000:12_000] = bytes(10_000)
+    path.write_bytes(content)
+    with pytest.raises(KernelFailure) as raised:
+        rewrite(files, NUMBERS, tmp_path / "out")
+    assert raised.value.kind is FailureKind.DAMAGED
+    assert str(path) in raised.value.message
+
+
+def test_a_file_whose_rows_differ_from_the_manifest_is_refused(tmp_path: Path) -> None:
+    (file,) = number_files(tmp_path, 1, 10)
+    with pytest.raises(KernelFailure, match="holds 10 rows, but the table's manifest says 11") as raised:
+        rewrite([TaskInput(file.path, file.size, 11)], NUMBERS, tmp_path / "out")
+    assert raised.value.kind is FailureKind.DAMAGED
+
+
+def test_a_file_one_may_not_read_is_denied(tmp_path: Path) -> None:
+    (tmp_path / "in.parquet").mkdir()
+    with pytest.raises(KernelFailure) as raised:
+        rewrite([TaskInput(str(tmp_path / "in.parquet"), 1, 1)], NUMBERS, tmp_path / "out")
+    assert str(tmp_path / "in.parquet") in raised.value.message
+
+
+def test_checksum_of_the_outputs_equals_that_of_the_rows_written(tmp_path: Path) -> None:
+    files = number_files(tmp_path, 4, 5_000)
+    result = rewrite(files, NUMBERS, tmp_path / "out", outputs=2, checksum=True)
+    back = run_task(
+        ChecksumTask(
+            "job", 0, tuple(TaskInput(o.path, o.size, o.records) for o in result.outputs), bytes(NUMBERS.serialize())
+        ),
+        0,
+        STORAGE,
+    )
+    assert isinstance(back, ChecksumResult)
+    assert back.rows == 20_000
+    assert back.checksum == result.checksum
+
+
+def test_stopping_ends_between_batches_and_leaves_nothing(tmp_path: Path) -> None:
+    files = number_files(tmp_path, 4, 5_000)
+    calls = iter(range(100))
+    with pytest.raises(KernelFailure) as raised:
+        run_task(
+            make_task(files, NUMBERS, tmp_path / "out", batch_rows=1_000, outputs=3),
+            0,
+            STORAGE,
+            lambda: next(calls) >= 12,
+        )
+    assert raised.value.kind is FailureKind.STOPPED
+    assert next(calls) <= 14
+    assert not list((tmp_path / "out").iterdir())
