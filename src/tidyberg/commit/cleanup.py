@@ -7,10 +7,6 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from tidyberg.commit.manifests import read_manifest, read_manifest_list
-from tidyberg.model.job import Intent
-from tidyberg.model.task import output_name
-
-SPARE_OUTPUTS = 2  # a writer may roll once or twice more often than planned when data compress worse than before
 
 
 @dataclass(frozen=True)
@@ -41,22 +37,6 @@ def referenced_paths(table: Table, candidates: set[str], written_after: int) -> 
                 or manifest.sequence_number == 0
             ):
                 found |= {entry.path for entry in read_manifest(table.io, manifest).entries} & candidates
-    return found
-
-
-def existing_outputs(io: FileIO, intent: Intent) -> list[str]:
-    """The outputs that are really there."""
-    found = []
-    for group_id, directory in intent.directories.items():
-        for attempt in range(intent.attempts):
-            number = 0
-            while True:
-                path = f"{directory}/{output_name(intent.job_id, group_id, attempt, number)}"
-                if io.new_input(path).exists():
-                    found.append(path)
-                elif number >= intent.outputs[group_id] + SPARE_OUTPUTS:
-                    break
-                number += 1
     return found
 
 

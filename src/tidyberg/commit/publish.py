@@ -32,7 +32,6 @@ from tidyberg.errors import (
     AccessDenied,
     CommitStateUnknown,
     Conflict,
-    DamagedFile,
     StorageError,
     TableReplaced,
     Terminal,
@@ -101,8 +100,19 @@ class Publisher:
     rng: random.Random = field(default_factory=random.Random)
     _attempts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # manifest list -> groups it commits
     _conflicts: dict[int, str] = field(default_factory=dict)
+    _unknown_parent: int | None = None  # what the branch must still be at for an unanswered attempt to land
 
     def publish(self, finished: Sequence[FinishedGroup]) -> Committed:
+        try:
+            return self._publish(finished)
+        except CommitStateUnknown:
+            raise
+        except TidybergError as error:
+            if self._may_still_land():
+                raise self._unknown(error) from error
+            raise
+
+    def _publish(self, finished: Sequence[FinishedGroup]) -> Committed:
         stager = Stager(
             job_id=self.job_id,
             plan_hash=self.plan.hash,
@@ -119,6 +129,8 @@ class Publisher:
                 self.sleep(self.retry.wait_seconds(attempt - 1, self.rng))
             table = self._load()
             parent = self._observe(table)
+            if parent.pinned.snapshot_id != self._unknown_parent:
+                self._unknown_parent = None  # it required the branch to stay where it was: now it never lands
             if landed := self._landed(table, parent, finished, attempt):
                 return landed
             if failure is not None and time.monotonic() > deadline:
@@ -130,6 +142,8 @@ class Publisher:
                 raise
             except Exception as error:  # noqa: BLE001  # whatever it is, only the table knows whether the commit landed
                 failure = error
+                if self._is_unknown(error):
+                    self._unknown_parent = parent.pinned.snapshot_id
                 self.notice(f"commit attempt {attempt + 1} did not go through ({_brief(error)}); asking the table")
                 continue
             return Committed(self.snapshot_id, staged.groups, dict(self._conflicts), attempt + 1)
@@ -218,6 +232,21 @@ class Publisher:
         if not isinstance(catalog, RestCatalog):
             catalog._delete_old_metadata(table.io, table.metadata, response.metadata)
 
+    def _is_unknown(self, error: BaseException) -> bool:
+        """Whether the attempt may be under way still. A SQL catalog swaps in one statement of this process."""
+        return not isinstance(error, CommitFailedException) and not isinstance(self.catalog, SqlCatalog)
+
+    def _may_still_land(self) -> bool:
+        if self._unknown_parent is None:
+            return False
+        try:
+            ref = self._load().metadata.refs.get(self.plan.branch)
+        except TableReplaced:
+            return False
+        except Exception:  # noqa: BLE001  # while the catalog does not answer, nobody can tell
+            return True
+        return ref is not None and ref.snapshot_id == self._unknown_parent
+
     def _gave_up(self, failure: BaseException | None, finished: Sequence[FinishedGroup]) -> TidybergError:
         tries = self.retry.retries + 1
         if isinstance(failure, CommitFailedException):
@@ -226,32 +255,18 @@ class Publisher:
                 f"({_brief(failure)}).",
                 hint="Try again when fewer writers commit, or raise commit.retries.",
             )
-        if isinstance(
-            self.catalog, SqlCatalog
-        ):  # its swap is one statement: what the table does not show did not happen
-            return StorageError(
-                f"The commit to {self.plan.table} failed {tries} times ({_brief(failure)}); the table is unchanged.",
-                hint="See that the catalog's database and the table's location are writable and have room.",
-            )
+        if failure is not None and self._is_unknown(failure):
+            return self._unknown(failure)
+        return StorageError(
+            f"The commit to {self.plan.table} failed {tries} times ({_brief(failure)}); the table is unchanged.",
+            hint="See that the catalog's database and the table's location are writable and have room.",
+        )
+
+    def _unknown(self, failure: BaseException) -> CommitStateUnknown:
         return CommitStateUnknown(
             f"The catalog did not say whether the commit to {self.plan.table} landed ({_brief(failure)}).",
             hint="The new files were kept. Run `tidyberg recover` once the catalog answers again.",
         )
-
-
-def check_outputs(table: Table, finished: Sequence[FinishedGroup]) -> None:
-    """Before any commit every output is looked up: it exists and has the size its writer reported."""
-    for done in finished:
-        for file in done.result.outputs:
-            try:
-                size = len(table.io.new_input(file.path))
-            except FileNotFoundError as error:
-                raise DamagedFile(
-                    f"{file.path} vanished before it was committed.",
-                    hint="Another tool may remove files it takes for orphans; raise its minimum age.",
-                ) from error
-            if size != file.size:
-                raise DamagedFile(f"{file.path} has {size} bytes where its writer reported {file.size}.")
 
 
 def _with_known_metadata_location(catalog: Catalog, job_id: str, attempt: int, journal: Journal) -> Catalog:

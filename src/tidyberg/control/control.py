@@ -19,7 +19,7 @@ from tidyberg.errors import BadPlan, Cancelled, TableBusy, TidybergError
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.job import Job, JobStatus, Stage
-from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, VerifyMode
+from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, Strategy, VerifyMode
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink, HealthReport, Notice, StageStarted, TableSummary
 from tidyberg.model.table import TableRef
@@ -122,11 +122,7 @@ class Control:
         cancel: CancelToken | None = None,
     ) -> CompactionResult:
         """Run this very plan; its groups that went stale are left out."""
-        try:
-            options = PlanOptions(**dict(plan.options))
-        except TypeError as error:
-            raise BadPlan(f"The plan has options that are not known here: {error}.") from error
-        return self._run(plan.table, options, plan, verify, on_event or _ignore, cancel or CancelToken())
+        return self._run(plan.table, _options_of(plan), plan, verify, on_event or _ignore, cancel or CancelToken())
 
     def history(self, ref: TableRef | None = None, limit: int = 20) -> list[Job]:
         return self.store.find(table=ref, limit=limit)
@@ -205,9 +201,14 @@ class Control:
                 raise
 
     def _record_failure(self, record: JobRecord, error: BaseException) -> None:
-        cancelled = isinstance(error, Cancelled | KeyboardInterrupt)
+        if record.job.snapshot_id is not None:
+            status = JobStatus.SUCCEEDED  # it had committed; what failed came after
+        elif isinstance(error, Cancelled | KeyboardInterrupt):
+            status = JobStatus.CANCELLED
+        else:
+            status = JobStatus.FAILED
         record.update(
-            status=JobStatus.CANCELLED if cancelled else JobStatus.FAILED,
+            status=status,
             finished_ms=self.now_ms(),
             error_code=error.code if isinstance(error, TidybergError) else type(error).__name__,
             error=str(error) or type(error).__name__,
@@ -272,6 +273,13 @@ class Control:
             number("total-delete-files"),
             snapshot.timestamp_ms,
         )
+
+
+def _options_of(plan: Plan) -> PlanOptions:
+    try:
+        return PlanOptions(**{**plan.options, "strategy": Strategy.parse(str(plan.options["strategy"]))})
+    except (TypeError, KeyError) as error:
+        raise BadPlan(f"The plan has options that are not known here: {error}.", hint="Plan again.") from error
 
 
 def _ignore(_: object) -> None:

@@ -10,9 +10,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from tidyberg.commit.cleanup import existing_outputs, referenced_paths, remove
+from tidyberg.commit.cleanup import referenced_paths, remove
 from tidyberg.commit.conflicts import validate_groups
-from tidyberg.commit.publish import Committed, FinishedGroup, Publisher, RetryPolicy, check_outputs
+from tidyberg.commit.outputs import check_outputs, existing_outputs
+from tidyberg.commit.publish import Committed, FinishedGroup, Publisher, RetryPolicy
 from tidyberg.control.lease import JobRecord
 from tidyberg.errors import CommitStateUnknown, StalePlan, TableReplaced, TidybergError
 from tidyberg.execute.engine import CancelToken, Engine
@@ -60,9 +61,16 @@ class Pipeline:
         except CommitStateUnknown:
             self.record.update(unresolved=True)
             raise
-        except BaseException as error:
+        except TidybergError as error:
             self._undo(engine, error)
             raise
+        except BaseException as error:
+            if self.record.job.sent_snapshot_id is None:
+                self._undo(engine, error)
+            else:  # interrupted while a commit was under way: recovery finds out whether it landed
+                self.record.update(unresolved=True)
+            raise
+        self.record.update(snapshot_id=committed.snapshot_id)
         left = {**stale, **committed.conflicts}
         self._remove_uncommitted(groups, results, committed)
         return self._finish(groups, results, committed, left, engine)
@@ -172,7 +180,7 @@ class Pipeline:
         self.record.update(stage=Stage.COMMIT)
         self.emit(StageStarted(Stage.COMMIT, f"committing {len(groups)} groups"))
         finished = [FinishedGroup(group, result) for group, result in zip(groups, results, strict=True)]
-        check_outputs(self.table, finished)
+        check_outputs(self.table.io, results)
         publisher = Publisher(
             catalog=self.catalog,
             plan=self.plan,
@@ -193,7 +201,8 @@ class Pipeline:
         intent = job.intent
         assert intent is not None
         if not self.record.owns_table():
-            return  # outputs have an owner, and it moved with the lease
+            self.record.update(unresolved=True)
+            return  # outputs have an owner, and it moved with the lease: recovery removes them
         if job.stage in (Stage.EXECUTE, Stage.VERIFY) and engine.settle_seconds:
             self.emit(Notice("info", "waiting for workers to stop, then removing what was written"))
             self.sleep(engine.settle_seconds)
@@ -206,8 +215,7 @@ class Pipeline:
                 referenced = referenced_paths(fresh, candidates, intent.sequence_number)
             except NoSuchTableError:
                 referenced = set()
-            except (TidybergError, OSError):
-                # What cannot be proven unreferenced stays until recovery can.
+            except Exception:  # noqa: BLE001  # what cannot be proven unreferenced stays until recovery can
                 self.record.update(unresolved=True)
                 return
         removal = remove(io, sorted(candidates - referenced))
@@ -224,21 +232,19 @@ class Pipeline:
         """Outputs of groups that were left out, and of attempts that failed before one succeeded."""
         intent = self.record.job.intent
         assert intent is not None
+        if committed.attempts <= 1 and len(committed.groups) == len(groups) and not any(r.attempt for r in results):
+            self.record.forget_paths()
+            return
         keep = {file.path for r in results if r.group_id in committed.groups for file in r.outputs}
-        retried = any(result.attempt for result in results) or len(committed.groups) < len(groups)
-        candidates = set(self.record.noted_paths())
-        if retried:
-            candidates |= set(existing_outputs(self.table.io, intent))
-        candidates -= keep
         try:
+            candidates = {*existing_outputs(self.table.io, intent), *self.record.noted_paths()} - keep
             fresh = self.catalog.load_table(self.plan.table.identifier)
             referenced = referenced_paths(fresh, candidates, intent.sequence_number)
-        except (TidybergError, NoSuchTableError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  # the commit stands, whatever keeps us from tidying up after it
             self.emit(Notice("warning", f"leftovers are kept until the next run: {error}"))
             self.record.update(unresolved=True)
             return
-        removal = remove(self.table.io, sorted(candidates - referenced))
-        if removal.refused:
+        if remove(self.table.io, sorted(candidates - referenced)).refused:
             self.record.update(unresolved=True)
         else:
             self.record.forget_paths()

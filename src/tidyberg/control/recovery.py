@@ -14,7 +14,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 
-from tidyberg.commit.cleanup import existing_outputs, referenced_paths, remove
+from tidyberg.commit.cleanup import referenced_paths, remove
+from tidyberg.commit.outputs import existing_outputs
 from tidyberg.commit.snapshot import JOB_ID
 from tidyberg.model.job import Job, JobStatus, Stage
 from tidyberg.record.process import is_alive

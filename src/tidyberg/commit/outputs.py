@@ -1,0 +1,48 @@
+"""The files a job wrote, looked up in storage: before they are committed, and to find what was left behind."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from pyiceberg.io import FileIO
+
+from tidyberg.errors import DamagedFile
+from tidyberg.model.job import Intent
+from tidyberg.model.task import TaskResult, WrittenFile, output_name
+
+LOOKUPS = 16  # at a time
+SPARE_OUTPUTS = 2  # a writer may roll once or twice more often than planned when data compress worse than before
+
+
+def check_outputs(io: FileIO, results: Sequence[TaskResult]) -> None:
+    """Before any commit every output is looked up: it exists and has the size its writer reported."""
+    files = [file for result in results for file in result.outputs]
+    with ThreadPoolExecutor(max_workers=LOOKUPS) as pool:
+        list(pool.map(lambda file: _check_output(io, file), files))
+
+
+def _check_output(io: FileIO, file: WrittenFile) -> None:
+    try:
+        size = len(io.new_input(file.path))
+    except FileNotFoundError as error:
+        raise DamagedFile(
+            f"{file.path} vanished before it was committed.",
+            hint="Another tool may remove files it takes for orphans; raise its minimum age.",
+        ) from error
+    if size != file.size:
+        raise DamagedFile(f"{file.path} has {size} bytes where its writer reported {file.size}.")
+
+
+def existing_outputs(io: FileIO, intent: Intent) -> list[str]:
+    """The outputs that are really there."""
+    found = []
+    for group_id, directory in intent.directories.items():
+        for attempt in range(intent.attempts):
+            number = 0
+            while True:
+                path = f"{directory}/{output_name(intent.job_id, group_id, attempt, number)}"
+                if io.new_input(path).exists():
+                    found.append(path)
+                elif number >= intent.outputs[group_id] + SPARE_OUTPUTS:
+                    break
+                number += 1
+    return found
