@@ -1,7 +1,6 @@
 """The table-builder itself: what it promises to tests must be true."""
 
 import datetime as dt
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,12 +13,6 @@ from pyiceberg.types import StringType
 from tidyberg.testing import SAMPLE_SCHEMA, Warehouse, forge_table, sample_rows
 
 BY_DAY = PartitionSpec(PartitionField(8, 1000, IdentityTransform(), "day"))
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with Warehouse(tmp_path) as opened:
-        yield opened
 
 
 def test_sample_rows_are_the_same_for_the_same_seed_and_differ_otherwise() -> None:
@@ -41,9 +34,7 @@ def test_values_steer_rows_into_one_partition(warehouse: Warehouse) -> None:
     table = warehouse.create_table(partition_spec=BY_DAY)
     warehouse.append_files(table, 4, 10, values={"day": dt.date(2026, 3, 1)})
     assert len(list(table.scan().plan_files())) == 4
-    assert {task.file.partition[0] for task in table.scan().plan_files()} == {
-        dt.date(2026, 3, 1).toordinal() - 719163
-    }
+    assert {task.file.partition[0] for task in table.scan().plan_files()} == {dt.date(2026, 3, 1).toordinal() - 719163}
 
 
 @pytest.mark.parametrize("format_version", [1, 2])

@@ -1,5 +1,4 @@
 import datetime as dt
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -35,12 +34,6 @@ from tests.observe.builders import (
 from tidyberg.model.inventory import DATA_FILES, DELETE_FILES
 from tidyberg.testing import SAMPLE_SCHEMA, ForgedEntry, ForgedManifest, Warehouse, forge_static_table
 from tidyberg.testing.deletes import delete_equal, delete_positions
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with Warehouse(tmp_path) as opened:
-        yield opened
 
 
 def test_an_empty_table_has_an_empty_inventory(warehouse: Warehouse) -> None:

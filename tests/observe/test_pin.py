@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,12 +7,6 @@ from tests.observe.builders import BY_REGION, REF, SCHEMA
 from tidyberg.errors import DamagedFile, UnknownReference
 from tidyberg.observe.pin import pin
 from tidyberg.testing import Warehouse, forge_static_table
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with Warehouse(tmp_path) as opened:
-        yield opened
 
 
 @pytest.fixture
