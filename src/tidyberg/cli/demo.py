@@ -60,15 +60,14 @@ def run_demo(directory: Path | None, *, as_json: bool) -> None:
 
 
 def _plan_and_compact(settings: Settings, config: Path, out: Console, cancel: CancelToken) -> CompactionResult:
-    options = PlanOptions()
     with build_control(settings) as control:
-        plan = control.plan(REF, options)
+        plan = control.plan(REF, PlanOptions())
         next_command = shlex.join(["tidyberg", "compact", TABLE, "--config", str(config)])
         out.print(show_plan(plan, now_ms=now_ms(), engine=engine_label(settings), next_command=next_command))
         groups = plural(len(plan.groups), "group")
         _step(out, f"\nRewriting {groups} on Spark, verifying every row, committing beside the live writer.")
         with watching(standard_error()) as on_event:
-            return control.compact(REF, options, verify=VerifyMode.FULL, on_event=on_event, cancel=cancel)
+            return control.apply(plan, verify=VerifyMode.FULL, on_event=on_event, cancel=cancel)
 
 
 def _open_warehouse(directory: Path) -> Warehouse:

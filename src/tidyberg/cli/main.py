@@ -91,7 +91,7 @@ def _fail(error: TidybergError, status: int, as_json: bool) -> int:
     if as_json:
         print_json(error_json(error))
     console = standard_error()
-    console.print(f"error: {error.message}", style="bold red", markup=False)
+    console.print(f"error: {error.message}", style="bold red", markup=False, soft_wrap=True)
     if error.hint:
-        console.print(error.hint, markup=False)
+        console.print(error.hint, markup=False, soft_wrap=True)
     return status

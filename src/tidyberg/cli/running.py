@@ -95,9 +95,10 @@ def watching(console: Console, *, quiet: bool = False) -> Iterator[EventSink]:
 
 def _print_line(console: Console, event: Event, quiet: bool) -> None:
     if isinstance(event, Notice) and (event.level == "warning" or not quiet):
-        console.print(f"{event.level}: {event.message}", markup=False)
+        console.print(f"{event.level}: {event.message}", markup=False, soft_wrap=True)
     elif isinstance(event, StageStarted) and not quiet and event.stage is not Stage.DONE:
-        console.print(f"{event.stage.value}: {event.message}" if event.message else event.stage.value, markup=False)
+        words = f"{event.stage.value}: {event.message}" if event.message else event.stage.value
+        console.print(words, markup=False, soft_wrap=True)
 
 
 def _move_bar(progress: Progress, bar: TaskID, event: Event) -> None:

@@ -44,6 +44,11 @@ def show_tables(tables: Sequence[TableSummary], *, now_ms: int) -> RenderableTyp
     return shown
 
 
+def _when(then_ms: int | None, now_ms: int) -> str:
+    """No snapshot may be left that tells; that is not `never`."""
+    return "–" if then_ms is None else ago(then_ms, now_ms)
+
+
 def _known(number: int | None) -> str:
     return "–" if number is None else count(number)
 
@@ -65,7 +70,7 @@ def _partitions(report: HealthReport, now_ms: int, show_all: bool) -> Group:
         table.add_row(
             label, count(numbers.files), count(numbers.small_files), size(numbers.bytes),
             count(numbers.delete_files) if numbers.delete_files else "–",
-            ago(numbers.last_write_ms, now_ms), ago(numbers.last_compaction_ms, now_ms),
+            _when(numbers.last_write_ms, now_ms), _when(numbers.last_compaction_ms, now_ms),
         )  # fmt: skip
     rest = len(report.partitions) - len(shown)
     return Group(table, Text(f" … {rest} more (--all)", style="dim")) if rest else Group(table)

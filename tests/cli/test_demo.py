@@ -1,0 +1,72 @@
+"""The demo, as a newcomer runs it."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tidyberg.demo.events import TABLE, make_events
+from tidyberg.demo.query import run_query
+from tidyberg.testing import Warehouse
+
+NOW = 1_763_200_000_000
+
+
+def test_the_table_looks_as_a_week_of_streaming_leaves_it(tmp_path: Path) -> None:
+    with Warehouse(tmp_path, "demo") as warehouse:
+        table = make_events(warehouse, NOW)
+        files = [task.file for task in table.scan().plan_files()]
+        assert len(files) > 400
+        assert len({str(file.partition) for file in files}) == 8
+        times = [snapshot.timestamp_ms for snapshot in table.metadata.snapshots]
+        assert times == sorted(times)
+        assert times[-1] < NOW
+        assert sum(NOW - time < 600_000 for time in times) == 4, "today is hot"
+        assert max(file.file_size_in_bytes for file in files) > 32 * 1024 * 1024, "one day is tidy"
+        assert warehouse.files_on_disk(table) == warehouse.referenced_files(table), "nothing lies around"
+        answer = run_query(warehouse.catalog)
+        assert answer.rows == sum(file.record_count for file in files)
+
+
+def test_making_it_again_replaces_only_its_own_table(tmp_path: Path) -> None:
+    with Warehouse(tmp_path, "demo") as warehouse:
+        other = warehouse.create_table("demo.other")
+        first = make_events(warehouse, NOW)
+        second = make_events(warehouse, NOW)
+        assert first.metadata.table_uuid != second.metadata.table_uuid
+        assert warehouse.files_on_disk(second) == warehouse.referenced_files(second)
+        assert warehouse.catalog.load_table("demo.other").metadata.table_uuid == other.metadata.table_uuid
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_demo_runs_twice_and_its_advice_works(tmp_path: Path) -> None:
+    directory = tmp_path / "demo"
+    command = [sys.executable, "-c", "from tidyberg.cli.main import run; run()"]
+    first = subprocess.run([*command, "demo", "-d", str(directory)], capture_output=True, text=True, check=False)
+    assert first.returncode == 0, first.stderr
+    assert "x faster, same answer" in first.stdout
+    assert "Traceback" not in first.stderr
+    assert "WARN" not in first.stderr, "Spark stays quiet"
+    advice = [line.strip() for line in first.stdout.split("Try next")[1].splitlines() if line.strip()]
+    assert len(advice) == 4
+    for line in advice:
+        tried = subprocess.run([*command, *shlex.split(line)[1:]], capture_output=True, text=True, check=False)
+        assert tried.returncode == 0, f"{line}: {tried.stderr}"
+    again = subprocess.run(
+        [*command, "demo", "-d", str(directory), "--json"], capture_output=True, text=True, check=False
+    )
+    document = json.loads(again.stdout)
+    assert document["table"] == TABLE
+    assert document["stats"]["files_after"] < 50
+
+
+def test_a_directory_that_cannot_be_written_is_said(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ran = run("demo", "-d", str(tmp_path / "file" / "below"))
+    assert ran.status == 5
+    assert "The demo cannot write to" in ran.err

@@ -1,0 +1,93 @@
+"""The doctor finds what is wrong and changes nothing."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tidyberg.cli.doctor import check_disk, check_java, check_store, java_version
+from tidyberg.settings.settings import Settings
+from tidyberg.testing import Warehouse
+
+
+def fake_java(directory: Path, said: str) -> dict[str, str]:
+    java = directory / "java"
+    java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    return {"PATH": str(directory)}
+
+
+def test_a_good_setting_is_ready(run: Run) -> None:
+    ran = run("doctor")
+    assert ran.status == 0, ran.out
+    assert "1 table; analytics.events loads" in ran.out
+    document = run("doctor", "--json").json
+    assert document["ok"]
+    assert {check["name"] for check in document["checks"]} >= {"Python", "Java", "PySpark", "PyArrow", "settings"}
+
+
+def test_a_catalog_that_cannot_be_opened_fails_with_its_cure(run: Run, config: Path) -> None:
+    config.write_text("catalog: {uri: 'sqlite:////nowhere/catalog.db'}\n")
+    ran = run("doctor")
+    assert ran.status == 5
+    assert "does not exist" in ran.out
+    config.write_text("catalgo: {}\n")
+    broken = run("doctor")
+    assert (broken.status, "did you mean 'catalog'" in broken.out) == (5, True)
+    config.unlink()
+    nothing = run("doctor")
+    assert "none is configured" in nothing.out
+
+
+def test_a_catalog_without_tables_is_a_warning(run: Run, warehouse: Warehouse) -> None:
+    warehouse.catalog.drop_table("analytics.events")
+    ran = run("doctor")
+    assert (ran.status, "holds no tables" in ran.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', "ok"),
+        ('openjdk version "21" 2023-09-19', "ok"),
+        ('java version "1.8.0_402"', "fail"),
+        ('openjdk version "11.0.22" 2024-01-16', "fail"),
+        ("command failed", "fail"),
+    ],
+)
+def test_java_must_be_17_or_newer(tmp_path: Path, said: str, state: str) -> None:
+    check = check_java(Settings(), fake_java(tmp_path, said))
+    assert check.state == state
+    assert (check.cure is not None and "Install a Java 17" in check.cure) == (state == "fail")
+
+
+def test_java_home_wins_over_the_path(tmp_path: Path) -> None:
+    home = tmp_path / "jdk"
+    (home / "bin").mkdir(parents=True)
+    fake_java(home / "bin", 'openjdk version "21.0.1"')
+    environ = {**fake_java(tmp_path, 'openjdk version "11.0.1"'), "JAVA_HOME": str(home)}
+    found = java_version(environ)
+    assert found is not None
+    assert found[0] == 21
+
+
+def test_java_is_not_needed_inline_or_through_connect(tmp_path: Path) -> None:
+    nowhere = {"PATH": str(tmp_path)}
+    assert check_java(Settings(), nowhere).state == "fail"
+    assert check_java(Settings.model_validate({"engine": "inline"}), nowhere).state == "ok"
+    assert check_java(Settings.model_validate({"spark": {"connect": "sc://host"}}), nowhere).state == "ok"
+
+
+def test_the_store_must_be_writable_and_is_not_made(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "place" / "tidyberg.db"
+    assert check_store(path).state == "ok"
+    assert not path.parent.exists()
+    assert check_store(Path("/proc/nowhere/tidyberg.db")).state == ("ok" if os.access("/proc", os.W_OK) else "fail")
+
+
+def test_little_disk_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_disk(tmp_path).state in ("ok", "warn")
+    monkeypatch.setattr("tidyberg.cli.doctor._LITTLE_DISK", 1 << 62)
+    assert check_disk(tmp_path).state == "warn"
