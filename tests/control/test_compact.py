@@ -203,7 +203,7 @@ def test_a_cancelled_job_removes_what_it_wrote(warehouse: Warehouse, table: Tabl
 def test_a_truncated_input_fails_the_job_by_name_and_changes_nothing(
     warehouse: Warehouse, control: Control, table: Table
 ) -> None:
-    path = Path(local_path(table.inspect.files()["file_path"][0].as_py()))
+    path = Path(local_path(next(iter(table.scan().plan_files())).file.file_path))
     path.write_bytes(path.read_bytes()[:-100])
     head = table.refresh().metadata.current_snapshot_id
     with pytest.raises(DamagedFile, match=path.name):

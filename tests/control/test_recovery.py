@@ -1,0 +1,206 @@
+"""Jobs that died at a known point, and what recovery makes of each."""
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from tests.control.conftest import make_control
+from tests.control.victim import OPTIONS, REF, compact
+from tidyberg.commit import snapshot as snapshot_module
+from tidyberg.commit.publish import Publisher
+from tidyberg.control.control import Control
+from tidyberg.control.recovery import COMMIT_GRACE_MS, Recovery
+from tidyberg.execute.inline import InlineEngine
+from tidyberg.model.job import Job, JobStatus
+from tidyberg.model.task import output_name
+from tidyberg.testing import Warehouse
+from tidyberg.testing.warehouse import local_path
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    with Warehouse(tmp_path) as warehouse:
+        warehouse.append_files(warehouse.create_table(), 8, 40, files_per_commit=4)
+        yield warehouse
+
+
+def die(*_: Any, **__: Any) -> None:
+    os._exit(9)
+
+
+def die_at(directory: str, point: str) -> None:
+    """In a process of its own: compact, and be gone at the named point."""
+    if point == "planning":
+        patch.object(Control, "_observe", die).start()
+    elif point == "execution":
+        run = InlineEngine.run
+
+        def run_then_die(*args: Any, **kwargs: Any) -> Any:
+            run(*args, **kwargs)
+            die()
+
+        patch.object(InlineEngine, "run", run_then_die).start()
+    elif point == "manifests":
+        patch.object(snapshot_module, "manifest_list", die).start()
+    elif point == "before the commit is sent":
+        patch.object(Publisher, "_send", die).start()
+    elif point == "between metadata file and swap":
+        write = SqlCatalog._write_metadata
+
+        def write_then_die(*args: Any, **kwargs: Any) -> None:
+            write(*args, **kwargs)
+            die()
+
+        patch.object(SqlCatalog, "_write_metadata", staticmethod(write_then_die)).start()
+    elif point == "after the commit":
+        commit = SqlCatalog.commit_table
+
+        def commit_then_die(*args: Any, **kwargs: Any) -> Any:
+            commit(*args, **kwargs)
+            die()
+
+        patch.object(SqlCatalog, "commit_table", commit_then_die).start()
+    compact(directory, "inline")
+
+
+def dead_job(warehouse: Warehouse, point: str) -> Job:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.control.victim"])
+    process = context.Process(target=die_at, args=(str(warehouse.directory), point))
+    process.start()
+    process.join()
+    assert process.exitcode == 9
+    with make_control(warehouse) as control:
+        (job,) = control.history(REF)
+    assert job.status is JobStatus.RUNNING
+    return job
+
+
+def leftovers(warehouse: Warehouse, table: Table) -> set[str]:
+    return warehouse.files_on_disk(table) - warehouse.referenced_files(table)
+
+
+@pytest.mark.parametrize(
+    ("point", "status", "leaves"),
+    [
+        ("planning", JobStatus.FAILED, False),
+        ("execution", JobStatus.FAILED, True),
+        ("manifests", JobStatus.FAILED, True),
+        ("before the commit is sent", JobStatus.FAILED, True),
+        ("between metadata file and swap", JobStatus.FAILED, True),
+        ("after the commit", JobStatus.SUCCEEDED, False),
+    ],
+)
+def test_recovery_knows_what_a_dead_job_did_and_removes_what_it_left(
+    warehouse: Warehouse, point: str, status: JobStatus, leaves: bool
+) -> None:
+    table = warehouse.catalog.load_table("db.events")
+    rows = warehouse.rows(table)
+    job = dead_job(warehouse, point)
+    assert bool(leftovers(warehouse, table)) is leaves
+
+    with make_control(warehouse) as control:
+        (said,) = control.recover()
+        (found,) = control.history(REF)
+        assert control.recover() == []
+
+    assert job.job_id in said
+    assert found.status is status
+    assert not found.unresolved
+    assert not leftovers(warehouse, table)
+    assert warehouse.referenced_files(table) <= warehouse.files_on_disk(table)
+    assert warehouse.rows(table) == rows
+    if status is JobStatus.SUCCEEDED:
+        assert found.snapshot_id == table.refresh().metadata.current_snapshot_id
+
+
+def test_the_next_job_of_the_table_recovers_by_itself(warehouse: Warehouse) -> None:
+    table = warehouse.catalog.load_table("db.events")
+    dead_job(warehouse, "execution")
+    with make_control(warehouse) as control:
+        assert control.compact(REF, OPTIONS).outcome == "committed"
+    assert not leftovers(warehouse, table)
+
+
+def test_files_of_a_commit_whose_snapshot_was_expired_are_kept(warehouse: Warehouse) -> None:
+    """The job's id is in no snapshot any more, yet its outputs live on: not finding it proves nothing."""
+    table = warehouse.catalog.load_table("db.events")
+    dead_job(warehouse, "after the commit")
+    committed = table.refresh().metadata.current_snapshot_id
+    assert committed is not None
+    warehouse.append_files(table, 1, 5)
+    table.refresh().maintenance.expire_snapshots().by_id(committed).commit()
+    rows = warehouse.rows(table)
+
+    with make_control(warehouse) as control:
+        control.recover()
+        (job,) = control.history(REF)
+
+    assert warehouse.rows(table) == rows
+    assert job.status is JobStatus.SUCCEEDED
+
+
+def test_outputs_of_failed_attempts_go_even_when_the_job_had_committed(warehouse: Warehouse) -> None:
+    table = warehouse.catalog.load_table("db.events")
+    job = dead_job(warehouse, "after the commit")
+    assert job.intent is not None
+    with make_control(warehouse) as control:
+        store = control.store
+        store.save(replace(job, intent=replace(job.intent, attempts=3)))
+        stray = Path(local_path(job.intent.directories[0])) / output_name(job.job_id, 0, 2, 0)
+        stray.write_bytes(b"half a file")
+        control.recover()
+    assert not stray.exists()
+    assert warehouse.referenced_files(table) <= warehouse.files_on_disk(table)
+
+
+def test_while_a_sent_commit_may_still_land_its_files_are_kept(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidyberg.control.recovery.SqlCatalog", type("Another", (), {}))
+    table = warehouse.catalog.load_table("db.events")
+    job = dead_job(warehouse, "between metadata file and swap")
+    kept = leftovers(warehouse, table)
+
+    with make_control(warehouse) as control:
+        (said,) = control.recover()
+        assert "may still land" in said
+        assert leftovers(warehouse, table) == kept
+
+        warehouse.append_files(table, 1, 5)  # the head moves: it can never land now
+        control.recover()
+        assert not leftovers(warehouse, table)
+        found = control.store.get(job.job_id)
+        assert found is not None
+        assert found.status is JobStatus.FAILED
+        assert not found.unresolved
+
+
+def test_after_the_grace_a_sent_commit_is_given_up(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidyberg.control.recovery.SqlCatalog", type("Another", (), {}))
+    table = warehouse.catalog.load_table("db.events")
+    job = dead_job(warehouse, "between metadata file and swap")
+    with make_control(warehouse) as control:
+        assert job.heartbeat_ms is not None
+        later = job.heartbeat_ms + COMMIT_GRACE_MS + 1
+        Recovery(control.store, lambda: later).recover(warehouse.catalog, job)
+    assert not leftovers(warehouse, table)
+
+
+def test_a_job_whose_table_was_dropped_is_settled(warehouse: Warehouse) -> None:
+    table = warehouse.catalog.load_table("db.events")
+    dead_job(warehouse, "execution")
+    warehouse.catalog.drop_table("db.events")
+    with make_control(warehouse) as control:
+        control.recover()
+        (job,) = control.history(REF)
+    assert job.status is JobStatus.FAILED
+    assert not {path for path in warehouse.files_on_disk(table) if "tidyberg-" in path}
