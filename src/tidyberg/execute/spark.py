@@ -20,6 +20,7 @@ from tidyberg.execute.spark_session import (
     is_connect,
     local_cores,
     retrying_master,
+    running_session,
     session_settings,
     start_classic,
     start_connect,
@@ -124,12 +125,10 @@ class SparkEngine:
     def _start(self) -> Any:
         if self._connect is not None:
             return start_connect(self._connect, self._app_name)
-        from pyspark.sql import SparkSession
-
-        active = SparkSession.getActiveSession()
-        if active is not None and not is_connect(active):
-            self._owns_session = False  # a process has one Spark: share the caller's
-            return active
+        shared = running_session()
+        if shared is not None:
+            self._owns_session = False  # a process has one Spark: use the caller's, and leave it running
+            return shared
         settings = session_settings(self._master, self._driver_memory, self._conf)
         return start_classic(self._master, self._app_name, settings, self._directory() / "spark.log")
 

@@ -111,6 +111,15 @@ def start_classic(master: str, app_name: str, settings: Mapping[str, str], log: 
     return SparkSession(context)
 
 
+def running_session() -> Any:
+    """A session on the Spark that this process runs already, if any."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context = SparkContext._active_spark_context
+    return SparkSession(context) if context is not None else None
+
+
 def start_connect(address: str, app_name: str) -> Any:
     from pyspark.sql import SparkSession
 

@@ -1,0 +1,89 @@
+"""What must hold on every kind of Spark: checks that the local, cluster and Connect tests share."""
+
+import dataclasses
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.execute.builders import NUMBERS, STORAGE, make_task, number_files, read_rows
+from tidyberg.errors import Cancelled, DamagedFile
+from tidyberg.execute.engine import AnyResult, CancelToken
+from tidyberg.execute.kernel.sizing import most_outputs
+from tidyberg.execute.spark import SparkEngine
+from tidyberg.model.task import Task, TaskResult, output_name
+
+
+def group_tasks(directory: Path, groups: int) -> list[Task]:
+    files = number_files(directory / "in", groups * 2, 500)
+    return [
+        dataclasses.replace(make_task(files[2 * number : 2 * number + 2], NUMBERS, directory / "out"), group_id=number)
+        for number in range(groups)
+    ]
+
+
+def endless_tasks(directory: Path, groups: int, times: int = 3_000) -> list[Task]:
+    """Groups that take minutes: the same file again and again, many outputs."""
+    (file,) = number_files(directory / "in", 1, 50_000)
+    task = make_task([file] * times, NUMBERS, directory / "out", outputs=200)
+    return [dataclasses.replace(task, group_id=number) for number in range(groups)]
+
+
+def check_results_and_progress(engine: SparkEngine, directory: Path) -> None:
+    tasks = group_tasks(directory, 5)
+    seen: list[AnyResult] = []
+    results = engine.run(tasks, STORAGE, on_result=seen.append, cancel=CancelToken())
+    assert [result.group_id for result in results] == [0, 1, 2, 3, 4]
+    assert len(seen) == 5
+    for task, result in zip(tasks, results, strict=True):
+        assert isinstance(result, TaskResult)
+        assert 0 <= result.attempt < engine.attempts
+        assert read_rows([o.path for o in result.outputs]) == read_rows([file.path for file in task.inputs])
+
+
+def check_damaged_file(engine: SparkEngine, directory: Path) -> None:
+    tasks = group_tasks(directory, 3)
+    path = Path(tasks[1].inputs[1].path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DamagedFile) as raised:
+        engine.run(tasks, STORAGE, on_result=lambda _: None, cancel=CancelToken())
+    assert str(path) in raised.value.message
+    assert "Traceback" not in str(raised.value)
+    assert len(str(raised.value)) < 1_000
+
+
+def check_cancel(engine: SparkEngine, directory: Path) -> None:
+    """Cancelled soon; what late workers write has a computable name and comes before `settle_seconds` are over."""
+    tasks = endless_tasks(directory, 2)
+    cancel = CancelToken()
+    out = directory / "out"
+
+    def cancel_once_written() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not list(out.glob("*.parquet")):
+            time.sleep(0.05)
+        cancel.cancel()
+
+    watcher = threading.Thread(target=cancel_once_written)
+    watcher.start()
+    with pytest.raises(Cancelled):
+        engine.run(tasks, STORAGE, on_result=lambda _: None, cancel=cancel)
+    returned = time.monotonic()
+    watcher.join()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tidyberg-spark")]
+    time.sleep(engine.settle_seconds)
+    settled = {path.name: path.stat().st_size for path in out.iterdir()}
+    possible = {
+        output_name("job", group, attempt, number)
+        for group in range(2)
+        for attempt in range(engine.attempts)
+        for number in range(most_outputs(200))
+    }
+    assert settled, "the cancel came before anything was written: this run proves nothing"
+    assert set(settled) <= possible
+    time.sleep(2.5)
+    assert {path.name: path.stat().st_size for path in out.iterdir()} == settled
+    assert time.monotonic() - returned < 30
+    # The session is still good for the next job.
+    check_results_and_progress(engine, directory / "after")

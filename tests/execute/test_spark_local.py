@@ -1,0 +1,234 @@
+"""The Spark engine on this machine: start, run, fail, cancel, lose a worker."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.execute.builders import NUMBERS, make_task, number_files
+from tests.execute.spark_checks import (
+    check_cancel,
+    check_damaged_file,
+    check_results_and_progress,
+    endless_tasks,
+    group_tasks,
+)
+from tidyberg.errors import ConfigurationError, EngineError, StorageError
+from tidyberg.execute.engine import CancelToken, Engine
+from tidyberg.execute.spark import SparkEngine, error_from_spark, split_into_jobs
+from tidyberg.execute.spark_session import check_java, local_cores, retrying_master, session_settings
+from tidyberg.execute.worker import pack
+from tidyberg.model.task import StorageAccess, TaskResult
+
+pytestmark = [
+    pytest.mark.spark,
+    # PySpark leaves the sockets of its actions to the garbage collector, and says so in a comment.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+SECRET = "hush-hush-hush"
+
+
+@pytest.fixture(scope="module", name="engine")
+def _engine() -> Iterator[SparkEngine]:
+    engine = SparkEngine("local[2]")
+    yield engine
+    engine.close()
+
+
+def test_results_and_progress(engine: SparkEngine, tmp_path: Path) -> None:
+    port: Engine = engine
+    assert port.name == "spark"
+    assert port.attempts == 4
+    check_results_and_progress(engine, tmp_path)
+
+
+def test_a_damaged_file_is_named(engine: SparkEngine, tmp_path: Path) -> None:
+    check_damaged_file(engine, tmp_path)
+
+
+def test_cancel(engine: SparkEngine, tmp_path: Path) -> None:
+    check_cancel(engine, tmp_path)
+
+
+def test_an_existing_session_is_used_and_left_running(engine: SparkEngine, tmp_path: Path) -> None:
+    engine.start()
+    guest = SparkEngine(session=engine._session)
+    check_results_and_progress(guest, tmp_path)
+    guest.close()
+    check_results_and_progress(engine, tmp_path / "again")
+
+
+def test_hundreds_of_groups(engine: SparkEngine, tmp_path: Path) -> None:
+    tasks = group_tasks(tmp_path, 200)
+    seen: list[int] = []
+    results = engine.run(
+        tasks,
+        StorageAccess(),
+        on_result=lambda result: seen.append(result.group_id),
+        cancel=CancelToken(),
+        max_parallelism=2,
+    )
+    assert [result.group_id for result in results] == list(range(200))
+    assert sorted(seen) == list(range(200))
+
+
+def test_a_killed_python_worker_is_replaced(engine: SparkEngine, tmp_path: Path) -> None:
+    tasks = endless_tasks(tmp_path, 1, times=120)
+    killed: list[int] = []
+
+    def kill_one_that_writes() -> None:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and not killed:
+            for process in psutil.Process().children(recursive=True):
+                try:
+                    if any(str(tmp_path) in opened.path for opened in process.open_files()):
+                        os.kill(process.pid, signal.SIGKILL)
+                        killed.append(process.pid)
+                        return
+                except (psutil.NoSuchProcess, psutil.AccessDenied):
+                    continue
+            time.sleep(0.02)
+
+    killer = threading.Thread(target=kill_one_that_writes)
+    killer.start()
+    (result,) = engine.run(tasks, StorageAccess(), on_result=lambda _: None, cancel=CancelToken())
+    killer.join()
+    assert killed
+    assert isinstance(result, TaskResult)
+    assert result.attempt == 1
+    assert result.rows_written == 120 * 50_000
+    assert all("-a01-" in output.path for output in result.outputs)
+
+
+def test_secrets_stay_in_the_closure(engine: SparkEngine, tmp_path: Path) -> None:
+    files = number_files(tmp_path, 1, 10)
+    task = make_task(files, NUMBERS, tmp_path / "out", output_directory="s3://bucket/data")
+    access = StorageAccess(
+        {"s3.endpoint": "http://127.0.0.1:1", "s3.region": "x", "s3.access-key-id": "AKIA-NOT-SHOWN",
+         "s3.secret-access-key": SECRET, "s3.connect-timeout": "1"}
+    )  # fmt: skip
+    with pytest.raises(StorageError) as raised:
+        engine.run([task], access, on_result=lambda _: None, cancel=CancelToken())
+    told = []
+    error: BaseException | None = raised.value
+    while error is not None:
+        told.append(f"{error!s} {error!r}")
+        error = error.__cause__ or error.__context__
+    told += [f"{name}={value}" for name, value in engine._session.sparkContext.getConf().getAll()]
+    log = Path(engine._directory()) / "spark.log"
+    told.append(log.read_text(errors="replace"))
+    assert "s3://bucket/data" in raised.value.message
+    assert not [text for text in told if SECRET in text or "AKIA-NOT-SHOWN" in text]
+
+
+def test_start_is_silent_and_close_ends_the_jvm() -> None:
+    code = (
+        "from tidyberg.execute.spark import SparkEngine\n"
+        "import psutil\n"
+        "engine = SparkEngine('local[1]'); engine.start()\n"
+        "children = psutil.Process().children(recursive=True)\n"
+        "assert any('java' in child.name() for child in children)\n"
+        "engine.close()\n"
+        "gone, alive = psutil.wait_procs(children, timeout=10)\n"
+        "assert not alive, alive\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_missing_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ConfigurationError, match="Install Java 17"):
+        check_java()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigurationError, match="no java on the PATH"):
+        check_java()
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [("1.8.0_402", "is Java 8"), ("11.0.2", "is Java 11"), ("17.0.1", ""), ("21", "")]
+)
+def test_too_old_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, told: str) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2024-01-01' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    if not told:
+        check_java()
+        return
+    with pytest.raises(ConfigurationError) as raised:
+        check_java()
+    assert told in raised.value.message
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("master", "retrying", "cores"),
+    [
+        ("local", "local[1,4]", 1),
+        ("local[3]", "local[3,4]", 3),
+        ("local[*]", "local[*,4]", len(os.sched_getaffinity(0))),
+        ("local[2,7]", "local[2,7]", 2),
+        ("spark://host:7077", "spark://host:7077", None),
+        ("yarn", "yarn", None),
+    ],
+)
+def test_masters(master: str, retrying: str, cores: int | None) -> None:
+    assert retrying_master(master) == retrying
+    assert local_cores(master) == cores
+
+
+def test_the_callers_settings_win() -> None:
+    settings = session_settings("local[2]", "1g", {"spark.driver.memory": "3g", "spark.x": "y"})
+    assert settings["spark.driver.memory"] == "3g"
+    assert settings["spark.x"] == "y"
+    assert settings["spark.ui.enabled"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("count", "cores", "limit"), [(1, 2, None), (7, 2, None), (40, None, None), (5_000, 2, 1), (5_000, None, 200)]
+)
+def test_tasks_are_spread_over_few_spark_jobs(tmp_path: Path, count: int, cores: int | None, limit: int | None) -> None:
+    tasks = group_tasks(tmp_path, 1) * count
+    threads, jobs = split_into_jobs(tasks, cores, limit)
+    positions = [position for job in jobs for partition in job for position, _ in partition]
+    assert sorted(positions) == list(range(count))
+    assert len(jobs) <= 150
+    assert all(partition for job in jobs for partition in job)
+    at_once = threads * max(len(job) for job in jobs)
+    assert at_once <= (limit or (cores or 31) + 1)
+    if count <= 40:
+        assert all(len(job) == 1 and len(job[0]) == 1 for job in jobs)
+
+
+def test_descriptors_are_slim(tmp_path: Path) -> None:
+    files = number_files(tmp_path, 1, 10) * 1_000
+    task = make_task(files, NUMBERS, tmp_path / "out")
+    assert len(pack(task)) / 1_000 < 100
+    assert SECRET not in repr(pickle.dumps(task))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("... Python worker exited unexpectedly (crashed) ...", "Python worker died"),
+        ("x\nModuleNotFoundError: No module named 'pyarrow'\ny", "pyarrow"),
+        ("a\njava.lang.IllegalStateException: boom\nb", "boom"),
+    ],
+)
+def test_other_errors_are_short(text: str, told: str) -> None:
+    error = error_from_spark(RuntimeError(text))
+    assert isinstance(error, EngineError)
+    assert told in error.message
+    assert "\n" not in error.message
