@@ -1,0 +1,364 @@
+"""Lost, late and wrong answers of a REST catalog: a job commits once, or not at all, and deletes nothing that counts.
+
+Every fault is put between tidyberg and the real server by a proxy; the server itself is always right [I6, I7].
+"""
+
+import pytest
+from pyiceberg.table import Table
+
+from tests.rest.lab import FULL, SCHEMA, RestLab
+from tests.rest.proxy import Fault, FaultProxy
+from tidyberg.control.control import Control
+from tidyberg.control.recovery import COMMIT_GRACE_MS
+from tidyberg.errors import AccessDenied, CommitStateUnknown, Conflict, TidybergError
+from tidyberg.execute.engine import CancelToken
+from tidyberg.model.job import Job, JobStatus
+from tidyberg.testing import sample_rows
+
+pytestmark = pytest.mark.slow
+
+TIMEOUT = 0.7  # seconds the client waits; what is held or delayed for LATE comes after it
+LATE = 1.6
+UNKNOWN_STATUSES = (500, 502, 503, 504, 429, 408)
+
+LANDED = {
+    **{f"{status} after it landed": Fault(forward=True, status=status) for status in (*UNKNOWN_STATUSES, 409)},
+    "dropped after it landed": Fault(forward=True, status=None),
+    "answered too late": Fault(forward=True, status=200, delay_seconds=LATE),
+}
+LOST = {
+    **{f"{status} instead": Fault(forward=False, status=status) for status in UNKNOWN_STATUSES},
+    "dropped before": Fault(forward=False, status=None),
+    "held and lost": Fault(forward=False, status=None, hold_seconds=LATE),
+}
+
+
+@pytest.fixture
+def table(lab: RestLab) -> Table:
+    return lab.untidy_table()
+
+
+@pytest.fixture
+def before(lab: RestLab, table: Table) -> list[str]:
+    return lab.rows(table)
+
+
+def through(lab: RestLab, proxy: FaultProxy, retries: int = 4) -> Control:
+    return lab.control(proxy.uri, retries=retries, http_timeout_seconds=TIMEOUT)
+
+
+def assert_committed_once(lab: RestLab, table: Table, before: list[str]) -> None:
+    assert lab.operations(table)["replace"] == 1
+    assert lab.rows(table) == before
+    assert len(table.inspect.files()) == 1
+    assert not lab.missing(table)
+    assert not lab.leftovers(table)
+
+
+def assert_untouched(lab: RestLab, table: Table, before: list[str]) -> None:
+    assert lab.operations(table)["replace"] == 0
+    assert lab.rows(table) == before
+    assert not lab.missing(table)
+
+
+def only_job(control: Control, lab: RestLab) -> Job:
+    (job,) = control.history(lab.ref)
+    return job
+
+
+@pytest.mark.parametrize("retries", [4, 0])
+@pytest.mark.parametrize("fault", LANDED.values(), ids=LANDED)
+def test_a_commit_that_landed_is_found_whatever_was_answered(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], fault: Fault, retries: int
+) -> None:
+    proxy.spoil_commits(fault)
+    with through(lab, proxy, retries) as control:
+        result = control.compact(lab.ref, FULL)
+        job = only_job(control, lab)
+    assert result.outcome == "committed"
+    assert (job.status, job.unresolved, job.snapshot_id) == (JobStatus.SUCCEEDED, False, result.snapshot_id)
+    proxy.wait_until_idle()
+    assert proxy.commit_answers.count(200) == 1
+    assert_committed_once(lab, table, before)
+
+
+@pytest.mark.parametrize("format_version", [1, 2])
+@pytest.mark.parametrize("fault", [*LOST.values(), Fault(forward=False, status=409)], ids=[*LOST, "409 instead"])
+def test_a_commit_that_was_lost_is_sent_again(
+    lab: RestLab, proxy: FaultProxy, fault: Fault, format_version: int
+) -> None:
+    table = lab.untidy_table(format_version=format_version)
+    before = lab.rows(table)
+    proxy.spoil_commits(fault, fault)
+    with through(lab, proxy) as control:
+        assert control.compact(lab.ref, FULL).outcome == "committed"
+    assert proxy.commits_asked == 3
+    assert proxy.commit_answers == [200]
+    assert_committed_once(lab, table, before)
+
+
+@pytest.mark.parametrize("fault", LOST.values(), ids=LOST)
+def test_when_every_answer_is_unknown_files_are_kept_until_the_head_moves(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], fault: Fault
+) -> None:
+    proxy.spoil_commits(always=fault)
+    with through(lab, proxy, retries=1) as control:
+        with pytest.raises(CommitStateUnknown, match="tidyberg recover"):
+            control.compact(lab.ref, FULL)
+        job = only_job(control, lab)
+        assert (job.status, job.unresolved, job.error_code) == (JobStatus.FAILED, True, "commit-state-unknown")
+        assert_untouched(lab, table, before)
+        kept = lab.leftovers(table)
+        assert any(path.endswith(".parquet") for path in kept)
+
+        proxy.heal()
+        (said,) = control.recover()
+        assert "may still land" in said
+        assert lab.leftovers(table) == kept
+        assert only_job(control, lab).unresolved
+
+        table.refresh().append(sample_rows(5, 99, SCHEMA))
+        (said,) = control.recover()
+        assert "had not committed" in said
+        job = only_job(control, lab)
+        assert (job.status, job.unresolved) == (JobStatus.FAILED, False)
+        assert control.recover() == []
+    assert not lab.leftovers(table)
+    assert not lab.missing(table)
+
+
+def test_a_lost_commit_is_given_up_after_the_grace(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
+) -> None:
+    proxy.spoil_commits(always=LOST["503 instead"])
+    with through(lab, proxy, retries=0) as control:
+        with pytest.raises(CommitStateUnknown):
+            control.compact(lab.ref, FULL)
+        proxy.heal()
+        clock = control.now_ms
+        control.now_ms = lambda: clock() + COMMIT_GRACE_MS + 1000
+        (said,) = control.recover()
+        assert "had not committed" in said
+    assert_untouched(lab, table, before)
+    assert not lab.leftovers(table)
+
+
+def test_the_grace_counts_from_the_last_commit_sent(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
+) -> None:
+    """Writers and retries may keep a commit going long after the last group was rewritten."""
+    proxy.spoil_commits(always=LOST["503 instead"])
+    with through(lab, proxy, retries=0) as control:
+        clock, passed = control.now_ms, [0]
+        control.now_ms = lambda: clock() + passed[0]
+
+        def hours_later(event: object) -> None:
+            if getattr(getattr(event, "stage", None), "value", "") == "commit":
+                passed[0] = 2 * COMMIT_GRACE_MS
+
+        with pytest.raises(CommitStateUnknown):
+            control.compact(lab.ref, FULL, on_event=hours_later)
+        proxy.heal()
+        (said,) = control.recover()
+    assert "may still land" in said
+    assert any(path.endswith(".parquet") for path in lab.leftovers(table))
+
+
+@pytest.mark.parametrize("load_status", [None, 500, 503, 429])
+@pytest.mark.parametrize("fault", [Fault(True, 500), Fault(True, None), Fault(True, 409)], ids=["500", "drop", "409"])
+def test_a_landed_commit_that_no_load_can_show_is_settled_by_recovery(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], fault: Fault, load_status: int | None
+) -> None:
+    proxy.spoil_commits(fault)
+    proxy.spoil_loads_after_commit(Fault(forward=False, status=load_status))
+    with through(lab, proxy, retries=1) as control:
+        with pytest.raises(CommitStateUnknown):
+            control.compact(lab.ref, FULL)
+        assert only_job(control, lab).unresolved
+        assert not lab.missing(table)
+
+        proxy.heal()
+        (said,) = control.recover()
+        assert "had committed" in said
+        job = only_job(control, lab)
+    assert (job.status, job.unresolved) == (JobStatus.SUCCEEDED, False)
+    assert job.snapshot_id == table.refresh().metadata.current_snapshot_id
+    assert_committed_once(lab, table, before)
+
+
+@pytest.mark.parametrize("load_status", [None, 500, 503])
+def test_a_job_that_committed_has_succeeded_even_if_the_catalog_fails_right_after(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], load_status: int | None
+) -> None:
+    proxy.spoil_loads_after_commit(Fault(forward=False, status=load_status))
+    with through(lab, proxy) as control:
+        assert control.compact(lab.ref, FULL).outcome == "committed"
+        assert only_job(control, lab).status is JobStatus.SUCCEEDED
+        proxy.heal()
+        control.recover()
+        assert not only_job(control, lab).unresolved
+    assert_committed_once(lab, table, before)
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_table_that_is_always_busy_is_a_conflict_and_nothing_remains(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], retries: int
+) -> None:
+    proxy.spoil_commits(always=Fault(forward=False, status=409))
+    with through(lab, proxy, retries) as control:
+        with pytest.raises(Conflict, match="too busy"):
+            control.compact(lab.ref, FULL)
+        job = only_job(control, lab)
+    assert (job.status, job.unresolved) == (JobStatus.FAILED, False)
+    assert_untouched(lab, table, before)
+    assert not lab.leftovers(table)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_commit_is_definite_and_nothing_remains(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], status: int
+) -> None:
+    proxy.spoil_commits(always=Fault(forward=False, status=status))
+    with through(lab, proxy) as control:
+        with pytest.raises(AccessDenied):
+            control.compact(lab.ref, FULL)
+        assert not only_job(control, lab).unresolved
+    assert proxy.commits_asked == 1
+    assert_untouched(lab, table, before)
+    assert not lab.leftovers(table)
+
+
+def test_a_rejected_commit_is_definite_and_nothing_remains(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
+) -> None:
+    proxy.spoil_commits(always=Fault(forward=False, status=400))
+    with through(lab, proxy) as control, pytest.raises(TidybergError, match="rejected"):
+        control.compact(lab.ref, FULL)
+    assert proxy.commits_asked == 1
+    assert_untouched(lab, table, before)
+    assert not lab.leftovers(table)
+
+
+def test_a_commit_that_lands_after_its_retry_did_changes_nothing(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
+) -> None:
+    """The first request is still on its way when the second one lands: the server refuses the late one."""
+    proxy.spoil_commits(Fault(forward=True, status=200, hold_seconds=LATE))
+    with through(lab, proxy) as control:
+        assert control.compact(lab.ref, FULL).outcome == "committed"
+    proxy.wait_until_idle()
+    assert sorted(proxy.commit_answers) == [200, 409]
+    assert_committed_once(lab, table, before)
+
+
+def test_a_commit_on_its_way_when_the_job_gives_up_is_awaited_by_recovery(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
+) -> None:
+    proxy.spoil_commits(Fault(forward=True, status=200, hold_seconds=2 * LATE))
+    with through(lab, proxy, retries=0) as control:
+        with pytest.raises(CommitStateUnknown):
+            control.compact(lab.ref, FULL)
+        (said,) = control.recover()
+        assert "may still land" in said
+        proxy.wait_until_idle()
+        assert proxy.commit_answers == [200]
+        assert not lab.missing(table)
+        (said,) = control.recover()
+        assert "had committed" in said
+        assert only_job(control, lab).status is JobStatus.SUCCEEDED
+    assert_committed_once(lab, table, before)
+
+
+@pytest.mark.parametrize("second", [400, 401, 403, 409], ids=str)
+def test_a_definite_refusal_after_a_lost_answer_says_nothing_about_the_first_commit(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], second: int
+) -> None:
+    """The first commit is still on its way while the second is refused; then it lands."""
+    proxy.spoil_commits(
+        Fault(forward=True, status=200, hold_seconds=2 * LATE), always=Fault(forward=False, status=second)
+    )
+    with through(lab, proxy, retries=1) as control:
+        with pytest.raises(CommitStateUnknown):
+            control.compact(lab.ref, FULL)
+        assert only_job(control, lab).unresolved
+        proxy.wait_until_idle()
+        assert proxy.commit_answers == [200]
+        assert not lab.missing(table), "the table references files that were deleted"
+        proxy.heal()
+        control.recover()
+        assert only_job(control, lab).status is JobStatus.SUCCEEDED
+    assert_committed_once(lab, table, before)
+
+
+def test_an_interrupt_while_the_commit_is_on_its_way_deletes_nothing_that_may_land(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in a notebook: the request has left, nobody waits for its answer."""
+    proxy.spoil_commits(Fault(forward=True, status=200, hold_seconds=2 * LATE))
+    with through(lab, proxy) as control:
+        catalog = control.catalog("rest")
+        commit_table = catalog.commit_table
+
+        def interrupted(*args: object) -> None:
+            try:
+                commit_table(*args)  # type: ignore[arg-type]
+            except OSError as error:  # the client's time is up while the proxy holds the request
+                raise KeyboardInterrupt from error
+
+        monkeypatch.setattr(catalog, "commit_table", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            control.compact(lab.ref, FULL)
+        assert only_job(control, lab).unresolved
+        proxy.wait_until_idle()
+        assert proxy.commit_answers == [200]
+        assert not lab.missing(table), "the table references files that were deleted"
+        control.recover()
+        assert only_job(control, lab).status is JobStatus.SUCCEEDED
+    assert_committed_once(lab, table, before)
+
+
+def test_the_next_job_works_while_an_earlier_one_is_in_doubt_and_then_settles_it(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
+) -> None:
+    proxy.spoil_commits(always=LOST["503 instead"])
+    with through(lab, proxy, retries=0) as control:
+        with pytest.raises(CommitStateUnknown):
+            control.compact(lab.ref, FULL)
+        proxy.heal()
+        assert control.compact(lab.ref, FULL).outcome == "committed"
+        control.recover()
+        second, first = control.history(lab.ref)
+        assert (first.status, first.unresolved) == (JobStatus.FAILED, False)
+        assert second.status is JobStatus.SUCCEEDED
+    assert_committed_once(lab, table, before)
+
+
+def test_another_writer_between_a_lost_answer_and_its_retry_loses_nothing(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
+) -> None:
+    proxy.spoil_commits(LANDED["500 after it landed"])
+    proxy.spoil_loads()
+    with through(lab, proxy) as control:
+
+        def append(seconds: float) -> None:
+            lab.catalog.load_table(lab.ref.identifier).append(sample_rows(5, 99, SCHEMA))
+
+        control.sleep = append
+        assert control.compact(lab.ref, FULL).outcome == "committed"
+    assert lab.operations(table) == {"append": 3, "replace": 1}
+    assert len(lab.rows(table)) == len(before) + 5
+    assert not lab.leftovers(table)
+    assert not lab.missing(table)
+
+
+def test_a_cancel_before_the_commit_leaves_nothing(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
+) -> None:
+    cancel = CancelToken()
+    with through(lab, proxy) as control:
+        with pytest.raises(TidybergError):
+            control.compact(lab.ref, FULL, cancel=cancel, on_event=lambda event: cancel.cancel())
+        assert only_job(control, lab).status is JobStatus.CANCELLED
+    assert proxy.commits_asked == 0
+    assert_untouched(lab, table, before)
+    assert not lab.leftovers(table)
