@@ -96,6 +96,11 @@ def test_small_rest_is_folded_into_the_emptiest_group() -> None:
     assert totals == [100, 100, 120]
 
 
+def test_a_fold_that_saves_no_file_is_not_made() -> None:
+    sizes = resolve_sizes(PlanOptions(target_file_size=100, max_file_size=100, small_file_threshold=30), {})
+    assert pack_files([95, 20], sizes) == [[0], [1]]
+
+
 def test_outputs_are_as_near_to_the_target_as_whole_files_allow() -> None:
     sizes = resolve_sizes(PlanOptions(target_file_size=100 * MB), {})
     counts = {size: output_count(size * MB, sizes) for size in (1, 100, 149, 151, 200, 1000)}

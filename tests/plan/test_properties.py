@@ -26,28 +26,36 @@ SNAPSHOTS = (
     (5, 8 * HOUR, "overwrite"),
     (6, HOUR // 60, "append"),
 )
-file_sizes = st.one_of(
-    st.integers(1, 40 * KB), st.integers(1, 1_000 * KB), st.integers(1, 4_000 * KB), st.just(300 * KB)
-)
-partitions = st.integers(0, 2)
-random_files = st.builds(
-    File, size=file_sizes, partition=partitions, sequence=st.integers(0, 6), snapshot=st.integers(0, 6)
-)
+DAYS = (1, 2)
+STRATEGIES = [s for s in Strategy if s is not Strategy.DELETE_FILES] * 3 + [Strategy.DELETE_FILES]
 random_deletes = st.builds(
     Delete,
     kind=st.sampled_from(["position", "equality"]),
     scope=st.just("partition"),
-    partition=partitions,
+    partition=st.just(1),
     sequence=st.integers(0, 2),
 )
 
 
 @st.composite
 def scenes(draw: st.DrawFn) -> Scene:
+    """Up to 60 files; drawn from a seeded generator, so that crowded partitions are as common as bare ones."""
+    random = draw(st.randoms(use_true_random=False))
+    largest = draw(st.sampled_from([40 * KB, 300 * KB, 1_000 * KB, 4_000 * KB]))
+    snapshots = draw(st.sampled_from([(1,), (0, 1, 3), (1, 2, 3, 4, 5), (2, 4), (1, 4), (4, 5, 6)]))
+    files = [
+        File(
+            size=random.choice((random.randint(1, largest), random.randint(1, 40 * KB), largest)),
+            partition=random.choice((0, 0, 1)),
+            sequence=random.randint(0, 6),
+            snapshot=random.choice(snapshots),
+        )
+        for _ in range(draw(st.integers(0, 60)))
+    ]
     return Scene(
-        draw(st.lists(random_files, max_size=40)),
-        draw(st.lists(random_deletes, max_size=2)),
-        days=(1, 2, 3),
+        files,
+        draw(st.lists(random_deletes, max_size=1)),
+        days=DAYS,
         snapshots=SNAPSHOTS,
         format_version=draw(st.sampled_from([1, 2])),
     )
@@ -58,15 +66,15 @@ def random_options(draw: st.DrawFn, /, **fixed: Any) -> PlanOptions:
     target = draw(st.sampled_from([200 * KB, 512 * KB, 1_000 * KB]))
     return PlanOptions(
         **{
-            "strategy": draw(st.sampled_from(Strategy)),
+            "strategy": draw(st.sampled_from(STRATEGIES)),
             "target_file_size": target,
             "min_file_size": draw(st.none() | st.integers(1, target)),
             "max_file_size": draw(st.none() | st.integers(target, 3 * target)),
             "max_group_size": draw(st.none() | st.integers(target // 2, 3 * target)),
             "small_file_threshold": draw(st.integers(1, target)),
-            "min_input_files": draw(st.integers(1, 6)),
+            "min_input_files": draw(st.integers(1, 5)),
             "max_file_count_per_partition": draw(st.integers(1, 20)),
-            "hot_window_seconds": draw(st.sampled_from([1, 600])),
+            "hot_window_seconds": draw(st.sampled_from([1, 1, 600])),
             "force": draw(st.booleans()),
             **fixed,
         }

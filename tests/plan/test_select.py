@@ -57,9 +57,16 @@ def test_what_partition_values_cannot_answer_selects_all() -> None:
     assert selected("region = 'eu' or day = '2026-11-13'", BY_DAY, (TODAY,), (1,)) == [True, True]
 
 
-def test_a_spec_whose_column_was_dropped_selects_all() -> None:
+def test_a_field_whose_column_was_dropped_answers_nothing_and_the_others_still_do() -> None:
     without_day = Schema(*(field for field in SCHEMA.fields if field.name != "day"))
     assert selected("id = 1", BY_DAY, (1,), schema=without_day) == [True]
+    both = PartitionSpec(
+        PartitionField(2, 1000, IdentityTransform(), "day"),
+        PartitionField(3, 1001, IdentityTransform(), "region"),
+        spec_id=4,
+    )
+    values = [(1, "eu"), (1, "us")]
+    assert selected("region = 'eu' and id = 1", both, *values, schema=without_day) == [True, False]
 
 
 def test_values_of_another_type_select_inclusively() -> None:

@@ -30,10 +30,10 @@ def select_partitions(
 
 
 def _partition_test(expression: BooleanExpression, schema: Schema, spec: PartitionSpec) -> _Test | None:
-    """A test of partition tuples, or None where this spec's values cannot answer the filter."""
-    columns = {field.source_id for field in spec.fields}
-    if not columns <= schema._lazy_id_to_field.keys():
-        return None  # a source column was dropped: its type, hence the meaning of the values, is gone
+    """A test of partition tuples, or None where this spec's values cannot answer the filter.
+
+    A field whose source column was dropped answers nothing; the filter cannot name that column any more.
+    """
     projected = inclusive_projection(schema, spec)(expression)
     if projected == AlwaysTrue():
         return None
