@@ -81,7 +81,7 @@ def random_options(draw: st.DrawFn, /, **fixed: Any) -> PlanOptions:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(scenes(), random_options(force=False), st.floats(0.3, 1.0))
 def test_running_twice_does_nothing_the_second_time(scene: Scene, options: PlanOptions, ratio: float) -> None:
     inventory = scene.inventory()
@@ -90,11 +90,11 @@ def test_running_twice_does_nothing_the_second_time(scene: Scene, options: PlanO
     assert second.groups == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(scenes(), random_options(force=True), st.floats(0.3, 1.0))
 def test_running_by_force_comes_to_an_end(scene: Scene, options: PlanOptions, ratio: float) -> None:
     inventory = scene.inventory()
-    for _ in range(len(scene.files) + 2):
+    for _ in range(64):  # a split file may shrink and be merged again, half as many files each time
         plan = plan_for(inventory, options)
         if plan.is_empty:
             return
@@ -112,7 +112,7 @@ def test_the_order_of_the_inventory_does_not_matter(scene: Scene, options: PlanO
     assert plan_for(again, options) == plan_for(inventory, options)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(scenes(), random_options())
 def test_a_plan_holds_what_it_promises(scene: Scene, options: PlanOptions) -> None:
     inventory = scene.inventory()
