@@ -22,8 +22,6 @@ def canonical_value(value: Any) -> Any:
     if isinstance(value, dt.datetime):
         # Spark gives instants without a zone, in the session's; that is UTC here.
         return value.replace(tzinfo=None).isoformat()
-    if isinstance(value, tuple) and hasattr(value, "asDict"):
-        return [canonical_value(item) for item in value]  # a struct of Spark's
     if isinstance(value, dict):
         return sorted(([canonical_value(key), canonical_value(item)] for key, item in value.items()), key=repr)
     if isinstance(value, list | tuple):

@@ -4,6 +4,7 @@ Apart from the tests, because one Python process can have one Spark session only
 Requests and answers are pickles: `(operation, arguments)` in, `("ok", value)` or `("error", text)` out.
 """
 
+import datetime as dt
 import os
 import pickle
 import tempfile
@@ -15,6 +16,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import Row, SparkSession
 
 PACKAGES = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0"
+EPOCH = dt.date(1970, 1, 1)
 
 
 class Server:
@@ -100,7 +102,8 @@ class Server:
         if partition is not None:
             values = jvm.org.apache.iceberg.PartitionData(java_table.spec().partitionType())
             for position, value in enumerate(partition):
-                values.set(position, value)
+                # Iceberg keeps days as a number, Spark shows them as dates.
+                values.set(position, (value - EPOCH).days if isinstance(value, dt.date) else value)
             builder = builder.partition(values)
         writer = builder.build()
         for row in frame._jdf.queryExecution().executedPlan().executeCollect():

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -73,4 +74,21 @@ def arrow_rows(table: Table) -> list[str]:
     names = [field.name for field in table.refresh().schema().fields]
     files = [local_path(task.file.file_path) for task in table.scan().plan_files()]
     parts = [pq.read_table(file, columns=names, partitioning=None) for file in files]
-    return canonical_rows(tuple(row.values()) for part in parts for row in part.to_pylist())
+    return canonical_rows(_as_spark_gives_it(row, part.schema) for part in parts for row in part.to_pylist())
+
+
+def _as_spark_gives_it(row: dict[str, Any], schema: pa.Schema) -> tuple[Any, ...]:
+    return tuple(_value(row[field.name], field.type) for field in schema)
+
+
+def _value(value: Any, kind: pa.DataType) -> Any:
+    """A struct is a tuple and a map a dict; Arrow gives a dict and a list of pairs."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return _as_spark_gives_it(value, pa.schema(list(kind)))
+    if pa.types.is_map(kind):
+        return {key: _value(item, kind.item_type) for key, item in value}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return [_value(item, kind.value_type) for item in value]
+    return value

@@ -13,9 +13,11 @@ PREDICATES = (
     "count > 50000",
     "count IS NULL",
     "ratio < -100000",
-    "amount >= 1000000",
+    # To Spark NaN is above every number, to Iceberg's bounds it is nothing: left out, or files decide the answer.
+    "amount >= 1000000 AND NOT isnan(amount)",
+    "isnan(amount)",
     "price = 74937.00 OR price > 90000",
-    "name = 'name-151'",
+    "name = 'name-660'",
     "name LIKE 'name-1%'",
     "name IS NULL",
     "payload > X'80'",
@@ -26,7 +28,7 @@ PREDICATES = (
     "digest < X'40000000'",
     "active",
     "NOT active",
-    "place.city = 'name-604' OR place.height < 0",
+    "place.city < 'name-2' AND place.height > 20000",
     "place IS NULL",
     "size(tags) = 0",
     "tags IS NULL",
@@ -59,7 +61,7 @@ def test_java_reads_types_that_spark_lacks(warehouse: Warehouse, java: JavaCatal
     assert java.generic_rows(NAME) == before
 
 
-@every_shape
+@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[4], SHAPES[5]], ids=lambda shape: shape.name)
 def test_java_finds_the_same_rows_by_every_type_of_column(
     warehouse: Warehouse, java: JavaCatalog, shape: Shape
 ) -> None:
@@ -98,7 +100,8 @@ def test_the_metadata_tables_tell_the_truth(warehouse: Warehouse, java: JavaCata
     assert operation == "replace"
     assert snapshot_id == result.snapshot_id == table.refresh().metadata.current_snapshot_id
     assert parent_id == result.plan.snapshot_id
-    assert summary["added-records"] == summary["deleted-records"] == summary["total-records"] == "240"
+    assert summary["added-records"] == summary["deleted-records"]
+    assert summary["total-records"] == "240"
     assert summary["total-data-files"] == str(len(files))
     assert int(summary["total-files-size"]) == sum(file[2] for file in files)
 
@@ -136,8 +139,9 @@ def test_java_reads_an_evolved_schema_the_same(warehouse: Warehouse, java: JavaC
     ):
         java.sql(f"ALTER TABLE {NAME} {change}")
     java.sql(f"INSERT INTO {NAME} SELECT * FROM {NAME} WHERE id % 3 = 0")
-    java.sql(f"UPDATE {NAME} SET late = concat('late ', id), place.street = label WHERE id % 6 = 0")
+    java.sql(f"UPDATE {NAME} SET late = 'late', place.street = label WHERE id = 2000005")
     before = java.rows(NAME)
+    assert java.sql(f"SELECT count(*) FROM {NAME}.files")[0][0] > 3
     compact(warehouse)
     assert java.rows(NAME) == before
     assert len({task.file.file_path for task in table.refresh().scan().plan_files()}) == 1
@@ -150,7 +154,7 @@ def test_java_reads_an_evolved_partition_spec_the_same(
     table = make_table(warehouse, format_version=format_version)
     java.sql(f"ALTER TABLE {NAME} ADD PARTITION FIELD bucket(2, id)")
     warehouse.append_files(table.refresh(), 4, 30, files_per_commit=1, seed=100)
-    java.sql(f"ALTER TABLE {NAME} REPLACE PARTITION FIELD id_bucket WITH days(created)")
+    java.sql(f"ALTER TABLE {NAME} REPLACE PARTITION FIELD bucket(2, id) WITH days(created)")
     warehouse.append_files(table.refresh(), 4, 30, files_per_commit=1, seed=200)
     before = java.rows(NAME)
     specs = "SELECT spec_id, sum(record_count) FROM {}.files GROUP BY spec_id ORDER BY spec_id"
