@@ -132,8 +132,8 @@ def test_groups_are_listed_as_they_would_run() -> None:
 STATS = CompactionStats(12, 2, 11, 11, 20 * MB, 16 * MB, 4 * MB, 0, 2340.56, 1)
 JOB = Job(
     job_id="550e8400-e29b", table=EVENTS, table_uuid="u", branch="main", strategy="auto", options={},
-    status=JobStatus.SUCCEEDED, stage=Stage.DONE, engine="inline", created_ms=NOW, started_ms=NOW, finished_ms=NOW + 2340, stats=STATS,
-    snapshot_id=5, predicted_dollars=0.001, actual_dollars=0.002,
+    status=JobStatus.SUCCEEDED, stage=Stage.DONE, engine="inline", created_ms=NOW, started_ms=NOW,
+    finished_ms=NOW + 2340, stats=STATS, snapshot_id=5, predicted_dollars=0.001, actual_dollars=0.002,
 )  # fmt: skip
 RESULT = CompactionResult(
     outcome="committed", job=JOB, plan=make_plan(PARTITIONS, GROUPS), stats=STATS, snapshot_id=5, groups_committed=1,

@@ -201,9 +201,9 @@ class Spark(Section):
             return {**data, "conf": {str(key): _as_property(value) for key, value in conf.items()}}
         return data
 
-    @field_serializer("conf")
+    @field_serializer("conf", when_used="json")
     def _mask_conf(self, conf: dict[str, str]) -> Any:
-        return redact(conf)  # I12: a dump is for showing
+        return redact(conf)  # I12: JSON is for showing
 
 
 def state_directory(environ: Mapping[str, str]) -> Path:
