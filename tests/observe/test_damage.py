@@ -1,5 +1,6 @@
 """Files that are not what the table says they are: the error names the file and what to do."""
 
+import contextlib
 import tempfile
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tidyberg.observe.avro import AvroError
 from tidyberg.observe.manifest import read_entries
 from tidyberg.observe.storage import read_bytes
 from tidyberg.testing import ForgedEntry, ForgedManifest, forge_static_table
+from tidyberg.testing.avro import encode_long
 
 
 @pytest.fixture
@@ -61,6 +63,23 @@ def test_a_manifest_cut_anywhere_is_refused(data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(_WHOLE) - 1).filter(lambda at: at not in _BLOCK_ENDS))
     with pytest.raises(AvroError):
         read_entries(_WHOLE[:cut], deletes=False)
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=3))
+def test_overwritten_bytes_are_refused_or_harmless_but_never_another_error(changes: list[tuple[int, int]]) -> None:
+    raw = bytearray(_WHOLE)
+    for at, byte in changes:
+        raw[at % len(raw)] = byte
+    with contextlib.suppress(AvroError):
+        assert read_entries(bytes(raw), deletes=False).table.num_rows <= 50
+
+
+def test_a_block_that_claims_too_many_records_is_refused() -> None:
+    header = _WHOLE.index(_SYNC) + len(_SYNC)
+    (claimed,) = encode_long(50)
+    assert _WHOLE[header] == claimed
+    with pytest.raises(AvroError, match="claims 99999999 records"):
+        read_entries(_WHOLE[:header] + encode_long(99999999) + _WHOLE[header + 1 :], deletes=False)
 
 
 def _manifest() -> bytes:

@@ -7,6 +7,7 @@ partition of unpartitioned tables, and would be the heaviest dependency.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,10 +17,22 @@ from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
+_MAX_ITEMS = 1_000_000  # of an array in one record: more is damage, and would be read far past the end
 
 
 class AvroError(ValueError):
     """Bytes that are no Avro container, or not a whole one."""
+
+
+@contextmanager
+def decoding() -> Iterator[None]:
+    """Whatever the decoder makes of damaged bytes, it comes out as one error."""
+    try:
+        yield
+    except AvroError:
+        raise
+    except (ArithmeticError, EOFError, LookupError, MemoryError, SystemError, TypeError, ValueError) as error:
+        raise AvroError(f"its contents make no sense ({type(error).__name__}: {error})") from error
 
 
 @dataclass(frozen=True)
@@ -72,7 +85,14 @@ def blocks(container: Container) -> Iterator[tuple[int, bytes]]:
         if raw[position : position + _SYNC_BYTES] != container.sync:
             raise AvroError(f"the block that ends at byte {position} is cut off or overwritten")
         position += _SYNC_BYTES
-        yield count, codec.decompress(content) if codec else content
+        if codec:
+            try:
+                content = codec.decompress(content)
+            except Exception as error:  # every codec raises errors of its own
+                raise AvroError(f"the block that ends at byte {position} does not decompress") from error
+        if not 0 <= count <= len(content):
+            raise AvroError(f"the block that ends at byte {position} claims {count} records")
+        yield count, content
 
 
 def _long(raw: bytes, position: int) -> tuple[int, int]:
@@ -122,6 +142,9 @@ def read_columns(
                     function(decoder)
                 else:
                     append(function(decoder))
+            # The decoder itself runs on past the end of its buffer.
+            if decoder.tell() > len(content):
+                raise AvroError("a record is longer than its block")
         if decoder.tell() != len(content):
             raise AvroError("the records of a block do not fill it")
         pending += count
@@ -227,17 +250,23 @@ def _array(items: Any, names: dict[str, Any]) -> FieldReader:
             if count < 0:
                 count = -count
                 decoder.skip_int()
-            found += [item.read(decoder) for _ in range(count)]
+            found += [item.read(decoder) for _ in range(_plausible(count))]
         return found
 
     def skip(decoder: BinaryDecoder) -> None:
         while count := decoder.read_int():
             if count < 0:
-                decoder.skip(decoder.read_int())
+                decoder.skip(_plausible(decoder.read_int(), 2**31))
             else:
-                skip_items(decoder, count)
+                skip_items(decoder, _plausible(count))
 
     return FieldReader(read, skip)
+
+
+def _plausible(count: int, limit: int = _MAX_ITEMS) -> int:
+    if not 0 <= count <= limit:
+        raise AvroError(f"a list claims {count} items")
+    return count
 
 
 def _fast_skip(items: Any) -> Callable[[BinaryDecoder, int], Any] | None:

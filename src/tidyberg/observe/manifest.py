@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidyberg.observe.avro import AvroError, open_container, read_columns
+from tidyberg.observe.avro import AvroError, decoding, open_container, read_columns
 
 # Field ids of the manifest entry, from the Iceberg specification; the name is the column in ENTRIES.
 FIELD_IDS: Mapping[str, int] = {
@@ -82,17 +82,18 @@ class ManifestEntries:
 
 def read_entries(raw: bytes, *, deletes: bool) -> ManifestEntries:
     """The entries that are not DELETED; `deletes` says that it is a delete manifest. Raises AvroError."""
-    container = open_container(raw)
-    columns = _partition_columns(container.schema_text)
-    schema = _table_schema(columns)
-    batches = []
-    for rows, values in read_columns(container, _DELETES_WANTED if deletes else _DATA_WANTED):
-        if rows:
-            batch = _batch(rows, values, schema)
-            has_deleted = DELETED in values[FIELD_IDS["status"]]
-            batches.append(batch.filter(pc.not_equal(batch["status"], DELETED)) if has_deleted else batch)
-    table = pa.Table.from_batches(batches, schema)
-    return ManifestEntries(columns, table.combine_chunks() if len(batches) > 1 else table)
+    with decoding():
+        container = open_container(raw)
+        columns = _partition_columns(container.schema_text)
+        schema = _table_schema(columns)
+        batches = []
+        for rows, values in read_columns(container, _DELETES_WANTED if deletes else _DATA_WANTED):
+            if rows:
+                batch = _batch(rows, values, schema)
+                has_deleted = DELETED in values[FIELD_IDS["status"]]
+                batches.append(batch.filter(pc.not_equal(batch["status"], DELETED)) if has_deleted else batch)
+        table = pa.Table.from_batches(batches, schema)
+        return ManifestEntries(columns, table.combine_chunks() if len(batches) > 1 else table)
 
 
 def _batch(rows: int, values: Mapping[int, list[Any]], schema: pa.Schema) -> pa.RecordBatch:
