@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.exceptions import NoSuchIcebergTableError, SignError
 
 from tidyberg.errors import (
     AccessDenied,
@@ -17,6 +18,7 @@ from tidyberg.errors import (
     CatalogUnreachable,
     ConfigurationError,
     DamagedFile,
+    StorageError,
     TidybergError,
     UnknownCatalog,
     UnknownNamespace,
@@ -24,6 +26,7 @@ from tidyberg.errors import (
     Unsupported,
 )
 from tidyberg.model.table import TableRef
+from tidyberg.settings.catalog_errors import catalog_errors
 from tidyberg.settings.catalogs import (
     default_catalog_name,
     known_catalogs,
@@ -247,3 +250,55 @@ def test_a_name_that_is_not_unique_or_unknown_is_refused(settings: Settings, war
         resolve_table(settings, warehouse.catalog, " ")
     with pytest.raises(BadInput, match="is not a table name"):
         resolve_table(settings, warehouse.catalog, "sales.")
+
+
+def test_a_database_that_is_none_is_unreachable(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    path.write_text("this is no database, and long enough to be looked at " * 20)
+    with pytest.raises(CatalogUnreachable, match="file is not a database"):
+        open_catalog(Settings.model_validate({"catalog": {"uri": f"sqlite:///{path}"}}))
+
+
+def test_a_missing_driver_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigurationError, match="client library that is not installed"):
+        open_catalog(Settings.model_validate({"catalog": {"type": "sql", "uri": "mysql://me:pw@host/db"}}))
+
+
+class ClientError(Exception):
+    """As an optional client library raises it."""
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("An error occurred (AccessDeniedException): no", AccessDenied),
+        ("Unable to locate credentials", AccessDenied),
+        ("Could not connect to the endpoint", CatalogUnreachable),
+    ],
+)
+def test_errors_of_optional_client_libraries_are_known_by_their_package(
+    monkeypatch: pytest.MonkeyPatch, error: str, expected: type[TidybergError]
+) -> None:
+    monkeypatch.setattr(ClientError, "__module__", "botocore.exceptions")
+    with pytest.raises(expected), catalog_errors("lab"):
+        raise ClientError(error)
+
+
+def test_a_defect_of_ours_is_not_taken_for_the_catalogs() -> None:
+    with pytest.raises(ZeroDivisionError), catalog_errors("lab"):
+        _ = 1 / 0
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (PermissionError("no"), AccessDenied),
+        (OSError(28, "No space left on device"), StorageError),
+        (NotImplementedError("views"), Unsupported),
+        (NoSuchIcebergTableError("x"), UnknownTable),
+        (SignError("x"), Unsupported),
+    ],
+)
+def test_other_errors_while_reading_from_a_catalog(raised: Exception, expected: type[TidybergError]) -> None:
+    with pytest.raises(expected), catalog_errors("lab", what="db.t"):
+        raise raised

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from tidyberg.errors import BadInput
 from tidyberg.model.options import Strategy, VerifyMode
-from tidyberg.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from tidyberg.settings.settings import Settings
 
 
 class EngineName(StrEnum):
@@ -93,7 +95,7 @@ class EngineFlags:
     ] = None
     verify: Annotated[VerifyMode | None, _option("--verify", help="How to verify outputs.", panel="Run")] = None
 
-    def applied_to(self, settings: Settings) -> Settings:
+    def applied_to(self, settings: "Settings") -> "Settings":
         spark: dict[str, Any] = {"conf": {**settings.spark.conf, **pairs("--spark-conf", self.spark_conf)}}
         spark |= {key: value for key in ("master", "connect") if (value := getattr(self, key)) is not None}
         changed: dict[str, Any] = {"spark": settings.spark.model_copy(update=spark)}

@@ -2,19 +2,15 @@
 
 import os
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidyberg.cli.as_json import result_json
-from tidyberg.cli.commands_jobs import compact_table
 from tidyberg.cli.flags import CommonFlags, EngineFlags, OptionFlags, takes
 from tidyberg.cli.main import main
-from tidyberg.cli.session import Session
-from tidyberg.cli.show_result import show_result
-from tidyberg.settings.load import catalog_of_environment
-from tidyberg.settings.sections import Catalog
-from tidyberg.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from tidyberg.settings.settings import Settings
 
 app = typer.Typer(
     pretty_exceptions_enable=False, add_completion=False, context_settings={"help_option_names": ["-h", "--help"]}
@@ -34,17 +30,24 @@ def iceberg_compact(
     namespace: Annotated[str | None, typer.Option("--namespace", help="The table's namespace.")] = None,
 ) -> None:
     """Compact one table of one catalog and end: 0 done or nothing to do, 2 bad input, 4 conflict, 5 failed."""
+    from tidyberg.cli.jobs import compact
+    from tidyberg.cli.session import Session
 
-    def adjust(settings: Settings) -> Settings:
-        changed: dict[str, Any] = {"default_namespace": namespace} if namespace else {}
-        if catalog_uri:
-            found = catalog_of_environment({**os.environ, "CATALOG_URI": catalog_uri})
-            changed |= {"catalog": Catalog.model_validate(found), "catalogs": {}, "default_catalog": None}
-        return settings.model_copy(update=changed)
+    def adjust(settings: "Settings") -> "Settings":
+        return _with_catalog(settings, catalog_uri, namespace)
 
-    session = Session(common, engine, adjust)
-    result = compact_table(session, table, option)
-    session.show(show_result(result), result_json(result))
+    compact(Session(common, engine, adjust), table, option)
+
+
+def _with_catalog(settings: "Settings", catalog_uri: str | None, namespace: str | None) -> "Settings":
+    from tidyberg.settings.load import catalog_of_environment
+    from tidyberg.settings.sections import Catalog
+
+    changed: dict[str, Any] = {"default_namespace": namespace} if namespace else {}
+    if catalog_uri:
+        found = catalog_of_environment({**os.environ, "CATALOG_URI": catalog_uri})
+        changed |= {"catalog": Catalog.model_validate(found), "catalogs": {}, "default_catalog": None}
+    return settings.model_copy(update=changed)
 
 
 def run() -> None:

@@ -1,4 +1,7 @@
-"""The `tidyberg` command: what it can do, and how every failure ends."""
+"""The `tidyberg` command: what it can do, and how every failure ends.
+
+Only flags are imported here, so that help and completion answer at once; a command imports what it needs.
+"""
 
 import os
 import sys
@@ -11,12 +14,8 @@ import typer
 
 from tidyberg._version import __version__
 from tidyberg.cli import commands_jobs, commands_setup, commands_tables
-from tidyberg.cli.as_json import error_json, print_json
 from tidyberg.cli.flags import CommonFlags
-from tidyberg.cli.running import Interrupted
-from tidyberg.cli.session import standard_error
 from tidyberg.errors import BadInput, TidybergError
-from tidyberg.settings.redact import redact_text
 
 app = typer.Typer(
     help="Keeps Apache Iceberg tables tidy: sees, plans, rewrites on Spark, verifies and commits.",
@@ -59,10 +58,8 @@ def main(command: typer.Typer, arguments: Sequence[str]) -> int:
             stream.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? and no crash
     try:
         ended = command(args=list(arguments), standalone_mode=False)
-    except Interrupted as error:
-        return _fail(error, error.status, as_json)
     except TidybergError as error:
-        return _fail(error, error.exit_code, as_json)
+        return _fail(error, getattr(error, "status", error.exit_code), as_json)
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
@@ -80,12 +77,18 @@ def _unforeseen(error: Exception) -> tuple[TidybergError, int]:
         context = getattr(error, "ctx", None)
         path = getattr(context, "command_path", "tidyberg")
         return BadInput(str(error.format_message()), hint=f"See {path} --help."), BadInput.exit_code
+    from tidyberg.settings.redact import redact_text
+
     words = redact_text(f"{type(error).__name__}: {error}")
     hint = "This is a defect of tidyberg. TIDYBERG_DEBUG=1 shows where."
     return TidybergError(f"Unexpected failure: {words}", hint=hint), TidybergError.exit_code
 
 
 def _fail(error: TidybergError, status: int, as_json: bool) -> int:
+    from tidyberg.cli.as_json import error_json, print_json
+    from tidyberg.cli.session import standard_error
+    from tidyberg.settings.redact import redact_text
+
     if os.environ.get("TIDYBERG_DEBUG") == "1":
         sys.stderr.write(redact_text(traceback.format_exc()))
     if as_json:

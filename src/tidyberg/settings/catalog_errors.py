@@ -6,7 +6,6 @@ from contextlib import contextmanager
 import requests
 from pydantic import ValidationError
 from pyiceberg import exceptions as iceberg
-from sqlalchemy import exc as sql
 
 from tidyberg.errors import (
     AccessDenied,
@@ -27,10 +26,9 @@ _BAD_ADDRESS = (
     requests.exceptions.InvalidURL,
     requests.exceptions.MissingSchema,
     requests.exceptions.InvalidSchema,
-    sql.ArgumentError,
 )
-# Client libraries that may be absent, known by the package their exceptions come from.
-_REMOTE_PACKAGES = ("botocore", "boto3", "thrift", "google", "psycopg2", "socket")
+# Client libraries that may be absent, or are slow to import: known by the package their exceptions come from.
+_REMOTE_PACKAGES = ("sqlalchemy", "botocore", "boto3", "thrift", "google", "psycopg2", "socket")
 _DENIED_WORDS = ("accessdenied", "access denied", "unauthorized", "invalidaccesskey", "signaturedoesnotmatch",
                  "unrecognizedclient", "no credentials", "unable to locate credentials", "password authentication",
                  "readonly database", "expiredtoken", "not authorized")  # fmt: skip
@@ -49,7 +47,7 @@ def catalog_errors(catalog: str, *, what: str = "", secrets: Sequence[str] = ())
     except (
         iceberg.RESTError, iceberg.NoSuchTableError, iceberg.NoSuchNamespaceError, iceberg.NoSuchIdentifierError,
         iceberg.NotInstalledError, iceberg.SignError, iceberg.DynamoDbError, requests.RequestException,
-        sql.SQLAlchemyError, OSError, ValueError, ImportError, NotImplementedError,
+        OSError, ValueError, ImportError, NotImplementedError,
     ) as error:  # fmt: skip
         raise translate(error, catalog, what, secrets) from _without_secrets(error, secrets)
     except Exception as error:
@@ -72,9 +70,9 @@ def translate(error: Exception, catalog: str, what: str, secrets: Sequence[str])
         return AccessDenied(
             f"Catalog {catalog!r} refused access: {said}", hint="Check its credential, token or access keys."
         )
-    if isinstance(error, _BAD_ADDRESS):
+    if isinstance(error, _BAD_ADDRESS) or _is_sql(error, "ArgumentError"):
         return ConfigurationError(f"The address of catalog {catalog!r} is not usable: {said}")
-    if isinstance(error, requests.RequestException | sql.InterfaceError | sql.OperationalError):
+    if isinstance(error, requests.RequestException) or _is_sql(error, "OperationalError", "InterfaceError"):
         return _unreachable(catalog, error, said)
     if isinstance(error, ValidationError):
         return CatalogUnreachable(
@@ -82,7 +80,7 @@ def translate(error: Exception, catalog: str, what: str, secrets: Sequence[str])
         )
     if isinstance(error, _BUSY):
         return CatalogUnreachable(f"Catalog {catalog!r} could not answer: {said}", hint="Try again later.")
-    if isinstance(error, iceberg.NotInstalledError | ImportError | sql.NoSuchModuleError):
+    if isinstance(error, iceberg.NotInstalledError | ImportError) or _is_sql(error, "NoSuchModuleError"):
         return ConfigurationError(
             f"Catalog {catalog!r} needs a client library that is not installed: {said}",
             hint="Install tidyberg[glue], tidyberg[hive] or the database's driver.",
@@ -96,6 +94,11 @@ def translate(error: Exception, catalog: str, what: str, secrets: Sequence[str])
     if isinstance(error, iceberg.RESTError | ValueError):
         return ConfigurationError(f"Catalog {catalog!r} refused the request: {said}", hint="Check its properties.")
     return CatalogUnreachable(f"Catalog {catalog!r} could not answer: {said}", hint="Try again later.")
+
+
+def _is_sql(error: Exception, *names: str) -> bool:
+    kinds = type(error).__mro__
+    return any(kind.__module__ == "sqlalchemy.exc" and kind.__name__ in names for kind in kinds)
 
 
 def _missing(error: Exception, catalog: str, what: str, said: str) -> TidybergError | None:
@@ -113,8 +116,8 @@ def _unreachable(catalog: str, error: Exception, said: str) -> TidybergError:
         said = "it did not answer in time"
     elif isinstance(error, requests.ConnectionError):
         said = "no connection to its address could be made"
-    elif isinstance(error, sql.DBAPIError) and error.orig is not None:
-        said = redact_text(_first_line(str(error.orig)))
+    elif _is_sql(error, "DBAPIError"):
+        said = redact_text(_first_line(str(getattr(error, "orig", said))))
     elif isinstance(error, requests.exceptions.JSONDecodeError):
         said = "its answer is not JSON"
     return CatalogUnreachable(

@@ -1,0 +1,75 @@
+"""What the looking commands do: ask the control room, show the answer, change nothing."""
+
+import json
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from tidyberg.app import build_control
+from tidyberg.cli.as_json import health_json, table_json
+from tidyberg.cli.flags import CommonFlags, EngineFlags, OptionFlags
+from tidyberg.cli.plan_files import read_plan, write_plan
+from tidyberg.cli.session import Session, engine_label, now_ms
+from tidyberg.cli.show_health import show_health, show_tables
+from tidyberg.cli.show_plan import show_groups, show_plan
+from tidyberg.model.plan import Plan
+from tidyberg.plan.document import plan_to_json
+from tidyberg.settings.catalogs import resolve_table
+from tidyberg.settings.options import plan_options
+
+
+def list_tables(common: CommonFlags, namespace: str | None) -> None:
+    session = Session(common)
+    with build_control(session.settings) as control:
+        found = control.tables(common.catalog, namespace)
+    session.show(show_tables(found, now_ms=now_ms()), {"tables": [table_json(summary) for summary in found]})
+
+
+def report_health(common: CommonFlags, table: str, option: OptionFlags, *, show_all: bool) -> None:
+    session = Session(common)
+    with build_control(session.settings) as control:
+        ref = resolve_table(session.settings, control.catalog(common.catalog), table)
+        report = control.health(ref, plan_options(session.settings, ref, option.overrides()))
+    next_command = session.command("plan", str(ref))
+    shown = show_health(report, now_ms=now_ms(), next_command=next_command, show_all=show_all)
+    session.show(shown, health_json(report))
+
+
+def plan(
+    common: CommonFlags, engine: EngineFlags, table: str, option: OptionFlags, *, out: Path | None, show_all: bool
+) -> bool:
+    """Make and show a plan; true when it has nothing to do."""
+    session = Session(common, engine)
+    made = make_plan(session, table, option)
+    if out is not None:
+        write_plan(made, out)
+    next_command = session.command("apply", str(out)) if out else session.command("compact", str(made.table))
+    present_plan(session, made, next_command, show_all=show_all)
+    return made.is_empty
+
+
+def explain(common: CommonFlags, plan_file: Path) -> None:
+    session = Session(common)
+    read = read_plan(plan_file)
+    present_plan(session, read, session.command("apply", str(plan_file)), show_all=True, with_groups=True)
+
+
+def make_plan(session: Session, table: str, option: OptionFlags) -> Plan:
+    with build_control(session.settings) as control:
+        ref = resolve_table(session.settings, control.catalog(session.common.catalog), table)
+        return control.plan(ref, plan_options(session.settings, ref, option.overrides()))
+
+
+def present_plan(
+    session: Session, plan: Plan, next_command: str, *, show_all: bool = False, with_groups: bool = False
+) -> None:
+    shown = show_plan(
+        plan,
+        now_ms=now_ms(),
+        engine=engine_label(session.settings),
+        next_command=next_command,
+        show_all=show_all,
+    )
+    groups: list[RenderableType] = [Text(), show_groups(plan)] if with_groups and plan.groups else []
+    session.show(Group(shown, *groups), json.loads(plan_to_json(plan)))
