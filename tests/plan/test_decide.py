@@ -87,6 +87,11 @@ def test_auto_follows_the_rules_of_the_contract() -> None:
     assert rewrite(plan_for(Scene(medium), PlanOptions(force=True))).reason.startswith("forced")
 
 
+def test_auto_sees_deletes_on_files_of_the_right_size() -> None:
+    plan = plan_for(Scene([File(512 * MB)] * 5, [Delete(sequence=2)]))
+    assert skip(plan) == Skip("has-deletes", "5 files with deletes to apply (not supported yet)")
+
+
 @pytest.mark.parametrize("strategy", Strategy)
 def test_a_tidy_partition_is_left_alone_even_by_force(strategy: Strategy) -> None:
     for force in (False, True):

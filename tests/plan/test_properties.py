@@ -108,8 +108,22 @@ def test_the_order_of_the_inventory_does_not_matter(scene: Scene, options: PlanO
     inventory = scene.inventory()
     shuffled = list(range(inventory.data_files.num_rows))
     random.shuffle(shuffled)
-    again = replace(inventory, data_files=inventory.data_files.take(pa.array(shuffled, pa.int64())))
-    assert plan_for(again, options) == plan_for(inventory, options)
+    files = inventory.data_files.take(pa.array(shuffled, pa.int64()))
+    assert plan_for(replace(inventory, data_files=files), options) == plan_for(inventory, options)
+    last = len(inventory.partitions) - 1
+    turned = replace(
+        inventory,
+        partitions=list(reversed(inventory.partitions)),
+        data_files=_renumbered(files, last),
+        delete_files=_renumbered(inventory.delete_files, last),
+    )
+    assert plan_for(turned, options) == plan_for(inventory, options)
+
+
+def _renumbered(files: pa.Table, last: int) -> pa.Table:
+    column = files.schema.get_field_index("partition")
+    turned = pa.array([last - number for number in files["partition"].to_pylist()], pa.int32())
+    return files.set_column(column, files.schema.field(column), turned)
 
 
 @settings(max_examples=200, deadline=None)

@@ -52,15 +52,18 @@ def find_candidates(
     deleted = files_with_deletes(files, inventory.delete_files)
     starts = np.searchsorted(partition, np.arange(len(inventory.partitions) + 1))
     oversized = np.zeros(len(file_sizes), dtype=np.bool_)
+    fragmented = np.array([s.fragment_ratio > options.max_delete_ratio for s in statistics], dtype=np.bool_)
+    too_many_deletes = deleted & fragmented[partition]
     if options.strategy is Strategy.SMALL_FILES:
         wanted = file_sizes < sizes.small
     elif options.strategy is Strategy.DELETE_FILES:
-        fragmented = [numbers.fragment_ratio > options.max_delete_ratio for numbers in statistics]
-        wanted = deleted & np.array(fragmented, dtype=np.bool_)[partition]
+        wanted = too_many_deletes
+    elif options.strategy is Strategy.AUTO:
+        wanted = (file_sizes < sizes.minimum) | too_many_deletes
     else:
         wanted = file_sizes < sizes.minimum
-        if options.strategy is Strategy.FULL:
-            oversized = file_sizes > sizes.maximum
+    if options.strategy is Strategy.FULL:
+        oversized = file_sizes > sizes.maximum
     return Candidates(
         files=files,
         sizes=file_sizes,

@@ -110,7 +110,6 @@ def _take(
     outcomes: Sequence[Skip | Proposal],
 ) -> Taken:
     drafts = [draft for outcome in outcomes if isinstance(outcome, Proposal) for draft in outcome.drafts]
-    labels = [partition.path for partition in inventory.partitions]
 
     def smaller(draft: Draft, files: int) -> Draft:
         # The smallest files: they give the most for the bytes read.
@@ -118,7 +117,7 @@ def _take(
         return judge.draft(draft.partition, np.sort(draft.members[order[:files]]), draft.score)
 
     return take_within_limits(
-        ranked(drafts, statistics, labels, options.strategy),
+        ranked(drafts, statistics, inventory.partitions, options.strategy),
         options,
         pricing,
         manifests=candidates.files.column("manifest").to_numpy(),

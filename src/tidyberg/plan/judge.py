@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidyberg.model.inventory import PartitionStatistics
+from tidyberg.model.inventory import Partition, PartitionStatistics
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Skip
 from tidyberg.model.sizes import format_size
@@ -204,15 +204,19 @@ class Judge:
 
 
 def ranked(
-    drafts: Sequence[Draft], statistics: Sequence[PartitionStatistics], labels: Sequence[str], strategy: Strategy
+    drafts: Sequence[Draft],
+    statistics: Sequence[PartitionStatistics],
+    partitions: Sequence[Partition],
+    strategy: Strategy,
 ) -> list[Draft]:
     """The order of work: the most urgent partition first, for a time series the oldest; then what saves most."""
 
-    def key(draft: Draft) -> tuple[float, float, str, int]:
+    def key(draft: Draft) -> tuple[float, float, int, str, int]:
         written = statistics[draft.partition].last_write_ms or 0
         urgency = written if strategy is Strategy.TIME_SERIES else -draft.score
         saved = (len(draft.members) - draft.outputs) / max(1, draft.work.bytes_read)
-        return urgency, -saved, labels[draft.partition], int(draft.members[0])
+        partition = partitions[draft.partition]
+        return urgency, -saved, partition.spec_id, partition.path, int(draft.members[0])
 
     return sorted(drafts, key=key)
 
