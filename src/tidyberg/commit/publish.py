@@ -30,6 +30,7 @@ from tidyberg.commit.conflicts import validate_groups
 from tidyberg.commit.snapshot import JOB_ID, Staged, Stager
 from tidyberg.errors import (
     AccessDenied,
+    CatalogUnreachable,
     CommitStateUnknown,
     Conflict,
     StorageError,
@@ -101,6 +102,7 @@ class Publisher:
     _attempts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # manifest list -> groups it commits
     _conflicts: dict[int, str] = field(default_factory=dict)
     _unknown_parent: int | None = None  # what the branch must still be at for an unanswered attempt to land
+    _unseen: bool = False  # whether an attempt was sent since the table was last read
 
     def publish(self, finished: Sequence[FinishedGroup]) -> Committed:
         try:
@@ -124,16 +126,26 @@ class Publisher:
         )
         deadline = time.monotonic() + self.retry.total_timeout_ms / 1000
         failure: BaseException | None = None
-        for attempt in range(self.retry.retries + 1):
+        for attempt in range(self.retry.retries + 2):  # the last round sends nothing: it asks how the one before ended
             if attempt:
                 self.sleep(self.retry.wait_seconds(attempt - 1, self.rng))
-            table = self._load()
-            parent = self._observe(table)
+            try:
+                table = self._load()
+                parent = self._observe(table)
+            except TidybergError:
+                raise
+            except Exception as error:  # noqa: BLE001  # clients have many; a catalog that is away may come back
+                failure = failure or error
+                self.notice(f"the catalog did not show {self.plan.table} ({_brief(error)}); asking again")
+                if time.monotonic() > deadline:
+                    break
+                continue
+            self._unseen = False
             if parent.pinned.snapshot_id != self._unknown_parent:
                 self._unknown_parent = None  # it required the branch to stay where it was: now it never lands
             if landed := self._landed(table, parent, finished, attempt):
                 return landed
-            if failure is not None and time.monotonic() > deadline:
+            if attempt > self.retry.retries or (failure is not None and time.monotonic() > deadline):
                 break
             staged = self._stage(stager, table, parent, finished, attempt)
             try:
@@ -142,6 +154,7 @@ class Publisher:
                 raise
             except Exception as error:  # noqa: BLE001  # whatever it is, only the table knows whether the commit landed
                 failure = error
+                self._unseen = True
                 if self._is_unknown(error):
                     self._unknown_parent = parent.pinned.snapshot_id
                 self.notice(f"commit attempt {attempt + 1} did not go through ({_brief(error)}); asking the table")
@@ -249,14 +262,20 @@ class Publisher:
 
     def _gave_up(self, failure: BaseException | None, finished: Sequence[FinishedGroup]) -> TidybergError:
         tries = self.retry.retries + 1
+        if failure is not None and (self._unseen or self._unknown_parent is not None):
+            return self._unknown(failure)
         if isinstance(failure, CommitFailedException):
             return Conflict(
                 f"{self.plan.table} was too busy: {tries} attempts to commit {len(finished)} groups lost "
                 f"({_brief(failure)}).",
                 hint="Try again when fewer writers commit, or raise commit.retries.",
             )
-        if failure is not None and self._is_unknown(failure):
-            return self._unknown(failure)
+        if not self._attempts:
+            return CatalogUnreachable(
+                f"The catalog did not show {self.plan.table} when the commit was due ({_brief(failure)}); "
+                "nothing was committed.",
+                hint="Try again when it answers.",
+            )
         return StorageError(
             f"The commit to {self.plan.table} failed {tries} times ({_brief(failure)}); the table is unchanged.",
             hint="See that the catalog's database and the table's location are writable and have room.",

@@ -20,13 +20,13 @@ class Lease:
         self._table_uuid = job.table_uuid
         self._job = job
         self._owner = owner
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._stopped = threading.Event()
         self._renewer = threading.Thread(target=self._renew_until_stopped, name="tidyberg-lease", daemon=True)
 
     def __enter__(self) -> "Lease":
         holder = self._store.acquire(
-            self._table_uuid, self._job.job_id, self._owner, now_ms=self._now_ms(), ttl_ms=LEASE_MS
+            self._table_uuid, self._job.job_id, self._owner, now_ms=self.now_ms(), ttl_ms=LEASE_MS
         )
         if holder is not None:
             raise TableBusy(
@@ -44,7 +44,7 @@ class Lease:
         self._store.release(self._table_uuid, self._job.job_id)
 
     def is_held(self) -> bool:
-        return self._store.renew(self._table_uuid, self._job.job_id, now_ms=self._now_ms(), ttl_ms=LEASE_MS)
+        return self._store.renew(self._table_uuid, self._job.job_id, now_ms=self.now_ms(), ttl_ms=LEASE_MS)
 
     def check(self) -> None:
         """I7: who lost the lease commits nothing and deletes nothing."""
@@ -77,7 +77,8 @@ class JobRecord:
         self._store.note_paths(self.job.job_id, paths)
 
     def about_to_commit(self, parent_id: int, snapshot_id: int) -> None:
-        self.update(sent_parent_id=parent_id, sent_snapshot_id=snapshot_id)
+        # The heartbeat too: recovery counts the time a server may take from the last request.
+        self.update(sent_parent_id=parent_id, sent_snapshot_id=snapshot_id, heartbeat_ms=self._lease.now_ms())
         self._lease.check()
 
     def owns_table(self) -> bool:
