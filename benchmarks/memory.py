@@ -1,4 +1,4 @@
-"""Peak memory of a process and all its descendants, shared pages counted once (PSS)."""
+"""Peak memory of a process and all its descendants, shared pages counted once (PSS), and their CPU time."""
 
 import threading
 from types import TracebackType
@@ -27,6 +27,11 @@ class PeakMemory:
         self._done.set()
         self._thread.join()
 
+    def cpu_seconds(self) -> float:
+        """Of the family so far, those that ended and were waited for included."""
+        family = [self._process, *self._process.children(recursive=True)]
+        return sum(map(_cpu, family))
+
     def _sample(self) -> None:
         while not self._done.wait(_EVERY_SECONDS):
             try:
@@ -42,3 +47,11 @@ def _pss(process: psutil.Process) -> int:
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return 0  # it ended while we looked
     return int(getattr(info, "pss", info.uss))
+
+
+def _cpu(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(times.user + times.system + times.children_user + times.children_system)

@@ -29,6 +29,7 @@ SIDES = {
 class Run:
     side: str
     seconds: float
+    cpu_seconds: float
     peak_bytes: int
     outputs: int
     bytes_written: int
@@ -97,19 +98,23 @@ def measure(side: str, bench: Bench, target_bytes: int, threads: int, expected: 
     ):
         assert process.stdin is not None
         assert process.stdout is not None
+        cpu_before = 0.0
         if process.stdout.readline():  # warm
+            cpu_before = memory.cpu_seconds()
             process.stdin.write(b"go\n")
             process.stdin.flush()
         answer = process.stdout.readline()
         if not answer:
             raise BenchmarkError(f"{side} failed; the end of {log}:\n{log.read_text()[-3000:]}")
+        cpu_seconds = memory.cpu_seconds() - cpu_before
         seconds = float(json.loads(answer)["seconds"])
+        process.stdin.write(b"end\n")
     after = bench.files()
     if bench.checksum() != expected:
         raise BenchmarkError(f"{side} changed the rows of the table")
     if before & set(after):
         raise BenchmarkError(f"{side} left {len(before & set(after))} files as they were")
-    return Run(side, seconds, memory.peak_bytes, len(after), sum(path.stat().st_size for path in after))
+    return Run(side, seconds, cpu_seconds, memory.peak_bytes, len(after), sum(path.stat().st_size for path in after))
 
 
 def make_report(runs: list[Run], files: int, total: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -131,6 +136,7 @@ def make_report(runs: list[Run], files: int, total: int, options: argparse.Names
             side: {
                 "best_seconds": min(run.seconds for run in found),
                 "median_seconds": statistics.median(run.seconds for run in found),
+                "cpu_seconds": statistics.median(run.cpu_seconds for run in found),
                 "peak_bytes": max(run.peak_bytes for run in found),
                 "outputs": found[-1].outputs,
                 "bytes_written": found[-1].bytes_written,
@@ -151,13 +157,14 @@ def as_markdown(report: dict[str, Any]) -> str:
         f"{report['target_bytes'] // MB} MB; {report['master']} on {machine['cores']} cores, "
         f"{machine['memory_gb']} GB; {report['at'][:10]}",
         "",
-        "| | median | best | outputs | written | peak memory (PSS) |",
-        "|---|---|---|---|---|---|",
+        "| | median | best | CPU | outputs | written | peak memory (PSS) |",
+        "|---|---|---|---|---|---|---|",
     ]
     for side, numbers in report["sides"].items():
         lines.append(
             f"| {SIDES[side]} | {numbers['median_seconds']:.1f} s | {numbers['best_seconds']:.1f} s "
-            f"| {numbers['outputs']} | {numbers['bytes_written'] / MB:.0f} MB | {numbers['peak_bytes'] / MB:,.0f} MB |"
+            f"| {numbers['cpu_seconds']:.1f} s | {numbers['outputs']} | {numbers['bytes_written'] / MB:.0f} MB "
+            f"| {numbers['peak_bytes'] / MB:,.0f} MB |"
         )
     if "times_faster" in report:
         lines += ["", f"tidyberg is {report['times_faster']:.1f} times as fast."]

@@ -1,6 +1,6 @@
 """One side of the rewrite benchmark in a process of its own: warms up on a small table, then rewrites the big one.
 
-Writes a JSON line when it is warm and another when it is done; starts the run when a line comes in.
+Writes a JSON line when it is warm and another when it is done; starts, and ends, when a line comes in.
 """
 
 import json
@@ -29,6 +29,7 @@ def main() -> None:
         started = time.perf_counter()
         rewrite(TABLE)
         print(json.dumps({"seconds": time.perf_counter() - started}), file=answers, flush=True)
+        sys.stdin.readline()  # until the CPU time of the workers has been read
 
 
 def tidyberg_side(directory: Path, target_bytes: int, threads: int, scratch: Path) -> Rewrite:
