@@ -176,7 +176,7 @@ def test_health_shows_score_reasons_and_worst_partitions() -> None:
         tuple((f"p={n}", numbers) for n in range(12)), (MB,) * 9, 512 * MB,
     )  # fmt: skip
     text = rendered(show_health(report, now_ms=NOW, next_command="tidyberg plan x"))
-    for part in ("health 30/100", " - 9 of 9 files are small", "2 h ago", "… 2 more (--all)", "next: tidyberg plan x"):
+    for part in ("health 30/100", "  9 of 9 files are small", "2 h ago", "… 2 more (--all)", "next: tidyberg plan x"):
         assert part in text
     tidy = dataclasses.replace(report, health=Health(100, ()), partitions=(), file_sizes=())
     assert "nothing to complain about" in rendered(show_health(tidy, now_ms=NOW, next_command="x"))

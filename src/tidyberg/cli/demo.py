@@ -46,7 +46,7 @@ def run_demo(directory: Path | None, *, as_json: bool) -> None:
         out.print(f"{WORDS}\n{count(before.rows)} rows in {duration(before.seconds)}\n", markup=False)
 
         _step(out, "What is worth doing, and what does it cost? Planning reads metadata only.")
-        result = run_cancellable(lambda cancel: _plan_and_compact(settings, config, out, cancel), standard_error())
+        result = run_cancellable(lambda cancel: _plan_and_compact(settings, out, cancel), standard_error())
         out.print(show_result(result))
 
         _step(out, "\nThe same query again.")
@@ -59,11 +59,10 @@ def run_demo(directory: Path | None, *, as_json: bool) -> None:
         print_json(_document(directory, config, result, before, after))
 
 
-def _plan_and_compact(settings: Settings, config: Path, out: Console, cancel: CancelToken) -> CompactionResult:
+def _plan_and_compact(settings: Settings, out: Console, cancel: CancelToken) -> CompactionResult:
     with build_control(settings) as control:
         plan = control.plan(REF, PlanOptions())
-        next_command = shlex.join(["tidyberg", "compact", TABLE, "--config", str(config)])
-        out.print(show_plan(plan, now_ms=now_ms(), engine=engine_label(settings), next_command=next_command))
+        out.print(show_plan(plan, now_ms=now_ms(), engine=engine_label(settings), next_command=None))
         groups = plural(len(plan.groups), "group")
         _step(out, f"\nRewriting {groups} on Spark, verifying every row, committing beside the live writer.")
         with watching(standard_error()) as on_event:

@@ -86,7 +86,7 @@ def watching(console: Console, *, quiet: bool = False) -> Iterator[EventSink]:
     if quiet or not console.is_terminal:
         yield lambda event: _print_line(console, event, quiet)
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=16), TaskProgressColumn(),
                TextColumn("{task.fields[detail]}"), TimeElapsedColumn())  # fmt: skip
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task("starting", total=None, detail="")
@@ -106,7 +106,7 @@ def _move_bar(progress: Progress, bar: TaskID, event: Event) -> None:
         progress.update(bar, description=event.message or event.stage.value)
     elif isinstance(event, GroupFinished):
         made = event.progress
-        detail = f"{made.files_processed:,} files, {size(made.bytes_read)} read, {size(made.bytes_written)} written"
+        detail = f"{made.files_processed:,} files, {size(made.bytes_read)}"
         progress.update(bar, total=made.groups_total, completed=made.groups_completed, detail=detail)
     else:
         style = "yellow" if event.level == "warning" else "dim"

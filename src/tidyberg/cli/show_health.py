@@ -18,7 +18,7 @@ def show_health(report: HealthReport, *, now_ms: int, next_command: str, show_al
     when = f" ({ago(report.snapshot_ms, now_ms)})" if report.snapshot_ms is not None else ""
     title = f"{report.table} · {report.branch} @ {short_id(report.snapshot_id)}{when}"
     parts: list[RenderableType] = [title_line(title, report.health.score), _totals(report), Text()]
-    parts += [Text(f" - {reason}") for reason in report.health.reasons] or [Text(" nothing to complain about")]
+    parts += [Text(f"  {reason}") for reason in report.health.reasons] or [Text("  nothing to complain about")]
     if report.file_sizes:
         parts += [Text(), show_histogram(report.file_sizes), Text(), _partitions(report, now_ms, show_all)]
     parts += [Text(), Text(f"next: {next_command}", style="dim")]
