@@ -198,7 +198,7 @@ def test_limited_runs_work_everything_off(scene: Scene, options: PlanOptions, ma
 
 @pytest.mark.parametrize(
     ("files", "partitions", "seconds"),
-    [(10_000, 1, 0.6), (10_000, 1_000, 0.6), (10_000, 10_000, 0.6), (100_000, 100, 3)],
+    [(10_000, 1, 1.2), (10_000, 1_000, 1.2), (10_000, 10_000, 1.2), (100_000, 100, 5)],
 )
 def test_planning_is_quick(files: int, partitions: int, seconds: float) -> None:
     random = np.random.default_rng(3)
@@ -208,6 +208,6 @@ def test_planning_is_quick(files: int, partitions: int, seconds: float) -> None:
     statistics = statistics_of(inventory, options)
     start = time.process_time()
     plan = make_plan(inventory, statistics, options, now_ms=NOW)
-    # Twice what a quiet machine takes, for busy ones.
+    # Several times what it takes alone: coverage is traced and the machine may be busy.
     assert time.process_time() - start < seconds
     assert len(plan.partitions) == partitions
