@@ -102,7 +102,7 @@ class Publisher:
     _attempts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # manifest list -> groups it commits
     _conflicts: dict[int, str] = field(default_factory=dict)
     _unknown_parent: int | None = None  # what the branch must still be at for an unanswered attempt to land
-    _unseen: bool = False  # whether an attempt was sent since the table was last read
+    _unseen: bool = False  # whether an attempt that a server may have accepted was sent since the table was last read
 
     def publish(self, finished: Sequence[FinishedGroup]) -> Committed:
         try:
@@ -110,7 +110,7 @@ class Publisher:
         except CommitStateUnknown:
             raise
         except TidybergError as error:
-            if self._may_still_land():
+            if self._unseen or self._may_still_land():
                 raise self._unknown(error) from error
             raise
 
@@ -154,7 +154,7 @@ class Publisher:
                 raise
             except Exception as error:  # noqa: BLE001  # whatever it is, only the table knows whether the commit landed
                 failure = error
-                self._unseen = True
+                self._unseen = not isinstance(self.catalog, SqlCatalog)
                 if self._is_unknown(error):
                     self._unknown_parent = parent.pinned.snapshot_id
                 self.notice(f"commit attempt {attempt + 1} did not go through ({_brief(error)}); asking the table")
@@ -163,14 +163,14 @@ class Publisher:
         raise self._gave_up(failure, finished)
 
     def _load(self) -> Table:
+        ending = "" if self._unseen else "; nothing was committed"
         try:
             table = self.catalog.load_table(self.plan.table.identifier)
         except NoSuchTableError as error:
-            raise TableReplaced(f"{self.plan.table} was dropped while the job ran; nothing was committed.") from error
+            raise TableReplaced(f"{self.plan.table} was dropped or renamed while the job ran{ending}.") from error
         if str(table.metadata.table_uuid) != self.plan.table_uuid:
             raise TableReplaced(
-                f"{self.plan.table} was dropped and created anew while the job ran; nothing was committed.",
-                hint="Plan again.",
+                f"{self.plan.table} was dropped and created anew while the job ran{ending}.", hint="Plan again."
             )
         return table
 
@@ -254,9 +254,7 @@ class Publisher:
             return False
         try:
             ref = self._load().metadata.refs.get(self.plan.branch)
-        except TableReplaced:
-            return False
-        except Exception:  # noqa: BLE001  # while the catalog does not answer, nobody can tell
+        except Exception:  # noqa: BLE001  # without an answer nobody can tell; and a table may be gone by a rename
             return True
         return ref is not None and ref.snapshot_id == self._unknown_parent
 

@@ -43,6 +43,11 @@ class Recovery:
         io = table.io if table else load_file_io(dict(catalog.properties), next(iter(intent.directories.values())))
         noted = [path for path in self.store.paths(job.job_id) if io.new_input(path).exists()]
         candidates = {*existing_outputs(io, intent), *noted}
+        if table is None and job.sent_snapshot_id is not None and candidates:
+            # A renamed table is gone from its old name only: what a commit may have published stays.
+            status = job.status if job.status is JobStatus.SUCCEEDED else JobStatus.FAILED
+            what = f"{job.table} is gone or renamed; {len(candidates)} files that a commit may have published are kept"
+            return self._finish(job, status, what)
         referenced: set[str] = set()
         if table is not None and job.sent_snapshot_id is not None:
             referenced = referenced_paths(table, candidates, intent.sequence_number)
