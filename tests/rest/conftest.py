@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestServer
 
 @pytest.fixture
 def lab(rest_server: RestServer, tmp_path: Path) -> Iterator[RestLab]:
-    with RestLab(rest_server, tmp_path) as lab:
+    with closing(RestLab(rest_server, tmp_path)) as lab:
         yield lab
 
 

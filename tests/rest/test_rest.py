@@ -75,6 +75,7 @@ def test_retention_settings_of_the_branch_are_kept(lab: RestLab) -> None:
                 ref_name="main",
                 type=SnapshotRefType.BRANCH,
                 snapshot_id=head,
+                max_ref_age_ms=None,
                 max_snapshot_age_ms=86_400_000,
                 min_snapshots_to_keep=7,
             ),
