@@ -15,11 +15,11 @@ from tidyberg.control.calibration import calibrate
 from tidyberg.control.lease import JobRecord, Lease
 from tidyberg.control.pipeline import Pipeline
 from tidyberg.control.recovery import Recovery
-from tidyberg.errors import BadPlan, Cancelled, TableBusy, TidybergError
+from tidyberg.errors import Cancelled, TableBusy, TidybergError
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.job import Job, JobStatus, Stage
-from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, Strategy, VerifyMode
+from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, VerifyMode
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink, HealthReport, Notice, StageStarted, TableSummary
 from tidyberg.model.table import TableRef
@@ -29,6 +29,7 @@ from tidyberg.observe.pin import pin
 from tidyberg.observe.statistics import partition_statistics
 from tidyberg.plan.bounds import resolve_sizes
 from tidyberg.plan.decide import make_plan
+from tidyberg.plan.document import options_of
 from tidyberg.plan.health import assess
 from tidyberg.record.process import this_process
 from tidyberg.record.store import JobStore
@@ -122,7 +123,7 @@ class Control:
         cancel: CancelToken | None = None,
     ) -> CompactionResult:
         """Run this very plan; its groups that went stale are left out."""
-        return self._run(plan.table, _options_of(plan), plan, verify, on_event or _ignore, cancel or CancelToken())
+        return self._run(plan.table, options_of(plan), plan, verify, on_event or _ignore, cancel or CancelToken())
 
     def history(self, ref: TableRef | None = None, limit: int = 20) -> list[Job]:
         return self.store.find(table=ref, limit=limit)
@@ -273,13 +274,6 @@ class Control:
             number("total-delete-files"),
             snapshot.timestamp_ms,
         )
-
-
-def _options_of(plan: Plan) -> PlanOptions:
-    try:
-        return PlanOptions(**{**plan.options, "strategy": Strategy.parse(str(plan.options["strategy"]))})
-    except (TypeError, KeyError) as error:
-        raise BadPlan(f"The plan has options that are not known here: {error}.", hint="Plan again.") from error
 
 
 def _ignore(_: object) -> None:
