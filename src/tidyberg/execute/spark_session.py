@@ -4,12 +4,14 @@ import contextlib
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 from tidyberg.errors import ConfigurationError, EngineError
 
@@ -17,6 +19,7 @@ _NEEDED_JAVA = 17
 _INSTALL_JAVA = "Install Java 17 (a JDK or JRE) and set JAVA_HOME, or use the inline engine."
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*(\d+))?\])?")
 _LOCAL_FAILURES = 4
+_CONNECT_PORT = 15002
 
 
 def local_cores(master: str) -> int | None:
@@ -121,14 +124,19 @@ def running_session() -> Any:
 
 
 def start_connect(address: str, app_name: str) -> Any:
-    from pyspark.sql import SparkSession
+    # The class itself, not `pyspark.sql.SparkSession`: that one turns the whole process to Connect.
+    from pyspark.sql.connect.session import SparkSession
 
+    url = urlparse(address)
     try:
+        # Spark's own client would try an address where nobody listens for many minutes.
+        socket.create_connection((url.hostname or "localhost", url.port or _CONNECT_PORT), timeout=10).close()
         session = SparkSession.builder.remote(address).appName(app_name).create()
         session.range(1).count()
     except Exception as error:
         raise EngineError(
-            f"The Spark Connect server at {_without_token(address)} does not answer: {first_line(str(error))}",
+            f"The Spark Connect server at {url.hostname}:{url.port or _CONNECT_PORT} does not answer: "
+            f"{first_line(str(error))}",
             hint="Check the address (sc://host:port) and that the server runs Spark 4.1.",
         ) from error
     return session
@@ -193,7 +201,3 @@ def _last_words(log: Path) -> str:
         return ""
     errors = [line for line in lines if "Exception" in line or "ERROR" in line or "Error" in line]
     return first_line(errors[-1]) if errors else ""
-
-
-def _without_token(address: str) -> str:
-    return re.sub(r"(token|user_id)=[^;]*", r"\1=***", address)
