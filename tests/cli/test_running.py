@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -17,6 +18,7 @@ from tidyberg.errors import Cancelled, Conflict
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Progress, Stage
 from tidyberg.model.report import Event, GroupFinished, Notice, StageStarted
+from tidyberg.testing import Warehouse
 
 EVENTS: tuple[Event, ...] = (
     StageStarted(Stage.OBSERVE, "reading manifests"),
@@ -124,3 +126,28 @@ def test_the_second_signal_ends_the_process_at_once() -> None:
         assert b"cancelling" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 130
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_ctrl_c_during_a_compaction_on_spark_leaves_nothing_behind(config: Path, warehouse: Warehouse) -> None:
+    table = warehouse.catalog.load_table("analytics.events")
+    before = warehouse.files_on_disk(table)
+    command = [sys.executable, "-c", "from tidyberg.cli.main import run; run()", "compact", "analytics.events"]
+    with subprocess.Popen(
+        [*command, "--engine", "spark", "--config", str(config)],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("execute"):
+                break
+        # As a terminal does: to the whole process group, the JVM and the workers included.
+        os.killpg(process.pid, signal.SIGINT)
+        rest = process.stderr.read()
+        assert process.wait(60) == 130, rest
+    assert "Cancelled. Nothing was changed" in rest
+    assert "Traceback" not in rest
+    assert warehouse.files_on_disk(table) == before

@@ -20,7 +20,7 @@ from tidyberg.control.control import Control
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.report import CompactionResult, EventSink
 from tidyberg.model.table import TableRef
-from tidyberg.settings.catalogs import resolve_table
+from tidyberg.settings.catalogs import default_catalog_name, resolve_table
 from tidyberg.settings.options import plan_options
 
 Work = Callable[[Control, EventSink, CancelToken], CompactionResult]
@@ -76,6 +76,9 @@ def recover(common: CommonFlags, table: str | None) -> None:
 def _table(session: Session, control: Control, table: str | None) -> TableRef | None:
     if table is None:
         return None
+    if "." in table:
+        # The name says it all: the history of a table can be told while its catalog is away.
+        return TableRef.parse(table, session.common.catalog or default_catalog_name(session.settings))
     return resolve_table(session.settings, control.catalog(session.common.catalog), table)
 
 

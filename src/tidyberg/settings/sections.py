@@ -43,8 +43,18 @@ def _parquet_overrides(value: Any) -> Any:
     return {str(key).removeprefix(_PARQUET_PREFIX): str(item) for key, item in value.items()}
 
 
+def _publish_aliases(schema: dict[str, Any]) -> None:
+    """The other spellings are part of the format: the published schema knows them too."""
+    properties = schema["properties"]
+    for alias, (name, unit) in OPTION_ALIASES.items():
+        properties[alias] = {"type": "number", "exclusiveMinimum": 0} if unit else dict(properties[name])
+        properties[alias]["description"] = f"Another spelling of {name}" + (f", in {unit}." if unit else ".")
+
+
 class Options(Section):
     """What a plan can be asked; unset means: whatever the next wider setting says."""
+
+    model_config = ConfigDict(json_schema_extra=_publish_aliases)
 
     strategy: StrategyName | None = Field(None, description="small_files, delete_files, time_series, full or auto.")
     branch: str | None = Field(None, min_length=1, description="The branch to compact; main by default.")
