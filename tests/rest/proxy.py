@@ -3,6 +3,7 @@
 import http.client
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,14 +18,15 @@ _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"
 class Fault:
     """What happens to one request instead of being passed on and answered.
 
-    With `forward` the server gets it, after `hold_seconds`, and works on it; the client gets `status`, or sees the
-    connection drop when that is None, after `delay_seconds` more.
+    With `forward` the server gets it, after `hold_seconds` or when the test releases it, and works on it; the
+    client gets `status`, or sees the connection drop when that is None, after `delay_seconds` more.
     """
 
     forward: bool
     status: int | None
     hold_seconds: float = 0.0
     delay_seconds: float = 0.0
+    until_released: bool = False
 
 
 class FaultProxy:
@@ -36,7 +38,8 @@ class FaultProxy:
         self._spoil_loads_after_commit: Fault | None = None
         self._lock = threading.Lock()
         self._busy = 0
-        self._idle = threading.Condition(self._lock)
+        self._changed = threading.Condition(self._lock)
+        self._released = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, upstream_port))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="fault-proxy")
@@ -49,6 +52,7 @@ class FaultProxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.release()
         self.wait_until_idle()
         self._server.shutdown()
         self._thread.join()
@@ -70,10 +74,23 @@ class FaultProxy:
         self._set("POST", (), None)
         self._set("GET", (), None)
 
+    def release(self) -> None:
+        """Let go of requests that are held until released."""
+        self._released.set()
+
+    def wait_for_commit(self, seconds: float = 120.0) -> None:
+        with self._lock:
+            assert self._changed.wait_for(lambda: self.commits_asked > 0, seconds), "no commit came"
+
     def wait_until_idle(self, seconds: float = 30.0) -> None:
         """Until every request that was held or delayed has been dealt with."""
         with self._lock:
-            assert self._idle.wait_for(lambda: self._busy == 0, seconds), "the proxy is still holding requests"
+            assert self._changed.wait_for(lambda: self._busy == 0, seconds), "the proxy is still holding requests"
+
+    def hold(self, fault: Fault) -> None:
+        if fault.until_released:
+            self._released.wait()
+        time.sleep(fault.hold_seconds)
 
     def _set(self, method: str, faults: tuple[Fault, ...], always: Fault | None) -> None:
         with self._lock:
@@ -88,6 +105,7 @@ class FaultProxy:
                 return None
             if method == "POST":
                 self.commits_asked += 1
+                self._changed.notify_all()
                 if self._spoil_loads_after_commit is not None:
                     self._always["GET"] = self._spoil_loads_after_commit
             waiting = self._faults[method]
@@ -101,13 +119,12 @@ class FaultProxy:
     def end(self) -> None:
         with self._lock:
             self._busy -= 1
-            self._idle.notify_all()
+            self._changed.notify_all()
 
 
 def _handler(proxy: FaultProxy, upstream_port: int) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        pause = threading.Event().wait
 
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -128,10 +145,10 @@ def _handler(proxy: FaultProxy, upstream_port: int) -> type[BaseHTTPRequestHandl
             raise AttributeError(name)
 
         def spoil(self, fault: Fault, body: bytes) -> None:
-            self.pause(fault.hold_seconds)
+            proxy.hold(fault)
             if fault.forward:
                 self.forward(body)
-            self.pause(fault.delay_seconds)
+            time.sleep(fault.delay_seconds)
             if fault.status is None:
                 self.close_connection = True
                 return

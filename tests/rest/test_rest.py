@@ -1,24 +1,26 @@
-"""Compaction through Iceberg's own REST catalog server: by the control room and by the commands."""
+"""Compaction through Iceberg's own REST catalog server."""
 
-import json
-import os
-import subprocess
-import sys
+import threading
 import time
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import StringType
 
 from tests.rest.lab import FULL, SCHEMA, RestLab
-from tests.servers.rest import RestServer, free_port
-from tidyberg.errors import CatalogUnreachable, UnknownTable
-from tidyberg.model.job import JobStatus
+from tests.servers.rest import free_port
+from tidyberg.errors import CatalogUnreachable, Conflict, UnknownTable
+from tidyberg.model.job import JobStatus, Stage
 from tidyberg.model.options import VerifyMode
+from tidyberg.model.report import Event, EventSink, StageStarted
 from tidyberg.testing import sample_rows
 
 pytestmark = pytest.mark.slow
@@ -115,6 +117,76 @@ def test_writers_can_go_on_after_a_compaction(lab: RestLab) -> None:
     assert len(lab.rows(table)) == len(before) + 4
 
 
+def when_committing(act: Callable[[], object]) -> EventSink:
+    """Lets something happen between the rewrite and its commit."""
+
+    def sink(event: Event) -> None:
+        if isinstance(event, StageStarted) and event.stage is Stage.COMMIT:
+            act()
+
+    return sink
+
+
+def test_a_column_added_while_the_job_ran_is_kept(lab: RestLab) -> None:
+    table = lab.untidy_table()
+
+    def add_column() -> None:
+        with table.refresh().update_schema() as update:
+            update.add_column("note", StringType())
+        table.append(sample_rows(5, 99, table.refresh().schema(), {"note": "new"}))
+
+    with lab.control() as control:
+        result = control.compact(lab.ref, FULL, on_event=when_committing(add_column))
+    assert result.outcome == "committed"
+    assert table.refresh().schema().column_names == ["id", "region", "name", "note"]
+    notes = table.scan().to_arrow()["note"].to_pylist()
+    assert (notes.count("new"), notes.count(None)) == (5, 120)
+    assert not lab.leftovers(table)
+
+
+def test_rows_deleted_while_the_job_ran_stay_deleted(lab: RestLab) -> None:
+    table = lab.untidy_table()
+    with lab.control() as control:
+        with pytest.raises(Conflict, match="Plan again"):
+            control.compact(lab.ref, FULL, on_event=when_committing(lambda: table.refresh().delete("id = 0")))
+        assert lab.operations(table)["replace"] == 0
+        assert len(lab.rows(table)) == 119
+        assert not lab.leftovers(table)
+        assert control.compact(lab.ref, FULL).outcome == "committed"
+    assert len(lab.rows(table)) == 119
+
+
+def test_writers_that_commit_at_the_same_time_lose_nothing(lab: RestLab) -> None:
+    table = lab.untidy_table()
+    before = lab.rows(table)
+    failures: list[Exception] = []
+
+    def write() -> None:
+        with closing(RestCatalog("writer", uri=lab.server.uri)) as catalog:
+            for number in range(10):
+                for _ in range(50):
+                    try:
+                        catalog.load_table(lab.ref.identifier).append(sample_rows(5, 100 + number, SCHEMA))
+                        break
+                    except CommitFailedException as error:
+                        lost = error
+                else:
+                    failures.append(lost)
+
+    writer = threading.Thread(target=write)
+    with lab.control(retries=50) as control:
+        result = control.compact(lab.ref, FULL, on_event=when_committing(writer.start))
+    writer.join()
+    assert not failures
+    assert result.outcome == "committed"
+    assert lab.operations(table) == {"append": 12, "replace": 1}
+    rows = lab.rows(table)
+    assert len(rows) == len(before) + 50
+    assert set(before) <= set(rows)
+    assert not lab.missing(table)
+    assert not {path for path in lab.leftovers(table) if result.job.job_id in path}
+
+
 def test_an_unknown_table_is_told_with_names_that_are_near(lab: RestLab) -> None:
     lab.untidy_table()
     with lab.control() as control, pytest.raises(UnknownTable, match="events"):
@@ -129,87 +201,3 @@ def test_a_catalog_that_is_not_there_is_told_in_time(lab: RestLab) -> None:
     ):
         control.compact(lab.ref, FULL)
     assert time.monotonic() - started < 15
-
-
-class Commands:
-    """The installed commands, with an environment that has only what a test gives."""
-
-    def __init__(self, lab: RestLab) -> None:
-        self._lab = lab
-
-    def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        script = Path(sys.executable).parent / words[0]
-        kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "LANG") if name in os.environ}
-        home = self._lab.directory / "home"
-        home.mkdir(exist_ok=True)
-        return subprocess.run(
-            [str(script), *words[1:]],
-            env={**kept, "HOME": str(home), "TIDYBERG_HOME": str(home / "state"), **environment},
-            cwd=home,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-
-
-@pytest.fixture
-def commands(lab: RestLab) -> Commands:
-    return Commands(lab)
-
-
-def test_iceberg_compact_needs_only_the_catalogs_address_and_a_table(lab: RestLab, commands: Commands) -> None:
-    """The contract's CronJob, word for word, on Spark."""
-    table = lab.untidy_table(files=9)
-    before = lab.rows(table)
-    line = (f"--catalog-uri={lab.server.uri}", "--table=events", "--strategy=small-files")
-
-    first = commands.run("iceberg-compact", *line)
-    assert first.returncode == 0, first.stderr
-    assert lab.rows(table) == before
-    assert len(table.refresh().inspect.files()) == 1
-    assert lab.operations(table)["replace"] == 1
-    assert not lab.leftovers(table)
-
-    second = commands.run("iceberg-compact", *line, "--engine=inline")
-    assert second.returncode == 0, second.stderr
-    assert lab.operations(table)["replace"] == 1
-
-
-def test_the_catalogs_address_alone_in_the_environment_is_enough(lab: RestLab, commands: Commands) -> None:
-    table = lab.untidy_table(files=9, files_per_commit=9)  # two commits just now would be hot: left for later
-    before = lab.rows(table)
-    done = commands.run("tidyberg", "compact", str(lab.ref), "--engine", "inline", "--json", CATALOG_URI=lab.server.uri)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["outcome"] == "committed"
-    assert lab.rows(table) == before
-    assert len(table.refresh().inspect.files()) == 1
-    assert not lab.leftovers(table)
-
-
-def test_commands_tell_a_catalog_that_is_not_there_and_end_with_5(commands: Commands) -> None:
-    address = f"http://127.0.0.1:{free_port()}"
-    started = time.monotonic()
-    done = commands.run("iceberg-compact", f"--catalog-uri={address}", "--table=db.events", "--engine=inline")
-    assert time.monotonic() - started < 30
-    assert done.returncode == 5
-    assert "cannot be reached" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_commands_tell_a_table_that_is_not_there_and_end_with_2(lab: RestLab, commands: Commands) -> None:
-    lab.untidy_table()
-    address = {"CATALOG_URI": lab.server.uri}
-    for words in (("compact", f"{lab.namespace}.evnts"), ("compact", "nowhere.events"), ("health", "evnts")):
-        done = commands.run("tidyberg", *words, **address)
-        assert done.returncode == 2, (words, done.stderr)
-        assert "There is no" in done.stderr
-        assert "Traceback" not in done.stderr
-
-
-def test_an_address_that_is_no_catalog_ends_with_5(rest_server: RestServer, commands: Commands) -> None:
-    """Right port, wrong path: the answer is not a catalog's."""
-    done = commands.run("tidyberg", "tables", CATALOG_URI=f"{rest_server.uri}/nowhere")
-    assert done.returncode in (2, 5), done.stderr
-    assert "error:" in done.stderr
-    assert "defect" not in done.stderr
