@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.execute.builders import NUMBERS, STORAGE, make_task, number_files, read_rows
-from tidyberg.errors import Cancelled, DamagedFile
+from tidyberg.errors import Cancelled, DamagedFile, StorageError
 from tidyberg.execute.engine import AnyResult, CancelToken
 from tidyberg.execute.kernel.sizing import most_outputs
 from tidyberg.execute.spark import SparkEngine
@@ -51,6 +51,15 @@ def check_damaged_file(engine: SparkEngine, directory: Path) -> None:
     assert str(path) in raised.value.message
     assert "Traceback" not in str(raised.value)
     assert len(str(raised.value)) < 1_000
+
+
+def check_storage_error(engine: SparkEngine, directory: Path) -> None:
+    (task,) = group_tasks(directory, 1)
+    (directory / "out").write_text("a file where a directory should be")
+    with pytest.raises(StorageError) as raised:
+        engine.run([task], STORAGE, on_result=lambda _: None, cancel=CancelToken())
+    assert str(directory / "out") in raised.value.message
+    assert "Traceback" not in str(raised.value)
 
 
 def check_cancel(engine: SparkEngine, directory: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.execute.servers import bare_python, connect_server, free_port, standalone_cluster
-from tests.execute.spark_checks import check_cancel, check_damaged_file, check_results_and_progress
+from tests.execute.spark_checks import check_cancel, check_damaged_file, check_results_and_progress, check_storage_error
 from tidyberg.errors import EngineError
 from tidyberg.execute.engine import CancelToken
 from tidyberg.execute.shipping import archive_bytes
@@ -76,6 +76,10 @@ def test_a_second_run_works_too(engine: SparkEngine, tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_named(engine: SparkEngine, tmp_path: Path) -> None:
     check_damaged_file(engine, tmp_path)
+
+
+def test_storage_that_refuses_is_told_after_retries(engine: SparkEngine, tmp_path: Path) -> None:
+    check_storage_error(engine, tmp_path)
 
 
 def test_cancel(engine: SparkEngine, tmp_path: Path) -> None:

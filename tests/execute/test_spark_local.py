@@ -18,12 +18,14 @@ from tests.execute.spark_checks import (
     check_cancel,
     check_damaged_file,
     check_results_and_progress,
+    check_storage_error,
     endless_tasks,
     group_tasks,
 )
 from tidyberg.errors import ConfigurationError, EngineError, StorageError
 from tidyberg.execute.engine import CancelToken, Engine
-from tidyberg.execute.spark import SparkEngine, error_from_spark, split_into_jobs
+from tidyberg.execute.spark import SparkEngine
+from tidyberg.execute.spark_run import error_from_spark, split_into_jobs
 from tidyberg.execute.spark_session import check_java, local_cores, retrying_master, session_settings
 from tidyberg.execute.worker import pack
 from tidyberg.model.task import StorageAccess, TaskResult
@@ -53,6 +55,10 @@ def test_results_and_progress(engine: SparkEngine, tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_named(engine: SparkEngine, tmp_path: Path) -> None:
     check_damaged_file(engine, tmp_path)
+
+
+def test_storage_that_refuses_is_told_after_retries(engine: SparkEngine, tmp_path: Path) -> None:
+    check_storage_error(engine, tmp_path)
 
 
 def test_cancel(engine: SparkEngine, tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ def session_settings(master: str, driver_memory: str, conf: Mapping[str, str]) -
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.driver.memory": driver_memory,
+        # The simple compiler and collector: this JVM only hands out tasks, it should start fast and stay small.
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         # One Python worker a core, kept between tasks, on sockets that cost microseconds.
         "spark.python.worker.reuse": "true",
         "spark.python.unix.domain.socket.enabled": "true",
@@ -62,8 +64,6 @@ def session_settings(master: str, driver_memory: str, conf: Mapping[str, str]) -
     if local_cores(master) is not None:
         settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
-        # The C1 compiler alone: the JVM only hands out tasks, and idle compiler threads cost memory.
-        settings["spark.driver.extraJavaOptions"] = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     return {**settings, **conf}
 
 

@@ -92,7 +92,11 @@ class Reader:
             return select(file.footer.schema.to_arrow_schema(), self._target)
 
     def batches(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """All rows of the file; raises when there are fewer or more than its footer says."""
+        """All rows of the file, which is closed then; raises when they are not as many as its footer says."""
+        with file.source:
+            yield from self._projected(file, selection)
+
+    def _projected(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
         rows = 0
         for batch in self._raw_batches(file, selection):
             if self._should_stop():

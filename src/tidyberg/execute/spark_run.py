@@ -1,0 +1,190 @@
+"""One run on Spark: tasks spread over Spark jobs, submitted from threads, gathered, interrupted."""
+
+import contextlib
+import math
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tidyberg.errors import Cancelled, EngineError, TidybergError
+from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, error_of
+from tidyberg.execute.kernel.failures import find_failure
+from tidyberg.execute.spark_session import first_line
+from tidyberg.execute.worker import OUTCOME_SCHEMA, Outcome, make_worker, pack, unpack_outcome
+from tidyberg.model.task import StorageAccess
+
+_POLL_SECONDS = 0.1
+_MOST_THREADS = 32  # Spark jobs at a time
+_MOST_JOBS = 150  # Spark jobs a run: each costs the driver some milliseconds
+_CLUSTER_SLOTS = 32  # tasks to offer a cluster whose size is unknown
+_INTERRUPT_SECONDS = 10.0  # how long to wait for Spark to give up cancelled jobs
+
+
+class Handle:
+    """A session as one run sees it: submit from many threads, interrupt from another."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def collect(self, work: Callable[[Any], Any], partitions: int) -> list[Outcome]:
+        self.enter_thread()
+        numbers = self._session.range(0, partitions, 1, partitions)
+        rows = numbers.mapInArrow(work, OUTCOME_SCHEMA).collect()
+        return [unpack_outcome(bytes(row[0])) for row in rows]
+
+    def enter_thread(self) -> None:
+        """Called in the thread that submits."""
+
+    def interrupt(self) -> None:
+        self._session.interruptAll()
+
+
+class ConnectHandle(Handle):
+    """Connect cancels by tag; tags belong to the thread that submits."""
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self._tag = f"tidyberg-{uuid.uuid4().hex}"
+
+    def enter_thread(self) -> None:
+        self._session.addTag(self._tag)
+
+    def interrupt(self) -> None:
+        self._session.interruptTag(self._tag)
+
+
+Partition = list[tuple[int, bytes]]  # tasks that one Spark task runs in turn: position and packed task
+
+
+def split_into_jobs(
+    tasks: Sequence[AnyTask], cores: int | None, max_parallelism: int | None
+) -> tuple[int, list[list[Partition]]]:
+    """Threads to submit from, and Spark jobs: lists of partitions, largest work first.
+
+    Few tasks get a Spark job each, so that progress comes per task; thousands share jobs, so that the driver
+    keeps up. Threads times partitions per job never exceed `max_parallelism`.
+    """
+    slots = max_parallelism or (cores + 1 if cores is not None else _CLUSTER_SLOTS)
+    slots = min(slots, len(tasks))
+    threads = min(slots, _MOST_THREADS)
+    partitions = slots // threads
+    per_job = max(partitions, math.ceil(len(tasks) / _MOST_JOBS))
+    order = sorted(range(len(tasks)), key=lambda position: -_size(tasks[position]))
+    jobs = []
+    for start in range(0, len(order), per_job):
+        chunk = order[start : start + per_job]
+        count = min(partitions, len(chunk))
+        jobs.append([[(p, pack(tasks[p])) for p in chunk[number::count]] for number in range(count)])
+    return threads, jobs
+
+
+def _size(task: AnyTask) -> int:
+    return sum(file.size for file in task.inputs)
+
+
+class SparkRun:
+    """One call of `run`: threads submit Spark jobs, the caller's thread gathers what they report."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        jobs: list[list[Partition]],
+        storage: StorageAccess,
+        attempts: int,
+        cancel: CancelToken,
+    ) -> None:
+        self._handle = handle
+        self._storage = storage
+        self._attempts = attempts
+        self._cancel = cancel
+        self._stopping = threading.Event()
+        self._waiting: queue.SimpleQueue[list[Partition]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[list[Outcome] | BaseException] = queue.SimpleQueue()
+        for job in jobs:
+            self._waiting.put(job)
+
+    def execute(self, threads: int, tasks: int, on_result: Callable[[AnyResult], None]) -> list[AnyResult]:
+        workers = [
+            threading.Thread(target=self._submit, name=f"tidyberg-spark-{number}", daemon=True)
+            for number in range(threads)
+        ]
+        for worker in workers:
+            worker.start()
+        try:
+            return self._gather(tasks, on_result)
+        except BaseException:
+            self._interrupt(workers)
+            raise
+        finally:
+            self._stopping.set()
+
+    def _submit(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                partitions = self._waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                work = make_worker(partitions, self._storage, self._attempts)
+                self._done.put(self._handle.collect(work, len(partitions)))
+            except BaseException as error:  # noqa: BLE001 - whatever it was, the caller's thread raises it
+                self._done.put(error)
+                return
+
+    def _gather(self, tasks: int, on_result: Callable[[AnyResult], None]) -> list[AnyResult]:
+        results: dict[int, AnyResult] = {}
+        while len(results) < tasks:
+            self._cancel.raise_if_cancelled()
+            try:
+                outcomes = self._done.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                continue
+            # Spark's exceptions for a cancel differ by mode: our own flag knows better.
+            self._cancel.raise_if_cancelled()
+            if isinstance(outcomes, BaseException):
+                raise error_from_spark(outcomes) from outcomes
+            for outcome in outcomes:
+                if outcome.failure is not None:
+                    raise error_of(outcome.failure) from outcome.failure
+                assert outcome.result is not None
+                results[outcome.position] = outcome.result
+                on_result(outcome.result)
+        return [results[position] for position in range(tasks)]
+
+    def _interrupt(self, workers: list[threading.Thread]) -> None:
+        """Interrupt until every thread is back: one of them may just have been about to submit."""
+        self._stopping.set()
+        deadline = time.monotonic() + _INTERRUPT_SECONDS
+        while any(worker.is_alive() for worker in workers) and time.monotonic() < deadline:
+            with contextlib.suppress(Exception):  # a Spark that is gone has nothing left to interrupt
+                self._handle.interrupt()
+            for worker in workers:
+                worker.join(timeout=_POLL_SECONDS)
+
+
+def error_from_spark(error: BaseException) -> TidybergError:
+    """tidyberg's error for what Spark raised; the whole story stays in its cause."""
+    if isinstance(error, TidybergError):
+        return error
+    text = str(error)
+    failure = find_failure(text)
+    if failure is not None:
+        return error_of(failure)
+    if "SPARK_JOB_CANCELLED" in text or "OPERATION_CANCELED" in text:
+        return Cancelled("Spark cancelled the job: someone else stopped it or its session.")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if "ModuleNotFoundError" in text:
+        missing = next((line for line in lines if "ModuleNotFoundError" in line), "")
+        return EngineError(
+            f"An executor lacks a module: {first_line(missing)}", hint="Executors need pyarrow and numpy."
+        )
+    if "Python worker exited unexpectedly" in text or "Python worker died" in text.lower():
+        return EngineError(
+            "A Python worker died again and again while it ran a group.",
+            hint="It may have run out of memory: lower max_parallelism or the row-group size.",
+        )
+    said = next((line for line in lines if "Error" in line or "Exception" in line), lines[0] if lines else "")
+    return EngineError(f"Spark failed to run a group: {first_line(said) or type(error).__name__}")
