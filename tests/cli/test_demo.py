@@ -16,15 +16,10 @@ from tidyberg.testing import Warehouse
 NOW = 1_763_200_000_000
 
 
-def test_the_table_looks_as_a_week_of_streaming_leaves_it_however_often_it_is_made(tmp_path: Path) -> None:
+def test_the_table_looks_as_a_week_of_streaming_leaves_it(tmp_path: Path) -> None:
     with Warehouse(tmp_path, "demo") as warehouse:
-        other = warehouse.create_table("demo.other")
-        first = make_events(warehouse, NOW)
         table = make_events(warehouse, NOW)
-        assert first.metadata.table_uuid != table.metadata.table_uuid
-        assert warehouse.catalog.load_table("demo.other").metadata.table_uuid == other.metadata.table_uuid
         assert warehouse.files_on_disk(table) == warehouse.referenced_files(table), "nothing lies around"
-
         files = [task.file for task in table.scan().plan_files()]
         assert len(files) > 400
         assert len({str(file.partition) for file in files}) == 8
@@ -34,6 +29,28 @@ def test_the_table_looks_as_a_week_of_streaming_leaves_it_however_often_it_is_ma
         assert times[-1] < NOW
         assert sum(NOW - time < 600_000 for time in times) == 4, "today is hot"
         assert run_query(warehouse.catalog).rows == sum(file.record_count for file in files)
+
+
+def test_the_demo_can_be_run_again_and_replaces_only_its_own_table(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDYBERG_ENGINE", "inline")
+    directory = tmp_path / "demo"
+    first = run("demo", "-d", str(directory))
+    assert first.status == 0, first.err
+    assert "hot: 4 commits" in first.out
+    assert "already tidy" in first.out
+    assert "x faster, same answer" in first.out
+    with Warehouse(directory, "demo") as warehouse:
+        uuid = warehouse.catalog.load_table(TABLE).metadata.table_uuid
+        other = warehouse.create_table("demo.other").metadata.table_uuid
+        again = run("demo", "-d", str(directory), "--json").json
+        assert again["compacted"]
+        assert again["query"]["rows"] > 1_000_000
+        assert warehouse.catalog.load_table(TABLE).metadata.table_uuid != uuid
+        assert warehouse.catalog.load_table("demo.other").metadata.table_uuid == other
+        table = warehouse.catalog.load_table(TABLE)
+        assert warehouse.files_on_disk(table) == warehouse.referenced_files(table)
 
 
 @pytest.mark.spark

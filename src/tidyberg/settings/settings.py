@@ -50,7 +50,7 @@ class Settings(BaseSettings, Section):
     prices: PriceList = PriceList()
     resources: ResourceOverrides = ResourceOverrides()
     store: Store = Field(default_factory=Store)
-    timezone: TimeZoneName = Field("UTC", description="In which `current_date` and times shown are meant.")
+    timezone: TimeZoneName = Field("UTC", description="Of the times that are shown; `current_date` is UTC.")
     http_timeout_seconds: float = Field(60.0, gt=0, description="How long a catalog may take to answer.")
     server: Server = Field(Server(), description="Where a service listens.")
     scheduler: Scheduler = Field(Scheduler(), description="Whether and when a service compacts by itself.")
