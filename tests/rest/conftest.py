@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pyiceberg.table import Table
 
 from tests.rest.lab import RestLab
 from tests.rest.proxy import FaultProxy
@@ -35,3 +36,14 @@ def lab(rest_server: RestServer, tmp_path: Path) -> Iterator[RestLab]:
 def proxy(rest_server: RestServer) -> Iterator[FaultProxy]:
     with FaultProxy(rest_server.port) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def table(lab: RestLab) -> Table:
+    return lab.untidy_table()
+
+
+@pytest.fixture
+def before(lab: RestLab, table: Table) -> list[str]:
+    """The rows that must be there afterwards too."""
+    return lab.rows(table)
