@@ -7,6 +7,7 @@ from pyiceberg.table import Table
 
 from tidyberg.commit.publish import RetryPolicy
 from tidyberg.control.control import Control
+from tidyberg.errors import BadInput
 from tidyberg.execute.engine import Engine
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.execute.spark import SparkEngine
@@ -54,8 +55,8 @@ def planned_resources(settings: Settings) -> Resources:
     name = "inline" if settings.engine == "inline" else settings.spark.connect or settings.spark.master
     cores = os.cpu_count() or 1
     if settings.engine == "spark" and name.startswith("local["):
-        wanted = name[len("local[") : -1].split(",")[0]
-        cores = cores if wanted == "*" else int(wanted)
+        wanted = name[len("local[") :].rstrip("]").split(",")[0]
+        cores = int(wanted) if wanted.isdigit() else cores
     return Resources(
         cores=settings.resources.cores or cores,
         memory_gb=settings.resources.memory_gb or Resources().memory_gb,
@@ -63,7 +64,7 @@ def planned_resources(settings: Settings) -> Resources:
     )
 
 
-def plan(table: Table, *, strategy: str = "auto", where: str | None = None, **options: Any) -> Plan:
+def plan(table: Table, *, strategy: str | None = None, where: str | None = None, **options: Any) -> Plan:
     """What tidyberg would do to this table, why, and for how much. Changes nothing and starts no JVM."""
     settings = load_settings()
     with _control_for(table, settings, None) as control:
@@ -73,9 +74,9 @@ def plan(table: Table, *, strategy: str = "auto", where: str | None = None, **op
 def compact(
     table: Table,
     *,
-    strategy: str = "auto",
+    strategy: str | None = None,
     where: str | None = None,
-    verify: str = "counts",
+    verify: str | None = None,
     engine: str | Engine | None = None,
     on_event: EventSink | None = None,
     **options: Any,
@@ -83,13 +84,15 @@ def compact(
     """Compact this table. `engine` is "spark", "inline" or an engine of your own; else what the settings say."""
     settings = load_settings()
     if isinstance(engine, str):
-        settings = Settings.model_validate({**settings.model_dump(), "engine": engine})
+        if engine not in ("spark", "inline"):
+            raise BadInput(f"{engine!r} is not an engine.", hint='Choose "spark" or "inline".')
+        settings = settings.model_copy(update={"engine": engine})
         engine = None
     with _control_for(table, settings, engine) as control:
         return control.compact(
             _ref(table),
             _options(settings, table, strategy, where, options),
-            verify=VerifyMode(verify),
+            verify=VerifyMode.parse(verify) if verify else settings.verify,
             on_event=on_event,
         )
 
@@ -109,7 +112,7 @@ def _ref(table: Table) -> TableRef:
 
 
 def _options(
-    settings: Settings, table: Table, strategy: str, where: str | None, options: dict[str, Any]
+    settings: Settings, table: Table, strategy: str | None, where: str | None, options: dict[str, Any]
 ) -> PlanOptions:
-    overrides = {"strategy": strategy, **({"where": where} if where else {}), **options}
-    return plan_options(settings, _ref(table), overrides)
+    named = {"strategy": strategy, "where": where}
+    return plan_options(settings, _ref(table), {**{k: v for k, v in named.items() if v is not None}, **options})

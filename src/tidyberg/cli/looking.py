@@ -14,7 +14,7 @@ from tidyberg.cli.session import Session, engine_label, now_ms
 from tidyberg.cli.show_health import show_health, show_tables
 from tidyberg.cli.show_plan import show_groups, show_plan
 from tidyberg.model.plan import Plan
-from tidyberg.plan.document import plan_to_json
+from tidyberg.planning.document import plan_to_json
 from tidyberg.settings.catalogs import resolve_table
 from tidyberg.settings.options import plan_options
 

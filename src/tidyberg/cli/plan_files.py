@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tidyberg.errors import BadInput
 from tidyberg.model.plan import Plan
-from tidyberg.plan.document import plan_from_json, plan_to_json
+from tidyberg.planning.document import plan_from_json, plan_to_json
 
 
 def write_plan(plan: Plan, path: Path) -> None:

@@ -27,10 +27,10 @@ from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import pin
 from tidyberg.observe.statistics import partition_statistics
-from tidyberg.plan.bounds import resolve_sizes
-from tidyberg.plan.decide import make_plan
-from tidyberg.plan.document import options_of
-from tidyberg.plan.health import assess
+from tidyberg.planning.bounds import resolve_sizes
+from tidyberg.planning.decide import make_plan
+from tidyberg.planning.document import options_of
+from tidyberg.planning.health import assess
 from tidyberg.record.process import this_process
 from tidyberg.record.store import JobStore
 from tidyberg.settings.catalog_errors import catalog_errors

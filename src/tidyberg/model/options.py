@@ -30,6 +30,15 @@ class VerifyMode(StrEnum):
     FULL = "full"  # also re-reads the outputs and compares a checksum of their contents
     OFF = "off"
 
+    @classmethod
+    def parse(cls, text: str) -> "VerifyMode":
+        try:
+            return cls(text.strip().lower())
+        except ValueError:
+            raise BadInput(
+                f"{text!r} is not a way to verify.", hint=f"Choose one of {', '.join(m.value for m in cls)}."
+            ) from None
+
 
 _AT_LEAST_ONE = (
     "target_file_size",

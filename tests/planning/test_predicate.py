@@ -19,9 +19,9 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions.literals import DateLiteral, TimestampLiteral
 from pyiceberg.expressions.visitors import bind
 
-from tests.plan.builders import NOW, SCHEMA, TODAY
+from tests.planning.builders import NOW, SCHEMA, TODAY
 from tidyberg.errors import BadPredicate
-from tidyberg.plan.predicate import parse_predicate
+from tidyberg.planning.predicate import parse_predicate
 
 
 @pytest.mark.parametrize(

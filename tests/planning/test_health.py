@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.plan.builders import HOUR, NOW, Delete, File, Scene, statistics_of
+from tests.planning.builders import HOUR, NOW, Delete, File, Scene, statistics_of
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.report import Health
 from tidyberg.model.sizes import MB
-from tidyberg.plan.health import assess
+from tidyberg.planning.health import assess
 
 
 def health(scene: Scene) -> Health:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.plan.builders import HOUR, NOW, TODAY, Delete, File, Scene, plan_for
+from tests.planning.builders import HOUR, NOW, TODAY, Delete, File, Scene, plan_for
 from tidyberg.errors import BadInput, BadPredicate
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Plan, Rewrite, Skip
 from tidyberg.model.sizes import MB
-from tidyberg.plan.document import plan_hash
+from tidyberg.planning.document import plan_hash
 
 MINUTE = 60_000
 SMALL = [File()] * 20

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.plan.builders import HOUR, NOW
+from tests.planning.builders import HOUR, NOW
 from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.sizes import MB
-from tidyberg.plan.rules import fragment_ratio, heat, hours_since, score_partition, should_compact
+from tidyberg.planning.rules import fragment_ratio, heat, hours_since, score_partition, should_compact
 
 
 def why(files: int, size: int, deletes: int) -> str | None:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.plan.builders import File, Scene, plan_for
+from tests.planning.builders import File, Scene, plan_for
 from tidyberg.errors import BadInput
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.sizes import GB, MB
-from tidyberg.plan.price import Pricing, Work, pricing_for
+from tidyberg.planning.price import Pricing, Work, pricing_for
 
 DAY_MS = 86_400_000
 

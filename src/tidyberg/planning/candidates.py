@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.table import SnapshotInfo
-from tidyberg.plan.bounds import FileSizes
-from tidyberg.plan.safety import files_with_deletes, hazards_of
+from tidyberg.planning.bounds import FileSizes
+from tidyberg.planning.safety import files_with_deletes, hazards_of
 
 Mask = npt.NDArray[np.bool_]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidyberg.plan import decide
+from tidyberg.planning import decide
 
 MODULES = sorted(Path(decide.__file__).parent.glob("*.py"))
 # Types, expressions and evaluators of PyIceberg do no I/O; its catalogs, tables and file access do.

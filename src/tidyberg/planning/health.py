@@ -14,8 +14,8 @@ from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.report import Health
 from tidyberg.model.sizes import format_size
-from tidyberg.plan.bounds import MIN_FILE_RATIO
-from tidyberg.plan.rules import fragment_ratio
+from tidyberg.planning.bounds import MIN_FILE_RATIO
+from tidyberg.planning.rules import fragment_ratio
 
 SMALL_POINTS, SURPLUS_POINTS, CROWDED_POINTS, DELETE_POINTS = 35, 35, 10, 20
 FILES_FOR_FULL_WEIGHT = 1_000

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.plan.builders import HOUR, NOW, Delete, File, Scene, applied, plan_for, statistics_of
+from tests.planning.builders import HOUR, NOW, Delete, File, Scene, applied, plan_for, statistics_of
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Plan, Rewrite
 from tidyberg.model.sizes import MB
-from tidyberg.plan.bounds import resolve_sizes
-from tidyberg.plan.decide import make_plan
+from tidyberg.planning.bounds import resolve_sizes
+from tidyberg.planning.decide import make_plan
 
 KB = 1024
 SNAPSHOTS = (

@@ -11,12 +11,12 @@ from tidyberg.model.inventory import Partition, PartitionStatistics
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Skip
 from tidyberg.model.sizes import format_size
-from tidyberg.plan.bounds import FileSizes
-from tidyberg.plan.candidates import Candidates
-from tidyberg.plan.pack import output_count, pack_files
-from tidyberg.plan.price import Pricing, Work
-from tidyberg.plan.rules import heat, hours_since, score_partition, should_compact
-from tidyberg.plan.safety import Hazard, explain
+from tidyberg.planning.bounds import FileSizes
+from tidyberg.planning.candidates import Candidates
+from tidyberg.planning.pack import output_count, pack_files
+from tidyberg.planning.price import Pricing, Work
+from tidyberg.planning.rules import heat, hours_since, score_partition, should_compact
+from tidyberg.planning.safety import Hazard, explain
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 
-from tests.plan.builders import BY_DAY, NOW, SCHEMA, TODAY, UNPARTITIONED
+from tests.planning.builders import BY_DAY, NOW, SCHEMA, TODAY, UNPARTITIONED
 from tidyberg.model.inventory import Partition
-from tidyberg.plan.predicate import parse_predicate
-from tidyberg.plan.select import select_partitions
+from tidyberg.planning.predicate import parse_predicate
+from tidyberg.planning.select import select_partitions
 
 SOURCES = {"id": 1, "day": 2, "region": 3, "ts": 4}
 TRANSFORMS: dict[str, list[Transform[Any, Any]]] = {

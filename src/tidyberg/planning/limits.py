@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tidyberg.model.options import PlanOptions
-from tidyberg.plan.judge import Draft
-from tidyberg.plan.price import Pricing, Work
+from tidyberg.planning.judge import Draft
+from tidyberg.planning.price import Pricing, Work
 
 LimitCode = Literal["budget", "limit"]
 

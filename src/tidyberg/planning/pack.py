@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tidyberg.plan.bounds import FileSizes
+from tidyberg.planning.bounds import FileSizes
 
 
 def pack_files(file_sizes: Sequence[int] | npt.NDArray[np.int64], sizes: FileSizes) -> list[list[int]]:

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.plan.builders import TODAY, Delete, File, Scene
-from tidyberg.plan.safety import Hazard, explain, files_with_deletes, hazards_of
+from tests.planning.builders import TODAY, Delete, File, Scene
+from tidyberg.planning.safety import Hazard, explain, files_with_deletes, hazards_of
 
 
 def deleted(scene: Scene) -> list[bool]:

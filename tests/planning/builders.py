@@ -37,7 +37,7 @@ from tidyberg.model.options import PlanOptions
 from tidyberg.model.plan import Plan
 from tidyberg.model.sizes import MB
 from tidyberg.model.table import Pinned, SnapshotInfo, TableRef
-from tidyberg.plan.decide import make_plan
+from tidyberg.planning.decide import make_plan
 
 HOUR = 3_600_000
 NOW = 1_794_528_000_000  # 2026-11-13 00:00 UTC

@@ -25,8 +25,8 @@ from tidyberg.model.table import TableRef
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import pin
 from tidyberg.observe.statistics import partition_statistics
-from tidyberg.plan.decide import make_plan
-from tidyberg.plan.document import plan_from_json, plan_to_json
+from tidyberg.planning.decide import make_plan
+from tidyberg.planning.document import plan_from_json, plan_to_json
 from tidyberg.testing import SAMPLE_SCHEMA, Warehouse
 
 LATER_MS = 86_400_000

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.plan.builders import TODAY, Delete, File, Scene, plan_for
+from tests.planning.builders import TODAY, Delete, File, Scene, plan_for
 from tidyberg.errors import BadPlan
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.sizes import MB
-from tidyberg.plan.document import options_of, plan_from_json, plan_hash, plan_to_json
+from tidyberg.planning.document import options_of, plan_from_json, plan_hash, plan_to_json
 
 SCENE = Scene(
     [File(partition=n % 3, manifest=n % 2) for n in range(60)], [Delete(partition=2)], days=(TODAY - 3, None, TODAY)

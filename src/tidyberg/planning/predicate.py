@@ -35,7 +35,7 @@ from sqlglot import Dialect, ParseError, TokenError, tokens
 from sqlglot import expressions as sql
 
 from tidyberg.errors import BadPredicate
-from tidyberg.plan.literals import Value, evaluate, is_constant, to_literal
+from tidyberg.planning.literals import Value, evaluate, is_constant, to_literal
 
 MAX_LENGTH = 100_000
 MAX_DEPTH = 100

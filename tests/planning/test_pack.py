@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tidyberg.errors import BadInput
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.sizes import MB
-from tidyberg.plan.bounds import FileSizes, resolve_sizes
-from tidyberg.plan.pack import first_fit_decreasing, output_count, pack_files
+from tidyberg.planning.bounds import FileSizes, resolve_sizes
+from tidyberg.planning.pack import first_fit_decreasing, output_count, pack_files
 
 targets = st.integers(100, 2_000)
 

@@ -23,16 +23,16 @@ from tidyberg.model.plan import (
     Verdict,
 )
 from tidyberg.model.sizes import format_size
-from tidyberg.plan.bounds import FileSizes, resolve_sizes
-from tidyberg.plan.candidates import Candidates, find_candidates
-from tidyberg.plan.document import plan_hash
-from tidyberg.plan.health import assess
-from tidyberg.plan.judge import Draft, Judge, Proposal, ranked
-from tidyberg.plan.limits import Left, Taken, take_within_limits
-from tidyberg.plan.predicate import parse_predicate
-from tidyberg.plan.price import Pricing, Work, pricing_for
-from tidyberg.plan.safety import SUPPORTED_FORMAT_VERSIONS
-from tidyberg.plan.select import select_partitions
+from tidyberg.planning.bounds import FileSizes, resolve_sizes
+from tidyberg.planning.candidates import Candidates, find_candidates
+from tidyberg.planning.document import plan_hash
+from tidyberg.planning.health import assess
+from tidyberg.planning.judge import Draft, Judge, Proposal, ranked
+from tidyberg.planning.limits import Left, Taken, take_within_limits
+from tidyberg.planning.predicate import parse_predicate
+from tidyberg.planning.price import Pricing, Work, pricing_for
+from tidyberg.planning.safety import SUPPORTED_FORMAT_VERSIONS
+from tidyberg.planning.select import select_partitions
 
 _PRICES, _CALIBRATION, _RESOURCES = Prices(), Calibration(), Resources()
 _LEFT_OUT_LINES = 100

@@ -1,0 +1,47 @@
+"""Deletion vectors as any writer may encode them, checked against Roaring's own library."""
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap64
+
+from tidyberg.execute.kernel.bitmaps import read_deletion_vector
+from tidyberg.execute.kernel.failures import KernelFailure
+
+
+def blob_of(positions: list[int], *, optimize: bool = False) -> bytes:
+    bitmap = BitMap64(positions)
+    if optimize:
+        bitmap.run_optimize()
+    content = b"\xd1\xd3\x39\x64" + bitmap.serialize()
+    return struct.pack(">I", len(content)) + content + struct.pack(">I", zlib.crc32(content))
+
+
+ranges = st.tuples(st.integers(0, 2**34), st.integers(1, 9000)).map(lambda pair: range(pair[0], sum(pair)))
+scattered = st.lists(st.integers(0, 2**34), max_size=300)
+
+
+@given(st.lists(ranges, max_size=4), scattered, st.booleans())
+def test_every_encoding_gives_the_positions_that_went_in(runs: list[range], single: list[int], optimize: bool) -> None:
+    positions = sorted({*single, *(position for run in runs for position in run)})
+    found = read_deletion_vector(blob_of(positions, optimize=optimize), "test")
+    assert found.dtype == np.int64
+    assert found.tolist() == positions
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_refused(blob: bytes) -> None:
+    with pytest.raises(KernelFailure):
+        read_deletion_vector(blob, "test")
+
+
+@given(st.integers(0, 10**9), st.integers(1, 255))
+def test_a_flipped_byte_is_refused(at: int, flip: int) -> None:
+    blob = bytearray(blob_of([1, 5, 70_000, *range(100, 9000)]))
+    blob[at % len(blob)] ^= flip
+    with pytest.raises(KernelFailure, match="not readable"):
+        read_deletion_vector(bytes(blob), "test")
