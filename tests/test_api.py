@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.table import Table
@@ -53,6 +54,6 @@ def test_settings_of_the_working_directory_count(warehouse: Warehouse, table: Ta
 @pytest.mark.parametrize(
     "wrong", [{"engine": "dask"}, {"verify": "maybe"}, {"strategy": "magic"}, {"target_file_sise": "1GB"}]
 )
-def test_a_wrong_argument_is_bad_input(table: Table, wrong: dict[str, str]) -> None:
+def test_a_wrong_argument_is_bad_input(table: Table, wrong: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         tidyberg.compact(table, **{"engine": "inline", **wrong})
