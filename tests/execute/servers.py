@@ -14,6 +14,7 @@ import psutil
 import pyspark
 
 SPARK_HOME = Path(pyspark.__file__).parent
+FAST_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def free_port() -> int:
@@ -42,7 +43,13 @@ def running(command: list[str], log: Path, environment: Mapping[str, str]) -> It
             stdout=sink,
             stderr=sink,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1", **environment},
+            env={
+                **os.environ,
+                "SPARK_HOME": str(SPARK_HOME),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "SPARK_DAEMON_JAVA_OPTS": FAST_START,
+                **environment,
+            },
             start_new_session=True,
         )
     try:
@@ -108,6 +115,8 @@ def connect_server(directory: Path, master: str, python: Path) -> Iterator[str]:
         "--conf", "spark.connect.grpc.binding.address=127.0.0.1",
         "--conf", "spark.driver.host=127.0.0.1",
         "--conf", "spark.ui.enabled=false",
+        "--conf", f"spark.driver.extraJavaOptions={FAST_START}",
+        "--conf", f"spark.executor.extraJavaOptions={FAST_START}",
         "--conf", "spark.cores.max=2",
         "--conf", "spark.executor.cores=1",
         "--conf", "spark.executor.memory=512m",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.execute.servers import bare_python, connect_server, free_port, standalone_cluster
+from tests.execute.servers import FAST_START, bare_python, connect_server, free_port, standalone_cluster
 from tests.execute.spark_checks import check_cancel, check_damaged_file, check_results_and_progress, check_storage_error
 from tidyberg.errors import EngineError
 from tidyberg.execute.engine import CancelToken
@@ -38,6 +38,7 @@ def _standalone(cluster: str, python: Path) -> Iterator[SparkEngine]:
         "spark.cores.max": "2",
         "spark.executor.cores": "1",
         "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": FAST_START,
         "spark.driver.host": "127.0.0.1",
     }
     engine = SparkEngine(cluster, conf=conf)

@@ -242,3 +242,14 @@ def test_a_full_disk_is_a_storage_failure(tmp_path: Path) -> None:
     with pytest.raises(KernelFailure, match="no space left") as raised:
         run(make_task(files, NUMBERS, tmp_path / "out"))
     assert raised.value.kind is FailureKind.STORAGE
+
+
+def test_bloom_filters_an_executor_cannot_write_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = number_files(tmp_path, 1, 10)
+    task = make_task(files, NUMBERS, tmp_path / "out", write=WriteSettings(bloom_filter_columns=((2, 0.01),)))
+    assert run(task).warnings == ()
+    for module in ("write", "run"):
+        monkeypatch.setattr(f"tidyberg.execute.kernel.{module}.unsupported_options", lambda: {"bloom_filter_options"})
+    result = run(task, attempt=1)
+    assert "Bloom filters were left out" in result.warnings[0]
+    assert pq.read_metadata(result.outputs[0].path).row_group(0).column(1).bloom_filter_offset is None

@@ -14,7 +14,7 @@ from tidyberg.execute.kernel.metrics import FactCollector, written_file
 from tidyberg.execute.kernel.project import Selection, field_id, leaves
 from tidyberg.execute.kernel.read import OpenFile, Reader, open_ahead
 from tidyberg.execute.kernel.storage import Storage
-from tidyberg.execute.kernel.write import RollingWriter
+from tidyberg.execute.kernel.write import RollingWriter, unsupported_options
 from tidyberg.model.task import ChecksumResult, ChecksumTask, StorageAccess, Task, TaskResult
 
 _JUDGED_FILES = 4  # as many as are opened ahead anyway
@@ -95,7 +95,14 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
         output_facts=output_facts.facts(),
         checksum=checksum.hexdigest() if checksum is not None else None,
         row_group_bytes_in=row_group_bytes,
+        warnings=_warnings(task),
     )
+
+
+def _warnings(task: Task) -> tuple[str, ...]:
+    if task.write.bloom_filter_columns and "bloom_filter_options" in unsupported_options():
+        return (f"Bloom filters were left out: pyarrow {pa.__version__} cannot write them.",)
+    return ()
 
 
 def _reader(task: Task | ChecksumTask, storage: Storage, schema: pa.Schema, should_stop: Callable[[], bool]) -> Reader:

@@ -1,5 +1,6 @@
 """The rolling Parquet writer: whole row groups, outputs cut by bytes on disk, metrics on the way."""
 
+import inspect
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -194,7 +195,7 @@ def writer_options(
     }
     if not settings.dictionary and any(pa.types.is_dictionary(leaf.type) for leaf in all_leaves):
         raise KernelFailure(FailureKind.SCHEMA, "Dictionary columns need the dictionary to be on.")
-    return {
+    options = {
         "compression": "NONE" if settings.compression == "uncompressed" else settings.compression.upper(),
         "compression_level": settings.compression_level,
         "use_dictionary": with_dictionary if settings.dictionary and with_dictionary else False,
@@ -206,3 +207,10 @@ def writer_options(
         "store_decimal_as_integer": True,  # spec: int32 up to 9 digits, int64 up to 18
         "bloom_filter_options": bloom_filters or None,
     }
+    return {name: value for name, value in options.items() if name not in unsupported_options()}
+
+
+def unsupported_options() -> set[str]:
+    """Options of Arrow's newer writers that this executor's does not know; files are right without them."""
+    known = inspect.signature(pq.ParquetWriter.__init__).parameters
+    return {name for name in ("bloom_filter_options", "max_rows_per_page") if name not in known}
