@@ -68,6 +68,8 @@ def test_cancel(engine: SparkEngine, tmp_path: Path) -> None:
 def test_an_existing_session_is_used_and_left_running(engine: SparkEngine, tmp_path: Path) -> None:
     engine.start()
     guest = SparkEngine(session=engine._session)
+    assert guest.resources.cores == 2
+    assert guest.attempts >= engine.attempts
     check_results_and_progress(guest, tmp_path)
     guest.close()
     check_results_and_progress(engine, tmp_path / "again")
@@ -193,6 +195,27 @@ def test_too_old_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_masters(master: str, retrying: str, cores: int | None) -> None:
     assert retrying_master(master) == retrying
     assert local_cores(master) == cores
+
+
+@pytest.mark.parametrize(
+    ("conf", "cores"),
+    [
+        ({}, 2),
+        ({"spark.executor.instances": "3", "spark.executor.cores": "4"}, 12),
+        ({"spark.cores.max": "6"}, 6),
+    ],
+)
+def test_cores_of_a_cluster_come_from_its_settings(conf: dict[str, str], cores: int) -> None:
+    engine = SparkEngine("spark://host:7077", conf=conf)
+    assert engine.resources.cores == cores
+    assert engine.attempts == 8
+
+
+def test_attempts_do_not_change_once_told() -> None:
+    engine = SparkEngine("local[2]", conf={"spark.task.maxFailures": "6"})
+    assert engine.attempts == 6
+    engine._is_own_local = False
+    assert engine.attempts == 6
 
 
 def test_the_callers_settings_win() -> None:

@@ -53,7 +53,9 @@ class SparkEngine:
         self._shipped = False
         self._lock = threading.Lock()
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
-        self._cores = None if session is not None or connect is not None else local_cores(self._master)
+        self._is_own_local = session is None and connect is None and local_cores(self._master) is not None
+        self._cores = self._find_cores()
+        self._attempts: int | None = None
         name = "spark connect" if connect is not None else "spark session" if session is not None else master
         self.resources = Resources(cores=self._cores or 2, memory_gb=memory_gb, name=name)
 
@@ -63,16 +65,16 @@ class SparkEngine:
 
     @property
     def attempts(self) -> int:
-        failures = self._conf.get("spark.task.maxFailures", "4")
-        if self._session is not None and not self._owns_session:
-            with contextlib.suppress(Exception):  # Connect may keep a server's settings to itself
-                failures = self._session.conf.get("spark.task.maxFailures", failures)
-        return int(failures) + (0 if self._cores is not None else _LOST_ATTEMPTS)
+        """Settled at the first look: it is recorded before a run, and workers refuse attempts beyond it [I6]."""
+        if self._attempts is None:
+            failures = int(self._setting("spark.task.maxFailures") or 4)
+            self._attempts = failures + (0 if self._is_own_local else _LOST_ATTEMPTS)
+        return self._attempts
 
     @property
     def settle_seconds(self) -> float:
         """Workers were seen writing up to 1.8 s after a cancel with our kill timeout, 3.7 s with Spark's own."""
-        return 2.5 if self._owns_session and self._connect is None else 5.0
+        return 2.5 if self._is_own_local else 5.0
 
     def start(self) -> None:
         """Start the session now; a run does it by itself."""
@@ -116,7 +118,8 @@ class SparkEngine:
             return start_connect(self._connect, self._app_name)
         shared = running_session()
         if shared is not None:
-            self._owns_session = False  # a process has one Spark: use the caller's, and leave it running
+            # A process has one Spark: use the caller's, and leave it running.
+            self._owns_session = self._is_own_local = False
             return shared
         settings = session_settings(self._master, self._driver_memory, self._conf)
         return start_classic(self._master, self._app_name, settings, self._directory() / "spark.log")
@@ -133,13 +136,32 @@ class SparkEngine:
         return Handle(own)
 
     def _ship(self, session: Any) -> None:
-        if self._owns_session and self._cores is not None:
+        if self._is_own_local:
             return  # local workers import the very package that runs here
         if is_connect(session) and self._shipped:
             return
         archive = write_archive(self._directory())
         session.addArtifacts(str(archive), pyfile=True)
         self._shipped = True
+
+    def _setting(self, name: str) -> str | None:
+        """A Spark setting, of the session where there is one; Connect servers may keep some to themselves."""
+        if self._session is not None:
+            with contextlib.suppress(Exception):
+                return str(self._session.conf.get(name))
+        return self._conf.get(name)
+
+    def _find_cores(self) -> int | None:
+        """Cores that tasks will have; None where only the cluster knows."""
+        own_master = self._master if self._session is None and self._connect is None else ""
+        cores = local_cores(self._setting("spark.master") or own_master)
+        if cores is not None:
+            return cores
+        instances, each = self._setting("spark.executor.instances"), self._setting("spark.executor.cores")
+        if instances and each:
+            return int(instances) * int(each)
+        most = self._setting("spark.cores.max")
+        return int(most) if most else None
 
     def _directory(self) -> Path:
         if self._scratch is None:
