@@ -16,6 +16,7 @@ from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_fi
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.kernel.sizing import OutputSizing, most_outputs
+from tidyberg.execute.kernel.storage import Storage
 from tidyberg.model.task import Task, TaskResult, WriteSettings
 
 MB = 1024 * 1024
@@ -232,6 +233,26 @@ def test_a_failure_midway_removes_every_own_output(tmp_path: Path) -> None:
         run(make_task(files, NOISE, tmp_path / "out", outputs=4, batch_rows=100))
     assert raised.value.kind is FailureKind.DAMAGED
     assert files[-1].path in raised.value.message
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_outputs_are_removed_from_the_last_to_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed half-way through, a clean-up leaves a row of numbers without a gap."""
+    files = noise_files(tmp_path, 8, 1_000, 500)
+    Path(files[-1].path).write_bytes(b"no")
+    removed: list[str] = []
+    monkeypatch.setattr(Storage, "delete", lambda _, place: removed.append(place.path))
+    with pytest.raises(KernelFailure):
+        run(make_task(files, NOISE, tmp_path / "out", outputs=4, batch_rows=100))
+    assert len(removed) > 2
+    assert removed == sorted(removed, reverse=True)
+
+
+def test_options_that_arrow_refuses_leave_no_empty_file(tmp_path: Path) -> None:
+    files = number_files(tmp_path, 1, 10)
+    settings = WriteSettings(compression="snappy", compression_level=3)
+    with pytest.raises(KernelFailure, match="level"):
+        run(make_task(files, NUMBERS, tmp_path / "out", write=settings))
     assert not list((tmp_path / "out").iterdir())
 
 

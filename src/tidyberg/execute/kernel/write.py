@@ -37,8 +37,13 @@ class _OpenOutput:
         self._storage = storage
         self._footer: list[pq.FileMetaData] = []
         self.sink = storage.open_output(place)
-        with storage.guard(place.location, writing=True):
-            self._writer = pq.ParquetWriter(self.sink, schema, metadata_collector=self._footer, **options)
+        try:
+            with storage.guard(place.location, writing=True):
+                self._writer = pq.ParquetWriter(self.sink, schema, metadata_collector=self._footer, **options)
+        except BaseException:
+            self.sink.close()
+            storage.delete(place)
+            raise
 
     def write(self, table: pa.Table) -> int:
         """One row group; returns the bytes that the file has on storage now."""
@@ -116,7 +121,8 @@ class RollingWriter:
         if self._current is not None:
             self._current.abandon()
             places.append(self._current.place)
-        for place in places:
+        # The last first: what a kill on the way leaves is numbered without a gap, so recovery finds all of it.
+        for place in reversed(places):
             try:
                 self._storage.delete(place)
             except KernelFailure:
