@@ -140,6 +140,8 @@ class Control:
                     done.append(recovery.recover(self.catalog(job.table.catalog), job))
             except TableBusy:
                 continue  # it lives
+            except TidybergError as error:  # one catalog that does not answer keeps no other from being tidied
+                done.append(f"job {job.job_id} is not settled: {error}")
             emit(Notice("info", done[-1]))
         return done
 

@@ -52,13 +52,13 @@ class Recovery:
         if table is not None and job.sent_snapshot_id is not None:
             referenced = referenced_paths(table, candidates, intent.sequence_number)
             if not self._landed(table, job) and not referenced and self._may_still_land(catalog, table, job):
-                self.store.save(replace(job, status=JobStatus.FAILED, unresolved=True, finished_ms=self.now_ms()))
-                return f"job {job.job_id}: its commit may still land; its files are kept until that is known"
+                return self._postpone(job, "its commit may still land; its files are kept until that is known")
         removal = remove(io, sorted(candidates - referenced))
         if removal.refused:
             path, answer = removal.refused[0]
-            self.store.save(replace(job, status=JobStatus.FAILED, unresolved=True, finished_ms=self.now_ms()))
-            return f"job {job.job_id}: {len(removal.refused)} leftovers could not be removed, first {path} ({answer})"
+            return self._postpone(
+                job, f"{len(removal.refused)} leftovers could not be removed, first {path} ({answer})"
+            )
         if table is not None and (self._landed(table, job) or referenced):
             return self._finish(
                 replace(job, snapshot_id=job.sent_snapshot_id, stage=Stage.DONE),
@@ -91,6 +91,12 @@ class Recovery:
             return False  # the process itself was the one to swap
         last_sign = job.heartbeat_ms or job.created_ms
         return self.now_ms() - last_sign < COMMIT_GRACE_MS
+
+    def _postpone(self, job: Job, what: str) -> str:
+        """Not settled yet: the next recovery looks again."""
+        status = job.status if job.status.is_final else JobStatus.FAILED
+        self.store.save(replace(job, status=status, unresolved=True, finished_ms=job.finished_ms or self.now_ms()))
+        return f"job {job.job_id}: {what}"
 
     def _finish(self, job: Job, status: JobStatus, what: str) -> str:
         self.store.save(
