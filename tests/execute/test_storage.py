@@ -104,3 +104,27 @@ def test_failures_survive_as_text() -> None:
 
 def test_redaction() -> None:
     assert redact("key abcd and abcd", ("abcd",)) == "key *** and ***"
+
+
+@pytest.mark.parametrize(
+    ("location", "properties", "kind"),
+    [
+        ("s3n://b/x", {"client.region": "r", "s3.anonymous": "true", "s3.request-timeout": "5"}, "S3FileSystem"),
+        (
+            "gs://b/x",
+            {"gcs.oauth2.token": "t", "gcs.service.host": "http://127.0.0.1:1", "gcs.default-bucket-location": "EU"},
+            "GcsFileSystem",
+        ),
+        (
+            "abfss://box@account.dfs.core.windows.net/x",
+            {"adls.account-key": "aGVsbG8gd29ybGQ="},
+            "AzureFileSystem",
+        ),
+    ],
+)
+def test_cloud_filesystems_open_from_pyicebergs_property_names(
+    location: str, properties: dict[str, str], kind: str
+) -> None:
+    place = Storage(StorageAccess(properties)).place(location)
+    assert type(place.filesystem).__name__ == kind
+    assert not place.is_local

@@ -23,7 +23,7 @@ MB = 1024 * 1024
 
 def test_defaults_are_icebergs() -> None:
     settings = write_settings(SCHEMA, {}, {})
-    assert (settings.compression, settings.compression_level) == ("zstd", None)
+    assert (settings.compression, settings.compression_level) == ("zstd", 3)
     assert settings.row_group_bytes == 128 * MB
     assert (settings.page_bytes, settings.page_rows, settings.dictionary_bytes) == (MB, 20_000, 2 * MB)
     assert settings.metrics_modes == dict.fromkeys((1, 2, 5, 7, 8), "truncate(16)")

@@ -15,6 +15,8 @@ _METRICS = "write.metadata.metrics."
 _CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "gzip", "lz4": "lz4", "lz4_raw": "lz4", "brotli": "brotli",
            "uncompressed": "uncompressed", "none": "uncompressed"}  # fmt: skip
 _LEVELS = {"zstd": range(-7, 23), "gzip": range(1, 10), "brotli": range(12)}
+# What Iceberg's Java writers use. Arrow's own 1 is hardly faster, and files would grow when rewritten.
+_DEFAULT_LEVEL = {"zstd": 3}
 _MODE = re.compile(r"none|counts|full|truncate\(([1-9]\d*)\)")
 _BLOOM_ENABLED = "bloom-filter-enabled.column."
 _BLOOM_PROBABILITY = "bloom-filter-fpp.column."
@@ -63,9 +65,11 @@ def _codec(parquet: Mapping[str, str]) -> str:
 
 
 def _level(parquet: Mapping[str, str], codec: str) -> int | None:
-    text = parquet.get("compression-level")
-    if text is None or codec not in _LEVELS:
+    if codec not in _LEVELS:
         return None
+    text = parquet.get("compression-level")
+    if text is None:
+        return _DEFAULT_LEVEL.get(codec)
     levels = _LEVELS[codec]
     try:
         level = int(text)

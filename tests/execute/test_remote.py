@@ -1,0 +1,64 @@
+"""The executor's side of a task, in process."""
+
+import gc
+import pickle
+import zipimport
+from pathlib import Path
+
+import pytest
+
+from tests.execute.builders import NUMBERS, STORAGE, make_task, number_files
+from tidyberg.execute.kernel import remote
+from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.remote import run_packed, settle_worker
+from tidyberg.execute.worker import pack, unpack_outcome
+from tidyberg.model.task import TaskResult
+
+
+def test_results_come_back_packed(tmp_path: Path) -> None:
+    task = make_task(number_files(tmp_path, 2, 10), NUMBERS, tmp_path / "out")
+    outcome = unpack_outcome(run_packed(7, pack(task), 2, 4, STORAGE))
+    assert outcome.position == 7
+    assert isinstance(outcome.result, TaskResult)
+    assert outcome.result.attempt == 2
+    assert outcome.failure is None
+
+
+def test_failures_that_no_retry_mends_come_back_as_values(tmp_path: Path) -> None:
+    files = number_files(tmp_path, 1, 10)
+    Path(files[0].path).unlink()
+    outcome = unpack_outcome(run_packed(0, pack(make_task(files, NUMBERS, tmp_path / "out")), 0, 4, STORAGE))
+    assert outcome.result is None
+    assert outcome.failure is not None
+    assert outcome.failure.kind is FailureKind.DAMAGED
+
+
+def test_storage_failures_are_raised_so_that_spark_tries_again(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("in the way")
+    task = make_task(number_files(tmp_path, 1, 10), NUMBERS, tmp_path / "out")
+    with pytest.raises(KernelFailure) as raised:
+        run_packed(0, pack(task), 0, 4, STORAGE)
+    assert raised.value.kind is FailureKind.STORAGE
+
+
+def test_an_attempt_beyond_the_recorded_bound_writes_nothing(tmp_path: Path) -> None:
+    """I6: recovery computes names up to the bound."""
+    task = make_task(number_files(tmp_path, 1, 10), NUMBERS, tmp_path / "out")
+    with pytest.raises(KernelFailure, match="4 is the limit"):
+        run_packed(0, pack(task), 4, 4, STORAGE)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_worker_is_settled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_is_settled", False)
+    monkeypatch.setattr(zipimport.zipimporter, "invalidate_caches", zipimport.zipimporter.invalidate_caches)
+    frozen: list[int] = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
+    settle_worker()
+    settle_worker()
+    assert frozen == [1]
+
+
+def test_failures_travel_by_pickle() -> None:
+    failure = pickle.loads(pickle.dumps(KernelFailure(FailureKind.DENIED, "no")))
+    assert (failure.kind, failure.message) == (FailureKind.DENIED, "no")
