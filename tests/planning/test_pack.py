@@ -142,3 +142,11 @@ def test_sizes_that_contradict_are_refused(options: PlanOptions, says: str) -> N
 def test_a_table_property_that_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match=r"write\.target-file-size-bytes"):
         resolve_sizes(PlanOptions(), {"write.target-file-size-bytes": text})
+
+
+@given(st.lists(st.integers(1, 20), min_size=30, max_size=200))
+def test_groups_of_small_files_are_filled_evenly(sizes: list[int]) -> None:
+    """A task that has half the work of the others leaves its core idle for the rest of the time."""
+    settings = FileSizes(target=100, minimum=75, maximum=180, group_limit=200, small=10)
+    totals = [sum(sizes[n] for n in group) for group in pack_files(sizes, settings)]
+    assert max(totals) - sum(totals) / len(totals) <= max(sizes)

@@ -16,7 +16,7 @@ def pack_files(file_sizes: Sequence[int] | npt.NDArray[np.int64], sizes: FileSiz
     so the caller's order decides ties [I11].
     """
     measured = np.asarray(file_sizes, dtype=np.int64)
-    bins = first_fit_decreasing(measured, min(sizes.target, sizes.group_limit))
+    bins = _level(first_fit_decreasing(measured, min(sizes.target, sizes.group_limit)), measured)
     return _fold_small(bins, measured, sizes)
 
 
@@ -69,6 +69,27 @@ def first_fit_decreasing(file_sizes: npt.NDArray[np.int64], capacity: int) -> li
                 break
             room[node] = left
     return bins + filled
+
+
+def _level(bins: list[list[int]], file_sizes: npt.NDArray[np.int64]) -> list[list[int]]:
+    """The same number of bins, filled evenly: the last of first-fit is else nearly empty, and its task soon done.
+
+    A capacity of the mean plus the largest file never needs more bins; half of that spare room often will do.
+    """
+    several = [members for members in bins if len(members) > 1]
+    if len(several) < 2:
+        return bins
+    alone = [members for members in bins if len(members) == 1]
+    shared = np.sort(np.concatenate(several))
+    rest = file_sizes[shared]
+    mean, largest = -(-int(rest.sum()) // len(several)), int(rest.max())
+    fullest = max(int(file_sizes[members].sum()) for members in several)
+    for spare in (largest // 2, largest):
+        if mean + spare < fullest:
+            level = first_fit_decreasing(rest, mean + spare)
+            if len(level) <= len(several):
+                return alone + [shared[members].tolist() for members in level]
+    return bins
 
 
 def _fold_small(bins: list[list[int]], file_sizes: npt.NDArray[np.int64], sizes: FileSizes) -> list[list[int]]:
