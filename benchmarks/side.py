@@ -14,7 +14,8 @@ from pathlib import Path
 from benchmarks.data import SMALL_TABLE, TABLE
 
 PACKAGES = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0"
-Rewrite = Callable[[str], None]
+WARM_UP_TARGET = 8 * 1024 * 1024  # several outputs, so that every worker has worked before the clock starts
+Rewrite = Callable[[str, int], None]
 
 
 def main() -> None:
@@ -22,17 +23,17 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Spark writes to standard output as it likes
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
-        rewrite = (tidyberg_side if side == "tidyberg" else java_side)(directory, target_bytes, threads, Path(scratch))
-        rewrite(SMALL_TABLE)
+        rewrite = (tidyberg_side if side == "tidyberg" else java_side)(directory, threads, Path(scratch))
+        rewrite(SMALL_TABLE, WARM_UP_TARGET)
         print(json.dumps({"warm": True}), file=answers, flush=True)
         sys.stdin.readline()
         started = time.perf_counter()
-        rewrite(TABLE)
+        rewrite(TABLE, target_bytes)
         print(json.dumps({"seconds": time.perf_counter() - started}), file=answers, flush=True)
         sys.stdin.readline()  # until the CPU time of the workers has been read
 
 
-def tidyberg_side(directory: Path, target_bytes: int, threads: int, scratch: Path) -> Rewrite:
+def tidyberg_side(directory: Path, threads: int, scratch: Path) -> Rewrite:
     """Observe, plan, execute on Spark, verify counts and commit."""
     from tidyberg.control.control import Control
     from tidyberg.execute.spark import SparkEngine
@@ -48,16 +49,16 @@ def tidyberg_side(directory: Path, target_bytes: int, threads: int, scratch: Pat
         lambda: SparkEngine(f"local[{threads}]"),
         SqliteStore(scratch / "jobs.db", is_alive),
     )
-    options = PlanOptions(strategy=Strategy.FULL, target_file_size=target_bytes, min_input_files=2, force=True)
 
-    def rewrite(table: str) -> None:
+    def rewrite(table: str, target_bytes: int) -> None:
+        options = PlanOptions(strategy=Strategy.FULL, target_file_size=target_bytes, min_input_files=2, force=True)
         result = control.compact(TableRef.parse(table, warehouse.name), options)
         assert result.outcome == "committed", result
 
     return rewrite
 
 
-def java_side(directory: Path, target_bytes: int, threads: int, scratch: Path) -> Rewrite:
+def java_side(directory: Path, threads: int, scratch: Path) -> Rewrite:
     """Iceberg's own action on Spark: plans, rewrites and commits in one call."""
     from pyspark.sql import SparkSession
 
@@ -80,7 +81,7 @@ def java_side(directory: Path, target_bytes: int, threads: int, scratch: Path) -
         .getOrCreate()
     )
 
-    def rewrite(table: str) -> None:
+    def rewrite(table: str, target_bytes: int) -> None:
         options = f"map('rewrite-all', 'true', 'target-file-size-bytes', '{target_bytes}')"
         call = f"CALL lab.system.rewrite_data_files(table => '{table}', options => {options})"
         (row,) = spark.sql(call).collect()

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.dictionaries import judge_rows
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.levels import judge_levels
 from tidyberg.execute.kernel.project import Leaf, leaves
 from tidyberg.execute.kernel.sizing import OutputSizing
 from tidyberg.execute.kernel.storage import Place, Storage
@@ -166,7 +167,9 @@ class RollingWriter:
             undecided = [leaf for leaf in self._leaves if leaf.field_id not in self._dictionaries]
             if undecided and self._task.write.dictionary:
                 self._dictionaries.update(judge_rows(table, undecided))
-            self._options = writer_options(self._task.write, self._leaves, self._dictionaries, table.num_rows)
+            options = writer_options(self._task.write, self._leaves, self._dictionaries, table.num_rows)
+            rows = sum(file.records for file in self._task.inputs)
+            self._options = {**options, "compression_level": judge_levels(table, self._leaves, options, rows)}
         name = output_name(self._task.job_id, self._task.group_id, self._attempt, self._sizing.files_closed)
         place = self._storage.place(f"{self._task.output_directory.rstrip('/')}/{name}")
         return _OpenOutput(self._storage, place, self._schema, self._options)
