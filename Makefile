@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-fast lint format lock build bench clean check-java
+.PHONY: help setup demo test test-fast test-kill lint format lock build bench clean check-java
 
 help: ## list what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ demo: check-java setup ## see it work: a messy table is planned, compacted, veri
 
 test: check-java lint ## everything that must hold: lint, types, import rules, all tests, branch coverage
 	$(BIN)/pytest --cov --cov-report=term
+
+test-kill: check-java setup ## kill -9 at 200 random moments on the inline engine and 25 on Spark
+	TIDYBERG_KILLS=200 TIDYBERG_SPARK_KILLS=25 $(BIN)/pytest -s --timeout 3600 tests/control/test_kill.py
 
 test-fast: setup ## only the tests that need no Spark session and no Java
 	$(BIN)/pytest -m "not spark and not oracle and not slow"
