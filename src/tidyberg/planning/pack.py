@@ -8,6 +8,8 @@ import numpy.typing as npt
 
 from tidyberg.planning.bounds import FileSizes
 
+_LEVELLED_BINS = 256  # with more tasks than that, no core waits long for the last one
+
 
 def pack_files(file_sizes: Sequence[int] | npt.NDArray[np.int64], sizes: FileSizes) -> list[list[int]]:
     """Groups of positions in `file_sizes`; every file is in exactly one.
@@ -77,7 +79,7 @@ def _level(bins: list[list[int]], file_sizes: npt.NDArray[np.int64]) -> list[lis
     A capacity of the mean plus the largest file never needs more bins; half of that spare room often will do.
     """
     several = [members for members in bins if len(members) > 1]
-    if len(several) < 2:
+    if not 2 <= len(several) <= _LEVELLED_BINS:
         return bins
     alone = [members for members in bins if len(members) == 1]
     shared = np.sort(np.concatenate(several))
