@@ -96,6 +96,7 @@ class Pipeline:
             target_file_size=self.plan.target_file_size,
             options=self.options,
             checksum=self.verify is VerifyMode.FULL,
+            deletes=self.plan.deletes,
         )
         intent = Intent(
             job_id=self.record.job.job_id,
