@@ -31,7 +31,7 @@ def removed(parent: Inventory, groups: list[FileGroup]) -> int:
     """How many of the parent's delete files go when these groups are replaced, all deletes having been applied."""
     validation = validate_groups(groups, parent, parent.pinned.sequence_number)
     assert not validation.conflicts
-    return dangling_deletes(parent, validation.replaceable, set(identities(parent.delete_files))).num_rows
+    return len(dangling_deletes(parent, validation.replaceable, set(identities(parent.delete_files))))
 
 
 def part_of(group: FileGroup, files: int) -> FileGroup:

@@ -13,8 +13,9 @@ from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from tidyberg.commit.avro import Container, field_id, reader, resolve_names, skipper, writer
+from tidyberg.commit.avro import Container, field_id, reader, resolve_names, writer
 from tidyberg.model.task import WrittenFile
+from tidyberg.observe.avro import field_reader
 from tidyberg.observe.storage import damaged
 
 ADDED, DELETED = 1, 2
@@ -167,7 +168,7 @@ def live_entries(container: Container, listed: ListedManifest) -> Iterator[Entry
     assert field_id(container.schema["fields"][-1]) == 2, "data_file is an entry's last field in every version"
     wanted = {100, 103, 104, 144, 145}  # path, records, size; of a DV its offset and size
     steps = [
-        (field_id(field), reader(field["type"]) if field_id(field) in wanted else skipper(field["type"]))
+        (field_id(field), reader(field["type"]) if field_id(field) in wanted else field_reader(field["type"], {}).skip)
         for field in data_file["fields"]
     ]
     for count, block in container.blocks:
