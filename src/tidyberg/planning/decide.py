@@ -29,7 +29,7 @@ from tidyberg.planning.bounds import FileSizes, resolve_sizes
 from tidyberg.planning.candidates import Candidates, find_candidates
 from tidyberg.planning.document import plan_hash
 from tidyberg.planning.health import assess
-from tidyberg.planning.judge import Draft, Judge, Proposal, ranked
+from tidyberg.planning.judge import Draft, Judge, Proposal, deletes_of, ranked
 from tidyberg.planning.limits import Left, Taken, take_within_limits
 from tidyberg.planning.predicate import parse_predicate
 from tidyberg.planning.price import Pricing, Work, pricing_for
@@ -68,7 +68,7 @@ def make_plan(
             outcomes.append(judge.judge(numbers))
 
     taken = _take(inventory, statistics, options, candidates, judge, pricing, outcomes)
-    used = _used_deletes(taken.drafts)
+    used = deletes_of(taken.drafts)
     groups = _number(taken.drafts, inventory, candidates.files, used, pricing)
     verdicts = _verdicts(outcomes, groups, taken)
     plan = Plan(
@@ -128,11 +128,6 @@ def _take(
         specs=[partition.spec_id for partition in inventory.partitions],
         smaller=smaller,
     )
-
-
-def _used_deletes(drafts: Sequence[Draft]) -> npt.NDArray[np.int64]:
-    """Positions in the sorted delete files, ascending: those that apply to some file of some group."""
-    return np.unique(np.concatenate([draft.deletes for draft in drafts])) if drafts else np.array([], dtype=np.int64)
 
 
 def _delete_files(rows: pa.Table, inventory: Inventory) -> tuple[DeleteFile, ...]:
@@ -268,7 +263,7 @@ def _manifests(drafts: Sequence[Draft], candidates: Candidates) -> set[int]:
         return set()
     members = np.concatenate([draft.members for draft in drafts])
     data = candidates.files.column("manifest").to_numpy()[members]
-    deletes = candidates.deletes.rows.column("manifest").to_numpy()[_used_deletes(drafts)]
+    deletes = candidates.deletes.rows.column("manifest").to_numpy()[deletes_of(drafts)]
     return set(np.unique(data).tolist()) | set(np.unique(deletes).tolist())
 
 

@@ -45,7 +45,9 @@ class DeleteIndex:
         self._names_file = ~is_equality & _mask(pc.is_valid(referenced))
         self._everywhere = self._ordered(is_global)
         self._equality = self._ordered(is_equality & ~is_global)
+        self._equality_partition = self._deletes.partition[self._equality]
         self._positions = self._ordered(~is_equality & ~self._names_file)
+        self._positions_partition = self._deletes.partition[self._positions]
         self._named_files, self._naming_deletes = self._pairs(files.column("path"), referenced)
 
     def unreadable(self) -> Mask:
@@ -93,8 +95,8 @@ class DeleteIndex:
         sequence = self._files.sequence[members]
         oldest = sequence[0]
         everywhere = self._everywhere
-        equality = self._in_partition(self._equality, partition)
-        positions = self._in_partition(self._positions, partition)
+        equality = self._equality[slice(*np.searchsorted(self._equality_partition, (partition, partition + 1)))]
+        positions = self._positions[slice(*np.searchsorted(self._positions_partition, (partition, partition + 1)))]
         # Of the files whose sequence number a delete reaches, the one longest in the table tells.
         longest = np.minimum.accumulate(self._files.file_sequence[members])
         reached = np.searchsorted(sequence, self._deletes.sequence[positions], side="right")
@@ -103,7 +105,7 @@ class DeleteIndex:
         naming = np.searchsorted(self._named_files, members, side="right") - first
         before = np.cumsum(naming) - naming
         named = np.repeat(first - before, naming) + np.arange(naming.sum())
-        return np.unique(
+        return np.sort(  # each delete is of one kind and names at most one file: none comes twice
             np.concatenate(
                 [
                     everywhere[oldest < self._deletes.sequence[everywhere]],
@@ -117,10 +119,6 @@ class DeleteIndex:
     def _ordered(self, chosen: Mask) -> Ints:
         rows = np.flatnonzero(chosen)
         return rows[np.lexsort((self._deletes.sequence[rows], self._deletes.partition[rows]))]
-
-    def _in_partition(self, rows: Ints, partition: np.int64) -> Ints:
-        start, end = np.searchsorted(self._deletes.partition[rows], (partition, partition + 1))
-        return rows[start:end]
 
     def _pairs(self, paths: pa.ChunkedArray, referenced: pa.ChunkedArray) -> tuple[Ints, Ints]:
         """Data files and the deletes that name them, by data file."""

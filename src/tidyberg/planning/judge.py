@@ -180,7 +180,7 @@ class Judge:
         expected = round(candidates.expected_sizes[members].sum())
         outputs = output_count(expected, self._sizes)
         work = self._pricing.work_of_group(
-            candidates.sizes[members].tolist(), outputs, expected, candidates.deletes.sizes[deletes].tolist()
+            candidates.sizes[members].tolist(), outputs, expected, candidates.deletes.sizes[deletes]
         )
         # I10: the gain is fewer files, a file above the maximum less, or files rid of their deletes.
         gains = (
@@ -230,7 +230,7 @@ class Judge:
         return f"{self._candidates.burden.share(statistics.partition)} deleted, {self._allowed()}"
 
     def _merged_deletes(self, statistics: PartitionStatistics, drafts: Sequence[Draft]) -> str:
-        merged = len(np.unique(np.concatenate([draft.deletes for draft in drafts])))
+        merged = len(deletes_of(drafts))
         if merged == 0:
             return ""
         burden = self._candidates.burden
@@ -247,6 +247,14 @@ class Judge:
         start, end = self._candidates.starts[partition : partition + 2]
         hazards: npt.NDArray[np.int8] = self._candidates.hazards[start:end][self._wanted[start:end]]
         return hazards
+
+
+def deletes_of(drafts: Sequence[Draft]) -> npt.NDArray[np.int64]:
+    """Positions in the sorted delete files, ascending: those that apply to some file of some group."""
+    used = np.zeros(1 + max((int(draft.deletes[-1]) for draft in drafts if len(draft.deletes)), default=-1), np.bool_)
+    for draft in drafts:
+        used[draft.deletes] = True
+    return np.flatnonzero(used)
 
 
 def ranked(

@@ -14,9 +14,12 @@ The model, with nothing left out on purpose:
   counted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
+
+import numpy as np
+import numpy.typing as npt
 
 from tidyberg.errors import BadInput
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
@@ -28,6 +31,7 @@ PART_BYTES = 10 * MB
 RETENTION_PROPERTY = "history.expire.max-snapshot-age-ms"
 DEFAULT_RETENTION_MS = 5 * 86_400_000
 _MONTH_MS = 30 * 86_400_000
+_NO_DELETES = np.array([], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,11 @@ class Pricing:
     retention_ms: int
 
     def work_of_group(
-        self, file_sizes: list[int], outputs: int, expected_bytes: int | None = None, delete_sizes: Sequence[int] = ()
+        self,
+        file_sizes: list[int],
+        outputs: int,
+        expected_bytes: int | None = None,
+        delete_sizes: npt.NDArray[np.int64] = _NO_DELETES,
     ) -> Work:
         """`expected_bytes` are what the rows that stay take in the input, where some are known to be deleted."""
         total = sum(file_sizes)
@@ -80,7 +88,8 @@ class Pricing:
             output_files=outputs,
             bytes_read=total,
             bytes_written=written,
-            get_requests=sum(map(_get_requests, file_sizes)) + sum(map(_get_requests, delete_sizes)),
+            get_requests=sum(map(_get_requests, file_sizes))
+            + int((1 + np.maximum(1, -(-delete_sizes // READ_BYTES))).sum()),
             put_requests=outputs * _put_requests(each),
             scan_requests_after=outputs * _get_requests(each),
             core_seconds=total / rate + (len(file_sizes) + len(delete_sizes)) * self.calibration.seconds_per_file,
