@@ -16,6 +16,7 @@ from tidyberg.commit.outputs import check_outputs, existing_outputs
 from tidyberg.commit.publish import Committed, FinishedGroup, Publisher, RetryPolicy
 from tidyberg.control.lease import JobRecord
 from tidyberg.errors import CommitStateUnknown, StalePlan, TableReplaced, TidybergError
+from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.execute.tasks import build_tasks, storage_access
 from tidyberg.model.inventory import Inventory
@@ -148,9 +149,10 @@ class Pipeline:
             self.emit(GroupFinished(group.group_id, group.partition_path, progress))
 
         started = time.monotonic()
+        storage = storage_access(self.table)
         results = engine.run(
-            tasks,
-            storage_access(self.table),
+            with_delete_contents(tasks, storage),
+            storage,
             on_result=on_result,
             cancel=self.cancel,
             max_parallelism=self.options.max_parallelism,
