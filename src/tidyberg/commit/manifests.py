@@ -20,12 +20,18 @@ from tidyberg.commit.entries import (
     Output,
     live_entries,
 )
+from tidyberg.errors import AccessDenied, StorageError
 from tidyberg.observe.storage import damaged, read_bytes
 
 
 def write_file(io: FileIO, path: str, content: bytes) -> None:
-    with io.new_output(path).create(overwrite=True) as stream:
-        stream.write(content)
+    try:
+        with io.new_output(path).create(overwrite=True) as stream:
+            stream.write(content)
+    except PermissionError as error:
+        raise AccessDenied(f"Cannot write {path}: {error}.", hint="Check the rights on that location.") from error
+    except OSError as error:
+        raise StorageError(f"Cannot write {path}: {error}.", hint="Check its room and the network.") from error
 
 
 def read_manifest_list(io: FileIO, path: str) -> list[ListedManifest]:
