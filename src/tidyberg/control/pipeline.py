@@ -199,7 +199,7 @@ class Pipeline:
         return publisher.publish(finished)
 
     def _undo(self, engine: Engine, error: BaseException) -> None:
-        """I6: after a definite failure nothing that the job wrote remains. What keeps us from it is left to recovery."""
+        """I6: after a definite failure nothing that the job wrote remains; what prevents that is left to recovery."""
         if not self.record.owns_table():
             self.record.update(unresolved=True)
             return  # outputs have an owner, and it moved with the lease
