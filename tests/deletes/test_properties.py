@@ -82,10 +82,12 @@ class Histories(RuleBasedStateMachine):
     def delete_keys(self, data: st.DataObject) -> None:
         self._draw_keys(data)()
 
-    @rule(region=REGION_CHOICE)
-    @precondition(lambda self: not self.table.spec().is_unpartitioned() and len(self.table.specs()) == 1)
-    def delete_partition(self, region: str) -> None:
-        self._delete_partition(region)
+    @rule(data=st.data())
+    @precondition(lambda self: self._files() and all(file.partition for file in self._files()))
+    def delete_partition(self, data: st.DataObject) -> None:
+        region = data.draw(st.sampled_from(self._files())).partition[0]
+        self.table.refresh().delete(IsEqual(term="region", value=region))
+        self.truth = [row for row in self.truth if row.values[REGION] != region]
 
     @rule()
     def add_column(self) -> None:
@@ -171,10 +173,6 @@ class Histories(RuleBasedStateMachine):
         ]
         self.warehouse.append_files(self.table, 1, rows=lambda _: pa.Table.from_pylist(contents, schema))
         self.truth += added
-
-    def _delete_partition(self, region: str) -> None:
-        self.table.refresh().delete(IsEqual(term="region", value=region))
-        self.truth = [row for row in self.truth if row.values[REGION] != region]
 
     def _draw_positions(self, data: st.DataObject) -> Callable[[], None]:
         """Rows of one file, or of several files of one partition."""

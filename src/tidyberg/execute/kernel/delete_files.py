@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +83,8 @@ class DeleteFiles:
         columns = leaves(schema)
 
         def make() -> tuple[EqualityDeletes, int]:
-            tables = list(run_ahead(lambda delete: self.keys(delete, schema), deletes))
+            with closing(run_ahead(partial(self.keys, schema=schema), deletes)) as read:
+                tables = list(read)
             keys = [[leaf.of(table) for leaf in columns] for table in tables]
             made = EqualityDeletes(keys, [delete.sequence_number for delete in deletes])
             return made, _ENTRY_BYTES + 2 * sum(table.nbytes for table in tables)

@@ -1,8 +1,10 @@
 """Which rows of a task's files are deleted: every kind of delete becomes row positions of one file."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +23,6 @@ Positions = npt.NDArray[np.int64]
 _NONE: Positions = np.empty(0, np.int64)
 _READ_AHEAD = 8
 _MATCHED_BYTES = 32 * MB  # keys of data rows looked up together: every look-up prepares all deleted keys anew
-# What later files lose to equality deletes is judged by earlier ones, but never taken for nearly all of it.
-_LEAST_SURVIVING = 0.1
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class DeletedRows:
 
     @property
     def surviving_rows(self) -> int:
-        """Of all files of the task: exact but for equality deletes of files not asked for yet."""
+        """Of all files of the task; what equality deletes take of files not asked for yet is judged by the others."""
         to_come = self._expected - self._seen_expected
         share = self._seen_surviving / self._seen_expected if self._seen_expected else 1.0
-        return self._seen_surviving + round(to_come * max(share, _LEAST_SURVIVING))
+        return self._seen_surviving + round(to_come * share)
 
     def _known(self, file: TaskInput) -> int:
         return len(self._by_position.get(file.path, _NONE))
@@ -83,7 +83,7 @@ class DeletedRows:
                     FailureKind.DAMAGED, f"The manifest does not say whose rows the vector in {delete.path} deletes."
                 )
             file = inputs.get(delete.referenced_data_file)
-            if file is None or file.sequence_number > delete.sequence_number:
+            if file is None or not _applies(delete, file):
                 continue
             if file.path in by_path:
                 raise KernelFailure(FailureKind.DAMAGED, f"{file.path} has two deletion vectors; one is allowed.")
@@ -97,16 +97,14 @@ class DeletedRows:
         # Spec: where a deletion vector applies to a file, its position delete files are ignored.
         vectors = set(without)
         inputs = {file.path: file for file in self._task.inputs if file.path not in vectors}
-        deletes = [delete for delete in self._task.deletes if delete.kind == "position" and _names_any(delete, inputs)]
+        deletes = [delete for delete in self._task.deletes if delete.kind == "position" and _may_apply(delete, inputs)]
+        read_one = partial(self._files.positions, paths=inputs.keys())
         parts: dict[str, list[Positions]] = defaultdict(list)
-        read = run_ahead(lambda delete: self._files.positions(delete, inputs.keys()), deletes, _READ_AHEAD)
-        for delete, by_path in zip(deletes, read, strict=True):
-            for path in inputs.keys() & by_path.keys():
-                if inputs[path].sequence_number <= delete.sequence_number and delete.referenced_data_file in (
-                    None,
-                    path,
-                ):
-                    parts[path].append(_inside(inputs[path], by_path[path], delete))
+        with closing(run_ahead(read_one, deletes, _READ_AHEAD)) as read:
+            for delete, by_path in zip(deletes, read, strict=True):
+                for path in inputs.keys() & by_path.keys():
+                    if _applies(delete, inputs[path]):
+                        parts[path].append(_inside(inputs[path], by_path[path], delete))
         return {
             path: some[0] if len(some) == 1 else sorted_unique(np.concatenate(some)) for path, some in parts.items()
         }
@@ -143,11 +141,17 @@ def _key_sets(task: Task) -> list[_KeySet]:
     ]
 
 
-def _names_any(delete: TaskDelete, inputs: dict[str, TaskInput]) -> bool:
+def _may_apply(delete: TaskDelete, inputs: Mapping[str, TaskInput]) -> bool:
+    """Whether a position delete file must be read for any of the inputs."""
     if delete.referenced_data_file is None:
-        return bool(inputs)
+        return any(_applies(delete, file) for file in inputs.values())
     file = inputs.get(delete.referenced_data_file)
-    return file is not None and file.sequence_number <= delete.sequence_number
+    return file is not None and _applies(delete, file)
+
+
+def _applies(delete: TaskDelete, file: TaskInput) -> bool:
+    """I3, for deletes by position: a commit may delete rows of files that it adds itself."""
+    return file.sequence_number <= delete.sequence_number and delete.referenced_data_file in (None, file.path)
 
 
 def _inside(file: TaskInput, positions: Positions, delete: TaskDelete) -> Positions:
