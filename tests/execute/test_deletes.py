@@ -14,10 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
 
 from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
 from tests.execute.deletes import POSITION_SCHEMA, deletion_vectors, equality_delete, position_delete
-from tidyberg.errors import DamagedFile
+from tests.execute.test_tasks import ESTIMATE
+from tidyberg.errors import DamagedFile, VerificationFailed
 from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import CancelToken
 from tidyberg.execute.inline import InlineEngine
@@ -27,7 +30,9 @@ from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.project import AMBIGUOUS
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.kernel.storage import Place, Storage
+from tidyberg.model.plan import FileGroup, InputFile
 from tidyberg.model.task import Task, TaskDelete, TaskInput, TaskResult
+from tidyberg.verify.counts import verify_counts
 
 BY_ID = pa.schema([field("id", pa.int64(), 1)])
 
@@ -348,6 +353,19 @@ def test_all_kinds_together_delete_a_row_once(tmp_path: Path) -> None:
     assert result.checksum == checksum.hexdigest()
     assert result.input_facts[1].values == 30
     assert result.output_facts[1].values == 23
+
+
+def test_verification_passes_results_with_deletes_and_nothing_more(tmp_path: Path) -> None:
+    files = at(1, number_files(tmp_path / "in", 3, 10))
+    everything = equality_delete(tmp_path / "all.parquet", BY_ID, {"id": list(range(30))}, (1,), 2)
+    schema = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "name", StringType()))
+    members = tuple(InputFile(file.path, file.size, file.records, 1, "m") for file in files)
+    group = FileGroup(0, 0, "", members, 1, "encode", 1.0, ESTIMATE)
+    for deletes in (mixed(tmp_path, files), [everything]):
+        result = run(make(tmp_path, files, deletes))
+        verify_counts(group, result, schema)
+        with pytest.raises(VerificationFailed, match="rows were read"):
+            verify_counts(group, dataclasses.replace(result, rows_deleted=result.rows_deleted - 1), schema)
 
 
 def test_a_group_without_a_surviving_row_has_no_outputs(tmp_path: Path) -> None:
