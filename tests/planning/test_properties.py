@@ -46,6 +46,7 @@ def random_delete(random: Random, files: Sequence[File]) -> Delete:
         records=random.choice((1, 10, 1_000, 100_000)),
         format=random.choice(("PARQUET",) * 9 + ("ORC",)),
         snapshot=random.choice((0, 1, 3, 5, 6)),
+        file_sequence=random.choice((None, None, 5)),
     )
 
 
@@ -61,6 +62,7 @@ def scenes(draw: st.DrawFn) -> Scene:
             partition=random.choice((0, 0, 1)),
             sequence=random.randint(0, 6),
             snapshot=random.choice(snapshots),
+            file_sequence=random.choice((None, 4, 5)),
         )
         for _ in range(draw(st.integers(0, 60)))
     ]

@@ -22,7 +22,7 @@ from tidyberg.planning.safety import Hazard, explain
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A group before it is numbered; `members` and `deletes` are positions in the sorted files, ascending."""
+    """A group before it is numbered; `members` are positions in the sorted files, `deletes` in the delete index."""
 
     partition: int
     members: npt.NDArray[np.int64]
@@ -200,10 +200,8 @@ class Judge:
             small_file_threshold=self._sizes.small,
             max_delete_ratio=self._options.max_delete_ratio,
         )
-        return why or ("deleted rows" if self._many_rows_deleted(statistics) else None)
-
-    def _many_rows_deleted(self, statistics: PartitionStatistics) -> bool:
-        return bool(self._candidates.burden.rows[statistics.partition] > self._options.max_delete_ratio)
+        many_rows = self._candidates.burden.rows[statistics.partition] > self._options.max_delete_ratio
+        return why or ("deleted rows" if many_rows else None)
 
     def _allowed(self) -> str:
         return f"at most {self._options.max_delete_ratio:g} allowed"
