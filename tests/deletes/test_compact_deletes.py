@@ -89,6 +89,16 @@ def added_column(warehouse: Warehouse, table: Table) -> None:
     append(warehouse, table, [6], "eu")
 
 
+def older_sequence_numbers(warehouse: Warehouse, table: Table) -> None:
+    """As rewritten delete files have them: positions reach files of their very number, keys do not."""
+    first, second, third, *_ = data_files(warehouse, table)
+    commit_deletes(
+        table,
+        Positions({first.path: [0], second.path: [0]}, sequence_number=first.sequence_number),
+        EqualTo({"amount": [3]}, first.path, sequence_number=third.sequence_number),
+    )
+
+
 def mixed(warehouse: Warehouse, table: Table) -> None:
     first, second, third, *_ = paths(warehouse, table)
     delete_positions(table, first, [0, 1])
@@ -109,6 +119,7 @@ SCENARIOS: list[Scenario] = [
     renamed_column,
     promoted_column,
     added_column,
+    older_sequence_numbers,
     mixed,
 ]
 every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

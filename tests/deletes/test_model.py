@@ -4,7 +4,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField
 
-from tests.deletes.tables import BY_REGION, append, ids, make_table, paths
+from tests.deletes.tables import BY_REGION, append, data_files, ids, make_table, paths
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import EqualTo, Positions, commit_deletes, delete_equal, delete_positions
 
@@ -16,7 +16,16 @@ def test_positions_are_deleted_in_the_named_files_only(warehouse: Warehouse) -> 
     assert ids(warehouse, table) == [i for i in range(60) if i not in (0, 9, 15, 16)]
 
 
-def test_positions_apply_to_files_of_the_same_commit_and_keys_only_to_older_ones(warehouse: Warehouse) -> None:
+def test_positions_count_from_their_sequence_number_on_and_keys_only_before_it(warehouse: Warehouse) -> None:
+    table = make_table(warehouse)
+    first, second, *_ = data_files(warehouse, table)
+    commit_deletes(table, Positions({first.path: [0], second.path: [0]}, sequence_number=first.sequence_number))
+    assert ids(warehouse, table) == [*range(1, 60)]
+    commit_deletes(table, EqualTo({"amount": [3]}, first.path, sequence_number=second.sequence_number))
+    assert ids(warehouse, table) == [i for i in range(1, 60) if i not in (3, 8)]
+
+
+def test_keys_spare_rows_that_come_later(warehouse: Warehouse) -> None:
     table = make_table(warehouse)
     delete_equal(table, paths(warehouse, table)[0], {"id": [3, 100]})
     append(warehouse, table, [10], "eu")

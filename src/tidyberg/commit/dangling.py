@@ -28,7 +28,7 @@ def dangling_deletes(parent: Inventory, groups: Sequence[Replaceable], applied: 
     replaced = pa.array([file.path for group in groups for file in group.group.files], pa.string())
     remaining = parent.data_files.filter(pc.invert(pc.is_in(parent.data_files["path"], value_set=replaced)))
     need = _Need(remaining, len(parent.partitions))
-    names = ("kind", "scope", "partition", "sequence_number", "referenced_data_file")
+    names = ("kind", "scope", "partition", "sequence_number", "file_sequence_number", "referenced_data_file")
     rows = zip(*(chosen[name].to_pylist() for name in names), strict=True)
     return chosen.filter(pa.array([not need.of(*row) for row in rows], pa.bool_()))
 
@@ -47,14 +47,17 @@ class _Need:
         self._oldest_data = _oldest(remaining["sequence_number"].to_numpy(), partition, partitions)
         self._oldest_file = _oldest(remaining["file_sequence_number"].to_numpy(), partition, partitions)
 
-    def of(self, kind: str, scope: str, partition: int, sequence_number: int, referenced: str | None) -> bool:
+    def of(
+        self, kind: str, scope: str, partition: int, sequence_number: int, written: int, referenced: str | None
+    ) -> bool:
+        """`written` is the file sequence number: a delete file that was rewritten since keeps its old data one."""
         if kind == "equality":
             oldest = self._oldest_data.min(initial=_NONE_LEFT) if scope == "global" else self._oldest_data[partition]
             return bool(oldest < sequence_number)
         if scope == "file":
             return referenced in self._paths
         # A position delete can only name files that were in the table when it was written.
-        return bool(self._oldest_file[partition] <= sequence_number)
+        return bool(self._oldest_file[partition] <= written)
 
 
 def _oldest(numbers: Sequences, partition: npt.NDArray[np.int32], partitions: int) -> Sequences:

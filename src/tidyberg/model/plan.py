@@ -103,7 +103,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    code: str  # stable: tidy, hot, filtered, too-few-files, no-gain, budget, has-deletes, format, ...
+    code: str  # stable: tidy, hot, filtered, too-few-files, no-gain, budget, delete-format, format, ...
     reason: str
     kind: Literal["skip"] = "skip"
 

@@ -32,6 +32,7 @@ class Positions:
 
     rows: Mapping[str, Sequence[int]]
     file_scoped: bool = False
+    sequence_number: int | None = None  # the commit's unless told: rewritten delete files keep an older one
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class EqualTo:
     keys: Mapping[str, Sequence[Any]]
     like: str | None = None
     spec_id: int = 0
+    sequence_number: int | None = None
 
 
 def delete_positions(table: Table, path: str, positions: Sequence[int], *, file_scoped: bool = True) -> Table:
@@ -120,7 +122,7 @@ def _write_delete(
         128: [{129: number, 130: value} for number, value in bounds.items()],
         135: None if isinstance(delete, Positions) else _field_ids(table, delete),
     }
-    manifest = _delete_manifest(table, partition_schema, spec_id, partition, data_file)
+    manifest = _delete_manifest(table, partition_schema, spec_id, partition, data_file, delete.sequence_number)
     manifest_path = f"{table.location()}/metadata/{uuid.uuid4()}-m0.avro"
     write_file(table.io, manifest_path, manifest)
     return ListedManifest(
@@ -137,6 +139,7 @@ def _write_delete(
             513: 0,
             514: 0,
             507: summaries,
+            516: delete.sequence_number,
         }
     )
 
@@ -190,7 +193,12 @@ def _field_ids(table: Table, delete: EqualTo) -> list[int]:
 
 
 def _delete_manifest(
-    table: Table, partition_schema: Any, spec_id: int, partition: bytes, data_file: Mapping[int, Any]
+    table: Table,
+    partition_schema: Any,
+    spec_id: int,
+    partition: bytes,
+    data_file: Mapping[int, Any],
+    sequence_number: int | None,
 ) -> bytes:
     schema: Any = AvroSchemaConversion().iceberg_to_avro(MANIFEST_ENTRY_SCHEMAS[2], schema_name="manifest_entry")
     for field in next(f["type"] for f in schema["fields"] if field_id(f) == 2)["fields"]:
@@ -201,7 +209,7 @@ def _delete_manifest(
     out = bytearray()
     for field in resolve_names(schema)["fields"]:
         if field_id(field) != 2:
-            writer(field["type"])(out, {0: 1}.get(field_id(field)))
+            writer(field["type"])(out, {0: 1, 3: sequence_number}.get(field_id(field)))
             continue
         for part in field["type"]["fields"]:
             if field_id(part) == 102:
