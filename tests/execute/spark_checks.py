@@ -49,7 +49,7 @@ def check_deletes(engine: SparkEngine, directory: Path) -> None:
     """Deletes that travel with the tasks and deletes that workers read take the same rows."""
     by_id = pa.schema([field("id", pa.int64(), 1)])
     delete = equality_delete(directory / "d.parquet", by_id, {"id": list(range(0, 2_000, 3))}, (1,), 2)
-    schemas = {(1,): bytes(by_id.serialize())}
+    schemas: dict[tuple[int, ...], bytes] = {(1,): bytes(by_id.serialize())}
     tasks = [dataclasses.replace(t, deletes=(delete,), equality_schemas=schemas) for t in group_tasks(directory, 2)]
     for limit in (1024 * 1024, 0):
         filled = with_delete_contents(tasks, STORAGE, per_job=limit)
