@@ -57,7 +57,7 @@ class _Need:
         if scope == "file":
             return referenced in self._paths
         # A position delete can only name files that were in the table when it was written.
-        return bool(self._oldest_file[partition] <= written)
+        return bool(self._oldest_data[partition] <= sequence_number and self._oldest_file[partition] <= written)
 
 
 def _oldest(numbers: Sequences, partition: npt.NDArray[np.int32], partitions: int) -> Sequences:
