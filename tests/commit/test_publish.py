@@ -256,16 +256,6 @@ def test_an_equality_delete_that_came_meanwhile_still_applies_to_the_outputs(war
     assert all(file["sequence_number"] < delete["sequence_number"] for file in outputs)
 
 
-def test_an_equality_delete_of_the_plans_own_snapshot_blocks_its_group(warehouse: Warehouse) -> None:
-    table = regional(warehouse)
-    delete_equal(table, inventory_of(table).data_files["path"][0].as_py(), {"id": [1]})
-    plan = plan_of(table)
-
-    committed = commit_all(table, plan)
-
-    assert len(committed.conflicts) == 1
-
-
 def test_a_branch_rolled_back_behind_the_plan_is_a_conflict(warehouse: Warehouse) -> None:
     table = regional(warehouse)
     first = table.refresh().metadata.snapshots[1].snapshot_id

@@ -16,6 +16,7 @@ from tidyberg.errors import (
     Cancelled,
     DamagedFile,
     StalePlan,
+    StorageError,
     TableBusy,
     TableReplaced,
     UnknownReference,
@@ -271,3 +272,33 @@ def test_twenty_commits_of_writers_during_one_compaction_lose_nothing(warehouse:
     assert len(rows) == len(expected) + 100
     assert set(expected) <= set(rows)
     assert not {path for path in leftovers(warehouse, table) if "tidyberg-" in path}
+
+
+def test_storage_that_fails_while_metadata_is_written_undoes_the_job(
+    warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StorageError("No space left on device.")
+
+    monkeypatch.setattr("tidyberg.commit.snapshot.write_file", full)
+    with make_control(warehouse) as control, pytest.raises(StorageError, match="No space"):
+        control.compact(REF, FULL)
+    assert not leftovers(warehouse, table)
+
+
+def test_when_clean_up_fails_too_the_first_error_is_told_and_recovery_ends_it(
+    warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> list[str]:
+        raise OSError("connection reset")
+
+    with make_control(warehouse, Meddling(lose_a_row)) as control:
+        with monkeypatch.context() as patched:
+            patched.setattr("tidyberg.control.pipeline.existing_outputs", broken)
+            with pytest.raises(VerificationFailed):
+                control.compact(REF, FULL)
+        assert control.history(REF)[0].unresolved
+        assert leftovers(warehouse, table)
+        control.recover()
+        assert not control.history(REF)[0].unresolved
+    assert not leftovers(warehouse, table)

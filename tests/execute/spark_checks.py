@@ -5,10 +5,13 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from tests.execute.builders import NUMBERS, STORAGE, make_task, number_files, read_rows
+from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows
+from tests.execute.deletes import equality_delete
 from tidyberg.errors import Cancelled, DamagedFile, StorageError
+from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import AnyResult, CancelToken
 from tidyberg.execute.kernel.sizing import most_outputs
 from tidyberg.execute.spark import SparkEngine
@@ -40,6 +43,21 @@ def check_results_and_progress(engine: SparkEngine, directory: Path) -> None:
         assert isinstance(result, TaskResult)
         assert 0 <= result.attempt < engine.attempts
         assert read_rows([o.path for o in result.outputs]) == read_rows([file.path for file in task.inputs])
+
+
+def check_deletes(engine: SparkEngine, directory: Path) -> None:
+    """Deletes that travel with the tasks and deletes that workers read take the same rows."""
+    by_id = pa.schema([field("id", pa.int64(), 1)])
+    delete = equality_delete(directory / "d.parquet", by_id, {"id": list(range(0, 2_000, 3))}, (1,), 2)
+    schemas: dict[tuple[int, ...], bytes] = {(1,): bytes(by_id.serialize())}
+    tasks = [dataclasses.replace(t, deletes=(delete,), equality_schemas=schemas) for t in group_tasks(directory, 2)]
+    for limit in (1024 * 1024, 0):
+        filled = with_delete_contents(tasks, STORAGE, per_job=limit)
+        found = []
+        for result in engine.run(filled, STORAGE, on_result=lambda _: None, cancel=CancelToken()):
+            assert isinstance(result, TaskResult)
+            found += [row["id"] for row in read_rows([output.path for output in result.outputs])]
+        assert found == [number for number in range(2_000) if number % 3]
 
 
 def check_damaged_file(engine: SparkEngine, directory: Path) -> None:

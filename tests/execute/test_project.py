@@ -312,3 +312,12 @@ def test_a_partition_value_that_may_be_null_or_text_is_not_guessed() -> None:
     target = pa.schema([field("region", pa.string(), 2)])
     with pytest.raises(KernelFailure, match="may be the text"):
         project(batch, target, by_name=False, constants={2: AMBIGUOUS})
+
+
+def test_a_leaf_is_selected_once_though_two_targets_need_it() -> None:
+    def person(*children: pa.Field) -> pa.Field:
+        return field("person", pa.struct(list(children)), 4)
+
+    stored = pa.schema([person(field("age", pa.int32(), 5))])
+    target = pa.schema([person(field("first", pa.string(), 6)), person(field("last", pa.string(), 7))])
+    assert select(stored, target).columns == [0]

@@ -17,6 +17,7 @@ from tests.execute.builders import NUMBERS, make_task, number_files
 from tests.execute.spark_checks import (
     check_cancel,
     check_damaged_file,
+    check_deletes,
     check_results_and_progress,
     check_storage_error,
     endless_tasks,
@@ -51,6 +52,10 @@ def test_results_and_progress(engine: SparkEngine, tmp_path: Path) -> None:
     assert port.name == "spark"
     assert port.attempts == 4
     check_results_and_progress(engine, tmp_path)
+
+
+def test_deleted_rows_are_left_out(engine: SparkEngine, tmp_path: Path) -> None:
+    check_deletes(engine, tmp_path)
 
 
 def test_a_damaged_file_is_named(engine: SparkEngine, tmp_path: Path) -> None:

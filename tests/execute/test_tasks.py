@@ -159,7 +159,7 @@ def test_identity_values_come_back_from_the_path(kind: PrimitiveType, value: Any
     schema = Schema(NestedField(1, "c", kind, required=False))
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "c"))
     path = spec.partition_to_path(Record(value), schema)
-    values = identity_values(spec, schema, path)
+    values = identity_values(spec, [schema], path)
     if value is None:
         assert values == {}
         return
@@ -171,8 +171,8 @@ def test_identity_values_come_back_from_the_path(kind: PrimitiveType, value: Any
 
 def test_the_text_null_is_not_taken_for_a_missing_value() -> None:
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
-    assert identity_values(spec, SCHEMA, "region=null") == {2: AMBIGUOUS}
-    assert identity_values(spec, Schema(SCHEMA.fields[0]), "region=null") == {}
+    assert identity_values(spec, [SCHEMA], "region=null") == {2: AMBIGUOUS}
+    assert identity_values(spec, [Schema(SCHEMA.fields[0])], "region=null") == {}
 
 
 def test_types_that_cannot_be_written_are_refused() -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -12,13 +12,15 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 
 from tests.oracle.canonical import canonical_rows
 from tidyberg.control.control import Control
+from tidyberg.execute.engine import Engine
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.table import TableRef
 from tidyberg.record.process import is_alive
 from tidyberg.record.sqlite import SqliteStore
-from tidyberg.testing import SAMPLE_SCHEMA, Warehouse, local_path
+from tidyberg.testing import SAMPLE_SCHEMA, Warehouse
+from tidyberg.testing.reading import read_rows
 
 NAME = "db.events"
 
@@ -59,22 +61,27 @@ def make_table(
     return warehouse.append_files(table, files, 40, files_per_commit=2)
 
 
-def compact(warehouse: Warehouse, table: str = NAME, *, expect: str = "committed") -> CompactionResult:
+def compact(
+    warehouse: Warehouse,
+    table: str = NAME,
+    *,
+    expect: str = "committed",
+    where: str | None = None,
+    engine: Engine | None = None,
+) -> CompactionResult:
     """Everything that can be rewritten is, in this process, with full verification."""
-    options = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
+    options = PlanOptions(strategy=Strategy.FULL, min_input_files=2, where=where)
     store = SqliteStore(warehouse.directory / "jobs.db", is_alive)
-    with Control(lambda _: warehouse.catalog, InlineEngine, store) as control:
+    with Control(lambda _: warehouse.catalog, lambda: engine or InlineEngine(), store) as control:
         result = control.compact(TableRef.parse(table, warehouse.name), options, verify=VerifyMode.FULL)
     assert result.outcome == expect
     return result
 
 
 def arrow_rows(table: Table) -> list[str]:
-    """The rows of all live files by Arrow alone, in the form that JavaCatalog.rows has."""
-    names = [field.name for field in table.refresh().schema().fields]
-    files = [local_path(task.file.file_path) for task in table.scan().plan_files()]
-    parts = [pq.read_table(file, columns=names, partitioning=None) for file in files]
-    return canonical_rows(_as_spark_gives_it(row, part.schema) for part in parts for row in part.to_pylist())
+    """The rows as the tests' own reader finds them, in the form that JavaCatalog.rows has."""
+    schema = schema_to_pyarrow(table.refresh().schema(), include_field_ids=False)
+    return canonical_rows(_as_spark_gives_it(row, schema) for row in read_rows(table, table.current_snapshot()))
 
 
 def _as_spark_gives_it(row: dict[str, Any], schema: pa.Schema) -> tuple[Any, ...]:

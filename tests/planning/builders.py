@@ -72,6 +72,7 @@ class File:
     format: str = "PARQUET"
     encrypted: bool = False
     manifest: int = 0
+    file_sequence: int | None = None  # when it came into the table, if not at its data sequence number
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,12 @@ class Delete:
     sequence: int = 1
     references: str | None = None
     records: int = 10
+    format: str = "PARQUET"
+    file_sequence: int | None = None
+    path: str | None = None
+    offset: int | None = None
+    manifest: int = 9
+    snapshot: int = 1
 
 
 @dataclass(frozen=True)
@@ -141,7 +148,7 @@ class Scene:
             "spec_id": [0 if self.partitioned else 1] * len(files),
             "partition": [f.partition for f in files],
             "sequence_number": [f.sequence for f in files],
-            "file_sequence_number": [f.sequence for f in files],
+            "file_sequence_number": [_or(f.file_sequence, f.sequence) for f in files],
             "snapshot_id": [f.snapshot for f in files],
             "manifest": [f.manifest for f in files],
             "sort_order_id": none,
@@ -151,25 +158,24 @@ class Scene:
 
     def _delete_columns(self) -> dict[str, Any]:
         deletes = self.deletes
-        none = [None] * len(deletes)
         return {
-            "path": [f"d{n}.parquet" for n in range(len(deletes))],
+            "path": [d.path or f"d{n:05d}.parquet" for n, d in enumerate(deletes)],
             "size": [1000] * len(deletes),
             "records": [d.records for d in deletes],
             "spec_id": [0] * len(deletes),
             "partition": [d.partition for d in deletes],
             "sequence_number": [d.sequence for d in deletes],
-            "file_sequence_number": [d.sequence for d in deletes],
-            "snapshot_id": [1] * len(deletes),
-            "manifest": [9] * len(deletes),
-            "equality_ids": none,
+            "file_sequence_number": [_or(d.file_sequence, d.sequence) for d in deletes],
+            "snapshot_id": [d.snapshot for d in deletes],
+            "manifest": [d.manifest for d in deletes],
+            "equality_ids": [[1, 3] if d.kind == "equality" else None for d in deletes],
             "referenced_data_file": [d.references for d in deletes],
-            "content_offset": none,
-            "content_size": none,
+            "content_offset": [d.offset for d in deletes],
+            "content_size": [None if d.offset is None else 40 for d in deletes],
         } | {
             name: column
             for part in (
-                _dictionary("format", ["PARQUET"] * len(deletes)),
+                _dictionary("format", [d.format for d in deletes]),
                 _dictionary("kind", [d.kind for d in deletes]),
                 _dictionary("scope", [d.scope for d in deletes]),
             )
@@ -181,13 +187,21 @@ def statistics_of(inventory: Inventory, options: PlanOptions, now_ms: int = NOW)
     """The contract of the observing side, spelled out in plain Python."""
     data, deletes = inventory.data_files.to_pylist(), inventory.delete_files.to_pylist()
     history = inventory.pinned.snapshots
+    everywhere = [row for row in deletes if row["scope"] == "global"]
     files_of: dict[int, list[dict[str, Any]]] = {}
+    deletes_of: dict[int, list[dict[str, Any]]] = {}
     for row in data:
         files_of.setdefault(row["partition"], []).append(row)
+    for row in deletes:
+        if row["scope"] != "global":
+            deletes_of.setdefault(row["partition"], []).append(row)
     result = []
     for number in range(len(inventory.partitions)):
         files = files_of.get(number, [])
-        here = [row for row in deletes if row["partition"] == number]
+        oldest = min((row["sequence_number"] for row in files), default=None)
+        here = deletes_of.get(number, [])
+        if oldest is not None:
+            here = here + [row for row in everywhere if oldest < row["sequence_number"]]
         known = {row["snapshot_id"] for row in files if row["snapshot_id"] in history}
         writes = [history[s].timestamp_ms for s in known if history[s].operation != "replace"]
         compactions = [history[s].timestamp_ms for s in known if history[s].operation == "replace"]
@@ -217,9 +231,36 @@ def plan_for(source: Scene | Inventory, options: PlanOptions | None = None, **se
     return make_plan(inventory, statistics_of(inventory, options), options, now_ms=NOW, **settings)
 
 
-def applied(inventory: Inventory, plan: Plan, ratio: float) -> Inventory:
-    """The inventory after the plan's commit, every output `ratio` times as large as the bytes it replaces."""
+def applies(delete: Mapping[str, Any], file: Mapping[str, Any]) -> bool:
+    """The specification's rules, and that nothing names a file before it is there, spelled out in plain Python."""
+    if delete["kind"] == "equality":
+        in_scope = delete["scope"] == "global" or delete["partition"] == file["partition"]
+        return in_scope and bool(file["sequence_number"] < delete["sequence_number"])
+    if file["sequence_number"] > delete["sequence_number"]:
+        return False
+    if delete["referenced_data_file"] is not None:
+        return bool(delete["referenced_data_file"] == file["path"])
+    there_before = file["file_sequence_number"] <= delete["file_sequence_number"]
+    return bool(delete["partition"] == file["partition"] and there_before)
+
+
+def applied(inventory: Inventory, plan: Plan, ratio: float, removed: float = 0.5) -> Inventory:
+    """The inventory after the plan's commit.
+
+    Every output is `ratio` times as large as the bytes it stands for. A delete of one file removes all rows it
+    holds, others together the share `removed` of each file. Delete files go when no file that stays needs them.
+    """
     replaced = {file.path for group in plan.groups for file in group.files}
+    rows = {row["path"]: row for row in inventory.data_files.to_pylist()}
+    deletes = inventory.delete_files.to_pylist()
+    used = {(delete.path, delete.content_offset) for delete in plan.deletes}
+    left = [
+        sum(
+            _rows_left(rows[file.path], [row for row in deletes if applies(row, rows[file.path])], removed)
+            for file in group.files
+        )
+        for group in plan.groups
+    ]
     partition_of = {(p.spec_id, p.path): n for n, p in enumerate(inventory.partitions)}
     pinned = inventory.pinned
     snapshot = SnapshotInfo(max(pinned.snapshots) + 1, None, pinned.sequence_number + 1, NOW, "replace")
@@ -227,8 +268,8 @@ def applied(inventory: Inventory, plan: Plan, ratio: float) -> Inventory:
         {
             "path": f"out-{snapshot.snapshot_id}-{group.group_id}-{number}.parquet",
             "format": "PARQUET",
-            "size": max(1, int(group.bytes * ratio / group.outputs)),
-            "records": group.records // group.outputs,
+            "size": max(1, int(group.bytes * ratio * records / max(1, group.records) / group.outputs)),
+            "records": records // group.outputs,
             "spec_id": group.spec_id,
             "partition": partition_of[group.spec_id, group.partition_path],
             "sequence_number": plan.sequence_number,
@@ -237,10 +278,15 @@ def applied(inventory: Inventory, plan: Plan, ratio: float) -> Inventory:
             "manifest": 0,
             "encrypted": False,
         }
-        for group in plan.groups
-        for number in range(group.outputs)
+        for group, records in zip(plan.groups, left, strict=True)
+        for number in range(group.outputs if records or not group.deletes else 0)
     ]
-    kept = [row for row in inventory.data_files.to_pylist() if row["path"] not in replaced]
+    kept = [row for path, row in rows.items() if path not in replaced]
+    needed = [
+        row
+        for row in deletes
+        if (row["path"], row["content_offset"]) not in used or any(applies(row, file) for file in kept)
+    ]
     return replace(
         inventory,
         pinned=replace(
@@ -250,12 +296,23 @@ def applied(inventory: Inventory, plan: Plan, ratio: float) -> Inventory:
             snapshots={**pinned.snapshots, snapshot.snapshot_id: snapshot},
         ),
         data_files=pa.Table.from_pylist(kept + outputs, schema=DATA_FILES),
+        delete_files=pa.Table.from_pylist(needed, schema=DELETE_FILES),
     )
+
+
+def _rows_left(file: Mapping[str, Any], deletes: Sequence[Mapping[str, Any]], removed: float) -> int:
+    named = sum(row["records"] for row in deletes if row["referenced_data_file"] is not None)
+    others = int(file["records"] * removed) if any(row["referenced_data_file"] is None for row in deletes) else 0
+    return max(0, int(file["records"] - named - others))
 
 
 def _partition(day: int | None) -> Partition:
     shown = "null" if day is None else str(pa.scalar(day, pa.date32()).as_py())
     return Partition(0, (day,), f"day={shown}")
+
+
+def _or(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value
 
 
 def _dictionary(name: str, values: list[str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pytest
 from tests.planning.builders import HOUR, NOW, TODAY, Delete, File, Scene, plan_for
 from tidyberg.errors import BadInput, BadPredicate
 from tidyberg.model.options import PlanOptions, Strategy
-from tidyberg.model.plan import Plan, Rewrite, Skip
+from tidyberg.model.plan import DeleteFile, Plan, Rewrite, Skip
 from tidyberg.model.sizes import MB
 from tidyberg.planning.document import plan_hash
 
@@ -89,7 +89,34 @@ def test_auto_follows_the_rules_of_the_contract() -> None:
 
 def test_auto_sees_deletes_on_files_of_the_right_size() -> None:
     plan = plan_for(Scene([File(512 * MB)] * 5, [Delete(sequence=2)]))
-    assert skip(plan) == Skip("has-deletes", "5 files with deletes to apply (not supported yet)")
+    assert rewrite(plan).reason == (
+        "delete files: 5 files, average 512 MB; merges 1 delete file, less than 1 % of the rows"
+    )
+    assert (rewrite(plan).files, rewrite(plan).outputs) == (5, 5)
+
+
+def test_auto_sees_many_deleted_rows_in_few_delete_files() -> None:
+    files = [File(100 * MB)] * 20
+    deletes = [Delete("position", "file", references="f000003.parquet", records=MB)]
+    plan = plan_for(Scene(files, deletes))
+    assert skip(plan).code == "tidy"  # one of twenty files, all of it: 5 % of the rows
+    plan = plan_for(Scene(files, deletes), PlanOptions(max_delete_ratio=0.05))
+    assert skip(plan).code == "tidy"
+    plan = plan_for(Scene(files, [Delete("equality", sequence=2, records=3 * MB)]))
+    assert rewrite(plan).reason == (
+        "deleted rows: 20 files, average 100 MB; merges 1 delete file, up to 15 % of the rows"
+    )
+
+
+def test_auto_takes_small_files_and_files_with_deletes_in_one_go() -> None:
+    files = [*[File()] * 110, *[File(512 * MB)] * 10]
+    names = [f"f{number:06d}.parquet" for number in (0, 115, 116)]
+    deletes = [Delete("position", "file", references=name) for name in names]
+    assert rewrite(plan_for(Scene(files, deletes[:1]))).files == 110
+    # 3 delete files are few beside 120 files, but not beside those that the merge will leave.
+    taken = plan_for(Scene(files, deletes))
+    assert rewrite(taken).files == 112
+    assert [delete.referenced_data_file for delete in taken.deletes] == names
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -161,14 +188,41 @@ def test_v1_tables_are_planned() -> None:
     assert rewrite(plan_for(Scene([File(sequence=0)] * 20, format_version=1))).files == 20
 
 
-def test_files_with_deletes_are_left_out_and_the_verdict_says_so() -> None:
-    files = [*SMALL, *[File(sequence=3)] * 10]
-    plan = plan_for(Scene(files, [Delete(sequence=2)]))
-    assert rewrite(plan).files == 10
-    assert rewrite(plan).reason.endswith("; leaves out 20 files with deletes to apply (not supported yet)")
-    assert {file.sequence_number for file in plan.groups[0].files} == {3}
-    nothing = plan_for(Scene(SMALL, [Delete(sequence=2)]), PlanOptions(force=True))
-    assert skip(nothing) == Skip("has-deletes", "20 files with deletes to apply (not supported yet)")
+@pytest.mark.parametrize("strategy", [Strategy.SMALL_FILES, Strategy.TIME_SERIES])
+def test_by_size_alone_small_files_are_taken_with_their_deletes_and_large_ones_are_not(strategy: Strategy) -> None:
+    files = [*SMALL, *[File(512 * MB)] * 3]
+    plan = plan_for(Scene(files, [Delete(sequence=2)] * 9), PlanOptions(strategy=strategy))
+    assert rewrite(plan).files == 20
+    assert plan.groups[0].deletes == tuple(range(9))
+    assert (
+        skip(plan_for(Scene(files[:4], [Delete(sequence=2)]), PlanOptions(strategy=strategy))).code == "too-few-files"
+    )
+
+
+def test_full_takes_every_file_with_deletes_alone_too() -> None:
+    files = [File(512 * MB), File(512 * MB), File(3_000 * MB)]
+    deletes = [Delete("position", "file", references=f"f{number:06d}.parquet") for number in (1, 2)]
+    plan = plan_for(Scene(files, deletes), PlanOptions(strategy=Strategy.FULL))
+    assert [(len(group.files), group.outputs, group.deletes) for group in plan.groups] == [(1, 1, (0,)), (1, 6, (1,))]
+    alone = plan_for(Scene(files[:2], deletes[:1]), PlanOptions(strategy=Strategy.FULL))
+    assert rewrite(alone).reason == "1 of 2 files with deletes; merges 1 delete file, less than 1 % of the rows"
+
+
+def test_a_plan_tells_all_about_its_deletes() -> None:
+    deletes = [
+        Delete("equality", sequence=3, path="z.parquet", manifest=4, records=7),
+        Delete("dv", "file", sequence=2, references="f000001.parquet", format="PUFFIN", path="a.puffin", offset=90),
+        Delete("dv", "file", sequence=2, references="f000000.parquet", format="PUFFIN", path="a.puffin", offset=4),
+        Delete("position", sequence=0, path="b.parquet"),
+    ]
+    plan = plan_for(Scene(SMALL, deletes))
+    assert plan.deletes == (
+        DeleteFile("a.puffin", "dv", 1000, 10, 2, "m9.avro", "f000000.parquet", (), 4, 40),
+        DeleteFile("a.puffin", "dv", 1000, 10, 2, "m9.avro", "f000001.parquet", (), 90, 40),
+        DeleteFile("z.parquet", "equality", 1000, 7, 3, "m4.avro", None, (1, 3)),
+    )
+    assert plan.groups[0].deletes == (0, 1, 2)
+    assert plan_for(Scene(SMALL)).deletes == ()
 
 
 @pytest.mark.parametrize(
@@ -183,10 +237,53 @@ def test_other_formats_and_encrypted_files_are_skipped(file: File, code: str) ->
 def test_delete_files_looks_at_the_fragment_ratio() -> None:
     options = PlanOptions(strategy=Strategy.DELETE_FILES)
     few = skip(plan_for(Scene(SMALL, [Delete(sequence=2)] * 2), options))
-    assert few == Skip("tidy", "already tidy: fragment ratio 0.10, at most 0.1 allowed")
-    assert skip(plan_for(Scene(SMALL, [Delete(sequence=2)] * 3), options)).code == "has-deletes"
+    assert few == Skip(
+        "tidy", "already tidy: fragment ratio 0.10, less than 1 % of the rows deleted, at most 0.1 allowed"
+    )
+    many = rewrite(plan_for(Scene(SMALL, [Delete(sequence=2, records=1_000)] * 3), options))
+    assert many.reason == (
+        "20 of 20 files with deletes: fragment ratio 0.15, at most 0.1 allowed; "
+        "merges 3 delete files, up to 1 % of the rows"
+    )
+    assert (many.files, many.outputs) == (20, 1)
     dangling = skip(plan_for(Scene(SMALL, [Delete(sequence=0)] * 3), options))
     assert dangling == Skip("no-gain", "no gain: 3 delete files apply to no live file")
+
+
+def test_delete_files_looks_at_the_deleted_rows_and_takes_touched_files_only() -> None:
+    options = PlanOptions(strategy=Strategy.DELETE_FILES)
+    files = [File(512 * MB, path=f"{number:02d}.parquet") for number in range(20)]
+    rows = 512 * MB // 100
+    deletes = [Delete("position", "file", references="03.parquet", records=rows // 2)]
+    assert skip(plan_for(Scene(files, deletes), options)).reason == (
+        "already tidy: fragment ratio 0.05, about 2 % of the rows deleted, at most 0.1 allowed"
+    )
+    heavy = File(5_120 * MB, path="heavy.parquet")
+    most = Delete("position", "file", references="heavy.parquet", records=8 * rows)
+    by_rows = plan_for(Scene([heavy, *files], [most]), options)
+    assert rewrite(by_rows).reason == (
+        "1 of 21 files with deletes: about 27 % of the rows deleted, at most 0.1 allowed; "
+        "merges 1 delete file, about 27 % of the rows"
+    )
+    assert [file.path for group in by_rows.groups for file in group.files] == ["heavy.parquet"]
+    assert rewrite(by_rows).outputs == 2
+    unknown = plan_for(Scene(files, [Delete("equality", sequence=2, records=3 * rows)]), options)
+    assert rewrite(unknown).reason == (
+        "20 of 20 files with deletes: up to 15 % of the rows deleted, at most 0.1 allowed; "
+        "merges 1 delete file, up to 15 % of the rows"
+    )
+
+
+def test_outputs_of_a_compaction_that_got_new_deletes_are_taken_for_them() -> None:
+    snapshots = ((1, 9 * HOUR, "append"), (2, 8 * HOUR, "replace"), (3, 7 * HOUR, "delete"))
+    packed = [File(10 * MB, sequence=1, file_sequence=2, snapshot=2)] * 10
+    old, new = Delete(sequence=1), Delete("position", "file", sequence=3, references="f000004.parquet")
+    for strategy in (Strategy.AUTO, Strategy.DELETE_FILES, Strategy.FULL):
+        options = PlanOptions(strategy=strategy, max_delete_ratio=0.05)
+        assert skip(plan_for(Scene(packed, [old], snapshots=snapshots), options)).code in ("tidy", "no-gain")
+        plan = plan_for(Scene(packed, [old, new], snapshots=snapshots), options)
+        assert [file.path for group in plan.groups for file in group.files] == ["f000004.parquet"]
+        assert [delete.path for delete in plan.deletes] == ["d00001.parquet"]
 
 
 def test_a_partition_of_deletes_alone_is_empty() -> None:

@@ -1,10 +1,11 @@
 """The price of a rewrite, counted out by hand."""
 
+import numpy as np
 import pytest
 
-from tests.planning.builders import File, Scene, plan_for
+from tests.planning.builders import Delete, File, Scene, plan_for
 from tidyberg.errors import BadInput
-from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
+from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, Strategy
 from tidyberg.model.sizes import GB, MB
 from tidyberg.planning.price import Pricing, Work, pricing_for
 
@@ -92,3 +93,19 @@ def test_a_plan_prices_the_manifests_that_its_commit_rewrites() -> None:
     assert apart.estimate.put_requests == groups.put_requests + 3 + 1 + 2
     assert apart.estimate.get_requests == groups.get_requests + 3 + 2
     assert apart.estimate.dollars > groups.dollars
+
+
+def test_rows_known_to_be_deleted_are_not_written_and_each_group_reads_its_deletes() -> None:
+    work = pricing().work_of_group([100 * MB] * 2, 1, 150 * MB, np.array([1_000, 200 * MB]))
+    assert (work.bytes_read, work.bytes_written) == (200 * MB, 150 * MB)
+    assert work.get_requests == 2 * 2 + 2 + 3
+    assert work.put_requests == 15 + 2
+    options = PlanOptions(strategy=Strategy.DELETE_FILES, max_delete_ratio=0)
+    rows = 1_000 * MB // 100
+    half = Delete("position", "file", references="f000000.parquet", records=rows // 2, manifest=7)
+    plan = plan_for(Scene([File(1_000 * MB)], [half]), options)
+    assert (plan.groups[0].outputs, plan.estimate.bytes_written) == (1, 500 * MB)
+    assert plan.estimate.put_requests == plan.groups[0].estimate.put_requests + 2 + 1 + 2  # both manifests
+    unknown = plan_for(Scene([File(1_000 * MB)], [Delete(records=rows // 2)]), options)
+    assert (unknown.groups[0].outputs, unknown.estimate.bytes_written) == (2, 1_000 * MB)
+    assert plan.estimate.payback_scans is not None

@@ -1,7 +1,9 @@
 """Invariants of plans over random tables: determinism, no second helping, limits kept, verdicts true."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.planning.builders import HOUR, NOW, Delete, File, Scene, applied, plan_for, statistics_of
+from tests.planning.builders import HOUR, NOW, Delete, File, Scene, applied, applies, plan_for, statistics_of
+from tidyberg.model.inventory import Inventory
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Plan, Rewrite
 from tidyberg.model.sizes import MB
@@ -27,14 +30,24 @@ SNAPSHOTS = (
     (6, HOUR // 60, "append"),
 )
 DAYS = (1, 2)
-STRATEGIES = [s for s in Strategy if s is not Strategy.DELETE_FILES] * 3 + [Strategy.DELETE_FILES]
-random_deletes = st.builds(
-    Delete,
-    kind=st.sampled_from(["position", "equality"]),
-    scope=st.just("partition"),
-    partition=st.just(1),
-    sequence=st.integers(0, 2),
-)
+
+
+def random_delete(random: Random, files: Sequence[File]) -> Delete:
+    kind, scope = random.choice(
+        (("position", "partition"), ("position", "file"), ("equality", "partition"), ("equality", "global"))
+    )
+    named = random.randrange(len(files)) if files and scope == "file" else None
+    return Delete(
+        kind,
+        "partition" if scope == "file" and named is None else scope,
+        partition=random.randrange(2) if named is None else files[named].partition,
+        sequence=random.randint(0, len(SNAPSHOTS)),
+        references=None if named is None else f"f{named:06d}.parquet",
+        records=random.choice((1, 10, 1_000, 100_000)),
+        format=random.choice(("PARQUET",) * 9 + ("ORC",)),
+        snapshot=random.choice((0, 1, 3, 5, 6)),
+        file_sequence=random.choice((None, None, 5)),
+    )
 
 
 @st.composite
@@ -49,16 +62,13 @@ def scenes(draw: st.DrawFn) -> Scene:
             partition=random.choice((0, 0, 1)),
             sequence=random.randint(0, 6),
             snapshot=random.choice(snapshots),
+            file_sequence=random.choice((None, 4, 5)),
         )
         for _ in range(draw(st.integers(0, 60)))
     ]
-    return Scene(
-        files,
-        draw(st.lists(random_deletes, max_size=1)),
-        days=DAYS,
-        snapshots=SNAPSHOTS,
-        format_version=draw(st.sampled_from([1, 2])),
-    )
+    deletes = [random_delete(random, files) for _ in range(draw(st.sampled_from([0, 1, 2, 5, 20])))]
+    version = 2 if deletes else draw(st.sampled_from([1, 2]))
+    return Scene(files, deletes, days=DAYS, snapshots=SNAPSHOTS, format_version=version)
 
 
 @st.composite
@@ -66,7 +76,7 @@ def random_options(draw: st.DrawFn, /, **fixed: Any) -> PlanOptions:
     target = draw(st.sampled_from([200 * KB, 512 * KB, 1_000 * KB]))
     return PlanOptions(
         **{
-            "strategy": draw(st.sampled_from(STRATEGIES)),
+            "strategy": draw(st.sampled_from(Strategy)),
             "target_file_size": target,
             "min_file_size": draw(st.none() | st.integers(1, target)),
             "max_file_size": draw(st.none() | st.integers(target, 3 * target)),
@@ -74,6 +84,7 @@ def random_options(draw: st.DrawFn, /, **fixed: Any) -> PlanOptions:
             "small_file_threshold": draw(st.integers(1, target)),
             "min_input_files": draw(st.integers(1, 5)),
             "max_file_count_per_partition": draw(st.integers(1, 20)),
+            "max_delete_ratio": draw(st.sampled_from([0, 0.1, 0.3, 2])),
             "hot_window_seconds": draw(st.sampled_from([1, 1, 600])),
             "force": draw(st.booleans()),
             **fixed,
@@ -82,11 +93,13 @@ def random_options(draw: st.DrawFn, /, **fixed: Any) -> PlanOptions:
 
 
 @settings(max_examples=300, deadline=None)
-@given(scenes(), random_options(force=False), st.floats(0.3, 1.0))
-def test_running_twice_does_nothing_the_second_time(scene: Scene, options: PlanOptions, ratio: float) -> None:
+@given(scenes(), random_options(force=False), st.floats(0.3, 1.0), st.floats(0, 1))
+def test_running_twice_does_nothing_the_second_time(
+    scene: Scene, options: PlanOptions, ratio: float, removed: float
+) -> None:
     inventory = scene.inventory()
     first = plan_for(inventory, options)
-    second = plan_for(applied(inventory, first, ratio), options)
+    second = plan_for(applied(inventory, first, ratio, removed), options)
     assert second.groups == ()
 
 
@@ -109,13 +122,17 @@ def test_the_order_of_the_inventory_does_not_matter(scene: Scene, options: PlanO
     shuffled = list(range(inventory.data_files.num_rows))
     random.shuffle(shuffled)
     files = inventory.data_files.take(pa.array(shuffled, pa.int64()))
-    assert plan_for(replace(inventory, data_files=files), options) == plan_for(inventory, options)
+    shuffled = list(range(inventory.delete_files.num_rows))
+    random.shuffle(shuffled)
+    deletes = inventory.delete_files.take(pa.array(shuffled, pa.int64()))
+    mixed = replace(inventory, data_files=files, delete_files=deletes)
+    assert plan_for(mixed, options) == plan_for(inventory, options)
     last = len(inventory.partitions) - 1
     turned = replace(
         inventory,
         partitions=list(reversed(inventory.partitions)),
         data_files=_renumbered(files, last),
-        delete_files=_renumbered(inventory.delete_files, last),
+        delete_files=_renumbered(deletes, last),
     )
     assert plan_for(turned, options) == plan_for(inventory, options)
 
@@ -135,20 +152,35 @@ def test_a_plan_holds_what_it_promises(scene: Scene, options: PlanOptions) -> No
     taken = [file.path for group in plan.groups for file in group.files]
     assert len(taken) == len(set(taken)) <= len(scene.files)
     assert [group.group_id for group in plan.groups] == list(range(len(plan.groups)))
-    where = {row["path"]: row["partition"] for row in inventory.data_files.to_pylist()}
+    rows = {row["path"]: row for row in inventory.data_files.to_pylist()}
     for group in plan.groups:
-        assert len({where[file.path] for file in group.files}) == 1
+        assert len({rows[file.path]["partition"] for file in group.files}) == 1
         keys = [(file.sequence_number, file.path) for file in group.files]
         assert keys == sorted(keys)
         if len(group.files) > 1:
-            assert group.outputs < len(group.files)  # I10
             assert group.bytes <= min(2 * sizes.target, sizes.group_limit)
-        else:
-            assert options.strategy is Strategy.FULL
-            assert group.bytes > sizes.maximum
-            assert group.outputs > 1
-        assert group.bytes <= group.outputs * sizes.maximum
+        if group.outputs >= len(group.files):  # I10: then the gain is another than files
+            split = options.strategy is Strategy.FULL and group.bytes > sizes.maximum and group.outputs > 1
+            rid_of_deletes = options.strategy in (Strategy.DELETE_FILES, Strategy.FULL, Strategy.AUTO)
+            assert split or (rid_of_deletes and group.deletes)
+        assert group.estimate.bytes_written <= group.outputs * sizes.maximum
+        assert group.estimate.bytes_written <= group.bytes
+    deletes_are_those_that_apply(plan, inventory)
     verdicts_are_true(plan, len(inventory.partitions))
+
+
+def deletes_are_those_that_apply(plan: Plan, inventory: Inventory) -> None:
+    rows = {row["path"]: row for row in inventory.data_files.to_pylist()}
+    deletes = {row["path"]: row for row in inventory.delete_files.to_pylist()}
+    named = [delete.path for delete in plan.deletes]
+    assert named == sorted(set(named))
+    for group in plan.groups:
+        assert list(group.deletes) == sorted(set(group.deletes))
+        assert {named[position] for position in group.deletes} == {
+            path for path, row in deletes.items() if any(applies(row, rows[file.path]) for file in group.files)
+        }
+        assert {deletes[named[position]]["format"] for position in group.deletes} <= {"PARQUET"}
+    assert {position for group in plan.groups for position in group.deletes} == set(range(len(named)))
 
 
 def verdicts_are_true(plan: Plan, partitions: int) -> None:
@@ -188,7 +220,7 @@ def test_limits_are_kept_and_what_they_leave_is_told(
 def test_limited_runs_work_everything_off(scene: Scene, options: PlanOptions, max_files: int) -> None:
     inventory = scene.inventory()
     limited = replace(options, max_files=max_files)
-    for _ in range(len(scene.files) + 2):
+    for _ in range(2 * len(scene.files) + 2):  # every run leaves fewer files, or fewer with deletes
         plan = plan_for(inventory, limited)
         if plan.is_empty:
             return

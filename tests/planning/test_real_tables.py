@@ -19,7 +19,7 @@ from pyiceberg.transforms import (
     TruncateTransform,
 )
 
-from tidyberg.model.options import PlanOptions
+from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Plan, Rewrite
 from tidyberg.model.table import TableRef
 from tidyberg.observe.inventory import take_inventory
@@ -28,6 +28,7 @@ from tidyberg.observe.statistics import partition_statistics
 from tidyberg.planning.decide import make_plan
 from tidyberg.planning.document import plan_from_json, plan_to_json
 from tidyberg.testing import SAMPLE_SCHEMA, Warehouse
+from tidyberg.testing.deletes import delete_equal, delete_positions
 
 LATER_MS = 86_400_000
 NIGHT = dt.datetime(2026, 1, 2, 3, tzinfo=dt.UTC)
@@ -87,6 +88,24 @@ def test_filters_meet_partition_values(
     verdicts = [row.verdict for row in filtered.partitions]
     assert [verdict.files for verdict in verdicts if isinstance(verdict, Rewrite)] == [5]
     assert plan_from_json(plan_to_json(filtered)) == filtered
+
+
+def test_deletes_of_a_real_table_are_named_where_they_apply(warehouse: Warehouse) -> None:
+    table = warehouse.create_table()
+    warehouse.append_files(table, 6, 50)
+    paths = sorted(task.file.file_path for task in table.scan().plan_files())
+    delete_positions(table, paths[0], [1, 2])
+    delete_positions(table, paths[1], [3], file_scoped=False)
+    delete_equal(table, paths[2], {"id": [7, 8, 9]})
+    warehouse.append_files(table, 1, 50)
+    made = plan(table, PlanOptions(force=True))
+    assert [(len(group.files), group.deletes) for group in made.groups] == [(7, (0, 1, 2))]
+    found = {(delete.kind, delete.referenced_data_file, delete.records) for delete in made.deletes}
+    assert found == {("position", paths[0], 2), ("position", None, 1), ("equality", None, 3)}
+    assert [delete.equality_ids for delete in made.deletes if delete.kind == "equality"] == [(1,)]
+    touched = plan(table, PlanOptions(strategy=Strategy.DELETE_FILES))
+    assert sorted(file.path for group in touched.groups for file in group.files) == paths
+    assert plan_from_json(plan_to_json(made)) == made
 
 
 def test_a_table_that_was_never_written_gives_an_empty_plan(warehouse: Warehouse) -> None:

@@ -22,7 +22,6 @@ MAGIC = b"Obj\x01"
 SYNC_SIZE = 16
 
 Read = Callable[[BinaryDecoder], Any]
-Skip = Callable[[BinaryDecoder], None]
 Write = Callable[[bytearray, Any], None]
 
 
@@ -117,26 +116,6 @@ def reader(schema: Any) -> Read:
     return lambda decoder: decoder.read(size)
 
 
-def skipper(schema: Any) -> Skip:
-    """A function that passes over one value of this schema."""
-    kind = _kind(schema)
-    if kind in _SKIP:
-        return _SKIP[kind]
-    if kind == "union":
-        branches = [skipper(branch) for branch in schema]
-        return lambda decoder: branches[decoder.read_int()](decoder)
-    if kind == "record":
-        fields = [skipper(field["type"]) for field in schema["fields"]]
-        return lambda decoder: _skip_all(decoder, fields)
-    if kind == "array":
-        return _skip_items(skipper(schema["items"]))
-    if kind == "map":
-        value = skipper(schema["values"])
-        return _skip_items(lambda decoder: _skip_all(decoder, (_SKIP["string"], value)))
-    size = schema["size"]
-    return lambda decoder: decoder.skip(size)
-
-
 def writer(schema: Any) -> Write:
     """A function that appends one value of this schema; a missing record field is null."""
     kind = _kind(schema)
@@ -199,23 +178,6 @@ def _items(decoder: BinaryDecoder) -> Iterator[None]:
             yield
 
 
-def _skip_items(item: Skip) -> Skip:
-    def skip(decoder: BinaryDecoder) -> None:
-        while (count := decoder.read_int()) != 0:
-            if count < 0:
-                decoder.skip(decoder.read_int())
-                continue
-            for _ in range(count):
-                item(decoder)
-
-    return skip
-
-
-def _skip_all(decoder: BinaryDecoder, skips: tuple[Skip, ...] | list[Skip]) -> None:
-    for skip in skips:
-        skip(decoder)
-
-
 def _write_union(schema: list[Any]) -> Write:
     null = next((index for index, branch in enumerate(schema) if branch == "null"), None)
     index, branch = next((index, branch) for index, branch in enumerate(schema) if branch != "null")
@@ -246,16 +208,6 @@ _READ: dict[str, Read] = {
     "double": lambda decoder: decoder.read_double(),
     "bytes": lambda decoder: decoder.read_bytes(),
     "string": lambda decoder: decoder.read_utf8(),
-}
-_SKIP: dict[str, Skip] = {
-    "null": lambda _: None,
-    "boolean": lambda decoder: decoder.skip_boolean(),
-    "int": lambda decoder: decoder.skip_int(),
-    "long": lambda decoder: decoder.skip_int(),
-    "float": lambda decoder: decoder.skip_float(),
-    "double": lambda decoder: decoder.skip_double(),
-    "bytes": lambda decoder: decoder.skip_bytes(),
-    "string": lambda decoder: decoder.skip_utf8(),
 }
 _WRITE: dict[str, Write] = {
     "null": lambda *_: None,

@@ -31,7 +31,7 @@ class Validation:
 
 def validate_groups(groups: Sequence[FileGroup], parent: Inventory, plan_sequence_number: int) -> Validation:
     located = _locate(groups, parent)
-    deletes = _Deletes(parent, plan_sequence_number)
+    deletes = _NewDeletes(parent, plan_sequence_number)
     replaceable: list[Replaceable] = []
     conflicts: dict[int, str] = {}
     for group in groups:
@@ -73,36 +73,35 @@ def _gone(group: FileGroup, rows: Sequence[_Located | None]) -> str | None:
     return None
 
 
-class _Deletes:
-    """The parent's deletes by scope: for each, the highest sequence number that matters and the file it is in."""
+class _NewDeletes:
+    """Position deletes and DVs that came after the plan's snapshot, by scope, each with its highest sequence number.
+
+    Data sequence numbers tell: a delete file that was merely rewritten since keeps an old one. Equality deletes that
+    came later still apply to the outputs, which carry the plan's sequence number [I3]; older ones were applied.
+    """
 
     def __init__(self, parent: Inventory, plan_sequence_number: int) -> None:
-        self._positions: dict[object, tuple[int, str]] = {}
-        self._equalities: dict[object, tuple[int, str]] = {}
+        self._latest: dict[object, tuple[int, str]] = {}
         names = ("path", "kind", "scope", "spec_id", "partition", "sequence_number", "referenced_data_file")
         columns = [parent.delete_files[name].to_pylist() for name in names]
         for path, kind, scope, spec_id, partition, sequence_number, referenced in zip(*columns, strict=True):
-            # I3: outputs carry the plan's sequence number, so an equality delete that came later still applies.
-            if kind == "equality" and sequence_number > plan_sequence_number:
+            if kind == "equality" or sequence_number <= plan_sequence_number:
                 continue
-            keys = {"file": referenced, "partition": (spec_id, partition), "global": None}
-            index = self._equalities if kind == "equality" else self._positions
-            known = index.get(keys[scope])
+            key = referenced if scope == "file" else (spec_id, partition)
+            known = self._latest.get(key)
             if known is None or known[0] < sequence_number:
-                index[keys[scope]] = (sequence_number, path)
+                self._latest[key] = (sequence_number, path)
 
-    def blocking(self, path: str, row: _Located) -> str | None:
-        """A delete that applies to this input, that its output neither reflects nor would be subject to."""
-        for key in (path, (row.spec_id, row.partition), None):
-            if (found := self._positions.get(key)) and row.sequence_number <= found[0]:
-                return found[1]
-            if (found := self._equalities.get(key)) and row.sequence_number < found[0]:
+    def touching(self, path: str, row: _Located) -> str | None:
+        """The delete file that has removed rows of this input meanwhile, as far as its scope tells."""
+        for key in (path, (row.spec_id, row.partition)):
+            if (found := self._latest.get(key)) and row.sequence_number <= found[0]:
                 return found[1]
         return None
 
 
-def _newly_deleted(group: FileGroup, rows: Sequence[_Located | None], deletes: _Deletes) -> str | None:
+def _newly_deleted(group: FileGroup, rows: Sequence[_Located | None], deletes: _NewDeletes) -> str | None:
     for file, row in zip(group.files, rows, strict=True):
-        if row is not None and (delete := deletes.blocking(file.path, row)):
+        if row is not None and (delete := deletes.touching(file.path, row)):
             return f"rows of {file.path} were deleted meanwhile by {delete}"
     return None

@@ -13,8 +13,9 @@ from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from tidyberg.commit.avro import Container, field_id, reader, resolve_names, skipper, writer
+from tidyberg.commit.avro import Container, field_id, reader, resolve_names, writer
 from tidyberg.model.task import WrittenFile
+from tidyberg.observe.avro import field_reader
 from tidyberg.observe.storage import damaged
 
 ADDED, DELETED = 1, 2
@@ -38,6 +39,10 @@ class ListedManifest:
         return int(self.fields[502])
 
     @property
+    def content(self) -> int:
+        return int(self.fields.get(517) or DATA)
+
+    @property
     def sequence_number(self) -> int:
         return int(self.fields.get(515) or 0)
 
@@ -46,11 +51,15 @@ class ListedManifest:
         return int(self.fields[503])
 
 
+# I5: a data file is its path; a DV is a piece of a Puffin file that many share.
+Identity = tuple[str, int | None, int | None]  # path, content offset, content size
+
+
 @dataclass(frozen=True)
 class Entry:
     """A live entry of a manifest, its inherited values filled in."""
 
-    path: str
+    identity: Identity
     snapshot_id: int
     sequence_number: int
     file_sequence_number: int
@@ -58,6 +67,10 @@ class Entry:
     size: int
     partition: bytes  # as encoded in the manifest
     data_file: bytes  # the whole data_file record as encoded in the manifest
+
+    @property
+    def path(self) -> str:
+        return self.identity[0]
 
 
 @dataclass(frozen=True)
@@ -153,9 +166,9 @@ def live_entries(container: Container, listed: ListedManifest) -> Iterator[Entry
     data_file = next(field["type"] for field in container.resolved["fields"] if field_id(field) == 2)
     top = [(field_id(field), reader(field["type"])) for field in container.resolved["fields"] if field_id(field) != 2]
     assert field_id(container.schema["fields"][-1]) == 2, "data_file is an entry's last field in every version"
-    wanted = {100: "path", 103: "records", 104: "size"}
+    wanted = {100, 103, 104, 144, 145}  # path, records, size; of a DV its offset and size
     steps = [
-        (field_id(field), reader(field["type"]) if field_id(field) in wanted else skipper(field["type"]))
+        (field_id(field), reader(field["type"]) if field_id(field) in wanted else field_reader(field["type"], {}).skip)
         for field in data_file["fields"]
     ]
     for count, block in container.blocks:
@@ -174,7 +187,7 @@ def live_entries(container: Container, listed: ListedManifest) -> Iterator[Entry
                 continue
             inherits = values[0] == ADDED or listed.sequence_number == 0
             yield Entry(
-                path=values[100],
+                identity=(values[100], values.get(144), values.get(145)),
                 snapshot_id=values[1] if values[1] is not None else listed.added_snapshot_id,
                 sequence_number=_inherited(values.get(3), listed, inherits),
                 file_sequence_number=_inherited(values.get(4), listed, inherits),

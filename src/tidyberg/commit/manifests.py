@@ -14,17 +14,24 @@ from tidyberg.commit.entries import (
     DELETED,
     EXISTING,
     EntryEncoder,
+    Identity,
     ListedManifest,
     Manifest,
     Output,
     live_entries,
 )
+from tidyberg.errors import AccessDenied, StorageError
 from tidyberg.observe.storage import damaged, read_bytes
 
 
 def write_file(io: FileIO, path: str, content: bytes) -> None:
-    with io.new_output(path).create(overwrite=True) as stream:
-        stream.write(content)
+    try:
+        with io.new_output(path).create(overwrite=True) as stream:
+            stream.write(content)
+    except PermissionError as error:
+        raise AccessDenied(f"Cannot write {path}: {error}.", hint="Check the rights on that location.") from error
+    except OSError as error:
+        raise StorageError(f"Cannot write {path}: {error}.", hint="Check its room and the network.") from error
 
 
 def read_manifest_list(io: FileIO, path: str) -> list[ListedManifest]:
@@ -37,12 +44,12 @@ def read_manifest(io: FileIO, listed: ListedManifest) -> Manifest:
 
 
 def rewritten_manifest(
-    source: Manifest, removed: frozenset[str], *, snapshot_id: int, format_version: int, path: str
+    source: Manifest, removed: frozenset[Identity], *, snapshot_id: int, format_version: int, path: str
 ) -> tuple[bytes, ListedManifest]:
     """The source with `removed` marked DELETED and the rest EXISTING; old DELETED entries are not carried over."""
     encode = EntryEncoder.for_source(source, format_version)
-    kept = [entry for entry in source.entries if entry.path not in removed]
-    gone = [entry for entry in source.entries if entry.path in removed]
+    kept = [entry for entry in source.entries if entry.identity not in removed]
+    gone = [entry for entry in source.entries if entry.identity in removed]
     assert len(gone) == len(removed), "I2: only files live in the manifest are replaced"
     records = [encode.existing(entry, EXISTING, entry.snapshot_id) for entry in kept]
     records += [encode.existing(entry, DELETED, snapshot_id) for entry in gone]
@@ -58,7 +65,7 @@ def rewritten_manifest(
         512: 0,
         513: sum(entry.records for entry in kept),
         514: sum(entry.records for entry in gone),
-        517: DATA,
+        517: source.listed.content,
         515: None,  # assigned when the list is written
         # The minimum of LIVE files; with none left it is the commit's own number.
         516: min((entry.sequence_number for entry in kept), default=None),
@@ -138,7 +145,7 @@ def _header(source: Manifest, format_version: int) -> dict[str, bytes]:
     header = dict(source.container.metadata)
     header["format-version"] = str(format_version).encode()
     if format_version > 1:
-        header["content"] = b"data"
+        header["content"] = b"data" if source.listed.content == DATA else b"deletes"
     return header
 
 

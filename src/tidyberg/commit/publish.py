@@ -121,6 +121,7 @@ class Publisher:
             snapshot_id=self.snapshot_id,
             sequence_number=self.plan.sequence_number,
             outputs={done.group.group_id: done.result.outputs for done in finished},
+            deletes=self.plan.deletes,
             about_to_write=self.journal.about_to_write,
             now_ms=self.now_ms,
         )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import pyarrow as pa
 from pydantic import Field
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
@@ -29,7 +30,8 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tidyberg._version import __version__
 from tidyberg.commit.conflicts import Replaceable
-from tidyberg.commit.entries import ListedManifest, Manifest, Output
+from tidyberg.commit.dangling import dangling_deletes, identities
+from tidyberg.commit.entries import Identity, ListedManifest, Manifest, Output
 from tidyberg.commit.manifests import (
     added_manifest,
     manifest_list,
@@ -38,7 +40,9 @@ from tidyberg.commit.manifests import (
     rewritten_manifest,
     write_file,
 )
+from tidyberg.commit.summary import replace_summary, roll_forward
 from tidyberg.model.inventory import Inventory
+from tidyberg.model.plan import DeleteFile
 from tidyberg.model.task import WrittenFile
 
 JOB_ID = "tidyberg.job-id"
@@ -78,6 +82,7 @@ class Stager:
     snapshot_id: int
     sequence_number: int  # the plan's: what the outputs carry [I3]
     outputs: Mapping[int, Sequence[WrittenFile]]
+    deletes: Sequence[DeleteFile]  # of the plan; groups refer to them by position
     about_to_write: Callable[[Sequence[str]], None]
     now_ms: Callable[[], int]
     _written: dict[object, ListedManifest] = field(default_factory=dict)
@@ -90,10 +95,8 @@ class Stager:
         metadata = table.metadata
         head = metadata.snapshot_by_id(parent.pinned.snapshot_id or -1)
         assert head is not None
-        removed: dict[str, set[str]] = {}
-        for replaceable in groups:
-            for path, paths in replaceable.manifests.items():
-                removed.setdefault(path, set()).update(paths)
+        deletes = dangling_deletes(parent, groups, self._applied(groups))
+        removed = _removed_entries(parent, groups, deletes)
         listed = {manifest.path: manifest for manifest in read_manifest_list(table.io, head.manifest_list)}
         manifests = self._added_manifests(table, parent, groups, listed)
         for path, manifest in listed.items():
@@ -120,7 +123,7 @@ class Stager:
             # A snapshot must not be older than the table's last update, however far the clocks are apart.
             timestamp_ms=max(self.now_ms(), metadata.last_updated_ms),
             manifest_list=list_path,
-            summary=self._summary(head, groups),
+            summary=self._summary(head, groups, deletes),
             schema_id=metadata.current_schema_id,
         )
         return Staged(
@@ -129,6 +132,10 @@ class Stager:
             _requirements(catalog, metadata, parent.pinned.branch, head.snapshot_id),
             _updates(metadata, parent.pinned.branch, snapshot),
         )
+
+    def _applied(self, groups: Sequence[Replaceable]) -> set[Identity]:
+        applied = {position for member in groups for position in member.group.deletes}
+        return {(d.path, d.content_offset, d.content_size) for d in (self.deletes[position] for position in applied)}
 
     def _added_manifests(
         self, table: Table, parent: Inventory, groups: Sequence[Replaceable], listed: Mapping[str, ListedManifest]
@@ -169,7 +176,7 @@ class Stager:
             self._written[key] = manifest
         return self._written[key]
 
-    def _rewritten(self, table: Table, listed: ListedManifest, removed: frozenset[str]) -> ListedManifest:
+    def _rewritten(self, table: Table, listed: ListedManifest, removed: frozenset[Identity]) -> ListedManifest:
         version = table.metadata.format_version
         key = ("rewritten", version, listed.path, removed)
         if key not in self._written:
@@ -200,41 +207,15 @@ class Stager:
     def _location(self, table: Table, name: str) -> str:
         return table.location_provider().new_metadata_location(name)
 
-    def _summary(self, head: Snapshot, groups: Sequence[Replaceable]) -> Summary:
+    def _summary(self, head: Snapshot, groups: Sequence[Replaceable], deletes: pa.Table) -> Summary:
         files = [file for member in groups for file in member.group.files]
         outputs = [file for member in groups for file in self.outputs[member.group.group_id]]
-        added_records, deleted_records = sum(f.records for f in outputs), sum(f.records for f in files)
-        assert added_records <= deleted_records, "a replace adds no rows"
-        changed = {
-            "added-data-files": len(outputs),
-            "deleted-data-files": len(files),
-            "added-records": added_records,
-            "deleted-records": deleted_records,
-            "added-files-size": sum(f.size for f in outputs),
-            "removed-files-size": sum(f.size for f in files),
-            "changed-partition-count": len({(member.group.spec_id, member.partition) for member in groups}),
-        }
-        before = head.summary.additional_properties if head.summary else {}
-        totals = {
-            "total-data-files": ("added-data-files", "deleted-data-files"),
-            "total-records": ("added-records", "deleted-records"),
-            "total-files-size": ("added-files-size", "removed-files-size"),
-        }
-        rolled = {
-            name: str(int(before[name]) + changed[added] - changed[removed])
-            for name, (added, removed) in totals.items()
-            if name in before
-        }
-        kept = {
-            name: before[name]
-            for name in ("total-delete-files", "total-position-deletes", "total-equality-deletes")
-            if name in before
-        }
+        changes = replace_summary(
+            files, outputs, deletes, partitions=len({(member.group.spec_id, member.partition) for member in groups})
+        )
         return Summary(
             operation=Operation.REPLACE,
-            **{name: str(value) for name, value in changed.items()},
-            **rolled,
-            **kept,
+            **roll_forward(head.summary.additional_properties if head.summary else {}, changes),
             **{
                 "engine-name": "tidyberg",
                 "engine-version": __version__,
@@ -275,6 +256,17 @@ def _updates(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[
             min_snapshots_to_keep=ref.min_snapshots_to_keep,
         ),
     )
+
+
+def _removed_entries(parent: Inventory, groups: Sequence[Replaceable], deletes: pa.Table) -> dict[str, set[Identity]]:
+    """Manifest path -> the entries that go: the groups' inputs and the delete files that nothing needs any more."""
+    removed: dict[str, set[Identity]] = {}
+    for member in groups:
+        for manifest, paths in member.manifests.items():
+            removed.setdefault(manifest, set()).update((path, None, None) for path in paths)
+    for identity, number in zip(identities(deletes), deletes["manifest"].to_pylist(), strict=True):
+        removed.setdefault(parent.manifests[number].path, set()).add(identity)
+    return removed
 
 
 def _partition_of(source: Manifest, member: Replaceable) -> bytes:

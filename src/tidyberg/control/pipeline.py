@@ -16,6 +16,7 @@ from tidyberg.commit.outputs import check_outputs, existing_outputs
 from tidyberg.commit.publish import Committed, FinishedGroup, Publisher, RetryPolicy
 from tidyberg.control.lease import JobRecord
 from tidyberg.errors import CommitStateUnknown, StalePlan, TableReplaced, TidybergError
+from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.execute.tasks import build_tasks, storage_access
 from tidyberg.model.inventory import Inventory
@@ -96,6 +97,7 @@ class Pipeline:
             target_file_size=self.plan.target_file_size,
             options=self.options,
             checksum=self.verify is VerifyMode.FULL,
+            deletes=self.plan.deletes,
         )
         intent = Intent(
             job_id=self.record.job.job_id,
@@ -147,9 +149,10 @@ class Pipeline:
             self.emit(GroupFinished(group.group_id, group.partition_path, progress))
 
         started = time.monotonic()
+        storage = storage_access(self.table)
         results = engine.run(
-            tasks,
-            storage_access(self.table),
+            with_delete_contents(tasks, storage),
+            storage,
             on_result=on_result,
             cancel=self.cancel,
             max_parallelism=self.options.max_parallelism,
@@ -196,35 +199,37 @@ class Pipeline:
         return publisher.publish(finished)
 
     def _undo(self, engine: Engine, error: BaseException) -> None:
-        """I6: after a definite failure nothing that the job wrote remains."""
-        job = self.record.job
-        intent = job.intent
-        assert intent is not None
+        """I6: after a definite failure nothing that the job wrote remains; what prevents that is left to recovery."""
         if not self.record.owns_table():
             self.record.update(unresolved=True)
-            return  # outputs have an owner, and it moved with the lease: recovery removes them
-        if job.stage in (Stage.EXECUTE, Stage.VERIFY) and engine.settle_seconds:
+            return  # outputs have an owner, and it moved with the lease
+        if self.record.job.stage in (Stage.EXECUTE, Stage.VERIFY) and engine.settle_seconds:
             self.emit(Notice("info", "waiting for workers to stop, then removing what was written"))
             self.sleep(engine.settle_seconds)
-        io = self.table.io
-        candidates = {*existing_outputs(io, intent), *self.record.noted_paths()}
+        try:
+            problem = self._remove_all(table_is_gone=isinstance(error, TableReplaced))
+        except Exception as failure:  # noqa: BLE001  # the job's own error is what the caller must hear of
+            problem = str(failure)
+        if problem:
+            self.emit(Notice("warning", f"files are left for `tidyberg recover`: {problem}"))
+            self.record.update(unresolved=True)
+        else:
+            self.record.forget_paths()
+
+    def _remove_all(self, *, table_is_gone: bool) -> str | None:
+        """Remove every file of the job that no snapshot references; says what could not be removed."""
+        job = self.record.job
+        assert job.intent is not None
+        candidates = {*existing_outputs(self.table.io, job.intent), *self.record.noted_paths()}
         referenced: set[str] = set()
-        if job.sent_snapshot_id is not None and not isinstance(error, TableReplaced):
+        if job.sent_snapshot_id is not None and not table_is_gone:
             try:
                 fresh = self.catalog.load_table(self.plan.table.identifier)
-                referenced = referenced_paths(fresh, candidates, intent.sequence_number)
+                referenced = referenced_paths(fresh, candidates, job.intent.sequence_number)
             except NoSuchTableError:
-                referenced = set()
-            except Exception:  # noqa: BLE001  # what cannot be proven unreferenced stays until recovery can
-                self.record.update(unresolved=True)
-                return
-        removal = remove(io, sorted(candidates - referenced))
-        if removal.refused:
-            path, answer = removal.refused[0]
-            self.emit(Notice("warning", f"{len(removal.refused)} files could not be removed, first {path}: {answer}"))
-            self.record.update(unresolved=True)
-            return
-        self.record.forget_paths()
+                referenced = set()  # dropped after all its answers had been a definite no
+        refused = remove(self.table.io, sorted(candidates - referenced)).refused
+        return f"{len(refused)} could not be removed, first {refused[0][0]}: {refused[0][1]}" if refused else None
 
     def _remove_uncommitted(
         self, groups: Sequence[FileGroup], results: Sequence[TaskResult], committed: Committed

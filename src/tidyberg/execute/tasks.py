@@ -15,9 +15,12 @@ from pyiceberg.table.locations import LocationProvider
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     BinaryType,
+    BooleanType,
     DateType,
     FixedType,
     IcebergType,
+    IntegerType,
+    LongType,
     PrimitiveType,
     StringType,
     TimestampType,
@@ -32,16 +35,18 @@ from pyiceberg.utils.datetime import (
     timestamptz_to_micros,
 )
 
+from tidyberg.execute.equality_schemas import equality_schema_bytes, schemas_newest_first
 from tidyberg.execute.kernel.project import AMBIGUOUS
 from tidyberg.execute.schemas import arrow_schema_bytes
 from tidyberg.execute.write_settings import write_settings
 from tidyberg.model.options import PlanOptions
-from tidyberg.model.plan import FileGroup
+from tidyberg.model.plan import DeleteFile, FileGroup
 from tidyberg.model.table import Pinned
-from tidyberg.model.task import StorageAccess, Task, TaskInput, output_name
+from tidyberg.model.task import StorageAccess, Task, TaskDelete, TaskInput, output_name
 
 _STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")
 _BATCH_ROWS = 65_536
+_SPELLED_ALIKE = (BooleanType, IntegerType, LongType, StringType, DateType, TimeType, TimestampType, TimestamptzType)
 _OVERSIZE = 1.8  # an output above this many times the target would be split by the next plan
 
 
@@ -54,17 +59,20 @@ def build_tasks(
     target_file_size: int,
     options: PlanOptions,
     checksum: bool,
+    deletes: Sequence[DeleteFile] = (),
 ) -> list[Task]:
-    """One task per group; tasks share their schema and settings."""
+    """One task per group; tasks share their schema and settings. `deletes` are the plan's."""
     schema = arrow_schema_bytes(pinned.schema)
     iceberg_schema = pinned.schema.model_dump_json()
     settings = write_settings(pinned.schema, pinned.properties, options.parquet)
     max_bytes = options.max_file_size or int(target_file_size * _OVERSIZE)
+    schemas = schemas_newest_first(pinned)
+    equality_schemas = _equality_schemas(deletes, schemas)
     return [
         Task(
             job_id=job_id,
             group_id=group.group_id,
-            inputs=tuple(TaskInput(file.path, file.size, file.records) for file in group.files),
+            inputs=tuple(TaskInput(file.path, file.size, file.records, file.sequence_number) for file in group.files),
             arrow_schema=schema,
             iceberg_schema=iceberg_schema,
             output_directory=_output_directory(location_provider, job_id, group),
@@ -73,11 +81,43 @@ def build_tasks(
             max_bytes=max(max_bytes, target_file_size),
             write=settings,
             batch_rows=options.max_record_batch_rows or _BATCH_ROWS,
-            constants=identity_values(pinned.specs[group.spec_id], pinned.schema, group.partition_path),
+            constants=identity_values(
+                pinned.specs[group.spec_id],
+                schemas if _has_equality(group, deletes) else schemas[:1],
+                group.partition_path,
+            ),
             checksum=checksum,
+            deletes=tuple(_task_delete(deletes[position]) for position in group.deletes),
+            equality_schemas={
+                deletes[position].equality_ids: equality_schemas[deletes[position].equality_ids]
+                for position in group.deletes
+                if deletes[position].kind == "equality"
+            },
         )
         for group in groups
     ]
+
+
+def _equality_schemas(deletes: Sequence[DeleteFile], schemas: Sequence[Schema]) -> dict[tuple[int, ...], bytes]:
+    first = {delete.equality_ids: delete.path for delete in reversed(deletes) if delete.kind == "equality"}
+    return {ids: equality_schema_bytes(ids, schemas, path) for ids, path in first.items()}
+
+
+def _has_equality(group: FileGroup, deletes: Sequence[DeleteFile]) -> bool:
+    return any(deletes[position].kind == "equality" for position in group.deletes)
+
+
+def _task_delete(delete: DeleteFile) -> TaskDelete:
+    return TaskDelete(
+        path=delete.path,
+        kind=delete.kind,
+        size=delete.size,
+        sequence_number=delete.sequence_number,
+        referenced_data_file=delete.referenced_data_file,
+        equality_ids=delete.equality_ids,
+        content_offset=delete.content_offset,
+        content_size=delete.content_size,
+    )
 
 
 def storage_access(table: Table) -> StorageAccess:
@@ -108,18 +148,29 @@ def _output_directory(provider: LocationProvider, job_id: str, group: FileGroup)
     return provider.new_data_location(name, cast(PartitionKey | None, key)).rpartition("/")[0]
 
 
-def identity_values(spec: PartitionSpec, schema: Schema, partition_path: str) -> dict[int, Any]:
-    """Values of identity partition columns, for files that do not hold them (spec, column projection)."""
+def identity_values(spec: PartitionSpec, schemas: Sequence[Schema], partition_path: str) -> dict[int, Any]:
+    """Values of identity partition columns, for files that do not hold them (spec, column projection).
+
+    `schemas` are those whose columns are wanted, the current one first: equality deletes also ask for dropped ones.
+    """
     values: dict[int, Any] = {}
     if not partition_path:
         return values
     for field, segment in zip(spec.fields, partition_path.split("/"), strict=True):
         if not isinstance(field.transform, IdentityTransform):
             continue
-        column = next((column for column in schema.fields if column.field_id == field.source_id), None)
-        if column is not None:
+        found = (
+            (column.field_type, is_dropped)
+            for is_dropped, schema in enumerate(schemas)
+            for column in schema.fields
+            if column.field_id == field.source_id
+        )
+        kind, is_dropped = next(found, (None, 0))
+        if kind is not None:
             text = unquote_plus(segment.partition("=")[2])
-            values[field.source_id] = _value(text, column.field_type)
+            # The path spells a dropped column's value without knowing its type.
+            is_certain = not is_dropped or isinstance(kind, _SPELLED_ALIKE)
+            values[field.source_id] = _value(text, kind) if is_certain else AMBIGUOUS
     return {field_id: value for field_id, value in values.items() if value is not None}
 
 

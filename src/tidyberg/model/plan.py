@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from tidyberg.model.table import TableRef
 
-PLAN_FORMAT = 1
+PLAN_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,26 @@ class InputFile:
     records: int
     sequence_number: int
     manifest: str  # path of the manifest that lists it at the pinned snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """A live delete file that applies to some input of the plan.
+
+    Within a group, whose files share spec and partition, its sequence number and `referenced_data_file` tell to which:
+    positions and DVs where data.seq <= seq and the reference, if any, is the file; equality where data.seq < seq.
+    """
+
+    path: str
+    kind: Literal["position", "equality", "dv"]
+    size: int
+    records: int
+    sequence_number: int
+    manifest: str
+    referenced_data_file: str | None = None
+    equality_ids: tuple[int, ...] = ()
+    content_offset: int | None = None
+    content_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +80,7 @@ class FileGroup:
     mode: Literal["encode"]
     score: float
     estimate: Estimate
+    deletes: tuple[int, ...] = ()  # positions in the plan's deletes: those that apply to some of the files
 
     @property
     def bytes(self) -> int:
@@ -82,7 +103,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    code: str  # stable: tidy, hot, filtered, too-few-files, no-gain, budget, has-deletes, format, ...
+    code: str  # stable: tidy, hot, filtered, too-few-files, no-gain, budget, delete-format, format, ...
     reason: str
     kind: Literal["skip"] = "skip"
 
@@ -130,6 +151,7 @@ class Plan:
     partitions: tuple[PartitionVerdict, ...]
     groups: tuple[FileGroup, ...]
     estimate: Estimate
+    deletes: tuple[DeleteFile, ...] = field(default=())
     left_out: tuple[str, ...] = field(default=())  # what a budget or limit left for another time, in words
     hash: str = ""
 

@@ -61,3 +61,4 @@ class Pinned:
     sort_order_id: int
     properties: Mapping[str, str]
     snapshots: Mapping[int, SnapshotInfo] = field(repr=False)
+    schemas: Mapping[int, Schema] = field(default_factory=dict, repr=False)  # all of its history, by schema id

@@ -9,6 +9,22 @@ class TaskInput:
     path: str
     size: int
     records: int
+    sequence_number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDelete:
+    """A delete file that applies to some inputs; by the same rule as the plan's `DeleteFile`."""
+
+    path: str
+    kind: str  # position | equality | dv
+    size: int
+    sequence_number: int
+    referenced_data_file: str | None = None
+    equality_ids: tuple[int, ...] = ()
+    content_offset: int | None = None
+    content_size: int | None = None
+    content: bytes | None = None  # the file's (for a DV: the blob's) bytes, where they are small enough to travel along
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +62,9 @@ class Task:
     memory_bytes: int = 256 * 1024 * 1024  # Arrow memory that one row group may take before it is flushed
     constants: dict[int, Any] = field(default_factory=dict)  # identity partition values, for files without them
     checksum: bool = False  # also sum up the contents of the rows, for full verification
+    deletes: tuple[TaskDelete, ...] = ()
+    # IPC schemas of the columns of each set of equality ids, by the ids: also columns since dropped from the table.
+    equality_schemas: dict[tuple[int, ...], bytes] = field(default_factory=dict)
 
 
 def output_name(job_id: str, group_id: int, attempt: int, number: int) -> str:

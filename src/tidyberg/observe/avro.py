@@ -167,11 +167,11 @@ def _record_steps(record: Mapping[str, Any], wanted: frozenset[int], names: dict
     for field in record["fields"]:
         kind, field_id = field["type"], field.get("field-id")
         if field_id in wanted:
-            yield field_id, _reader(kind, names).read
+            yield field_id, field_reader(kind, names).read
         elif isinstance(kind, dict) and kind["type"] == "record" and _holds(kind, wanted):
             yield from _record_steps(kind, wanted, names)
         else:
-            yield None, _reader(kind, names).skip
+            yield None, field_reader(kind, names).skip
 
 
 def _holds(record: Mapping[str, Any], wanted: frozenset[int]) -> bool:
@@ -191,14 +191,15 @@ _PRIMITIVES: dict[str, FieldReader] = {
 }
 
 
-def _reader(kind: Any, names: dict[str, Any]) -> FieldReader:
+def field_reader(kind: Any, names: dict[str, Any]) -> FieldReader:
+    """How to read or skip a value of this type; `names` collects the named types met on the way."""
     if isinstance(kind, list):
         return _union(kind, names)
     if isinstance(kind, str):
         if kind in _PRIMITIVES:
             return _PRIMITIVES[kind]
         if kind in names:
-            return _reader(names[kind], names)
+            return field_reader(names[kind], names)
         raise AvroError(f"its schema has an unknown type {kind!r}")
     if "name" in kind:
         names[kind["name"]] = kind
@@ -213,11 +214,11 @@ def _reader(kind: Any, names: dict[str, Any]) -> FieldReader:
             size = kind["size"]
             return FieldReader(lambda decoder: decoder.read(size), lambda decoder: decoder.skip(size))
         case nested:
-            return _reader(nested, names)
+            return field_reader(nested, names)
 
 
 def _union(kinds: list[Any], names: dict[str, Any]) -> FieldReader:
-    options = [_reader(kind, names) for kind in kinds]
+    options = [field_reader(kind, names) for kind in kinds]
     if len(options) == 2 and kinds[0] == "null":
         read_value, skip_value = options[1]
         return FieldReader(
@@ -231,7 +232,7 @@ def _union(kinds: list[Any], names: dict[str, Any]) -> FieldReader:
 
 
 def _record(kind: Mapping[str, Any], names: dict[str, Any]) -> FieldReader:
-    fields = [_reader(field["type"], names) for field in kind["fields"]]
+    fields = [field_reader(field["type"], names) for field in kind["fields"]]
 
     def skip(decoder: BinaryDecoder) -> None:
         for field in fields:
@@ -241,7 +242,7 @@ def _record(kind: Mapping[str, Any], names: dict[str, Any]) -> FieldReader:
 
 
 def _array(items: Any, names: dict[str, Any]) -> FieldReader:
-    item = _reader(items, names)
+    item = field_reader(items, names)
     skip_items = _fast_skip(items) or (lambda decoder, count: [item.skip(decoder) for _ in range(count)])
 
     def read(decoder: BinaryDecoder) -> list[Any]:

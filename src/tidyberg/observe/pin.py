@@ -35,6 +35,7 @@ def pin(table: Table, ref: TableRef, branch: str = MAIN_BRANCH) -> Pinned:
         sort_order_id=metadata.default_sort_order_id,
         properties=dict(metadata.properties),
         snapshots=snapshots,
+        schemas={schema.schema_id: schema for schema in metadata.schemas},
     )
 
 

@@ -12,7 +12,10 @@ from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.table import SnapshotInfo
 from tidyberg.planning.bounds import FileSizes
-from tidyberg.planning.safety import files_with_deletes, hazards_of
+from tidyberg.planning.burden import Burden, burden_of
+from tidyberg.planning.deletes import DeleteIndex
+from tidyberg.planning.rules import fewest_to_merge
+from tidyberg.planning.safety import hazards_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -25,10 +28,19 @@ class Candidates:
     sizes: npt.NDArray[np.int64]
     starts: npt.NDArray[np.int64]  # of partition p the files [starts[p], starts[p + 1])
     hazards: npt.NDArray[np.int8]
-    deleted: Mask  # has deletes that apply
-    wanted: Mask  # what the strategy looks for
-    settled: Mask  # wanted, but an output of the last compaction and nothing was written since
+    deletes: DeleteIndex
+    burden: Burden
+    rows_deleted: npt.NDArray[np.int64]  # as far as the inventory tells
+    expected_sizes: npt.NDArray[np.float64]  # without the rows known to be deleted
+    for_size: Mask  # to be merged with others
     oversized: Mask  # to be split on its own
+    for_deletes: Mask  # to be rid of its deletes, of any size and alone too
+    settled: Mask  # of the wrong size, but an output of the last compaction and nothing was written since
+
+    @property
+    def wanted(self) -> Mask:
+        """What the strategy looks for."""
+        return self.for_size | self.oversized | self.for_deletes
 
     def per_partition(self, mask: Mask) -> list[int]:
         """How many files of each partition the mask holds."""
@@ -47,33 +59,49 @@ def find_candidates(
             sort_keys=[("partition", "ascending"), ("sequence_number", "ascending"), ("path", "ascending")],
         )
     )
-    partition = files.column("partition").to_numpy()
     file_sizes = files.column("size").to_numpy()
-    deleted = files_with_deletes(files, inventory.delete_files)
-    starts = np.searchsorted(partition, np.arange(len(inventory.partitions) + 1))
-    oversized = np.zeros(len(file_sizes), dtype=np.bool_)
-    fragmented = np.array([s.fragment_ratio > options.max_delete_ratio for s in statistics], dtype=np.bool_)
-    too_many_deletes = deleted & fragmented[partition]
-    if options.strategy is Strategy.SMALL_FILES:
-        wanted = file_sizes < sizes.small
-    elif options.strategy is Strategy.DELETE_FILES:
-        wanted = too_many_deletes
-    elif options.strategy is Strategy.AUTO:
-        wanted = (file_sizes < sizes.minimum) | too_many_deletes
-    else:
-        wanted = file_sizes < sizes.minimum
-    if options.strategy is Strategy.FULL:
-        oversized = file_sizes > sizes.maximum
+    records = files.column("records").to_numpy()
+    starts = np.searchsorted(files.column("partition").to_numpy(), np.arange(len(inventory.partitions) + 1))
+    for_size = file_sizes < (sizes.small if options.strategy is Strategy.SMALL_FILES else sizes.minimum)
+    if options.strategy is Strategy.DELETE_FILES:
+        for_size[:] = False
+    deletes = DeleteIndex(files, inventory.delete_files)
+    burden = burden_of(files, deletes, statistics, options.max_delete_ratio, _merged(for_size, starts, options))
+    for_deletes = _for_deletes(files, deletes, burden, options.strategy)
+    rows_deleted = deletes.rows_known_deleted()
+    settled = _settled(files, for_size | for_deletes, starts, inventory.pinned.snapshots) & (not options.force)
     return Candidates(
         files=files,
         sizes=file_sizes,
         starts=starts,
-        hazards=hazards_of(files, deleted),
-        deleted=deleted,
-        wanted=wanted,
-        settled=_settled(files, wanted, starts, inventory.pinned.snapshots) & (not options.force),
-        oversized=oversized,
+        hazards=hazards_of(files, deletes.touched(deletes.unreadable())),
+        deletes=deletes,
+        burden=burden,
+        rows_deleted=rows_deleted,
+        expected_sizes=file_sizes * (1 - rows_deleted / np.maximum(1, records)),
+        for_size=for_size,
+        oversized=(file_sizes > sizes.maximum) & (options.strategy is Strategy.FULL),
+        for_deletes=for_deletes,
+        # An output is free of the deletes that were applied to its inputs: those it has now came later.
+        settled=settled & ~for_deletes,
     )
+
+
+def _merged(for_size: Mask, starts: npt.NDArray[np.int64], options: PlanOptions) -> Mask:
+    """Files that the plan may merge for their size: there are enough of them in their partition."""
+    before = np.concatenate(([0], np.cumsum(for_size)))
+    enough = before[starts[1:]] - before[starts[:-1]] >= fewest_to_merge(options)
+    merged: Mask = for_size & np.repeat(enough, np.diff(starts))
+    return merged
+
+
+def _for_deletes(files: pa.Table, deletes: DeleteIndex, burden: Burden, strategy: Strategy) -> Mask:
+    if strategy in (Strategy.SMALL_FILES, Strategy.TIME_SERIES):
+        return np.zeros(files.num_rows, dtype=np.bool_)
+    touched = deletes.touched()
+    if strategy is not Strategy.FULL:
+        touched &= burden.too_heavy[files.column("partition").to_numpy()]
+    return touched
 
 
 def _settled(

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidyberg._version import __version__
@@ -13,6 +14,7 @@ from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.plan import (
     PLAN_FORMAT,
+    DeleteFile,
     Estimate,
     FileGroup,
     InputFile,
@@ -27,7 +29,7 @@ from tidyberg.planning.bounds import FileSizes, resolve_sizes
 from tidyberg.planning.candidates import Candidates, find_candidates
 from tidyberg.planning.document import plan_hash
 from tidyberg.planning.health import assess
-from tidyberg.planning.judge import Draft, Judge, Proposal, ranked
+from tidyberg.planning.judge import Draft, Judge, Proposal, deletes_of, ranked
 from tidyberg.planning.limits import Left, Taken, take_within_limits
 from tidyberg.planning.predicate import parse_predicate
 from tidyberg.planning.price import Pricing, Work, pricing_for
@@ -66,7 +68,8 @@ def make_plan(
             outcomes.append(judge.judge(numbers))
 
     taken = _take(inventory, statistics, options, candidates, judge, pricing, outcomes)
-    groups = _number(taken.drafts, inventory, candidates.files, pricing)
+    used = deletes_of(taken.drafts)
+    groups = _number(taken.drafts, inventory, candidates.files, used, pricing)
     verdicts = _verdicts(outcomes, groups, taken)
     plan = Plan(
         format=PLAN_FORMAT,
@@ -86,7 +89,8 @@ def make_plan(
         health=assess(statistics, options, sizes.target, now_ms).score,
         partitions=_in_order(inventory, statistics, judge, verdicts),
         groups=tuple(groups),
-        estimate=_job_estimate(taken.drafts, inventory, candidates.files, pricing),
+        estimate=_job_estimate(taken.drafts, inventory, candidates, pricing),
+        deletes=_delete_files(candidates.deletes.rows.take(pa.array(used)), inventory),
         left_out=_left_out(taken.left, inventory),
     )
     return replace(plan, hash=plan_hash(plan))
@@ -120,13 +124,33 @@ def _take(
         ranked(drafts, statistics, inventory.partitions, options.strategy),
         options,
         pricing,
-        manifests=candidates.files.column("manifest").to_numpy(),
+        manifests_of=lambda draft: _manifests([draft], candidates),
         specs=[partition.spec_id for partition in inventory.partitions],
         smaller=smaller,
     )
 
 
-def _number(drafts: Sequence[Draft], inventory: Inventory, files: pa.Table, pricing: Pricing) -> list[FileGroup]:
+def _delete_files(rows: pa.Table, inventory: Inventory) -> tuple[DeleteFile, ...]:
+    return tuple(
+        DeleteFile(
+            path=row["path"],
+            kind=row["kind"],
+            size=row["size"],
+            records=row["records"],
+            sequence_number=row["sequence_number"],
+            manifest=inventory.manifests[row["manifest"]].path,
+            referenced_data_file=row["referenced_data_file"],
+            equality_ids=tuple(row["equality_ids"] or ()),
+            content_offset=row["content_offset"],
+            content_size=row["content_size"],
+        )
+        for row in rows.to_pylist()
+    )
+
+
+def _number(
+    drafts: Sequence[Draft], inventory: Inventory, files: pa.Table, used: npt.NDArray[np.int64], pricing: Pricing
+) -> list[FileGroup]:
     """Drafts to groups; files are in the order of their sequence numbers and paths already."""
     if not drafts:
         return []
@@ -154,6 +178,7 @@ def _number(drafts: Sequence[Draft], inventory: Inventory, files: pa.Table, pric
                 mode="encode",
                 score=draft.score,
                 estimate=pricing.price_group(draft.work),
+                deletes=tuple(np.searchsorted(used, draft.deletes).tolist()),
             )
         )
         start = end
@@ -224,14 +249,22 @@ def _in_order(
     return tuple(sorted(rows, key=lambda row: (row.spec_id, row.partition_path, row.files, row.bytes)))
 
 
-def _job_estimate(drafts: Sequence[Draft], inventory: Inventory, files: pa.Table, pricing: Pricing) -> Estimate:
+def _job_estimate(drafts: Sequence[Draft], inventory: Inventory, candidates: Candidates, pricing: Pricing) -> Estimate:
     work = Work()
     for draft in drafts:
         work += draft.work
-    members = np.concatenate([draft.members for draft in drafts]) if drafts else np.array([], dtype=np.int64)
-    manifests = len(np.unique(files.column("manifest").to_numpy()[members]))
     specs = len({inventory.partitions[draft.partition].spec_id for draft in drafts})
-    return pricing.price_job(work, manifests, specs)
+    return pricing.price_job(work, len(_manifests(drafts, candidates)), specs)
+
+
+def _manifests(drafts: Sequence[Draft], candidates: Candidates) -> set[int]:
+    """Those that name the groups' files or the deletes that the groups apply: the commit may write them anew."""
+    if not drafts:
+        return set()
+    members = np.concatenate([draft.members for draft in drafts])
+    data = candidates.files.column("manifest").to_numpy()[members]
+    deletes = candidates.deletes.rows.column("manifest").to_numpy()[deletes_of(drafts)]
+    return set(np.unique(data).tolist()) | set(np.unique(deletes).tolist())
 
 
 def _left_out(left: Sequence[Left], inventory: Inventory) -> tuple[str, ...]:

@@ -12,20 +12,23 @@ from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Skip
 from tidyberg.model.sizes import format_size
 from tidyberg.planning.bounds import FileSizes
+from tidyberg.planning.burden import share_of_rows
 from tidyberg.planning.candidates import Candidates
 from tidyberg.planning.pack import output_count, pack_files
 from tidyberg.planning.price import Pricing, Work
-from tidyberg.planning.rules import heat, hours_since, score_partition, should_compact
+from tidyberg.planning.rules import fewest_to_merge, heat, hours_since, score_partition, should_compact
 from tidyberg.planning.safety import Hazard, explain
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A group before it is numbered; `members` are positions in the sorted files, ascending."""
+    """A group before it is numbered; `members` are positions in the sorted files, `deletes` in the delete index."""
 
     partition: int
     members: npt.NDArray[np.int64]
+    deletes: npt.NDArray[np.int64]
     outputs: int
+    gains: bool
     score: float
     work: Work
 
@@ -42,9 +45,11 @@ class _Counts(NamedTuple):
     files: int
     small: int
     wanted: int  # what the strategy looks for
-    safe: int  # of these, may be rewritten
+    wrong_size: int  # of these, not only for their deletes
+    safe: int  # of the wanted, may be rewritten
     fresh: int  # of these, not just the outputs of the last compaction
     mergeable: int  # of these, to be merged; the others are to be split
+    for_deletes: int  # of these, to be rid of their deletes, few or many
 
 
 class Judge:
@@ -58,16 +63,19 @@ class Judge:
         self._sizes = sizes
         self._pricing = pricing
         self._now_ms = now_ms
-        wanted = candidates.wanted | candidates.oversized
+        wanted = candidates.wanted
+        self._wanted = wanted
         safe = wanted & (candidates.hazards == Hazard.NONE)
         self._fresh = safe & ~candidates.settled
         masks = (
             np.ones(len(candidates.sizes), dtype=np.bool_),
             candidates.sizes < sizes.small,
             wanted,
+            candidates.for_size | candidates.oversized,
             safe,
             self._fresh,
             self._fresh & ~candidates.oversized,
+            self._fresh & ~candidates.oversized & candidates.for_deletes,
         )
         per_mask = [candidates.per_partition(mask) for mask in masks]
         self._counts = [_Counts(*numbers) for numbers in zip(*per_mask, strict=True)]
@@ -98,7 +106,7 @@ class Judge:
         drafts = tuple(self._drafts(statistics, counts))
         if not drafts:
             return Skip("no-gain", f"no gain: {_files(counts.mergeable)} cannot be merged into fewer")
-        return Proposal(self._reason(statistics, counts), drafts)
+        return Proposal(self._reason(statistics, counts) + self._merged_deletes(statistics, drafts), drafts)
 
     def _not_wanted(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
         strategy = self._options.strategy
@@ -108,12 +116,13 @@ class Judge:
             return None
         if strategy is not Strategy.DELETE_FILES:
             return Skip("tidy", f"already tidy: {_average(statistics)}")
-        if statistics.fragment_ratio > self._options.max_delete_ratio:
+        burden = self._candidates.burden
+        if burden.too_heavy[statistics.partition]:
             return Skip("no-gain", f"no gain: {statistics.delete_files:,} delete files apply to no live file")
         return Skip(
             "tidy",
             f"already tidy: fragment ratio {statistics.fragment_ratio:.2f}, "
-            f"at most {self._options.max_delete_ratio:g} allowed",
+            f"{burden.share(statistics.partition)} deleted, {self._allowed()}",
         )
 
     def _hot(self, statistics: PartitionStatistics) -> Skip | None:
@@ -139,7 +148,7 @@ class Judge:
     def _too_few(self, counts: _Counts) -> Skip | None:
         if counts.fresh == 0:
             return Skip("tidy", "already tidy: compacted, and nothing written since")
-        if counts.mergeable < counts.fresh or self._merges(counts):
+        if counts.mergeable < counts.fresh or counts.for_deletes or self._merges(counts):
             return None
         if counts.mergeable == 1:
             return Skip("tidy", "already tidy: one file, and none to merge it with")
@@ -149,32 +158,41 @@ class Judge:
         )
 
     def _merges(self, counts: _Counts) -> bool:
-        enough = 2 if self._options.force else max(2, self._options.min_input_files)
-        return counts.mergeable >= enough
+        return counts.mergeable >= fewest_to_merge(self._options)
 
     def _drafts(self, statistics: PartitionStatistics, counts: _Counts) -> Iterator[Draft]:
         start, end = self._candidates.starts[statistics.partition : statistics.partition + 2]
         fresh = start + np.flatnonzero(self._fresh[start:end])
         oversized = self._candidates.oversized[fresh]
         score = self.score(statistics)
-        if self._merges(counts):
-            mergeable = fresh[~oversized]
-            for group in pack_files(self._candidates.sizes[mergeable], self._sizes):
-                draft = self.draft(statistics.partition, np.sort(mergeable[group]), score)
-                if draft.outputs < len(draft.members):  # I10: the gain is files
-                    yield draft
-        for position in fresh[oversized]:
-            draft = self.draft(statistics.partition, np.array([position]), score)
-            if draft.outputs > 1:  # I10: the gain is a file above the maximum less
+        mergeable = fresh[~oversized]
+        if not self._merges(counts):
+            mergeable = mergeable[self._candidates.for_deletes[mergeable]]
+        groups = [mergeable[group] for group in pack_files(self._candidates.sizes[mergeable], self._sizes)]
+        for members in (*groups, *fresh[oversized].reshape(-1, 1)):
+            draft = self.draft(statistics.partition, np.sort(members), score)
+            if draft.gains:
                 yield draft
 
     def draft(self, partition: int, members: npt.NDArray[np.int64], score: float) -> Draft:
-        file_sizes = self._candidates.sizes[members].tolist()
-        outputs = output_count(sum(file_sizes), self._sizes)
-        return Draft(partition, members, outputs, score, self._pricing.work_of_group(file_sizes, outputs))
+        candidates = self._candidates
+        deletes = candidates.deletes.of_group(members)
+        expected = round(candidates.expected_sizes[members].sum())
+        outputs = output_count(expected, self._sizes)
+        work = self._pricing.work_of_group(
+            candidates.sizes[members].tolist(), outputs, expected, candidates.deletes.sizes[deletes]
+        )
+        # I10: the gain is fewer files, a file above the maximum less, or files rid of their deletes.
+        gains = (
+            outputs < len(members)
+            or (outputs > 1 and bool(candidates.oversized[members].all()))
+            or bool(candidates.for_deletes[members].any())
+        )
+        return Draft(partition, members, deletes, outputs, gains, score, work)
 
     def _why(self, statistics: PartitionStatistics) -> str | None:
-        return should_compact(
+        """The contract's reasons, and one that it leaves open: few delete files may hold many rows."""
+        why = should_compact(
             statistics.files,
             statistics.bytes,
             statistics.delete_files,
@@ -182,6 +200,11 @@ class Judge:
             small_file_threshold=self._sizes.small,
             max_delete_ratio=self._options.max_delete_ratio,
         )
+        many_rows = self._candidates.burden.rows[statistics.partition] > self._options.max_delete_ratio
+        return why or ("deleted rows" if many_rows else None)
+
+    def _allowed(self) -> str:
+        return f"at most {self._options.max_delete_ratio:g} allowed"
 
     def _reason(self, statistics: PartitionStatistics, counts: _Counts) -> str:
         strategy = self._options.strategy
@@ -189,18 +212,47 @@ class Judge:
             reason = f"{counts.wanted:,} of {_files(counts.files)} below {format_size(self._sizes.small)}"
         elif strategy is Strategy.AUTO:
             reason = f"{self._why(statistics) or 'forced'}: {_average(statistics)}"
+        elif strategy is Strategy.DELETE_FILES:
+            reason = f"{counts.wanted:,} of {_files(counts.files)} with deletes: {self._too_heavy(statistics)}"
+        elif counts.wrong_size:
+            reason = f"{counts.wrong_size:,} of {_files(counts.files)} not of the wanted size, {_average(statistics)}"
         else:
-            reason = f"{counts.wanted:,} of {_files(counts.files)} not of the wanted size, {_average(statistics)}"
+            reason = f"{counts.wanted:,} of {_files(counts.files)} with deletes"
         if counts.safe < counts.wanted:
             reason += f"; leaves out {explain(self._hazards(statistics.partition))}"
         return reason
 
+    def _too_heavy(self, statistics: PartitionStatistics) -> str:
+        if statistics.fragment_ratio > self._options.max_delete_ratio:
+            return f"fragment ratio {statistics.fragment_ratio:.2f}, {self._allowed()}"
+        return f"{self._candidates.burden.share(statistics.partition)} deleted, {self._allowed()}"
+
+    def _merged_deletes(self, statistics: PartitionStatistics, drafts: Sequence[Draft]) -> str:
+        merged = len(deletes_of(drafts))
+        if merged == 0:
+            return ""
+        burden = self._candidates.burden
+        exact = bool(burden.exact[statistics.partition])
+        share = float(burden.rows[statistics.partition])
+        if exact:
+            rows = sum(int(self._candidates.rows_deleted[draft.members].sum()) for draft in drafts)
+            share = rows / max(1, statistics.records)
+        files = "1 delete file" if merged == 1 else f"{merged:,} delete files"
+        return f"; merges {files}, {share_of_rows(share, exact=exact)}"
+
     def _hazards(self, partition: int) -> npt.NDArray[np.int8]:
         """Of the files that the strategy looks for."""
         start, end = self._candidates.starts[partition : partition + 2]
-        wanted = self._candidates.wanted[start:end] | self._candidates.oversized[start:end]
-        hazards: npt.NDArray[np.int8] = self._candidates.hazards[start:end][wanted]
+        hazards: npt.NDArray[np.int8] = self._candidates.hazards[start:end][self._wanted[start:end]]
         return hazards
+
+
+def deletes_of(drafts: Sequence[Draft]) -> npt.NDArray[np.int64]:
+    """Positions in the sorted delete files, ascending: those that apply to some file of some group."""
+    used = np.zeros(1 + max((int(draft.deletes[-1]) for draft in drafts if len(draft.deletes)), default=-1), np.bool_)
+    for draft in drafts:
+        used[draft.deletes] = True
+    return np.flatnonzero(used)
 
 
 def ranked(
@@ -214,7 +266,7 @@ def ranked(
     def key(draft: Draft) -> tuple[float, float, int, str, int]:
         written = statistics[draft.partition].last_write_ms or 0
         urgency = written if strategy is Strategy.TIME_SERIES else -draft.score
-        saved = (len(draft.members) - draft.outputs) / max(1, draft.work.bytes_read)
+        saved = (len(draft.members) + len(draft.deletes) - draft.outputs) / max(1, draft.work.bytes_read)
         partition = partitions[draft.partition]
         return urgency, -saved, partition.spec_id, partition.path, int(draft.members[0])
 

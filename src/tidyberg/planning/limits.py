@@ -4,9 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from tidyberg.model.options import PlanOptions
 from tidyberg.planning.judge import Draft
 from tidyberg.planning.price import Pricing, Work
@@ -35,14 +32,14 @@ def take_within_limits(
     options: PlanOptions,
     pricing: Pricing,
     *,
-    manifests: npt.NDArray[np.int32],
+    manifests_of: Callable[[Draft], set[int]],
     specs: Sequence[int],
     smaller: Callable[[Draft, int], Draft],
 ) -> Taken:
     """The first groups, in the order given, that fit; `smaller` cuts a group down to a number of files.
 
-    `manifests` names the manifest of every file and `specs` the spec of every partition: both are written
-    anew at the commit, which is part of the price.
+    `manifests_of` tells the manifests that name a group's files and `specs` the spec of every partition: both are
+    written anew at the commit, which is part of the price.
     """
     if options.max_files is None and options.max_cost is None:
         return Taken(tuple(drafts), ())
@@ -58,7 +55,7 @@ def take_within_limits(
             left.append(_rest(draft, candidate, "limit"))
         if candidate is None:
             continue
-        now_touched = touched | set(np.unique(manifests[candidate.members]).tolist())
+        now_touched = touched | manifests_of(candidate)
         now_specs = touched_specs | {specs[candidate.partition]}
         cost = pricing.price_job(work + candidate.work, len(now_touched), len(now_specs)).dollars
         if options.max_cost is not None and cost > options.max_cost:
@@ -70,11 +67,11 @@ def take_within_limits(
 
 
 def _cut(draft: Draft, files: int, smaller: Callable[[Draft, int], Draft]) -> Draft | None:
-    """As much of a group as fits, where that still saves files."""
-    if files < 2:
+    """As much of a group as fits, where that still is a gain."""
+    if files < 1:
         return None
     cut = smaller(draft, files)
-    return cut if cut.outputs < len(cut.members) else None
+    return cut if cut.gains else None
 
 
 def _rest(draft: Draft, taken: Draft | None, code: LimitCode) -> Left:

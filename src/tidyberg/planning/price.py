@@ -1,20 +1,25 @@
 """What a rewrite costs and gives back, in requests, seconds and dollars.
 
 The model, with nothing left out on purpose:
-- GET: per input file its footer and one ranged read per 128 MB; per job the table's metadata, its manifest list
-  and every manifest that names a replaced file.
+- GET: per input file, and per group for each delete file that applies, its footer and one ranged read per 128 MB;
+  per job the table's metadata, its manifest list and every manifest that names a replaced file or such a delete.
 - PUT: per output up to 10 MB one; above, one per part of 10 MB plus opening and closing the upload (Arrow's S3
   writer). Per job the rewritten manifests, one manifest of outputs per spec, the manifest list, the metadata.
-- Seconds: the start of a job, then bytes at the calibrated rate and a fixed time per input file, spread over
+- Bytes written: those of the input less the rows known to be deleted, at the calibrated ratio.
+- Seconds: the start of a job, then bytes at the calibrated rate and a fixed time per file read, spread over
   the cores in use. Compute is what the engine has allocated during all of it, in GB-seconds.
 - Storage: replaced bytes stay until snapshots expire (history.expire.max-snapshot-age-ms, else 5 days).
-- Payback: a full scan saves the GETs of the files that are gone and, on one core, the time to open each. All
-  costs, storage too, are divided by that. Cheaper storage of smaller outputs is not counted.
+- Payback: a full scan saves the GETs of files and deletes that it need not read any more and, on one core, the
+  time to open each file. All costs, storage too, are divided by that. Cheaper storage of smaller outputs is not
+  counted.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
+
+import numpy as np
+import numpy.typing as npt
 
 from tidyberg.errors import BadInput
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
@@ -26,6 +31,7 @@ PART_BYTES = 10 * MB
 RETENTION_PROPERTY = "history.expire.max-snapshot-age-ms"
 DEFAULT_RETENTION_MS = 5 * 86_400_000
 _MONTH_MS = 30 * 86_400_000
+_NO_DELETES = np.array([], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +70,16 @@ class Pricing:
     max_parallelism: int | None
     retention_ms: int
 
-    def work_of_group(self, file_sizes: list[int], outputs: int) -> Work:
+    def work_of_group(
+        self,
+        file_sizes: list[int],
+        outputs: int,
+        expected_bytes: int | None = None,
+        delete_sizes: npt.NDArray[np.int64] = _NO_DELETES,
+    ) -> Work:
+        """`expected_bytes` are what the rows that stay take in the input, where some are known to be deleted."""
         total = sum(file_sizes)
-        written = round(total * self.calibration.output_ratio)
+        written = round((total if expected_bytes is None else expected_bytes) * self.calibration.output_ratio)
         each = ceil(written / outputs)
         rate = self.calibration.encode_bytes_per_core_second
         return Work(
@@ -75,10 +88,11 @@ class Pricing:
             output_files=outputs,
             bytes_read=total,
             bytes_written=written,
-            get_requests=sum(map(_get_requests, file_sizes)),
+            get_requests=sum(map(_get_requests, file_sizes))
+            + int((1 + np.maximum(1, -(-delete_sizes // READ_BYTES))).sum()),
             put_requests=outputs * _put_requests(each),
             scan_requests_after=outputs * _get_requests(each),
-            core_seconds=total / rate + len(file_sizes) * self.calibration.seconds_per_file,
+            core_seconds=total / rate + (len(file_sizes) + len(delete_sizes)) * self.calibration.seconds_per_file,
         )
 
     def price_group(self, work: Work) -> Estimate:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from tidyberg.model.inventory import PartitionStatistics
+from tidyberg.model.options import PlanOptions
 
 FILES_FOR_FULL_SCORE = 100
 HOURS_FOR_FULL_SCORE = 24
@@ -33,6 +34,11 @@ def should_compact(
     if fragment_ratio(data_files, delete_files) > max_delete_ratio:
         return "delete files"
     return None
+
+
+def fewest_to_merge(options: PlanOptions) -> int:
+    """How many files of a partition are worth merging for their size."""
+    return 2 if options.force else max(2, options.min_input_files)
 
 
 def score_partition(files: int, small_files: int, fragments: float, hours_since_compaction: float | None) -> float:

@@ -1,14 +1,16 @@
 """Tables for tests, ours and yours: a warehouse, deterministic rows, and tables forged for planning alone."""
 
 from tidyberg.testing.forge import forge_table
+from tidyberg.testing.reading import LiveFile, local_path
 from tidyberg.testing.samples import SAMPLE_SCHEMA, sample_rows
 from tidyberg.testing.static import ForgedEntry, ForgedManifest, forge_static_table
-from tidyberg.testing.warehouse import Warehouse, local_path
+from tidyberg.testing.warehouse import Warehouse
 
 __all__ = [
     "SAMPLE_SCHEMA",
     "ForgedEntry",
     "ForgedManifest",
+    "LiveFile",
     "Warehouse",
     "forge_static_table",
     "forge_table",

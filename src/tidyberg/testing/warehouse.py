@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.io.pyarrow import _dataframe_to_data_files, schema_to_pyarrow
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
+from tidyberg.testing.reading import LiveFile, live_files, read_rows
+from tidyberg.testing.reading import local_path as local_path
 from tidyberg.testing.samples import SAMPLE_SCHEMA, sample_rows
 
 
@@ -91,22 +91,22 @@ class Warehouse:
     def rows(self, table: Table, *, snapshot_id: int | None = None, branch: str | None = None) -> list[str]:
         """All rows as a sorted list of texts: equal lists mean equal multisets, with NaN equal to itself.
 
-        Without deletes the files are read by Arrow alone: PyIceberg's scan turns some null lists empty.
+        The files and their deletes are read by Arrow and plain Python alone, equality deletes too.
         """
         table.refresh()
         if branch is not None:
-            found = table.metadata.snapshot_by_name(branch)
-            assert found is not None, f"no branch {branch}"
-            snapshot_id = found.snapshot_id
-        if table.metadata.current_snapshot_id is None and snapshot_id is None:
-            return []
-        scan = table.scan(snapshot_id=snapshot_id)
-        tasks = list(scan.plan_files())
-        if any(task.delete_files for task in tasks):
-            tables = [scan.to_arrow()]
+            snapshot = table.metadata.snapshot_by_name(branch)
+            assert snapshot is not None, f"no branch {branch}"
+        elif snapshot_id is not None:
+            snapshot = table.metadata.snapshot_by_id(snapshot_id)
+            assert snapshot is not None, f"no snapshot {snapshot_id}"
         else:
-            tables = [_read_by_field_id(task.file.file_path, table.schema()) for task in tasks]
-        return sorted(repr(tuple(row.values())) for part in tables for row in part.to_pylist())
+            snapshot = table.current_snapshot()
+        return sorted(repr(tuple(row.values())) for row in read_rows(table, snapshot))
+
+    def live_files(self, table: Table) -> list[LiveFile]:
+        """The data and delete files of the current snapshot, with their sequence numbers."""
+        return live_files(table.refresh(), table.current_snapshot())
 
     def files_on_disk(self, table: Table) -> set[str]:
         """Every file below the table's location, as absolute paths."""
@@ -122,23 +122,3 @@ class Warehouse:
                 found.add(manifest.manifest_path)
                 found.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
         return {local_path(location) for location in found}
-
-
-def local_path(location: str) -> str:
-    """The path that a `file:` location means, whichever number of slashes its writer uses."""
-    parsed = urlparse(location)
-    return unquote(parsed.path) if parsed.scheme == "file" else location
-
-
-def _read_by_field_id(location: str, schema: Schema) -> pa.Table:
-    """One Parquet file in the table's current schema; columns that it lacks are null."""
-    contents = pq.read_table(local_path(location), partitioning=None)
-    by_id = {int((field.metadata or {}).get(b"PARQUET:field_id", -1)): field.name for field in contents.schema}
-    wanted = schema_to_pyarrow(schema, include_field_ids=False)
-    columns = [
-        contents[by_id[field.field_id]].cast(arrow.type)
-        if field.field_id in by_id
-        else pa.nulls(contents.num_rows, arrow.type)
-        for field, arrow in zip(schema.fields, wanted, strict=True)
-    ]
-    return pa.Table.from_arrays(columns, schema=wanted)

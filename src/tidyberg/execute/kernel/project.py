@@ -72,7 +72,8 @@ def select(file_schema: pa.Schema, target: pa.Schema) -> Selection:
     )
     selection = Selection(by_name=by_name)
     _select_struct(list(file_schema), 0, list(target), selection)
-    selection.columns.sort()
+    # Once each: two targets may take different fields of one struct, or only ask which of its values are null.
+    selection.columns[:] = sorted(set(selection.columns))
     return selection
 
 

@@ -1,10 +1,11 @@
 """Streams the rows of Parquet files in the table's schema, a bounded piece at a time."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +20,9 @@ _FETCHED_WHOLE = 16 * MB  # a file up to this size costs one request for its byt
 _BUFFERED_AT_ONCE = 64 * MB  # compressed bytes of row groups asked for together
 _BATCH_BYTES = 32 * MB  # uncompressed bytes a batch should stay below, whatever its row count
 _FILES_AHEAD = 4
+
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True)
@@ -35,14 +39,19 @@ class OpenFile:
         return sum(self.footer.row_group(i).total_byte_size for i in range(self.footer.num_row_groups))
 
 
+def fetch_source(storage: Storage, path: str) -> tuple[pa.NativeFile, bool]:
+    """An open file, and whether all of its bytes are in memory already."""
+    source = storage.open_input(storage.place(path))
+    with storage.guard(path):
+        if source.size() > _FETCHED_WHOLE:
+            return source, False
+        with source:
+            return pa.BufferReader(source.read_buffer()), True
+
+
 def open_file(storage: Storage, file: TaskInput) -> OpenFile:
-    place = storage.place(file.path)
-    source = storage.open_input(place)
+    source, in_memory = fetch_source(storage, file.path)
     with storage.guard(file.path):
-        in_memory = source.size() <= _FETCHED_WHOLE
-        if in_memory:
-            with source:
-                source = pa.BufferReader(source.read_buffer())
         footer = pq.read_metadata(source)
     if footer.num_rows != file.records:
         raise KernelFailure(
@@ -53,14 +62,20 @@ def open_file(storage: Storage, file: TaskInput) -> OpenFile:
 
 
 def open_ahead(storage: Storage, files: Sequence[TaskInput]) -> Generator[OpenFile, None, None]:
-    """Open files in order, a few ahead of the one in use, so that storage's latency hides behind the work."""
-    waiting: deque[Future[OpenFile]] = deque()
-    rest = iter(files)
-    with ThreadPoolExecutor(max_workers=_FILES_AHEAD, thread_name_prefix="tidyberg-open") as pool:
+    """Open files in order, a few ahead of the one in use."""
+    return run_ahead(partial(open_file, storage), files)
+
+
+def run_ahead(
+    work: Callable[[Item], Outcome], items: Iterable[Item], ahead: int = _FILES_AHEAD
+) -> Generator[Outcome, None, None]:
+    """What `work` makes of the items, in order, begun a few ahead: storage's latency hides behind the work."""
+    waiting: deque[Future[Outcome]] = deque()
+    with ThreadPoolExecutor(max_workers=ahead, thread_name_prefix="tidyberg-open") as pool:
         try:
-            for file in rest:
-                waiting.append(pool.submit(open_file, storage, file))
-                if len(waiting) > _FILES_AHEAD:
+            for item in items:
+                waiting.append(pool.submit(work, item))
+                if len(waiting) > ahead:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
@@ -94,9 +109,10 @@ class Reader:
     def batches(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
         """All rows of the file, which is closed then; raises when they are not as many as its footer says."""
         with file.source:
-            yield from self._projected(file, selection)
+            yield from self.look_through(file, selection)
 
-    def _projected(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
+    def look_through(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """The same, but the file stays open, to be read again."""
         rows = 0
         for batch in self._raw_batches(file, selection):
             if self._should_stop():

@@ -1,4 +1,4 @@
-"""Runs one task: reads its files, projects them, writes the outputs and reports what came of it."""
+"""Runs one task: reads its files, leaves deleted rows out, writes the outputs and reports what came of it."""
 
 import resource
 import sys
@@ -9,6 +9,7 @@ from itertools import chain, islice
 import pyarrow as pa
 
 from tidyberg.execute.kernel.checksum import RowChecksum
+from tidyberg.execute.kernel.deletes import DeletedRows, without_rows
 from tidyberg.execute.kernel.dictionaries import judge_footers
 from tidyberg.execute.kernel.metrics import FactCollector, written_file
 from tidyberg.execute.kernel.project import Selection, field_id, leaves
@@ -52,18 +53,24 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
     writer = RollingWriter(task, attempt, storage, schema, dictionaries)
     checksum = RowChecksum() if task.checksum else None
     facts = FactCollector(leaves(target), task.constants, own=False)
-    rows_read = row_group_bytes = 0
+    rows_read = rows_deleted = row_group_bytes = 0
     try:
+        deleted_rows = DeletedRows(task, storage, should_stop)
         for file in chain(judged, files):
             selection = reader.selection(file)
             facts.add(file.footer, selection, leaves(file.footer.schema.to_arrow_schema()))
             row_group_bytes += file.uncompressed_bytes
-            writer.announce(file.footer.num_rows, file.uncompressed_bytes)
-            for batch in reader.batches(file, selection):
-                rows_read += batch.num_rows
+            deleted = deleted_rows.positions(file)
+            rows_deleted += len(deleted)
+            writer.announce(file.footer.num_rows, file.uncompressed_bytes, deleted_rows.surviving_rows)
+            first = 0
+            for whole in reader.batches(file, selection):
+                batch = without_rows(whole, first, deleted)
+                first += whole.num_rows
                 if checksum is not None:
                     checksum.update(batch)
                 writer.write(batch)
+            rows_read += first
         outputs = writer.finish()
     except BaseException:
         writer.abandon()
@@ -85,7 +92,7 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
             written_file(o.path, o.size, o.footer, all_leaves, o.nan_counts, task.write.metrics_modes) for o in outputs
         ),
         rows_read=rows_read,
-        rows_deleted=0,
+        rows_deleted=rows_deleted,
         rows_written=writer.rows_written,
         bytes_read=sum(file.size for file in task.inputs),
         bytes_written=sum(output.size for output in outputs),

@@ -35,6 +35,12 @@ class OutputSizing:
         size = sum(file.size for file in task.inputs)
         return cls(rows, size / max(1, rows), task.outputs, task.target_bytes, task.max_bytes)
 
+    def expect(self, rows_left: int) -> bool:
+        """Take a new count of the rows to come, since deletes are found on the way; False if it is the old one."""
+        is_new = rows_left != self.rows_left
+        self.rows_left = rows_left
+        return is_new
+
     def rows_for_next_group(self, group_rows: int) -> int:
         """Rows of the next row group, at most `group_rows`; the row groups of an output are alike."""
         rows = self._rows_still_wanted()

@@ -52,6 +52,11 @@ class Storage:
             if len(value) >= 4 and any(word in name.lower() for word in _SECRET_WORDS)
         )
 
+    @property
+    def identity(self) -> str:
+        """Tells storages apart: the same location may be another file at another endpoint."""
+        return _digest("", self._properties)
+
     def place(self, location: str) -> Place:
         scheme, authority, path = _split(location)
         if scheme == "file":
@@ -129,13 +134,17 @@ def _split(location: str) -> tuple[str, str, str]:
 
 
 def _cached(root: str, properties: Mapping[str, str], build: Any) -> fs.FileSystem:
-    digest = hashlib.sha256(repr((root, sorted(properties.items()))).encode()).hexdigest()
+    digest = _digest(root, properties)
     with _lock:
         if digest not in _filesystems:
             while len(_filesystems) >= _MOST_FILESYSTEMS:  # renewed credentials leave old ones behind
                 _filesystems.pop(next(iter(_filesystems)))
             _filesystems[digest] = build()
         return _filesystems[digest]
+
+
+def _digest(root: str, properties: Mapping[str, str]) -> str:
+    return hashlib.sha256(repr((root, sorted(properties.items()))).encode()).hexdigest()
 
 
 def _open(scheme: str, authority: str, properties: Mapping[str, str]) -> fs.FileSystem:

@@ -93,14 +93,16 @@ class RollingWriter:
         self._wanted_rows = 0
         self._current: _OpenOutput | None = None
 
-    def announce(self, rows: int, uncompressed_bytes: int) -> None:
-        """Tell how large a file about to be read is, uncompressed: row groups are cut by that."""
+    def announce(self, rows: int, uncompressed_bytes: int, rows_in_all: int) -> None:
+        """Tell how large a file about to be read is, uncompressed, and how many rows the task will write in all."""
         self._seen_rows += rows
         self._seen_bytes += uncompressed_bytes
-        if not self._wanted_rows:
+        if self._sizing.expect(rows_in_all - self.rows_written) or not self._wanted_rows:
             self._wanted_rows = self._sizing.rows_for_next_group(self._rows_per_group())
 
     def write(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
         self._batches.append(batch)
         self._collected_rows += batch.num_rows
         self._collected_bytes += batch.nbytes

@@ -1,0 +1,146 @@
+"""Reads delete files: positions by data file, deletion vectors, and the keys of equality deletes."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidyberg.execute.kernel.bitmaps import read_deletion_vector
+from tidyberg.execute.kernel.cache import SharedCache
+from tidyberg.execute.kernel.equality import EqualityDeletes
+from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.project import FIELD_ID, leaves
+from tidyberg.execute.kernel.read import MB, OpenFile, Reader, fetch_source, run_ahead
+from tidyberg.execute.kernel.storage import Storage
+from tidyberg.model.task import TaskDelete, TaskInput
+
+Positions = npt.NDArray[np.int64]
+
+# The spec's reserved field ids of position delete files; a file may also hold the deleted rows, which nobody needs.
+_POSITION_COLUMNS = pa.schema(
+    [
+        pa.field("file_path", pa.dictionary(pa.int32(), pa.string()), metadata={FIELD_ID: b"2147483546"}),
+        pa.field("pos", pa.int64(), metadata={FIELD_ID: b"2147483545"}),
+    ]
+)
+_MOST_KEPT_ROWS = 8_000_000  # of a file with more, only what is asked for is decoded, and nothing kept
+_ENTRY_BYTES = 200  # what an entry of a dictionary takes besides its values
+
+_cache = SharedCache(256 * MB)  # of the process: a worker runs task after task over the same deletes
+
+
+def forget_delete_files() -> None:
+    """Empty the process's cache."""
+    _cache.clear()
+
+
+class DeleteFiles:
+    """Decodes delete files of one storage; those that several tasks may share are kept for the next."""
+
+    def __init__(self, storage: Storage, batch_rows: int, should_stop: Callable[[], bool]) -> None:
+        self._storage = storage
+        self._identity = storage.identity
+        self._batch_rows = batch_rows
+        self._should_stop = should_stop
+
+    def positions(self, delete: TaskDelete, paths: Collection[str]) -> Mapping[str, Positions]:
+        """Sorted positions by data file; of files besides those in `paths` there may be some too."""
+        if delete.referenced_data_file is not None:
+            return self._read_positions(self._open(delete), paths)  # no other task has that data file
+
+        def make() -> tuple[Mapping[str, Positions] | None, int]:
+            file = self._open(delete)
+            if file.footer.num_rows > _MOST_KEPT_ROWS:
+                return None, _ENTRY_BYTES
+            found = self._read_positions(file, None)
+            return found, sum(_ENTRY_BYTES + len(path) + places.nbytes for path, places in found.items())
+
+        kept = _cache.get((self._identity, "position", delete.path), make)
+        return kept if kept is not None else self._read_positions(self._open(delete), paths)
+
+    def deletion_vector(self, delete: TaskDelete) -> Positions:
+        where = f"{delete.path} for {delete.referenced_data_file}"
+        return sorted_unique(read_deletion_vector(delete_bytes(self._storage, delete), where))
+
+    def keys(self, delete: TaskDelete, schema: pa.Schema) -> pa.Table:
+        """The rows of an equality delete file in `schema`: promoted, null where the file lacks a column."""
+
+        def make() -> tuple[pa.Table, int]:
+            file = self._open(delete)
+            reader = self._reader(schema)
+            found = pa.Table.from_batches(reader.batches(file, reader.selection(file)), schema=schema)
+            return found, _ENTRY_BYTES + found.nbytes
+
+        return _cache.get((self._identity, "equality", delete.path, bytes(schema.serialize())), make)
+
+    def matcher(self, deletes: Sequence[TaskDelete], schema: pa.Schema) -> EqualityDeletes:
+        """All deletes of one set of columns as one look-up, which tasks with the same deletes share."""
+        columns = leaves(schema)
+
+        def make() -> tuple[EqualityDeletes, int]:
+            with closing(run_ahead(partial(self.keys, schema=schema), deletes)) as read:
+                tables = list(read)
+            keys = [[leaf.of(table) for leaf in columns] for table in tables]
+            made = EqualityDeletes(keys, [delete.sequence_number for delete in deletes])
+            return made, _ENTRY_BYTES + 2 * sum(table.nbytes for table in tables)
+
+        files = tuple((delete.path, delete.sequence_number) for delete in deletes)
+        return _cache.get((self._identity, "matcher", files, bytes(schema.serialize())), make)
+
+    def _read_positions(self, file: OpenFile, paths: Collection[str] | None) -> Mapping[str, Positions]:
+        reader = self._reader(_POSITION_COLUMNS)
+        parts: dict[str, list[Positions]] = defaultdict(list)
+        for batch in reader.batches(file, reader.selection(file)):
+            if batch.column(0).null_count or batch.column(1).null_count:
+                raise KernelFailure(FailureKind.DAMAGED, f"{file.input.path} has position deletes without a position.")
+            for path, positions in _by_path(batch.column(0), batch.column(1)):
+                if paths is None or path in paths:
+                    parts[path].append(positions)
+        return {path: sorted_unique(np.concatenate(some)) for path, some in parts.items()}
+
+    def _reader(self, schema: pa.Schema) -> Reader:
+        return Reader(self._storage, schema, batch_rows=self._batch_rows, constants={}, should_stop=self._should_stop)
+
+    def _open(self, delete: TaskDelete) -> OpenFile:
+        if delete.content is not None:
+            source, in_memory = pa.BufferReader(delete.content), True
+        else:
+            source, in_memory = fetch_source(self._storage, delete.path)
+        with self._storage.guard(delete.path):
+            footer = pq.read_metadata(source)
+        return OpenFile(TaskInput(delete.path, delete.size, footer.num_rows), source, footer, in_memory)
+
+
+def delete_bytes(storage: Storage, delete: TaskDelete) -> bytes:
+    """The bytes of a delete file, for a deletion vector those of its blob alone."""
+    if delete.content is not None:
+        return delete.content
+    source = storage.open_input(storage.place(delete.path))
+    with storage.guard(delete.path), source:
+        if delete.kind != "dv":
+            return bytes(source.read())
+        if delete.content_offset is None or delete.content_size is None:
+            raise KernelFailure(
+                FailureKind.DAMAGED, f"The manifest does not say where in {delete.path} a deletion vector lies."
+            )
+        return bytes(source.read_at(delete.content_size, delete.content_offset))
+
+
+def sorted_unique(positions: Positions) -> Positions:
+    """Writers should sort and not repeat themselves; those that do cost a look and no sort."""
+    return positions if bool(np.all(positions[1:] > positions[:-1])) else np.unique(positions)
+
+
+def _by_path(paths: pa.DictionaryArray, positions: pa.Array) -> Iterator[tuple[str, Positions]]:
+    codes = paths.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    codes = codes[order]
+    places = positions.to_numpy()[order]
+    starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    for code, part in zip(codes[starts].tolist(), np.split(places, starts[1:]), strict=True):
+        yield paths.dictionary[code].as_py(), part

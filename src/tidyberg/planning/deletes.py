@@ -1,0 +1,166 @@
+"""Which delete files apply to which data files, for all files at once and for one group.
+
+The scope and sequence rules are the specification's: a position delete or DV applies where data.seq <= delete.seq, to
+the file it references or to its partition; an equality delete where data.seq < delete.seq, to its partition, or
+everywhere if its spec is unpartitioned.
+
+One rule more for position deletes that name no single file: a file that came into the table after the delete file did
+(by file sequence numbers, which say when an entry was first committed) cannot be listed in it. Outputs of a compaction
+carry the old data sequence number of their start, so the specification's rule alone would count them as touched by a
+delete that stays for other files' sake, and they would be rewritten for ever [I10]. The delete's own file sequence
+number is what counts, not its data sequence number: a delete file that was rewritten keeps the latter, and may list
+files that came in between.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Mask = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+_ORDER = [("path", "ascending"), ("content_offset", "ascending"), ("content_size", "ascending")]
+
+
+class DeleteIndex:
+    """The delete files by path and offset [I11], and what they reach among `files`.
+
+    Files are in the order of their partitions and, within these, of their sequence numbers.
+    """
+
+    def __init__(self, files: pa.Table, delete_files: pa.Table) -> None:
+        keys = delete_files.select([name for name, _ in _ORDER])
+        self.rows = delete_files.take(pc.sort_indices(keys, sort_keys=_ORDER))
+        self.sizes: Ints = self.rows.column("size").to_numpy()
+        self._files = _Numbers(files)
+        self._deletes = _Numbers(self.rows)
+        self._records = files.column("records").to_numpy()
+        self._delete_records = self.rows.column("records").to_numpy()
+        kind = self.rows.column("kind").cast(pa.string())
+        is_equality = _mask(pc.equal(kind, "equality"))
+        is_global = is_equality & _mask(pc.equal(self.rows.column("scope").cast(pa.string()), "global"))
+        referenced = self.rows.column("referenced_data_file")
+        self._is_vector = _mask(pc.equal(kind, "dv"))
+        self._names_file = ~is_equality & _mask(pc.is_valid(referenced))
+        self._everywhere = self._ordered(is_global)
+        self._equality = self._ordered(is_equality & ~is_global)
+        self._equality_partition = self._deletes.partition[self._equality]
+        self._positions = self._ordered(~is_equality & ~self._names_file)
+        self._positions_partition = self._deletes.partition[self._positions]
+        self._named_files, self._naming_deletes = self._pairs(files.column("path"), referenced)
+
+    def unreadable(self) -> Mask:
+        """Delete files of a format that cannot be applied: positions and keys must be Parquet, DVs Puffin."""
+        readable = np.where(self._is_vector, "PUFFIN", "PARQUET")
+        formats = np.array(self.rows.column("format").cast(pa.string()).to_pylist(), dtype=np.str_)
+        unreadable: Mask = formats != readable
+        return unreadable
+
+    def touched(self, among: Mask | None = None) -> Mask:
+        """The data files that some delete file applies to, of all delete files or of some."""
+        among = np.ones(self.rows.num_rows, dtype=np.bool_) if among is None else among
+        touched = np.zeros(len(self._records), dtype=np.bool_)
+        if not among.any():
+            return touched
+        touched[self._named_files[among[self._naming_deletes]]] = True
+        files, deletes = self._files, self._deletes
+        everywhere = self._everywhere[among[self._everywhere]]
+        touched |= files.sequence < deletes.sequence[everywhere].max(initial=-1)
+        equality = self._equality[among[self._equality]]
+        latest = np.full(1 + max(files.partition.max(initial=0), deletes.partition.max()), -1, dtype=np.int64)
+        np.maximum.at(latest, deletes.partition[equality], deletes.sequence[equality])
+        touched |= files.sequence < latest[files.partition]
+        return touched | self._touched_by_positions(self._positions[among[self._positions]])
+
+    def rows_known_deleted(self) -> Ints:
+        """Of every data file the rows that deletes of this very file remove; a DV stands for all others."""
+        files, deletes = self._named_files, self._naming_deletes
+        by_vector = self._is_vector[deletes]
+        known: Ints = np.zeros(len(self._records), dtype=np.int64)
+        np.add.at(known, files[~by_vector], self._delete_records[deletes[~by_vector]])
+        known[files[by_vector]] = self._delete_records[deletes[by_vector]]
+        np.minimum(known, self._records, out=known)
+        return known
+
+    def touched_by_unknown_rows(self) -> Mask:
+        """The data files with deletes of which the inventory cannot tell how many rows they remove."""
+        return self.touched(~self._names_file)
+
+    def of_group(self, members: Ints) -> Ints:
+        """The delete files that apply to some of these files, which are of one partition, in ascending order."""
+        if self.rows.num_rows == 0:
+            return np.array([], dtype=np.int64)
+        partition = self._files.partition[members[0]]
+        sequence = self._files.sequence[members]
+        oldest = sequence[0]
+        everywhere = self._everywhere
+        equality = self._equality[slice(*np.searchsorted(self._equality_partition, (partition, partition + 1)))]
+        positions = self._positions[slice(*np.searchsorted(self._positions_partition, (partition, partition + 1)))]
+        # Of the files whose sequence number a delete reaches, the one longest in the table tells.
+        longest = np.minimum.accumulate(self._files.file_sequence[members])
+        reached = np.searchsorted(sequence, self._deletes.sequence[positions], side="right")
+        applies = (reached > 0) & (longest[reached - 1] <= self._deletes.file_sequence[positions])
+        first = np.searchsorted(self._named_files, members, side="left")
+        naming = np.searchsorted(self._named_files, members, side="right") - first
+        before = np.cumsum(naming) - naming
+        named = np.repeat(first - before, naming) + np.arange(naming.sum())
+        return np.sort(  # each delete is of one kind and names at most one file: none comes twice
+            np.concatenate(
+                [
+                    everywhere[oldest < self._deletes.sequence[everywhere]],
+                    equality[oldest < self._deletes.sequence[equality]],
+                    positions[applies],
+                    self._naming_deletes[named],
+                ]
+            )
+        )
+
+    def _ordered(self, chosen: Mask) -> Ints:
+        rows = np.flatnonzero(chosen)
+        return rows[np.lexsort((self._deletes.sequence[rows], self._deletes.partition[rows]))]
+
+    def _pairs(self, paths: pa.ChunkedArray, referenced: pa.ChunkedArray) -> tuple[Ints, Ints]:
+        """Data files and the deletes that name them, by data file."""
+        rows = np.flatnonzero(self._names_file)
+        found = pc.index_in(referenced.take(pa.array(rows)), value_set=paths.combine_chunks())
+        files = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+        files, rows = files[files >= 0], rows[files >= 0]
+        applies = self._files.sequence[files] <= self._deletes.sequence[rows]
+        files, rows = files[applies], rows[applies]
+        order = np.lexsort((rows, files))
+        return files[order], rows[order]
+
+    def _touched_by_positions(self, rows: Ints) -> Mask:
+        """Files for which their partition has a delete that is at least as late in both sequence numbers."""
+        files, deletes = self._files, self._deletes
+        if len(rows) == 0:
+            return np.zeros(len(files.partition), dtype=np.bool_)
+        partition = deletes.partition[rows]
+        numbers = np.unique(deletes.sequence[rows])
+        key = partition * (len(numbers) + 1) + np.searchsorted(numbers, deletes.sequence[rows])
+        wanted = files.partition * (len(numbers) + 1) + np.searchsorted(numbers, files.sequence)
+        at = np.searchsorted(key, wanted)
+        # The highest file sequence number from each delete to the end of its partition; seen from the end, each
+        # partition starts higher than the one before it ended, so that one running maximum serves all.
+        added, rank = np.unique(deletes.file_sequence[rows], return_inverse=True)
+        base = (partition[-1] - partition) * len(added)
+        highest = added[np.maximum.accumulate((base + rank)[::-1])[::-1] - base]
+        inside = np.minimum(at, len(rows) - 1)
+        found = (at < len(rows)) & (partition[inside] == files.partition)
+        touched: Mask = found & (files.file_sequence <= highest[inside])
+        return touched
+
+
+class _Numbers:
+    """Where files are and when they came, one entry a file."""
+
+    def __init__(self, files: pa.Table) -> None:
+        self.partition: Ints = files.column("partition").to_numpy().astype(np.int64)
+        self.sequence: Ints = files.column("sequence_number").to_numpy()
+        self.file_sequence: Ints = files.column("file_sequence_number").to_numpy()
+
+
+def _mask(values: pa.ChunkedArray) -> Mask:
+    mask: Mask = values.to_numpy().astype(np.bool_)
+    return mask

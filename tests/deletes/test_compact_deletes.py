@@ -1,0 +1,245 @@
+"""Compaction of tables with deletes: the same rows before and after, and the deletes gone with what they deleted."""
+
+from collections.abc import Callable
+
+import pytest
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, StringType
+
+from tests.deletes.tables import (
+    BY_REGION,
+    ROWS,
+    SPECS,
+    append,
+    compact,
+    data_files,
+    delete_files,
+    leftovers,
+    make_table,
+    options,
+    paths,
+)
+from tidyberg.model.options import Strategy, VerifyMode
+from tidyberg.testing import Warehouse
+from tidyberg.testing.deletes import EqualTo, Positions, commit_deletes, delete_equal, delete_positions
+
+Scenario = Callable[[Warehouse, Table], None]
+
+
+def file_scoped(warehouse: Warehouse, table: Table) -> None:
+    first, second, *_ = paths(warehouse, table)
+    commit_deletes(table, Positions({first: [0, 3]}, file_scoped=True), Positions({second: [9]}, file_scoped=True))
+    delete_positions(table, first, [3, 4])
+
+
+def partition_scoped(warehouse: Warehouse, table: Table) -> None:
+    first, second, third, *_ = paths(warehouse, table)
+    commit_deletes(table, Positions({first: [1, 2], third: range(ROWS)}), Positions({second: [0]}))
+
+
+def one_key(warehouse: Warehouse, table: Table) -> None:
+    delete_equal(table, paths(warehouse, table)[0], {"id": [3, 14, 15, 999]})
+
+
+def several_key_sets(warehouse: Warehouse, table: Table) -> None:
+    first = paths(warehouse, table)[0]
+    commit_deletes(table, EqualTo({"id": [0, 39]}, first), EqualTo({"note": ["note-1"], "amount": [2]}, first))
+    append(warehouse, table, [6], "eu")  # too late for these deletes
+    delete_equal(table, first, {"amount": [2, 3], "note": ["note-2", "note-0"]})
+
+
+def null_keys(warehouse: Warehouse, table: Table) -> None:
+    delete_equal(table, paths(warehouse, table)[0], {"amount": [None, 1], "note": ["note-0", "note-1"]})
+
+
+def nested_keys(warehouse: Warehouse, table: Table) -> None:
+    delete_equal(table, paths(warehouse, table)[0], {"place.city": [None, "city-3"]})
+
+
+def dropped_column(warehouse: Warehouse, table: Table) -> None:
+    delete_equal(table, paths(warehouse, table)[0], {"note": ["note-1"]})
+    with table.update_schema() as update:
+        update.delete_column("note")
+    append(warehouse, table, [6], "eu")
+
+
+def renamed_column(warehouse: Warehouse, table: Table) -> None:
+    first = paths(warehouse, table)[0]
+    delete_equal(table, first, {"note": ["note-1"]})
+    with table.update_schema() as update:
+        update.rename_column("note", "remark")
+    delete_equal(table, first, {"remark": ["note-2"]})
+
+
+def promoted_column(warehouse: Warehouse, table: Table) -> None:
+    first = paths(warehouse, table)[0]
+    delete_equal(table, first, {"amount": [1]})
+    with table.update_schema() as update:
+        update.update_column("amount", LongType())
+    delete_equal(table, first, {"amount": [2, 2**40]})
+
+
+def added_column(warehouse: Warehouse, table: Table) -> None:
+    """Old files have null in the new column, and so the key does delete their rows."""
+    with table.update_schema() as update:
+        update.add_column("late", StringType())
+    delete_equal(table, paths(warehouse, table)[0], {"late": [None], "note": ["note-0"]})
+    append(warehouse, table, [6], "eu")
+
+
+def older_sequence_numbers(warehouse: Warehouse, table: Table) -> None:
+    """As rewritten delete files have them: positions reach files of their very number, keys do not."""
+    first, second, third, *_ = data_files(warehouse, table)
+    commit_deletes(
+        table,
+        Positions({first.path: [0], second.path: [0]}, sequence_number=first.sequence_number),
+        EqualTo({"amount": [3]}, first.path, sequence_number=third.sequence_number),
+    )
+
+
+def mixed(warehouse: Warehouse, table: Table) -> None:
+    first, second, third, *_ = paths(warehouse, table)
+    delete_positions(table, first, [0, 1])
+    delete_equal(table, second, {"id": [1, 2, 11]})
+    append(warehouse, table, [0, 6], "eu")
+    newest = paths(warehouse, table)[-1]
+    commit_deletes(table, Positions({third: [9], newest: [9]}), EqualTo({"amount": [4]}, first))
+
+
+SCENARIOS: list[Scenario] = [
+    file_scoped,
+    partition_scoped,
+    one_key,
+    several_key_sets,
+    null_keys,
+    nested_keys,
+    dropped_column,
+    renamed_column,
+    promoted_column,
+    added_column,
+    older_sequence_numbers,
+    mixed,
+]
+every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+every_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+
+
+@every_spec
+@every_scenario
+def test_a_full_compaction_keeps_the_rows_and_drops_the_deletes(
+    warehouse: Warehouse, scenario: Scenario, spec: PartitionSpec
+) -> None:
+    table = make_table(warehouse, spec)
+    scenario(warehouse, table)
+    before = warehouse.rows(table)
+    stored = sum(file.records for file in data_files(warehouse, table))
+    assert len(before) < stored, "the scenario deletes something"
+
+    result = compact(warehouse)
+
+    assert result.outcome == "committed"
+    assert not result.groups_left
+    assert warehouse.rows(table) == before
+    assert delete_files(warehouse, table) == []
+    assert sum(file.records for file in data_files(warehouse, table)) == len(before)
+    assert len(data_files(warehouse, table)) == (1 if spec.is_unpartitioned() else 2)
+    assert not leftovers(warehouse, table)
+    assert warehouse.rows(table, snapshot_id=result.plan.snapshot_id) == before
+    assert compact(warehouse).outcome == "nothing"
+
+
+@every_scenario
+@pytest.mark.parametrize("strategy", [Strategy.SMALL_FILES, Strategy.DELETE_FILES, Strategy.AUTO])
+def test_every_strategy_keeps_the_rows_and_ends(warehouse: Warehouse, scenario: Scenario, strategy: Strategy) -> None:
+    table = make_table(warehouse, BY_REGION)
+    scenario(warehouse, table)
+    before = warehouse.rows(table)
+    files = len(data_files(warehouse, table))
+
+    result = compact(warehouse, options(strategy), verify=VerifyMode.COUNTS)
+
+    assert result.outcome == "committed"
+    assert warehouse.rows(table) == before
+    assert len(data_files(warehouse, table)) < files
+    assert delete_files(warehouse, table) == []
+    assert not leftovers(warehouse, table)
+    assert compact(warehouse, options(strategy)).outcome == "nothing"
+
+
+@pytest.mark.parametrize("by_keys", [False, True], ids=["positions", "keys"])
+@every_spec
+def test_everything_deleted_leaves_no_file_at_all(warehouse: Warehouse, spec: PartitionSpec, by_keys: bool) -> None:
+    table = make_table(warehouse, spec)
+    files = paths(warehouse, table)
+    if by_keys:
+        commit_deletes(table, EqualTo({"region": ["eu"]}, files[0]), EqualTo({"region": ["us"]}, files[-1]))
+    else:
+        commit_deletes(table, *(Positions({path: range(ROWS)}, file_scoped=True) for path in files))
+    assert warehouse.rows(table) == []
+
+    result = compact(warehouse)
+
+    assert result.outcome == "committed"
+    assert result.stats.files_after == 0
+    assert warehouse.live_files(table) == []
+    assert warehouse.rows(table) == []
+    assert not leftovers(warehouse, table)
+    assert compact(warehouse).outcome == "nothing"
+    append(warehouse, table, [0], "eu")
+    assert len(warehouse.rows(table)) == ROWS
+
+
+def test_deletes_count_across_specs_and_files_keep_theirs(warehouse: Warehouse) -> None:
+    """Keys of the unpartitioned spec are about the whole table, also about files of a later spec."""
+    table = make_table(warehouse)
+    first = paths(warehouse, table)[0]
+    with table.update_spec() as update:
+        update.add_field("region", IdentityTransform(), "region")
+    append(warehouse, table, [6, 7], "eu")
+    append(warehouse, table, [8, 9], "us")
+    newest = paths(warehouse, table)[-1]
+    commit_deletes(
+        table,
+        Positions({first: [0, 1]}),
+        Positions({newest: [2]}),
+        EqualTo({"amount": [4]}, first),  # everywhere
+        EqualTo({"amount": [3]}, newest),  # us in the new spec
+    )
+    before = warehouse.rows(table)
+    assert len(before) == 100 - 3 - 20 - 4
+
+    compact(warehouse)
+
+    assert warehouse.rows(table) == before
+    assert delete_files(warehouse, table) == []
+    after = data_files(warehouse, table)
+    assert sorted((file.spec_id, file.partition) for file in after) == [(0, ()), (1, ("eu",)), (1, ("us",))]
+    assert not leftovers(warehouse, table)
+
+
+def test_outputs_carry_the_sequence_number_of_the_plans_snapshot(warehouse: Warehouse) -> None:
+    table = make_table(warehouse)
+    one_key(warehouse, table)
+    head = table.refresh().current_snapshot()
+    assert head is not None
+    compact(warehouse)
+    assert [file.sequence_number for file in data_files(warehouse, table)] == [head.sequence_number]
+
+
+def test_the_delete_strategy_rewrites_a_single_file_and_leaves_files_without_deletes(warehouse: Warehouse) -> None:
+    table = make_table(warehouse, BY_REGION)
+    first, second, *_ = paths(warehouse, table)
+    delete_positions(table, second, range(6))
+    before = warehouse.rows(table)
+
+    result = compact(warehouse, options(Strategy.DELETE_FILES))
+
+    assert result.outcome == "committed"
+    assert warehouse.rows(table) == before
+    after = paths(warehouse, table)
+    assert first in after
+    assert second not in after
+    assert delete_files(warehouse, table) == []
+    assert compact(warehouse, options(Strategy.DELETE_FILES)).outcome == "nothing"
