@@ -115,21 +115,45 @@ def test_entries_of_a_touched_manifest_keep_or_say_what_the_spec_asks(warehouse:
     assert touched[0].min_sequence_number == first.sequence_number
 
 
-def test_entries_deleted_before_are_not_carried_over(warehouse: Warehouse) -> None:
-    table = regional(warehouse)
-    commit_all(table)
-    warehouse.append_files(table, 3, 10, values={"region": "eu"})
-    commit_all(table)
-    snapshot = table.refresh().current_snapshot()
-    assert snapshot is not None
-    gone = [
-        entry
-        for manifest in snapshot.manifests(table.io)
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
-        if entry.status == ManifestEntryStatus.DELETED
-    ]
-    assert {entry.snapshot_id for entry in gone} == {snapshot.snapshot_id}
-    assert len(gone) == 5  # the two outputs of before and the three new files
+@pytest.mark.parametrize("format_version", [1, 2])
+def test_entries_deleted_before_are_not_carried_over(warehouse: Warehouse, format_version: int) -> None:
+    """Neither those of a manifest that is touched again, nor a manifest that has no other entries."""
+    table = warehouse.create_table("db.sales", SCHEMA, BY_REGION, format_version=format_version)
+    warehouse.append_files(table, 2, 10, rows=lambda n: _rows_of(("eu", "us")[n]))
+    for number in (0, 1, 0, 1):
+        plan = plan_of(table)
+        publish = publisher(table, plan)
+        committed = publish.publish(finish(table, plan.groups[number : number + 1], publish.job_id))
+        snapshot = table.refresh().current_snapshot()
+        assert snapshot is not None
+        gone = [
+            entry.snapshot_id
+            for manifest in snapshot.manifests(table.io)
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+            if entry.status == ManifestEntryStatus.DELETED
+        ]
+        assert gone == [committed.snapshot_id]
+
+
+@pytest.mark.parametrize("format_version", [1, 2])
+def test_a_commit_that_slips_in_between_reading_and_sending_is_not_lost(
+    warehouse: Warehouse, format_version: int
+) -> None:
+    table = regional(warehouse, format_version=format_version)
+    appended = False
+
+    class Overtaken(SqlCatalog):
+        def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+            nonlocal appended
+            if not appended:
+                appended = True
+                warehouse.append_files(warehouse.catalog.load_table("db.sales"), 1, 10, values={"region": "eu"}, seed=9)
+            return super().commit_table(table, requirements, updates)
+
+    before = len(warehouse.rows(table))
+    properties = {key: value for key, value in warehouse.properties.items() if key != "type"}
+    commit_all(table, catalog=Overtaken(warehouse.name, **properties))
+    assert len(warehouse.rows(table)) == before + 10
 
 
 def test_untouched_manifests_are_carried_over_as_they_are(warehouse: Warehouse) -> None:

@@ -50,6 +50,11 @@ class ListedManifest:
     def added_snapshot_id(self) -> int:
         return int(self.fields[503])
 
+    @property
+    def may_have_live_files(self) -> bool:
+        """Entries that were deleted before are not carried over; lists of v1 need not count them."""
+        return self.fields.get(504) != 0 or self.fields.get(505) != 0
+
 
 # I5: a data file is its path; a DV is a piece of a Puffin file that many share.
 Identity = tuple[str, int | None, int | None]  # path, content offset, content size

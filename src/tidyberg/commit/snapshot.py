@@ -102,7 +102,7 @@ class Stager:
         for path, manifest in listed.items():
             if path in removed:
                 manifests.append(self._rewritten(table, manifest, frozenset(removed[path])))
-            else:
+            elif manifest.may_have_live_files:
                 manifests.append(manifest)
 
         version = metadata.format_version
