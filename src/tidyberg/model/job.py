@@ -32,7 +32,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The seeds' progress, plus groups."""
+    """How far a job is, in the REST contract's words, plus groups."""
 
     partitions_completed: int = 0
     partitions_total: int = 0
@@ -45,7 +45,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class CompactionStats:
-    """The seeds' `stats` of a finished job, to the letter."""
+    """The `stats` of a finished job, as the REST contract names them."""
 
     files_before: int
     files_after: int

@@ -63,7 +63,7 @@ class PlanOptions:
     target_file_size: int | None = None  # table's write.target-file-size-bytes, else 512 MB
     min_file_size: int | None = None  # files below are candidates of `full`; default 0.75 x target
     max_file_size: int | None = None  # files above are split; default 1.8 x target
-    max_group_size: int | None = None  # default 2 x target, the seeds' bound
+    max_group_size: int | None = None  # default 2 x target, and never above it
     small_file_threshold: int = 32 * MB
     min_input_files: int = 5
     max_files: int | None = None  # input files a job may take
@@ -71,7 +71,7 @@ class PlanOptions:
     max_parallelism: int | None = None
     max_record_batch_rows: int | None = None
     max_file_count_per_partition: int = 100
-    max_delete_ratio: float = 0.1  # the seeds' fragment_ratio_threshold
+    max_delete_ratio: float = 0.1  # also called fragment_ratio_threshold
     hot_window_seconds: int = 600  # a partition written within it is hot for time_series and auto
     hot_commits: int = 2  # how many commits within the window make it hot
     parquet: Mapping[str, str] = field(default_factory=dict)  # overrides of write.parquet.* without the prefix
