@@ -3,7 +3,6 @@
 import os
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from pyiceberg.expressions import EqualTo as IsEqual
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
@@ -27,7 +26,7 @@ from tidyberg.testing import Warehouse, local_path
 from tidyberg.testing.deletes import EqualTo, Positions, commit_deletes
 from tidyberg.testing.reading import LiveFile
 
-EXAMPLES = int(os.environ.get("TIDYBERG_TEST_HISTORIES", "20"))
+EXAMPLES = int(os.environ.get("TIDYBERG_TEST_HISTORIES", "30"))
 REGIONS = ("eu", "us")
 ID, REGION = 1, 2
 SCHEMA = Schema(
@@ -74,32 +73,30 @@ class Histories(RuleBasedStateMachine):
         for region in REGIONS * 2:
             self._append(region, [(1, "a"), (None, "b"), (2, None)])
 
-    @rule(region=st.sampled_from(REGIONS), rows=st.lists(st.tuples(AMOUNTS, NOTES), min_size=1, max_size=6))
-    def append(self, region: str, rows: list[tuple[int | None, str | None]]) -> None:
-        self._append(region, rows)
-
-    @precondition(lambda self: self._files())
-    @rule(data=st.data(), by_keys=st.booleans())
-    def delete(self, data: st.DataObject, by_keys: bool) -> None:
-        (self._draw_keys(data) if by_keys else self._draw_positions(data))()
-
-    @rule(data=st.data())
-    def evolve(self, data: st.DataObject) -> None:
-        data.draw(st.sampled_from([self._change_columns, self._change_columns, self._change_spec, self._drop_region]))()
-
-    @rule(how=HOW)
-    def compact(self, how: tuple[Strategy, str | None]) -> None:
-        result = compact(self.warehouse, options(*how), verify=VerifyMode.FULL)
-        assert not result.groups_left
-        if how == (Strategy.FULL, None):
+    @rule(
+        writes=st.lists(st.sampled_from(["append", "rows", "keys", "evolve"]), min_size=1, max_size=4),
+        how=HOW,
+        during=st.sampled_from([None, "rows", "keys", "append", "keys, then append"]),
+        data=st.data(),
+    )
+    def write_then_compact(
+        self, writes: list[str], how: tuple[Strategy, str | None], during: str | None, data: st.DataObject
+    ) -> None:
+        """Writes, then a compaction, during which another writer may write too."""
+        for kind in writes:
+            self._draw_write(kind, data)()
+            self._check_rows()
+        engine = None if during is None else Meddling(self._draw_write(during, data))
+        try:
+            result = compact(self.warehouse, options(*how), engine=engine, verify=VerifyMode.FULL)
+        except Conflict:
+            assert during is not None, "a conflict without another writer"
+            return
+        if during is None:
+            assert not result.groups_left
+        if during is None and how == (Strategy.FULL, None):
             self._check_rows()
             assert compact(self.warehouse, options()).outcome == "nothing"
-
-    @precondition(lambda self: self._files())
-    @rule(how=HOW, data=st.data())
-    def compact_while_another_writes(self, how: tuple[Strategy, str | None], data: st.DataObject) -> None:
-        with suppress(Conflict):
-            compact(self.warehouse, options(*how), engine=Meddling(self._draw_meddling(data)))
 
     @invariant()
     def check(self) -> None:
@@ -206,18 +203,21 @@ class Histories(RuleBasedStateMachine):
 
         return apply
 
-    def _draw_meddling(self, data: st.DataObject) -> Callable[[], None]:
-        """What another writer does while the compaction runs."""
-        kind = data.draw(st.sampled_from(["rows", "keys", "append", "keys, then append"]))
-        if kind == "rows":
+    def _draw_write(self, kind: str, data: st.DataObject) -> Callable[[], None]:
+        if kind == "evolve":
+            steps = [self._change_columns, self._change_columns, self._change_spec, self._drop_region]
+            return data.draw(st.sampled_from(steps))
+        if kind == "rows" and self._files():
             return self._draw_positions(data)
-        delete = self._draw_keys(data) if "keys" in kind else None
+        delete = self._draw_keys(data) if "keys" in kind and self._files() else None
+        region = data.draw(st.sampled_from(REGIONS))
+        rows = data.draw(st.lists(st.tuples(AMOUNTS, NOTES), min_size=1, max_size=4))
 
         def write() -> None:
             if delete is not None:
                 delete()
-            if "append" in kind:
-                self._append("eu", [(1, "a"), (None, None)])
+            if "append" in kind or delete is None:
+                self._append(region, rows)
 
         return write
 
@@ -230,4 +230,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=EXAMPLES, stateful_step_count=10)
+TestHistories.settings = settings(max_examples=EXAMPLES, stateful_step_count=4)
