@@ -50,6 +50,15 @@ def several_key_sets(warehouse: Warehouse, table: Table) -> None:
     delete_equal(table, first, {"amount": [2, 3], "note": ["note-2", "note-0"]})
 
 
+def one_key_set_several_times(warehouse: Warehouse, table: Table) -> None:
+    """Each key counts from its own delete's sequence number on, also where a later delete has the same columns."""
+    first, _, third, *_ = data_files(warehouse, table)
+    delete_equal(table, first.path, {"amount": [2]})
+    append(warehouse, table, [6], "eu")  # its rows with amount 2 stay
+    commit_deletes(table, EqualTo({"amount": [3]}, first.path, sequence_number=third.sequence_number))
+    delete_equal(table, first.path, {"amount": [4]})
+
+
 def null_keys(warehouse: Warehouse, table: Table) -> None:
     delete_equal(table, paths(warehouse, table)[0], {"amount": [None, 1], "note": ["note-0", "note-1"]})
 
@@ -113,6 +122,7 @@ SCENARIOS: list[Scenario] = [
     partition_scoped,
     one_key,
     several_key_sets,
+    one_key_set_several_times,
     null_keys,
     nested_keys,
     dropped_column,

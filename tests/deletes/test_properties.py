@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from pyiceberg.expressions import EqualTo as IsEqual
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
@@ -37,7 +37,10 @@ SCHEMA = Schema(
 )
 AMOUNTS = st.one_of(st.none(), st.integers(0, 3))
 NOTES = st.one_of(st.none(), st.sampled_from(["a", "b", "c"]))
-REGION_CHOICE = st.sampled_from(REGIONS)
+HOW = st.tuples(
+    st.sampled_from([Strategy.FULL, Strategy.SMALL_FILES, Strategy.DELETE_FILES, Strategy.AUTO]),
+    st.sampled_from([None, "region = 'eu'", "region = 'us'"]),
+)
 
 
 @dataclass
@@ -55,94 +58,45 @@ class Histories(RuleBasedStateMachine):
         self.warehouse = Warehouse(self._directory.name)
         self.truth: list[Row] = []
         self.next_id = 0
-        self.columns_added = 0
+        self.changes = 0
 
     def teardown(self) -> None:
         self.warehouse.close()
         self._directory.cleanup()
 
-    @initialize(partitioned=st.booleans())
-    def create(self, partitioned: bool) -> None:
-        spec = BY_REGION if partitioned else UNPARTITIONED_PARTITION_SPEC
+    @initialize(layout=st.sampled_from(["unpartitioned", "by region", "by region since"]))
+    def create(self, layout: str) -> None:
+        spec = BY_REGION if layout == "by region" else UNPARTITIONED_PARTITION_SPEC
         self.table: Table = self.warehouse.create_table("db.events", SCHEMA, spec)
-        for _ in range(2):
-            self._append("eu", [(1, "a"), (None, "b"), (2, None)])
-
-    @rule(region=REGION_CHOICE, rows=st.lists(st.tuples(AMOUNTS, NOTES), min_size=1, max_size=6))
-    def append(self, region: str, rows: list[tuple[int | None, str | None]]) -> None:
-        self._append(region, rows)
-
-    @precondition(lambda self: self._files())
-    @rule(data=st.data())
-    def delete_rows(self, data: st.DataObject) -> None:
-        self._draw_positions(data)()
-
-    @precondition(lambda self: self._files())
-    @rule(data=st.data())
-    def delete_keys(self, data: st.DataObject) -> None:
-        self._draw_keys(data)()
-
-    @rule(data=st.data())
-    @precondition(lambda self: self._files() and all(file.partition for file in self._files()))
-    def delete_partition(self, data: st.DataObject) -> None:
-        region = data.draw(st.sampled_from(self._files())).partition[0]
-        self.table.refresh().delete(IsEqual(term="region", value=region))
-        self.truth = [row for row in self.truth if row.values[REGION] != region]
-
-    @rule()
-    def add_column(self) -> None:
-        self.columns_added += 1
-        with self.table.update_schema() as update:
-            update.add_column(f"late_{self.columns_added}", LongType())
-
-    @rule(data=st.data())
-    @precondition(lambda self: self._spare_columns())
-    def rename_or_drop_column(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(self._spare_columns()))
-        with self.table.update_schema() as update:
-            if data.draw(st.booleans()):
-                update.delete_column(name)
-            else:
-                update.rename_column(name, f"{name}_new")
-
-    @rule()
-    @precondition(lambda self: self._column(3) is not None)
-    def promote_amount(self) -> None:
-        amount = self._column(3)
-        assert amount is not None
-        with self.table.update_schema() as update:
-            update.update_column(amount, LongType())
-
-    @rule()
-    @precondition(lambda self: len(self.table.specs()) == 1)
-    def change_spec(self) -> None:
-        with self.table.update_spec() as update:
-            if self.table.spec().is_unpartitioned():
-                update.add_field("region", IdentityTransform(), "region")
-            else:
-                update.remove_field("region")
+        if layout == "by region since":
+            self._change_spec()
+        for region in REGIONS * 2:
+            self._append(region, [(1, "a"), (None, "b"), (2, None)])
 
     @rule(
-        strategy=st.sampled_from([Strategy.FULL, Strategy.SMALL_FILES, Strategy.DELETE_FILES, Strategy.AUTO]),
-        where=st.sampled_from([None, None, "region = 'eu'", "region = 'us'"]),
+        writes=st.lists(st.sampled_from(["append", "rows", "keys", "evolve"]), min_size=1, max_size=4),
+        how=HOW,
+        during=st.sampled_from([None, "rows", "keys", "append", "keys, then append"]),
         data=st.data(),
     )
-    def compact(self, strategy: Strategy, where: str | None, data: st.DataObject) -> None:
-        meddling = self._draw_meddling(data)
+    def write_then_compact(
+        self, writes: list[str], how: tuple[Strategy, str | None], during: str | None, data: st.DataObject
+    ) -> None:
+        """Writes, then a compaction, during which another writer may write too."""
+        for kind in writes:
+            self._draw_write(kind, data)()
+            self._check_rows()
+        engine = None if during is None else Meddling(self._draw_write(during, data))
         try:
-            result = compact(
-                self.warehouse,
-                options(strategy, where),
-                engine=Meddling(meddling) if meddling else None,
-                verify=VerifyMode.FULL,
-            )
+            result = compact(self.warehouse, options(*how), engine=engine, verify=VerifyMode.FULL)
         except Conflict:
-            assert meddling is not None, "a conflict without another writer"
-        else:
-            if meddling is None and (strategy, where) == (Strategy.FULL, None):
-                assert not result.groups_left
-                self._check_rows()
-                assert compact(self.warehouse, options(strategy)).outcome == "nothing"
+            assert during is not None, "a conflict without another writer"
+            return
+        if during is None:
+            assert not result.groups_left
+        if during is None and how == (Strategy.FULL, None):
+            self._check_rows()
+            assert compact(self.warehouse, options()).outcome == "nothing"
 
     @invariant()
     def check(self) -> None:
@@ -174,6 +128,39 @@ class Histories(RuleBasedStateMachine):
         self.warehouse.append_files(self.table, 1, rows=lambda _: pa.Table.from_pylist(contents, schema))
         self.truth += added
 
+    def _change_columns(self) -> None:
+        """In turn: promote, add, rename, drop."""
+        self.table.refresh()
+        self.changes += 1
+        spare = [c for c in self.table.schema().fields if c.field_id not in (ID, REGION)]
+        with self.table.update_schema() as update:
+            if self.changes % 4 == 1 and spare and spare[0].field_type == IntegerType():
+                update.update_column(spare[0].name, LongType())
+            elif self.changes % 4 == 2 or not spare:
+                update.add_column(f"late_{self.changes}", LongType())
+            elif self.changes % 4 == 3:
+                update.rename_column(spare[-1].name, f"new_{self.changes}")
+            else:
+                update.delete_column(spare[0].name)
+
+    def _change_spec(self) -> None:
+        if len(self.table.refresh().specs()) > 1:
+            return
+        with self.table.update_spec() as update:
+            if self.table.spec().is_unpartitioned():
+                update.add_field("region", IdentityTransform(), "region")
+            else:
+                update.remove_field("region")
+
+    def _drop_region(self) -> None:
+        """Whole files go; the deletes that applied to them stay."""
+        files = self._files()
+        if not files or not all(file.partition for file in files):
+            return
+        region = files[0].partition[0]
+        self.table.refresh().delete(IsEqual(term="region", value=region))
+        self.truth = [row for row in self.truth if row.values[REGION] != region]
+
     def _draw_positions(self, data: st.DataObject) -> Callable[[], None]:
         """Rows of one file, or of several files of one partition."""
         first = data.draw(st.sampled_from(self._files()))
@@ -193,18 +180,20 @@ class Histories(RuleBasedStateMachine):
         return apply
 
     def _draw_keys(self, data: st.DataObject) -> Callable[[], None]:
-        """Keys over one or two columns, for a partition or, where its spec is unpartitioned, the whole table."""
+        """Keys over one or two columns, for a partition or, in an unpartitioned spec, for the whole table."""
         like = data.draw(st.sampled_from(self._files()))
         columns = [column for column in self.table.refresh().schema().fields if column.field_id != REGION]
         chosen = data.draw(st.lists(st.sampled_from(columns), min_size=1, max_size=2, unique_by=lambda c: c.field_id))
         known = [tuple(row.values.get(column.field_id) for column in chosen) for row in self.truth]
         keys = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=3)) if known else []
-        is_global = self.table.specs()[like.spec_id].is_unpartitioned()
+        plain = [spec_id for spec_id, spec in self.table.specs().items() if spec.is_unpartitioned()]
+        is_global = like.spec_id in plain or (bool(plain) and data.draw(st.booleans()))
         region = None if is_global else like.partition[0]
 
         def apply() -> None:
             by_name = {column.name: [key[place] for key in keys] for place, column in enumerate(chosen)}
-            commit_deletes(self.table, EqualTo(by_name, like.path))
+            scope = EqualTo(by_name, spec_id=plain[0]) if is_global else EqualTo(by_name, like.path)
+            commit_deletes(self.table, scope)
             self.truth = [
                 row
                 for row in self.truth
@@ -214,24 +203,23 @@ class Histories(RuleBasedStateMachine):
 
         return apply
 
-    def _draw_meddling(self, data: st.DataObject) -> Callable[[], None] | None:
-        """What another writer does while the compaction runs."""
-        kind = data.draw(st.sampled_from(["nothing", "nothing", "append", "rows", "keys", "keys, then append"]))
-        if kind == "append":
-            return lambda: self._append("eu", [(1, "a")])
-        if kind == "nothing" or not self._files():
-            return None
-        if kind == "rows":
+    def _draw_write(self, kind: str, data: st.DataObject) -> Callable[[], None]:
+        if kind == "evolve":
+            steps = [self._change_columns, self._change_columns, self._change_spec, self._drop_region]
+            return data.draw(st.sampled_from(steps))
+        if kind == "rows" and self._files():
             return self._draw_positions(data)
-        delete = self._draw_keys(data)
-        if kind == "keys":
-            return delete
+        delete = self._draw_keys(data) if "keys" in kind and self._files() else None
+        region = data.draw(st.sampled_from(REGIONS))
+        rows = data.draw(st.lists(st.tuples(AMOUNTS, NOTES), min_size=1, max_size=4))
 
-        def delete_then_append() -> None:
-            delete()
-            self._append("eu", [(1, "a"), (None, None)])
+        def write() -> None:
+            if delete is not None:
+                delete()
+            if "append" in kind or delete is None:
+                self._append(region, rows)
 
-        return delete_then_append
+        return write
 
     def _files(self) -> list[LiveFile]:
         return data_files(self.warehouse, self.table)
@@ -240,14 +228,6 @@ class Histories(RuleBasedStateMachine):
         ids: list[int] = pq.read_table(local_path(path), columns=["id"], partitioning=None)["id"].to_pylist()
         return ids
 
-    def _column(self, field_id: int) -> str | None:
-        found = [column.name for column in self.table.refresh().schema().fields if column.field_id == field_id]
-        return found[0] if found else None
-
-    def _spare_columns(self) -> list[str]:
-        columns = self.table.refresh().schema().fields
-        return [column.name for column in columns if column.field_id not in (ID, REGION)]
-
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=EXAMPLES, stateful_step_count=12)
+TestHistories.settings = settings(max_examples=EXAMPLES, stateful_step_count=4)
