@@ -8,10 +8,10 @@ from pyiceberg.table import Table
 
 from tests.commit.builder import groups_of, inventory_of
 from tests.commit.test_publish import regional
-from tidyberg.commit.conflicts import validate_groups
-from tidyberg.commit.dangling import dangling_deletes, identities
+from tidyberg.commit.conflicts import identities, validate_groups
+from tidyberg.commit.dangling import dangling_deletes
 from tidyberg.model.inventory import Inventory
-from tidyberg.model.plan import FileGroup
+from tidyberg.model.plan import DeleteFile, FileGroup
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import delete_equal, delete_positions
 
@@ -27,9 +27,16 @@ def table(warehouse: Warehouse) -> Table:
     return regional(warehouse, regions=("eu", "us"))
 
 
+def deletes_of(inventory: Inventory) -> list[DeleteFile]:
+    return [
+        DeleteFile(row["path"], row["kind"], row["size"], row["records"], row["sequence_number"], "")
+        for row in inventory.delete_files.to_pylist()
+    ]
+
+
 def removed(parent: Inventory, groups: list[FileGroup]) -> int:
     """How many of the parent's delete files go when these groups are replaced, all deletes having been applied."""
-    validation = validate_groups(groups, parent, parent.pinned.sequence_number)
+    validation = validate_groups(groups, parent, parent.pinned.sequence_number, deletes_of(parent))
     assert not validation.conflicts
     return len(dangling_deletes(parent, validation.replaceable, set(identities(parent.delete_files))))
 
@@ -95,5 +102,5 @@ def test_only_deletes_that_were_applied_are_considered(table: Table) -> None:
     eu, _ = groups_of(inventory_of(table))
     delete_positions(table, eu.files[0].path, [0])
     parent = inventory_of(table)
-    validation = validate_groups([eu], parent, parent.pinned.sequence_number)
+    validation = validate_groups([eu], parent, parent.pinned.sequence_number, deletes_of(parent))
     assert dangling_deletes(parent, validation.replaceable, set()).num_rows == 0

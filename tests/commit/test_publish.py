@@ -280,6 +280,26 @@ def test_an_equality_delete_that_came_meanwhile_still_applies_to_the_outputs(war
     assert all(file["sequence_number"] < delete["sequence_number"] for file in outputs)
 
 
+@pytest.mark.parametrize("kind", ["position", "equality"])
+def test_a_delete_as_old_as_the_plan_that_the_plan_did_not_see_blocks_its_group(
+    warehouse: Warehouse, kind: str
+) -> None:
+    """As when the branch was moved to another history, and its snapshots were expired."""
+    table = regional(warehouse)
+    hit = inventory_of(table).data_files["path"][0].as_py()
+    if kind == "position":
+        delete_positions(table, hit, [0])
+    else:
+        delete_equal(table, hit, {"id": [1]})
+    before = warehouse.rows(table)
+
+    committed = commit_all(table, plan_of(table))  # a plan that names no deletes
+
+    assert len(committed.conflicts) == 1
+    assert "did not see" in next(iter(committed.conflicts.values()))
+    assert warehouse.rows(table) == before
+
+
 def test_a_branch_rolled_back_behind_the_plan_is_a_conflict(warehouse: Warehouse) -> None:
     table = regional(warehouse)
     first = table.refresh().metadata.snapshots[1].snapshot_id

@@ -7,11 +7,14 @@ Looking at the files that are live at the parent cannot be fooled by snapshots t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidyberg.commit.entries import Identity
 from tidyberg.model.inventory import Inventory
-from tidyberg.model.plan import FileGroup
+from tidyberg.model.plan import DeleteFile, FileGroup
+from tidyberg.planning.deletes import DeleteIndex
 
 
 @dataclass(frozen=True)
@@ -29,14 +32,17 @@ class Validation:
     conflicts: Mapping[int, str]  # group id -> reason
 
 
-def validate_groups(groups: Sequence[FileGroup], parent: Inventory, plan_sequence_number: int) -> Validation:
+def validate_groups(
+    groups: Sequence[FileGroup], parent: Inventory, plan_sequence_number: int, plan_deletes: Sequence[DeleteFile]
+) -> Validation:
     located = _locate(groups, parent)
+    unseen = _touched_by_unseen(parent, plan_sequence_number, plan_deletes)
     deletes = _NewDeletes(parent, plan_sequence_number)
     replaceable: list[Replaceable] = []
     conflicts: dict[int, str] = {}
     for group in groups:
         rows = [located.get(file.path) for file in group.files]
-        reason = _gone(group, rows) or _newly_deleted(group, rows, deletes)
+        reason = _gone(group, rows) or _newly_deleted(group, rows, deletes) or _of_another_history(group, unseen)
         if reason is not None:
             conflicts[group.group_id] = reason
             continue
@@ -105,3 +111,28 @@ def _newly_deleted(group: FileGroup, rows: Sequence[_Located | None], deletes: _
         if row is not None and (delete := deletes.touching(file.path, row)):
             return f"rows of {file.path} were deleted meanwhile by {delete}"
     return None
+
+
+def _touched_by_unseen(parent: Inventory, plan_sequence_number: int, plan_deletes: Sequence[DeleteFile]) -> set[str]:
+    """Files with a delete as old as the plan that the plan does not know: the branch was moved to another history.
+
+    One that was only rewritten since has an old data sequence number but a new file sequence number.
+    """
+    if parent.delete_files.num_rows == 0:
+        return set()
+    files = parent.data_files.sort_by([("partition", "ascending"), ("sequence_number", "ascending")])
+    index = DeleteIndex(files, parent.delete_files)
+    old = index.rows["file_sequence_number"].to_numpy() <= plan_sequence_number
+    known = {(delete.path, delete.content_offset, delete.content_size) for delete in plan_deletes}
+    unknown = np.array([identity not in known for identity in identities(index.rows)], dtype=np.bool_)
+    return set(files["path"].filter(pa.array(index.touched(old & unknown))).to_pylist())
+
+
+def _of_another_history(group: FileGroup, touched: set[str]) -> str | None:
+    hit = next((file.path for file in group.files if file.path in touched), None)
+    return f"deletes that the plan did not see apply to {hit}" if hit else None
+
+
+def identities(deletes: pa.Table) -> list[Identity]:
+    names = ("path", "content_offset", "content_size")
+    return list(zip(*(deletes[name].to_pylist() for name in names), strict=True))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidyberg.commit.conflicts import Replaceable
+from tidyberg.commit.conflicts import Replaceable, identities
 from tidyberg.commit.entries import Identity
 from tidyberg.model.inventory import Inventory
 
@@ -31,11 +31,6 @@ def dangling_deletes(parent: Inventory, groups: Sequence[Replaceable], applied: 
     names = ("kind", "scope", "partition", "sequence_number", "file_sequence_number", "referenced_data_file")
     rows = zip(*(chosen[name].to_pylist() for name in names), strict=True)
     return chosen.filter(pa.array([not need.of(*row) for row in rows], pa.bool_()))
-
-
-def identities(deletes: pa.Table) -> list[Identity]:
-    names = ("path", "content_offset", "content_size")
-    return list(zip(*(deletes[name].to_pylist() for name in names), strict=True))
 
 
 class _Need:

@@ -204,7 +204,7 @@ class Publisher:
             raise Unsupported(f"{self.plan.table} was upgraded to format version 3 while the job ran.")
         self._refuse_rollback(table, parent)
         groups = [done.group for done in finished if done.group.group_id not in self._conflicts]
-        validation = validate_groups(groups, parent, self.plan.sequence_number)
+        validation = validate_groups(groups, parent, self.plan.sequence_number, self.plan.deletes)
         for group_id, reason in validation.conflicts.items():
             self._conflicts[group_id] = reason
             self.notice(f"group {group_id} is left out: {reason}")

@@ -29,8 +29,8 @@ from pyiceberg.types import PrimitiveType, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tidyberg._version import __version__
-from tidyberg.commit.conflicts import Replaceable
-from tidyberg.commit.dangling import dangling_deletes, identities
+from tidyberg.commit.conflicts import Replaceable, identities
+from tidyberg.commit.dangling import dangling_deletes
 from tidyberg.commit.entries import Identity, ListedManifest, Manifest, Output
 from tidyberg.commit.manifests import (
     added_manifest,

@@ -80,7 +80,7 @@ class Pipeline:
         """A plan from a file may be older than the table: its groups that went stale are left out, and said so."""
         if str(self.table.metadata.table_uuid) != self.plan.table_uuid:
             raise StalePlan(f"The plan is for another table that was called {self.plan.table}.", hint="Plan again.")
-        validation = validate_groups(self.plan.groups, self.inventory, self.plan.sequence_number)
+        validation = validate_groups(self.plan.groups, self.inventory, self.plan.sequence_number, self.plan.deletes)
         for group_id, reason in validation.conflicts.items():
             self.emit(Notice("warning", f"group {group_id} of the plan went stale: {reason}"))
         if self.plan.groups and not validation.replaceable:
