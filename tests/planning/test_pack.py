@@ -121,7 +121,6 @@ def test_ten_times_the_files_take_about_ten_times_as_long() -> None:
         assert taken[1] < 30 * taken[0]
 
 
-
 def test_sizes_come_from_options_then_table_then_default() -> None:
     table = {"write.target-file-size-bytes": str(64 * MB)}
     assert resolve_sizes(PlanOptions(), {}).target == 512 * MB
