@@ -27,7 +27,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import StagedTable, Table
 
 from tidyberg.commit.conflicts import validate_groups
-from tidyberg.commit.snapshot import JOB_ID, Staged, Stager
+from tidyberg.commit.snapshot import Staged, Stager, snapshot_of_job
 from tidyberg.errors import (
     AccessDenied,
     CatalogUnreachable,
@@ -182,10 +182,9 @@ class Publisher:
         self, table: Table, parent: Inventory, finished: Sequence[FinishedGroup], attempt: int
     ) -> Committed | None:
         """I7: has an earlier attempt, of this process or another, committed this job already?"""
-        for snapshot in table.metadata.snapshots:
-            if snapshot.summary and snapshot.summary.additional_properties.get(JOB_ID) == self.job_id:
-                groups = self._attempts.get(snapshot.manifest_list, self._live_groups(parent, finished))
-                return Committed(snapshot.snapshot_id, groups, dict(self._conflicts), attempt)
+        if snapshot := snapshot_of_job(table.metadata, self.job_id):
+            groups = self._attempts.get(snapshot.manifest_list, self._live_groups(parent, finished))
+            return Committed(snapshot.snapshot_id, groups, dict(self._conflicts), attempt)
         # Our snapshot may be expired already while its files live on.
         if self._attempts and (groups := self._live_groups(parent, finished)):
             return Committed(self.snapshot_id, groups, dict(self._conflicts), attempt)

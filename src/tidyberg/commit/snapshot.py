@@ -225,6 +225,14 @@ class Stager:
         )
 
 
+def snapshot_of_job(metadata: TableMetadata, job_id: str) -> Snapshot | None:
+    """The snapshot that a job committed. Finding it proves success; not finding it proves nothing [I7]."""
+    for snapshot in metadata.snapshots:
+        if snapshot.summary is not None and snapshot.summary.additional_properties.get(JOB_ID) == job_id:
+            return snapshot
+    return None
+
+
 def last_sequence_number(metadata: TableMetadata) -> int:
     """v1 has no sequence numbers: all its files read as 0."""
     return int(getattr(metadata, "last_sequence_number", 0) or 0)

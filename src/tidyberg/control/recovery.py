@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 
 from tidyberg.commit.cleanup import referenced_paths, remove
 from tidyberg.commit.outputs import existing_outputs
-from tidyberg.commit.snapshot import JOB_ID
+from tidyberg.commit.snapshot import snapshot_of_job
 from tidyberg.model.job import Job, JobStatus, Stage
 from tidyberg.record.process import is_alive
 from tidyberg.record.store import JobStore
@@ -49,9 +49,10 @@ class Recovery:
             what = f"{job.table} is gone or renamed; {len(candidates)} files that a commit may have published are kept"
             return self._finish(job, status, what)
         referenced: set[str] = set()
+        landed = table is not None and snapshot_of_job(table.metadata, job.job_id) is not None
         if table is not None and job.sent_snapshot_id is not None:
             referenced = referenced_paths(table, candidates, intent.sequence_number)
-            if not self._landed(table, job) and not referenced and self._may_still_land(catalog, table, job):
+            if not landed and not referenced and self._may_still_land(catalog, table, job):
                 return self._postpone(job, "its commit may still land; its files are kept until that is known")
         removal = remove(io, sorted(candidates - referenced))
         if removal.refused:
@@ -59,7 +60,7 @@ class Recovery:
             return self._postpone(
                 job, f"{len(removal.refused)} leftovers could not be removed, first {path} ({answer})"
             )
-        if table is not None and (self._landed(table, job) or referenced):
+        if landed or referenced:
             return self._finish(
                 replace(job, snapshot_id=job.sent_snapshot_id, stage=Stage.DONE),
                 JobStatus.SUCCEEDED,
@@ -74,12 +75,6 @@ class Recovery:
         except NoSuchTableError:
             return None
         return table if str(table.metadata.table_uuid) == job.table_uuid else None
-
-    def _landed(self, table: Table, job: Job) -> bool:
-        return any(
-            snapshot.summary is not None and snapshot.summary.additional_properties.get(JOB_ID) == job.job_id
-            for snapshot in table.metadata.snapshots
-        )
 
     def _may_still_land(self, catalog: Catalog, table: Table, job: Job) -> bool:
         """A sent commit requires its parent to be the head still: once the head has moved it never lands."""
