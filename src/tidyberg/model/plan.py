@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from tidyberg.model.table import TableRef
 
-PLAN_FORMAT = 2
+PLAN_FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class InputFile:
     records: int
     sequence_number: int
     manifest: str  # path of the manifest that lists it at the pinned snapshot
+    first_row_id: int | None = None  # v3; None also where an upgraded table has not given the file's rows ids yet
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ class TaskInput:
     size: int
     records: int
     sequence_number: int = 0
+    first_row_id: int | None = None  # of its first row in a v3 table, once the table has given its rows ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Task:
     batch_rows: int = 65_536
     memory_bytes: int = 256 * 1024 * 1024  # Arrow memory that one row group may take before it is flushed
     constants: dict[int, Any] = field(default_factory=dict)  # identity partition values, for files without them
+    lineage: bool = False  # v3: also write each row's id and the sequence number of its last update [I8]
     checksum: bool = False  # also sum up the contents of the rows, for full verification
     deletes: tuple[TaskDelete, ...] = ()
     # IPC schemas of the columns of each set of equality ids, by the ids: also columns since dropped from the table.
