@@ -11,6 +11,7 @@ import pytest
 from tests.planning.builders import TODAY, Delete, File, Scene, plan_for
 from tidyberg.errors import BadPlan
 from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.plan import PLAN_FORMAT
 from tidyberg.model.sizes import MB
 from tidyberg.planning.document import options_of, plan_from_json, plan_hash, plan_to_json
 
@@ -66,7 +67,7 @@ def in_group(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (in_group("outputs", 2), "was edited"),
         (put("hash", "0" * 64), "was edited"),
         (drop("hash"), "was edited"),
-        (put("format", 3), "newer tidyberg"),
+        (put("format", PLAN_FORMAT + 1), "newer tidyberg"),
         (put("format", 1), "older tidyberg"),
         (put("format", "1"), "not a tidyberg plan"),
         (drop("format"), "not a tidyberg plan"),
