@@ -1,7 +1,7 @@
 """Writes delete files into a table as another engine would: PyIceberg itself cannot."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tidyberg.commit.avro import build_container, field_id, resolve_names, writer
 from tidyberg.commit.entries import ListedManifest
-from tidyberg.commit.manifests import manifest_list, read_manifest, read_manifest_list, write_file
+from tidyberg.commit.manifests import manifest_list, read_manifest, read_manifest_list, rewritten_manifest, write_file
 from tidyberg.testing.reading import PATH_FIELD, POSITION_FIELD
 
 _NO_PARTITION = {"type": "record", "name": "r102", "fields": []}
@@ -59,14 +59,17 @@ def delete_equal(table: Table, like: str, keys: Mapping[str, Sequence[Any]]) -> 
     return commit_deletes(table, EqualTo(keys, like))
 
 
-def commit_deletes(table: Table, *deletes: Positions | EqualTo, branch: str = "main") -> Table:
-    """Commit delete files, all in one snapshot."""
+def commit_deletes(
+    table: Table, *deletes: Positions | EqualTo, branch: str = "main", remove: Collection[str] = ()
+) -> Table:
+    """Commit delete files, all in one snapshot; `remove` are paths of data or delete files that go with it."""
     table.refresh()
     head = table.metadata.snapshot_by_name(branch)
     assert head is not None
     listed = read_manifest_list(table.io, head.manifest_list)
     snapshot_id = table.metadata.new_snapshot_id()
-    lines = [*listed, *(_write_delete(table, listed, delete, snapshot_id) for delete in deletes)]
+    lines = [_without(table, manifest, remove, snapshot_id) if remove else manifest for manifest in listed]
+    lines += [_write_delete(table, listed, delete, snapshot_id) for delete in deletes]
     sequence_number = table.metadata.next_sequence_number()
     list_path = f"{table.location()}/metadata/snap-{snapshot_id}-0-{uuid.uuid4()}.avro"
     write_file(
@@ -83,7 +86,7 @@ def commit_deletes(table: Table, *deletes: Positions | EqualTo, branch: str = "m
     snapshot = Snapshot(
         snapshot_id=snapshot_id,
         parent_snapshot_id=head.snapshot_id,
-        sequence_number=sequence_number,
+        sequence_number=sequence_number if table.metadata.format_version > 1 else None,
         manifest_list=list_path,
         summary=Summary(operation=Operation.DELETE, **{"added-delete-files": str(len(deletes))}),
         schema_id=table.metadata.current_schema_id,
@@ -99,6 +102,19 @@ def commit_deletes(table: Table, *deletes: Positions | EqualTo, branch: str = "m
     requirement = AssertRefSnapshotId(ref=branch, snapshot_id=head.snapshot_id)
     table.catalog.commit_table(table, (requirement,), (AddSnapshotUpdate(snapshot=snapshot), ref))
     return table.refresh()
+
+
+def _without(table: Table, listed: ListedManifest, remove: Collection[str], snapshot_id: int) -> ListedManifest:
+    """The manifest with some of its files marked as deleted, or as it is when it lists none of them."""
+    manifest = read_manifest(table.io, listed)
+    gone = frozenset(entry.identity for entry in manifest.entries if entry.path in remove)
+    if not gone:
+        return listed
+    path = f"{table.location()}/metadata/{uuid.uuid4()}-m0.avro"
+    version = table.metadata.format_version
+    content, line = rewritten_manifest(manifest, gone, snapshot_id=snapshot_id, format_version=version, path=path)
+    write_file(table.io, path, content)
+    return line
 
 
 def _write_delete(
