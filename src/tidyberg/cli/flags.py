@@ -54,6 +54,10 @@ class OptionFlags:
     ] = None
     branch: Annotated[str | None, _option("--branch", help="Which branch; main by default.", panel="Plan")] = None
     force: Annotated[bool, _option("--force", help="Rewrite even where it is not worth it.", panel="Plan")] = False
+    ignore_wap_branches: Annotated[
+        bool,
+        _option("--ignore-wap-branches", help="Even if an unpublished branch builds on this one.", panel="Plan"),
+    ] = False
     target_file_size: Annotated[str | None, _option("--target-file-size", help="e.g. 512MB.", panel="Plan")] = None
     min_file_size: Annotated[str | None, _option("--min-file-size", help="Smaller ones are taken.", panel="Plan")] = (
         None
@@ -80,7 +84,8 @@ class OptionFlags:
 
     def overrides(self) -> dict[str, Any]:
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        given["force"] = self.force or None
+        for switch in ("force", "ignore_wap_branches"):
+            given[switch] = given[switch] or None
         given["parquet"] = pairs("--parquet", self.parquet) or None
         return given
 

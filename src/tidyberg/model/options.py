@@ -59,6 +59,7 @@ class PlanOptions:
     branch: str = "main"
     where: str | None = None
     force: bool = False
+    ignore_wap_branches: bool = False  # compact although another branch can then no longer fast-forward to it
     # Sizes in bytes; None means: from the table's properties, else derived from the target.
     target_file_size: int | None = None  # table's write.target-file-size-bytes, else 512 MB
     min_file_size: int | None = None  # files below are candidates of `full`; default 0.75 x target

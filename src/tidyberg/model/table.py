@@ -62,3 +62,4 @@ class Pinned:
     properties: Mapping[str, str]
     snapshots: Mapping[int, SnapshotInfo] = field(repr=False)
     schemas: Mapping[int, Schema] = field(default_factory=dict, repr=False)  # all of its history, by schema id
+    branches: Mapping[str, int] = field(default_factory=dict, repr=False)  # all branches, by name: their heads

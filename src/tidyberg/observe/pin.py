@@ -36,6 +36,11 @@ def pin(table: Table, ref: TableRef, branch: str = MAIN_BRANCH) -> Pinned:
         properties=dict(metadata.properties),
         snapshots=snapshots,
         schemas={schema.schema_id: schema for schema in metadata.schemas},
+        branches={
+            name: found.snapshot_id
+            for name, found in sorted(metadata.refs.items())
+            if found.snapshot_ref_type == SnapshotRefType.BRANCH
+        },
     )
 
 

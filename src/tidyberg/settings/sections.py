@@ -60,6 +60,9 @@ class Options(Section):
     branch: str | None = Field(None, min_length=1, description="The branch to compact; main by default.")
     where: str | None = Field(None, description="SQL over the table's columns; only files that may match are taken.")
     force: bool | None = Field(None, description="Rewrite even where thresholds say it is not worth it.")
+    ignore_wap_branches: bool | None = Field(
+        None, description="Compact even where another branch, ahead of this one, waits to be published to it."
+    )
     target_file_size: Size | None = Field(None, description="Size of the files to write; else the table's property.")
     min_file_size: Size | None = Field(None, description="Files below are candidates; 0.75 x target by default.")
     max_file_size: Size | None = Field(None, description="Files above are split; 1.8 x target by default.")
