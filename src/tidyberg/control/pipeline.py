@@ -167,8 +167,9 @@ class Pipeline:
         if self.verify is VerifyMode.OFF:
             return
         self.emit(StageStarted(Stage.VERIFY, f"verifying {len(groups)} groups ({self.verify.value})"))
+        pinned = self.inventory.pinned
         for group, result in zip(groups, results, strict=True):
-            verify_counts(group, result, self.inventory.pinned.schema)
+            verify_counts(group, result, pinned.schema, lineage=pinned.format_version >= 3)
         if self.verify is VerifyMode.FULL:
             found = engine.run(
                 checksum_tasks(tasks, results),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, PrimitiveType, StructType
+from pyiceberg.types import NestedField, PrimitiveType, StructType, UnknownType
 
 from tidyberg.errors import Unsupported
 from tidyberg.execute.schemas import arrow_schema
@@ -37,7 +37,7 @@ def _only(field_id: int, schemas: Sequence[Schema], path: str) -> Schema:
             hint="Remove that delete file with the engine that wrote it, or leave its partitions out.",
         )
     *structs, leaf = trail
-    if not isinstance(leaf.field_type, PrimitiveType):
+    if not isinstance(leaf.field_type, PrimitiveType) or isinstance(leaf.field_type, UnknownType):
         raise Unsupported(f"The equality delete file {path} compares {leaf.name}, which is a {leaf.field_type}.")
     # Optional: data files older than a column, and delete files without it, have null there.
     column = leaf.model_copy(update={"required": False})

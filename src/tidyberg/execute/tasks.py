@@ -37,7 +37,7 @@ from pyiceberg.utils.datetime import (
 
 from tidyberg.execute.equality_schemas import equality_schema_bytes, schemas_newest_first
 from tidyberg.execute.kernel.project import AMBIGUOUS
-from tidyberg.execute.schemas import arrow_schema_bytes
+from tidyberg.execute.schemas import arrow_schema_bytes, with_lineage_fields
 from tidyberg.execute.write_settings import write_settings
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.plan import DeleteFile, FileGroup
@@ -63,8 +63,9 @@ def build_tasks(
 ) -> list[Task]:
     """One task per group; tasks share their schema and settings. `deletes` are the plan's."""
     schema = arrow_schema_bytes(pinned.schema)
-    iceberg_schema = pinned.schema.model_dump_json()
-    settings = write_settings(pinned.schema, pinned.properties, options.parquet)
+    lineage = pinned.format_version >= 3
+    iceberg_schema = (with_lineage_fields(pinned.schema) if lineage else pinned.schema).model_dump_json()
+    settings = write_settings(pinned.schema, pinned.properties, options.parquet, lineage=lineage)
     max_bytes = options.max_file_size or int(target_file_size * _OVERSIZE)
     schemas = schemas_newest_first(pinned)
     equality_schemas = _equality_schemas(deletes, schemas)
@@ -72,7 +73,10 @@ def build_tasks(
         Task(
             job_id=job_id,
             group_id=group.group_id,
-            inputs=tuple(TaskInput(file.path, file.size, file.records, file.sequence_number) for file in group.files),
+            inputs=tuple(
+                TaskInput(file.path, file.size, file.records, file.sequence_number, file.first_row_id)
+                for file in group.files
+            ),
             arrow_schema=schema,
             iceberg_schema=iceberg_schema,
             output_directory=_output_directory(location_provider, job_id, group),
@@ -86,6 +90,7 @@ def build_tasks(
                 schemas if _has_equality(group, deletes) else schemas[:1],
                 group.partition_path,
             ),
+            lineage=lineage,
             checksum=checksum,
             deletes=tuple(_task_delete(deletes[position]) for position in group.deletes),
             equality_schemas={
@@ -117,6 +122,7 @@ def _task_delete(delete: DeleteFile) -> TaskDelete:
         equality_ids=delete.equality_ids,
         content_offset=delete.content_offset,
         content_size=delete.content_size,
+        records=delete.records,
     )
 
 

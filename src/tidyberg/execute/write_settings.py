@@ -7,6 +7,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from tidyberg.errors import BadInput
+from tidyberg.execute.kernel.lineage import LAST_UPDATED_NAME, ROW_ID_NAME
+from tidyberg.execute.kernel.project import LAST_UPDATED, ROW_ID
 from tidyberg.model.sizes import parse_size
 from tidyberg.model.task import WriteSettings
 
@@ -24,7 +26,9 @@ _OVERRIDES = ("compression-codec", "compression-level", "row-group-size-bytes", 
               "page-size-bytes", "page-row-limit", "dict-size-bytes")  # fmt: skip
 
 
-def write_settings(schema: Schema, properties: Mapping[str, str], overrides: Mapping[str, str]) -> WriteSettings:
+def write_settings(
+    schema: Schema, properties: Mapping[str, str], overrides: Mapping[str, str], *, lineage: bool = False
+) -> WriteSettings:
     """Settings for the table's files; `overrides` are `write.parquet.*` properties without the prefix."""
     parquet = {name.removeprefix(_PARQUET): value for name, value in properties.items() if name.startswith(_PARQUET)}
     parquet |= _checked_overrides(overrides)
@@ -38,7 +42,7 @@ def write_settings(schema: Schema, properties: Mapping[str, str], overrides: Map
         page_rows=_whole_number(parquet, "page-row-limit", "20000"),
         dictionary_bytes=_size(parquet, "dict-size-bytes", "2MB"),
         bloom_filter_columns=_bloom_filters(parquet, schema),
-        metrics_modes=_metrics_modes(schema, properties),
+        metrics_modes=_metrics_modes(schema, properties, lineage),
     )
 
 
@@ -117,8 +121,10 @@ def _bloom_filters(parquet: Mapping[str, str], schema: Schema) -> tuple[tuple[in
     return tuple(sorted(found))
 
 
-def _metrics_modes(schema: Schema, properties: Mapping[str, str]) -> dict[int, str]:
+def _metrics_modes(schema: Schema, properties: Mapping[str, str], lineage: bool) -> dict[int, str]:
     names = leaf_names(schema)
+    if lineage:
+        names |= {ROW_ID_NAME: ROW_ID, LAST_UPDATED_NAME: LAST_UPDATED}
     default = properties.get(f"{_METRICS}default")
     modes = dict.fromkeys(names.values(), _mode(f"{_METRICS}default", default or "truncate(16)"))
     if default is None:

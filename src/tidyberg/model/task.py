@@ -25,6 +25,7 @@ class TaskDelete:
     equality_ids: tuple[int, ...] = ()
     content_offset: int | None = None
     content_size: int | None = None
+    records: int | None = None  # as the manifest counts them, where it is known
     content: bytes | None = None  # the file's (for a DV: the blob's) bytes, where they are small enough to travel along
 
 
@@ -128,6 +129,7 @@ class ChecksumTask:
     inputs: tuple[TaskInput, ...]
     arrow_schema: bytes
     batch_rows: int = 65_536
+    lineage: bool = False  # the rows' lineage counts too: as stored, else as inherited from the inputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from pyiceberg.types import (
     PrimitiveType,
     StringType,
     StructType,
+    UnknownType,
 )
 
 _FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000  # no characters in between
@@ -72,7 +73,7 @@ def _leaves_of(field_id: int, name: str, kind: IcebergType, repeated: bool) -> I
     elif isinstance(kind, MapType):
         yield from _leaves_of(kind.key_id, f"{name}.key", kind.key_type, True)
         yield from _leaves_of(kind.value_id, f"{name}.value", kind.value_type, True)
-    elif isinstance(kind, PrimitiveType):
+    elif isinstance(kind, PrimitiveType) and not isinstance(kind, UnknownType):  # those are in no file
         yield field_id, Leaf(name, kind, repeated)
 
 

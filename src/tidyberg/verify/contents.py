@@ -16,6 +16,7 @@ def checksum_tasks(tasks: Sequence[Task], results: Sequence[TaskResult]) -> list
             inputs=tuple(TaskInput(output.path, output.size, output.records) for output in result.outputs),
             arrow_schema=by_group[result.group_id].arrow_schema,
             batch_rows=by_group[result.group_id].batch_rows,
+            lineage=by_group[result.group_id].lineage,
         )
         for result in results
         if result.outputs

@@ -10,18 +10,25 @@ from tidyberg.errors import VerificationFailed
 from tidyberg.model.plan import FileGroup
 from tidyberg.model.task import ColumnFacts, TaskResult, WrittenFile
 from tidyberg.verify.bounds import Leaf, is_cut_above, is_cut_below, leaves
+from tidyberg.verify.lineage import LINEAGE_LEAVES, lineage_problems
 
 _SHOWN = 5  # problems named in a message; the rest is a number
 
 
-def verify_counts(group: FileGroup, result: TaskResult, schema: Schema) -> None:
+def verify_counts(group: FileGroup, result: TaskResult, schema: Schema, *, lineage: bool = False) -> None:
     """Raise VerificationFailed unless the outputs are what the group's files, less the deleted rows, must become.
 
-    `schema` is the one the outputs were written in.
+    `schema` is the one the outputs were written in; `lineage` says whether rows carry ids besides, as in format v3.
     """
     problems = [*_row_problems(group, result), *_output_problems(group, result)]
     for field_id, leaf in leaves(schema).items():
         problems += [f"column {leaf.name}: {problem}" for problem in _column_problems(field_id, leaf, result)]
+    if lineage:
+        problems += lineage_problems(group, result)
+        for field_id, leaf in LINEAGE_LEAVES.items():
+            after = result.output_facts.get(field_id)
+            found = _metrics_problems(field_id, leaf, after, result) if after is not None else ()
+            problems += [f"column {leaf.name}: {problem}" for problem in found]
     if problems:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         partition = unquote_plus(group.partition_path) or "(unpartitioned)"

@@ -15,7 +15,7 @@ from tidyberg.execute.kernel.bounds import (
     truncate_lower,
     truncate_upper,
 )
-from tidyberg.execute.kernel.project import Leaf, Selection
+from tidyberg.execute.kernel.project import LAST_UPDATED, ROW_ID, Leaf, Selection
 from tidyberg.model.task import ColumnFacts, WrittenFile
 
 _TRUNCATE = re.compile(r"truncate\((\d+)\)")
@@ -150,8 +150,8 @@ class _Columns:
         self.values[leaf.field_id] = found.values
         if found.nulls is not None:
             self.nulls[leaf.field_id] = found.nulls
-        if mode == "counts":
-            return
+        if mode == "counts" or (found.nulls and leaf.field_id in (ROW_ID, LAST_UPDATED)):
+            return  # a null there stands for an inherited value, which bounds would have to cover
         facts = found.facts(leaf.type)
         if facts.lower is None or facts.upper is None:
             return

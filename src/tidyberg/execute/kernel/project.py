@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 
 FIELD_ID = b"PARQUET:field_id"
+ROW_ID, LAST_UPDATED = 2147483540, 2147483539  # reserved by the spec for row lineage
 AMBIGUOUS = "\x00null"  # a partition path spells the text "null" and a missing value alike
 
 
@@ -113,6 +114,8 @@ def _select_field(column: pa.Field, first_leaf: int, target: pa.Field, selection
 
 
 def _find(columns: list[pa.Field], target: pa.Field, by_name: bool) -> int | None:
+    if by_name and field_id(target) in (ROW_ID, LAST_UPDATED):
+        return None  # reserved columns are known by their ids: one of that name is somebody's own
     wanted = target.name if by_name else field_id(target)
     for position, column in enumerate(columns):
         if (column.name if by_name else field_id(column)) == wanted:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from tidyberg.execute.kernel.checksum import RowChecksum
 from tidyberg.execute.kernel.deletes import DeletedRows, without_rows
 from tidyberg.execute.kernel.dictionaries import judge_footers
+from tidyberg.execute.kernel.lineage import LineageFacts, fill_lineage, with_lineage
 from tidyberg.execute.kernel.metrics import FactCollector, written_file
 from tidyberg.execute.kernel.project import Selection, field_id, leaves
 from tidyberg.execute.kernel.read import OpenFile, Reader, open_ahead
@@ -42,7 +43,7 @@ def run_task(
 
 def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[], bool]) -> TaskResult:
     started = time.perf_counter()
-    target = pa.ipc.read_schema(pa.BufferReader(task.arrow_schema))
+    target = _target(task)
     files = open_ahead(storage, task.inputs)
     judged = list(islice(files, _JUDGED_FILES))
     plain_reader = _reader(task, storage, target, should_stop)
@@ -53,24 +54,26 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
     writer = RollingWriter(task, attempt, storage, schema, dictionaries)
     checksum = RowChecksum() if task.checksum else None
     facts = FactCollector(leaves(target), task.constants, own=False)
+    lineage_facts = LineageFacts()
     rows_read = rows_deleted = row_group_bytes = 0
     try:
         deleted_rows = DeletedRows(task, storage, should_stop)
         for file in chain(judged, files):
             selection = reader.selection(file)
-            facts.add(file.footer, selection, leaves(file.footer.schema.to_arrow_schema()))
+            file_leaves = leaves(file.footer.schema.to_arrow_schema())
+            facts.add(file.footer, selection, file_leaves)
+            if task.lineage:
+                lineage_facts.add(file.footer, selection, file_leaves, file.input)
             row_group_bytes += file.uncompressed_bytes
             deleted = deleted_rows.positions(file)
             rows_deleted += len(deleted)
             writer.announce(file.footer.num_rows, file.uncompressed_bytes, deleted_rows.surviving_rows)
-            first = 0
-            for whole in reader.batches(file, selection):
+            for first, whole in _placed_batches(task, reader, file, selection):
                 batch = without_rows(whole, first, deleted)
-                first += whole.num_rows
+                rows_read += whole.num_rows
                 if checksum is not None:
                     checksum.update(batch)
                 writer.write(batch)
-            rows_read += first
         outputs = writer.finish()
     except BaseException:
         writer.abandon()
@@ -98,7 +101,7 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
         bytes_written=sum(output.size for output in outputs),
         seconds=time.perf_counter() - started,
         peak_rss_bytes=peak_rss_bytes(),
-        input_facts=facts.facts(),
+        input_facts=facts.facts() | (lineage_facts.facts() if task.lineage else {}),
         output_facts=output_facts.facts(),
         checksum=checksum.hexdigest() if checksum is not None else None,
         row_group_bytes_in=row_group_bytes,
@@ -118,18 +121,29 @@ def _reader(task: Task | ChecksumTask, storage: Storage, schema: pa.Schema, shou
 
 
 def _sum_up(task: ChecksumTask, storage: Storage, should_stop: Callable[[], bool]) -> ChecksumResult:
-    reader = _reader(task, storage, pa.ipc.read_schema(pa.BufferReader(task.arrow_schema)), should_stop)
+    reader = _reader(task, storage, _target(task), should_stop)
     checksum = RowChecksum()
     rows = 0
-    for batch in _all_batches(reader, open_ahead(storage, task.inputs)):
-        checksum.update(batch)
-        rows += batch.num_rows
+    for file in open_ahead(storage, task.inputs):
+        for _, batch in _placed_batches(task, reader, file, reader.selection(file)):
+            checksum.update(batch)
+            rows += batch.num_rows
     return ChecksumResult(task.job_id, task.group_id, rows, checksum.hexdigest())
 
 
-def _all_batches(reader: Reader, files: Iterator[OpenFile]) -> Iterator[pa.RecordBatch]:
-    for file in files:
-        yield from reader.batches(file, reader.selection(file))
+def _target(task: Task | ChecksumTask) -> pa.Schema:
+    schema = pa.ipc.read_schema(pa.BufferReader(task.arrow_schema))
+    return with_lineage(schema) if task.lineage else schema
+
+
+def _placed_batches(
+    task: Task | ChecksumTask, reader: Reader, file: OpenFile, selection: Selection
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Every batch of a file with the position of its first row."""
+    first = 0
+    for batch in reader.batches(file, selection):
+        yield first, fill_lineage(batch, file.input, first) if task.lineage else batch
+        first += batch.num_rows
 
 
 def with_dictionary_strings(schema: pa.Schema, dictionaries: dict[int, bool]) -> pa.Schema:

@@ -1,0 +1,91 @@
+"""Row lineage of format v3: which row a row is, and when it last changed, kept when rows move to another file [I8].
+
+The spec's rules: a stored value counts where it is not null. Else the row id is the file's first row id plus the
+row's position in the file, deleted rows counted, and the last update is the file's data sequence number. A file
+whose rows have no ids yet (a table upgraded to v3 without a commit since) has null there: the next commit gives them.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidyberg.execute.kernel.bounds import encode
+from tidyberg.execute.kernel.metrics import FactCollector
+from tidyberg.execute.kernel.project import FIELD_ID, LAST_UPDATED, ROW_ID, Leaf, Selection, leaves
+from tidyberg.model.task import ColumnFacts, TaskInput
+
+ROW_ID_NAME = "_row_id"
+LAST_UPDATED_NAME = "_last_updated_sequence_number"
+LINEAGE_FIELDS = (
+    pa.field(ROW_ID_NAME, pa.int64(), metadata={FIELD_ID: str(ROW_ID)}),
+    pa.field(LAST_UPDATED_NAME, pa.int64(), metadata={FIELD_ID: str(LAST_UPDATED)}),
+)
+
+
+def with_lineage(schema: pa.Schema) -> pa.Schema:
+    """The table's columns, then those of lineage, as Iceberg's own writers order them."""
+    return pa.schema([*schema, *LINEAGE_FIELDS], metadata=schema.metadata)
+
+
+def fill_lineage(batch: pa.RecordBatch, file: TaskInput, first: int) -> pa.RecordBatch:
+    """The batch, whose first row is row `first` of its file, with the lineage that its rows inherit made explicit."""
+    stored_ids, stored_updates = batch.columns[-2:]
+    if stored_ids.null_count and file.first_row_id is not None:
+        start = file.first_row_id + first
+        inherited = pa.array(np.arange(start, start + batch.num_rows, dtype=np.int64))
+        stored_ids = pc.coalesce(stored_ids, inherited)
+    if stored_updates.null_count:
+        stored_updates = pc.fill_null(stored_updates, file.sequence_number)
+    return pa.RecordBatch.from_arrays([*batch.columns[:-2], stored_ids, stored_updates], schema=batch.schema)
+
+
+class LineageFacts:
+    """What the lineage columns of a task's rows must be, from the inputs' footers and what their rows inherit.
+
+    Bounds are those of all rows that a file may hold: how far its nulls reach, its footer does not tell.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[int, list[ColumnFacts]] = {ROW_ID: [], LAST_UPDATED: []}
+
+    def add(self, footer: pq.FileMetaData, selection: Selection, file_leaves: list[Leaf], file: TaskInput) -> None:
+        stored = FactCollector(leaves(pa.schema(LINEAGE_FIELDS)), {}, own=False)
+        stored.add(footer, selection, file_leaves)
+        last = footer.num_rows - 1
+        ids = None if file.first_row_id is None else (file.first_row_id, file.first_row_id + last)
+        inherited = {ROW_ID: ids, LAST_UPDATED: (file.sequence_number, file.sequence_number)}
+        for identifier, facts in stored.facts().items():
+            if footer.num_rows:
+                self._parts[identifier].append(_with_inherited(facts, inherited[identifier]))
+
+    def facts(self) -> dict[int, ColumnFacts]:
+        return {identifier: _together(parts) for identifier, parts in self._parts.items()}
+
+
+def _with_inherited(stored: ColumnFacts, inherited: tuple[int, int] | None) -> ColumnFacts:
+    if stored.nulls == 0 or inherited is None:
+        return stored
+    lower, upper = (encode(bound, pa.int64()) for bound in inherited)
+    if stored.nulls == stored.values:
+        return ColumnFacts(stored.values, 0, lower, upper)
+    if stored.lower is None or stored.upper is None:
+        return ColumnFacts(stored.values, 0, None, None)
+    return ColumnFacts(stored.values, 0, min(stored.lower, lower, key=_number), max(stored.upper, upper, key=_number))
+
+
+def _together(parts: list[ColumnFacts]) -> ColumnFacts:
+    nulls = [part.nulls for part in parts]
+    bounded = [part for part in parts if part.nulls != part.values]
+    lowers = [part.lower for part in bounded]
+    uppers = [part.upper for part in bounded]
+    return ColumnFacts(
+        values=sum(part.values for part in parts),
+        nulls=None if None in nulls else sum(count for count in nulls if count is not None),
+        lower=None if None in lowers else min(filter(None, lowers), key=_number, default=None),
+        upper=None if None in uppers else max(filter(None, uppers), key=_number, default=None),
+    )
+
+
+def _number(bound: bytes) -> int:
+    return int.from_bytes(bound, "little", signed=True)
