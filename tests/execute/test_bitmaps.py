@@ -45,3 +45,36 @@ def test_a_flipped_byte_is_refused(at: int, flip: int) -> None:
     blob[at % len(blob)] ^= flip
     with pytest.raises(KernelFailure, match="not readable"):
         read_deletion_vector(bytes(blob), "test")
+
+
+def framed(bitmaps: bytes) -> bytes:
+    content = b"\xd1\xd3\x39\x64" + bitmaps
+    return struct.pack(">I", len(content)) + content + struct.pack(">I", zlib.crc32(content))
+
+
+def one_run(key: int, start: int, more: int) -> bytes:
+    """A 64-bit bitmap of one run container."""
+    cookie = struct.pack("<I", 12347) + b"\x01"
+    return struct.pack("<QI", 1, key) + cookie + struct.pack("<HHHHH", 0, more, 1, start, more)
+
+
+def test_positions_reach_as_far_as_63_bits() -> None:
+    assert read_deletion_vector(framed(one_run(0x7FFFFFFF, 65_530, 5)), "test").tolist() == [
+        (0x7FFFFFFF << 32) + low for low in range(65_530, 65_536)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bitmaps", "said"),
+    [
+        (one_run(0x80000000, 0, 1), "63 bits"),
+        (one_run(0, 65_530, 6), "beyond its container"),
+        (one_run(0, 5, 1)[:-1], "ends in the middle"),
+        (one_run(0, 5, 1) + b"\x00", "left over"),
+        (struct.pack("<Q", 2) + one_run(0, 5, 1)[8:], "not readable"),
+        (struct.pack("<QIII", 1, 0, 4711, 0), "unknown cookie"),
+    ],
+)
+def test_what_no_right_writer_makes_is_refused_though_its_checksum_matches(bitmaps: bytes, said: str) -> None:
+    with pytest.raises(KernelFailure, match=said):
+        read_deletion_vector(framed(bitmaps), "test")

@@ -8,12 +8,13 @@ from tidyberg.execute.engine import error_of
 from tidyberg.execute.kernel.delete_files import delete_bytes
 from tidyberg.execute.kernel.failures import KernelFailure
 from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.kernel.vectors import read_vectors, reads_of
 from tidyberg.model.task import StorageAccess, Task, TaskDelete
 
 _MB = 1024 * 1024
 _THREADS = 16
 
-Blob = tuple[str, int | None]  # a file, or the deletion vector at that offset of it
+Blob = tuple[str, int | None, int | None]  # a file, or the deletion vector at that offset and of that size in it
 
 
 def with_delete_contents(
@@ -44,18 +45,28 @@ def _small_tasks(tasks: Sequence[Task], per_task: int, per_job: int) -> set[int]
 
 def _read(deletes: dict[Blob, TaskDelete], access: StorageAccess) -> dict[Blob, bytes]:
     storage = Storage(access)
-    with ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="tidyberg-deletes") as pool:
-        waiting = {blob: pool.submit(delete_bytes, storage, delete) for blob, delete in deletes.items()}
-        try:
-            return {blob: future.result() for blob, future in waiting.items()}
-        except KernelFailure as failure:
-            raise error_of(failure) from failure
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    files = [(delete,) for delete in deletes.values() if delete.kind != "dv"]
+    try:
+        reads = [*files, *reads_of(delete for delete in deletes.values() if delete.kind == "dv")]
+        with ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="tidyberg-deletes") as pool:
+            waiting = [pool.submit(_contents, storage, together) for together in reads]
+            try:
+                return {blob: content for future in waiting for blob, content in future.result()}
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+    except KernelFailure as failure:
+        raise error_of(failure) from failure
+
+
+def _contents(storage: Storage, together: Sequence[TaskDelete]) -> list[tuple[Blob, bytes]]:
+    """What one request brings: a file, or vectors that lie side by side."""
+    if together[0].kind != "dv":
+        return [(_blob(together[0]), delete_bytes(storage, together[0]))]
+    return list(zip(map(_blob, together), read_vectors(storage, together), strict=True))
 
 
 def _blob(delete: TaskDelete) -> Blob:
-    return delete.path, delete.content_offset
+    return delete.path, delete.content_offset, delete.content_size
 
 
 def _size(delete: TaskDelete) -> int:

@@ -17,6 +17,8 @@ _NO_RUNS = 12346
 _WITH_RUNS = 12347
 _ARRAY_LIMIT = 4096  # a container with more values is a bitmap
 _BITMAP_BYTES = 8192
+_HIGHEST_VALUE = 0xFFFF  # of a container
+_HIGHEST_KEY = 0x7FFFFFFF  # of a bitmap: positions are not negative
 _OFFSETS_FROM = 4  # with runs, offsets are written only from this many containers on
 
 Positions = npt.NDArray[np.int64]
@@ -45,6 +47,8 @@ def _read(blob: bytes) -> Positions:
     parts: list[Positions] = []
     for _ in range(bitmaps):
         (high,) = struct.unpack_from("<I", content, offset)
+        if high > _HIGHEST_KEY:
+            raise ValueError("a position needs more than 63 bits")
         values, offset = _read_bitmap(content, offset + 4)
         parts.append((np.int64(high) << np.int64(32)) | values)
     if offset != len(content):
@@ -92,6 +96,8 @@ def _read_container(content: bytes, offset: int, count: int, is_run: bool) -> tu
         bits = np.unpackbits(np.frombuffer(_take(content, offset, _BITMAP_BYTES), np.uint8), bitorder="little")
         values = np.flatnonzero(bits).astype(np.int64)
         offset += _BITMAP_BYTES
+    if values.max() > _HIGHEST_VALUE:
+        raise ValueError("a run goes beyond its container")
     if len(values) != count:
         raise ValueError(f"a container holds {len(values)} values where its header says {count}")
     return values, offset

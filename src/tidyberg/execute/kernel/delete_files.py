@@ -17,6 +17,7 @@ from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.project import FIELD_ID, leaves
 from tidyberg.execute.kernel.read import MB, OpenFile, Reader, fetch_source, run_ahead
 from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.kernel.vectors import read_vectors
 from tidyberg.model.task import TaskDelete, TaskInput
 
 Positions = npt.NDArray[np.int64]
@@ -63,9 +64,11 @@ class DeleteFiles:
         kept = _cache.get((self._identity, "position", delete.path), make)
         return kept if kept is not None else self._read_positions(self._open(delete), paths)
 
-    def deletion_vector(self, delete: TaskDelete) -> Positions:
-        where = f"{delete.path} for {delete.referenced_data_file}"
-        return sorted_unique(read_deletion_vector(delete_bytes(self._storage, delete), where))
+    def deletion_vectors(self, vectors: Sequence[TaskDelete]) -> list[Positions]:
+        """The positions of vectors that one read fetches together."""
+        return [
+            _decoded(vector, blob) for vector, blob in zip(vectors, read_vectors(self._storage, vectors), strict=True)
+        ]
 
     def keys(self, delete: TaskDelete, schema: pa.Schema) -> pa.Table:
         """The rows of an equality delete file in `schema`: promoted, null where the file lacks a column."""
@@ -116,19 +119,23 @@ class DeleteFiles:
         return OpenFile(TaskInput(delete.path, delete.size, footer.num_rows), source, footer, in_memory)
 
 
+def _decoded(vector: TaskDelete, blob: bytes) -> Positions:
+    where = f"{vector.path} for {vector.referenced_data_file}"
+    positions = sorted_unique(read_deletion_vector(blob, where))
+    if vector.records is not None and len(positions) != vector.records:
+        raise KernelFailure(
+            FailureKind.DAMAGED,
+            f"The deletion vector in {where} deletes {len(positions)} rows, but the table's manifest says "
+            f"{vector.records}.",
+        )
+    return positions
+
+
 def delete_bytes(storage: Storage, delete: TaskDelete) -> bytes:
-    """The bytes of a delete file, for a deletion vector those of its blob alone."""
-    if delete.content is not None:
-        return delete.content
+    """All bytes of a delete file."""
     source = storage.open_input(storage.place(delete.path))
     with storage.guard(delete.path), source:
-        if delete.kind != "dv":
-            return bytes(source.read())
-        if delete.content_offset is None or delete.content_size is None:
-            raise KernelFailure(
-                FailureKind.DAMAGED, f"The manifest does not say where in {delete.path} a deletion vector lies."
-            )
-        return bytes(source.read_at(delete.content_size, delete.content_offset))
+        return bytes(source.read())
 
 
 def sorted_unique(positions: Positions) -> Positions:

@@ -16,6 +16,7 @@ from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.project import leaves
 from tidyberg.execute.kernel.read import MB, OpenFile, Reader, run_ahead
 from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.kernel.vectors import reads_of
 from tidyberg.model.task import Task, TaskDelete, TaskInput
 
 Positions = npt.NDArray[np.int64]
@@ -88,10 +89,15 @@ class DeletedRows:
             if file.path in by_path:
                 raise KernelFailure(FailureKind.DAMAGED, f"{file.path} has two deletion vectors; one is allowed.")
             by_path[file.path] = delete
-        read = run_ahead(self._files.deletion_vector, by_path.values(), _READ_AHEAD)
-        return {
-            path: _inside(inputs[path], positions, by_path[path]) for path, positions in zip(by_path, read, strict=True)
-        }
+        reads = list(reads_of(by_path.values()))
+        found: dict[str, Positions] = {}
+        with closing(run_ahead(self._files.deletion_vectors, reads, _READ_AHEAD)) as read:
+            for vectors, many in zip(reads, read, strict=True):
+                for delete, positions in zip(vectors, many, strict=True):
+                    assert delete.referenced_data_file is not None
+                    file = inputs[delete.referenced_data_file]
+                    found[file.path] = _inside(file, positions, delete)
+        return found
 
     def _position_deletes(self, *, without: Iterable[str]) -> dict[str, Positions]:
         # Spec: where a deletion vector applies to a file, its position delete files are ignored.
