@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,14 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from benchmarks.delete_files import Deletes, commit_deletes
 from tidyberg.execute.kernel.checksum import RowChecksum
+from tidyberg.model.inventory import Inventory
+from tidyberg.model.table import TableRef
+from tidyberg.observe.cache import ManifestCache
+from tidyberg.observe.inventory import take_inventory
+from tidyberg.observe.pin import pin
+from tidyberg.planning.deletes import DeleteIndex
 from tidyberg.testing import Warehouse, local_path
 
 # Said outright: for a table that names no codec, PyIceberg writes zstd and Java gzip.
@@ -46,6 +53,7 @@ NAMES = (
     NestedField(11, "day", DateType(), required=False),
 )
 SCHEMA = Schema(*NAMES)
+_SMALL_ROWS = 800_000  # of the table that warms both sides up
 _FIRST_SECOND = 1_790_000_000
 _CATEGORIES = np.array([f"category-{number:03d}" for number in range(200)])
 _COUNTRIES = np.array([f"{first}{second}" for first in "ABCDEFGHIJ" for second in "PQRSTUVWXYZ"])
@@ -57,6 +65,7 @@ _SESSION_LENGTH = 28
 class Size:
     files: int = 100
     rows_per_file: int = 100_000
+    deletes: Deletes | None = None
 
 
 def rows(number: int, count: int) -> pa.Table:
@@ -103,9 +112,14 @@ class Bench:
             return
         shutil.rmtree(self.directory, ignore_errors=True)
         with Warehouse(self.live) as warehouse:
-            for name, files in ((TABLE, self.size.files), (SMALL_TABLE, 8)):
+            small = max(8, _SMALL_ROWS // self.size.rows_per_file)
+            for name, files in ((TABLE, self.size.files), (SMALL_TABLE, small)):
                 table = warehouse.create_table(name, SCHEMA, properties=CODEC)
                 warehouse.append_files(table, files, rows=lambda number: rows(number, self.size.rows_per_file))
+                if self.size.deletes is not None:
+                    paths = [task.file.file_path for task in table.scan().plan_files()]
+                    deletes = self.size.deletes if name == TABLE else replace(self.size.deletes, equality_files=10)
+                    commit_deletes(table, in_order(paths), self.size.rows_per_file, deletes)
         shutil.move(self.live, self._pristine)
         self._stamp.write_text(stamp)
 
@@ -117,15 +131,45 @@ class Bench:
 
     def files(self) -> list[Path]:
         """The live data files of the table at its current snapshot."""
-        with Warehouse(self.live) as warehouse:
-            tasks = warehouse.catalog.load_table(TABLE).scan().plan_files()
-            return [Path(local_path(task.file.file_path)) for task in tasks]
+        return [Path(local_path(path)) for path in self._inventory().data_files["path"].to_pylist()]
 
     def checksum(self) -> str:
-        """Of all rows of the table, in any order."""
+        """Of all rows of the rewritten table, in any order. Deletes may be left in it, but none that applies."""
+        inventory = self._inventory()
+        files = inventory.data_files.sort_by([("partition", "ascending"), ("sequence_number", "ascending")])
+        assert not DeleteIndex(files, inventory.delete_files).touched().any(), "deletes still apply to some file"
         checksum = RowChecksum()
         for path in self.files():
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(batch_size=131_072):
                     checksum.update(batch)
         return checksum.hexdigest()
+
+    def expected_checksum(self) -> str:
+        """Of the rows that a rewrite must leave, made anew and not read."""
+        checksum = RowChecksum()
+        count, deletes = self.size.rows_per_file, self.size.deletes
+        for number in range(self.size.files):
+            table = rows(number, count)
+            if deletes is not None:
+                kept = np.ones(count, np.bool_)
+                kept[deletes.deleted(number, count, self.size.files)] = False
+                table = table.filter(pa.array(kept))
+            for batch in table.to_batches():
+                checksum.update(batch)
+        return checksum.hexdigest()
+
+    def _inventory(self) -> Inventory:
+        with Warehouse(self.live) as warehouse:
+            table = warehouse.catalog.load_table(TABLE)
+            return take_inventory(table, pin(table, TableRef.parse(TABLE, warehouse.name), "main"), ManifestCache())
+
+
+def in_order(paths: list[str]) -> list[str]:
+    """Data files by the number whose rows they hold: their first event id."""
+
+    def first_id(path: str) -> int:
+        with pq.ParquetFile(local_path(path)) as file:
+            return int(file.metadata.row_group(0).column(0).statistics.min)
+
+    return sorted(paths, key=first_id)

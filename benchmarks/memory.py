@@ -18,6 +18,7 @@ class PeakMemory:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self.peak_bytes = 0
+        self.worker_bytes = 0  # of the largest process that is neither the first one nor a JVM
 
     def __enter__(self) -> "PeakMemory":
         self._thread.start()
@@ -40,7 +41,10 @@ class PeakMemory:
                 family = [self._process, *self._process.children(recursive=True)]
             except psutil.NoSuchProcess:
                 return
-            self.peak_bytes = max(self.peak_bytes, sum(map(_pss, family)))
+            sizes = [_pss(process) for process in family]
+            workers = [size for process, size in zip(family[1:], sizes[1:], strict=True) if not _is_jvm(process)]
+            self.peak_bytes = max(self.peak_bytes, sum(sizes))
+            self.worker_bytes = max(self.worker_bytes, *workers, 0)
 
 
 def _pss(process: psutil.Process) -> int:
@@ -49,6 +53,13 @@ def _pss(process: psutil.Process) -> int:
     except OSError:
         return 0  # it ended while we looked
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def _is_jvm(process: psutil.Process) -> bool:
+    try:
+        return "java" in process.name()
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _cpu(process: psutil.Process) -> float:

@@ -7,7 +7,7 @@ import platform
 import statistics
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from benchmarks.data import Bench, Size
+from benchmarks.delete_files import Deletes
 from benchmarks.memory import PeakMemory
 
 MB = 1024 * 1024
@@ -25,12 +26,19 @@ SIDES = {
 }
 
 
+SCENARIOS = {
+    "small-files": Size(files=100, rows_per_file=100_000),
+    "deletes": Size(files=1_000, rows_per_file=10_000, deletes=Deletes()),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     side: str
     seconds: float
     cpu_seconds: float
     peak_bytes: int
+    worker_bytes: int  # the largest Python worker; 0 where the work is done in the JVM
     outputs: int
     bytes_written: int
 
@@ -41,12 +49,13 @@ class BenchmarkError(Exception):
 
 def main() -> None:
     options = parse_options()
-    bench = Bench(options.work, Size(options.files, options.rows))
-    print(f"preparing {options.files} files of {options.rows:,} rows", flush=True)
+    size = SCENARIOS[options.scenario]
+    bench = Bench(options.work / options.scenario, replace(size, files=options.files or size.files))
+    print(f"preparing {bench.size.files} files of {size.rows_per_file:,} rows", flush=True)
     bench.prepare()
     bench.restore()
     inputs = bench.files()
-    expected = bench.checksum()
+    expected = bench.expected_checksum()
     total = sum(path.stat().st_size for path in inputs)
     target = options.target_mb * MB
     print(
@@ -59,18 +68,19 @@ def main() -> None:
         for side in options.sides if number % 2 == 0 else reversed(options.sides):
             runs.append(measure(side, bench, target, options.threads, expected))
             print(f"{side}: {runs[-1].seconds:.2f} s, {runs[-1].outputs} files", flush=True)
-    report = make_report(runs, len(inputs), total, options)
+    report = make_report(runs, bench.size, total, options)
     options.results.mkdir(parents=True, exist_ok=True)
-    (options.results / "rewrite.json").write_text(json.dumps(report, indent=2) + "\n")
+    results = options.results / f"rewrite-{options.scenario}"
+    results.with_suffix(".json").write_text(json.dumps(report, indent=2) + "\n")
     text = as_markdown(report)
-    (options.results / "rewrite.md").write_text(text)
-    print(f"\n{text}\nwritten to {options.results}/rewrite.json and rewrite.md")
+    results.with_suffix(".md").write_text(text)
+    print(f"\n{text}\nwritten to {results}.json and .md")
 
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=100)
-    parser.add_argument("--rows", type=int, default=100_000, help="rows a file")
+    parser.add_argument("--scenario", choices=list(SCENARIOS), default="small-files")
+    parser.add_argument("--files", type=int, help="fewer files than the scenario has, for a quick look")
     parser.add_argument("--target-mb", type=int, default=128, help="target file size of both sides")
     parser.add_argument("--threads", type=int, default=2, help="N of local[N]")
     parser.add_argument("--rounds", type=int, default=1)
@@ -114,10 +124,18 @@ def measure(side: str, bench: Bench, target_bytes: int, threads: int, expected: 
         raise BenchmarkError(f"{side} changed the rows of the table")
     if before & set(after):
         raise BenchmarkError(f"{side} left {len(before & set(after))} files as they were")
-    return Run(side, seconds, cpu_seconds, memory.peak_bytes, len(after), sum(path.stat().st_size for path in after))
+    return Run(
+        side,
+        seconds,
+        cpu_seconds,
+        memory.peak_bytes,
+        memory.worker_bytes,
+        len(after),
+        sum(path.stat().st_size for path in after),
+    )
 
 
-def make_report(runs: list[Run], files: int, total: int, options: argparse.Namespace) -> dict[str, Any]:
+def make_report(runs: list[Run], size: Size, total: int, options: argparse.Namespace) -> dict[str, Any]:
     sides = {side: [run for run in runs if run.side == side] for side in options.sides}
     report: dict[str, Any] = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -128,7 +146,7 @@ def make_report(runs: list[Run], files: int, total: int, options: argparse.Names
             "python": platform.python_version(),
             **{name: version(name) for name in ("tidyberg", "pyspark", "pyarrow", "pyiceberg")},
         },
-        "input": {"files": files, "bytes": total, "rows": options.files * options.rows},
+        "input": {"bytes": total, "rows": size.files * size.rows_per_file, **asdict(size)},
         "target_bytes": options.target_mb * MB,
         "master": f"local[{options.threads}]",
         "runs": [asdict(run) for run in runs],
@@ -138,6 +156,7 @@ def make_report(runs: list[Run], files: int, total: int, options: argparse.Names
                 "median_seconds": statistics.median(run.seconds for run in found),
                 "cpu_seconds": statistics.median(run.cpu_seconds for run in found),
                 "peak_bytes": max(run.peak_bytes for run in found),
+                "worker_bytes": max(run.worker_bytes for run in found),
                 "outputs": found[-1].outputs,
                 "bytes_written": found[-1].bytes_written,
             }
@@ -152,19 +171,26 @@ def make_report(runs: list[Run], files: int, total: int, options: argparse.Names
 
 def as_markdown(report: dict[str, Any]) -> str:
     machine, given = report["machine"], report["input"]
+    deletes = given["deletes"]
+    with_deletes = (
+        f" with {deletes['per_file'] * given['files']:,} position delete files and "
+        f"{deletes['equality_files']:,} equality delete files"
+        if deletes
+        else ""
+    )
     lines = [
-        f"{given['files']} files, {given['rows']:,} rows, {given['bytes'] / MB:.0f} MB; target "
+        f"{given['files']:,} files, {given['rows']:,} rows, {given['bytes'] / MB:.0f} MB{with_deletes}; target "
         f"{report['target_bytes'] // MB} MB; {report['master']} on {machine['cores']} cores, "
         f"{machine['memory_gb']} GB; {report['at'][:10]}",
         "",
-        "| | median | best | CPU | outputs | written | peak memory (PSS) |",
-        "|---|---|---|---|---|---|---|",
+        "| | median | best | CPU | outputs | written | peak memory (PSS) | largest worker |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for side, numbers in report["sides"].items():
         lines.append(
             f"| {SIDES[side]} | {numbers['median_seconds']:.1f} s | {numbers['best_seconds']:.1f} s "
             f"| {numbers['cpu_seconds']:.1f} s | {numbers['outputs']} | {numbers['bytes_written'] / MB:.0f} MB "
-            f"| {numbers['peak_bytes'] / MB:,.0f} MB |"
+            f"| {numbers['peak_bytes'] / MB:,.0f} MB | {numbers['worker_bytes'] / MB:,.0f} MB |"
         )
     if "times_faster" in report:
         lines += ["", f"tidyberg is {report['times_faster']:.1f} times as fast."]
