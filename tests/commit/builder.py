@@ -36,7 +36,12 @@ def groups_of(inventory: Inventory) -> list[FileGroup]:
     groups: dict[int, list[InputFile]] = {}
     for row in inventory.data_files.to_pylist():
         file = InputFile(
-            row["path"], row["size"], row["records"], row["sequence_number"], inventory.manifests[row["manifest"]].path
+            row["path"],
+            row["size"],
+            row["records"],
+            row["sequence_number"],
+            inventory.manifests[row["manifest"]].path,
+            row["first_row_id"],
         )
         groups.setdefault(row["partition"], []).append(file)
     return [

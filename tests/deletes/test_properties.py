@@ -22,9 +22,8 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from tests.deletes.tables import BY_REGION, Meddling, compact, data_files, leftovers, options
 from tidyberg.errors import Conflict
 from tidyberg.model.options import Strategy, VerifyMode
-from tidyberg.testing import Warehouse, local_path
+from tidyberg.testing import LiveFile, Warehouse, local_path
 from tidyberg.testing.deletes import EqualTo, Positions, commit_deletes
-from tidyberg.testing.reading import LiveFile
 
 EXAMPLES = int(os.environ.get("TIDYBERG_TEST_HISTORIES", "30"))
 REGIONS = ("eu", "us")

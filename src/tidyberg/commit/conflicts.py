@@ -42,7 +42,12 @@ def validate_groups(
     conflicts: dict[int, str] = {}
     for group in groups:
         rows = [located.get(file.path) for file in group.files]
-        reason = _gone(group, rows) or _newly_deleted(group, rows, deletes) or _of_another_history(group, unseen)
+        reason = (
+            _gone(group, rows)
+            or _newly_deleted(group, rows, deletes)
+            or _of_another_history(group, unseen)
+            or _renumbered(group, rows)
+        )
         if reason is not None:
             conflicts[group.group_id] = reason
             continue
@@ -61,12 +66,14 @@ class _Located:
     partition: int
     spec_id: int
     sequence_number: int
+    first_row_id: int | None
 
 
 def _locate(groups: Sequence[FileGroup], parent: Inventory) -> dict[str, _Located]:
     paths = pa.array([file.path for group in groups for file in group.files], pa.string())
     found = parent.data_files.filter(pc.is_in(parent.data_files["path"], value_set=paths))
-    columns = [found[name].to_pylist() for name in ("path", "manifest", "partition", "spec_id", "sequence_number")]
+    names = ("path", "manifest", "partition", "spec_id", "sequence_number", "first_row_id")
+    columns = [found[name].to_pylist() for name in names]
     located = {path: _Located(*rest) for path, *rest in zip(*columns, strict=True)}
     assert len(located) == found.num_rows, "I5: no data file path is live twice"
     return located
@@ -131,6 +138,14 @@ def _touched_by_unseen(parent: Inventory, plan_sequence_number: int, plan_delete
 def _of_another_history(group: FileGroup, touched: set[str]) -> str | None:
     hit = next((file.path for file in group.files if file.path in touched), None)
     return f"deletes that the plan did not see apply to {hit}" if hit else None
+
+
+def _renumbered(group: FileGroup, rows: Sequence[_Located | None]) -> str | None:
+    """I8: outputs hold the row ids of the plan; the first commit after an upgrade to v3 gives ids to all rows."""
+    for file, row in zip(group.files, rows, strict=True):
+        if row is not None and row.first_row_id != file.first_row_id:
+            return f"the rows of {file.path} got {'other ' if file.first_row_id is not None else ''}ids meanwhile"
+    return None
 
 
 def identities(deletes: pa.Table) -> list[Identity]:

@@ -1,7 +1,7 @@
 """Entries of a manifest: read with what they inherit, and encoded anew with as little change as the spec allows.
 
-Entries that stay are carried over as bytes; only what a commit must say anew is encoded again: status, snapshot id
-and the sequence numbers that were inherited so far [I3, I9].
+Entries that stay are carried over as bytes; only what a commit must say anew is encoded again: status, snapshot id,
+and the sequence numbers and first row ids that were inherited so far [I3, I8, I9].
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,6 +51,11 @@ class ListedManifest:
         return int(self.fields[503])
 
     @property
+    def first_row_id(self) -> int | None:
+        found: int | None = self.fields.get(520)
+        return found
+
+    @property
     def may_have_live_files(self) -> bool:
         """Entries that were deleted before are not carried over; lists of v1 need not count them."""
         return self.fields.get(504) != 0 or self.fields.get(505) != 0
@@ -72,6 +77,8 @@ class Entry:
     size: int
     partition: bytes  # as encoded in the manifest
     data_file: bytes  # the whole data_file record as encoded in the manifest
+    first_row_id: int | None  # v3; None also where the rows of an upgraded table have no ids yet
+    first_row_id_at: slice | None  # where it is in `data_file`, if it has a place there
 
     @property
     def path(self) -> str:
@@ -119,23 +126,26 @@ class EntryEncoder:
             (field_id(field), writer(field["type"]) if field_id(field) != 2 else None) for field in resolved["fields"]
         ]
         self._data_file = [(field_id(field), writer(field["type"])) for field in data_file["fields"]]
+        self._write_first_row_id = dict(self._data_file).get(142)
         self._read_source = reader(resolve_names(source.data_file_schema))
 
     @classmethod
     def for_source(cls, source: Manifest, format_version: int) -> "EntryEncoder":
-        template = _entry_schema(format_version)
+        template = entry_schema(format_version)
         ids = [field_id(field) for field in template["fields"]]
-        if source.format_version == format_version and ids == [
-            field_id(field) for field in source.container.schema["fields"]
-        ]:
+        if (
+            source.format_version == format_version
+            and ids == [field_id(field) for field in source.container.schema["fields"]]
+            and (format_version < 3 or any(field_id(field) == 142 for field in source.data_file_schema["fields"]))
+        ):
             return cls(source.container.schema, source, keeps_bytes=True)
         # A table upgraded since: old entries would inherit the new snapshot's sequence number, so write new ones.
-        return cls(_with_partition(template, source.partition_schema), source, keeps_bytes=False)
+        return cls(with_partition(template, source.partition_schema), source, keeps_bytes=False)
 
     def existing(self, entry: Entry, status: int, snapshot_id: int) -> bytes:
         return self._entry(
             {0: status, 1: snapshot_id, 3: entry.sequence_number, 4: entry.file_sequence_number},
-            entry.data_file if self._keeps_bytes else self._convert(entry),
+            self._with_first_row_id(entry) if self._keeps_bytes else self._convert(entry),
         )
 
     def added(self, output: Output, snapshot_id: int, sequence_number: int) -> bytes:
@@ -153,9 +163,17 @@ class EntryEncoder:
                 write(out, values[number])
         return bytes(out)
 
+    def _with_first_row_id(self, entry: Entry) -> bytes:
+        """I8: left null, it would be inherited anew from the new manifest, and the rows would get other ids."""
+        if self._write_first_row_id is None or entry.first_row_id_at is None:
+            return entry.data_file
+        out = bytearray(entry.data_file[: entry.first_row_id_at.start])
+        self._write_first_row_id(out, entry.first_row_id)
+        return bytes(out) + entry.data_file[entry.first_row_id_at.stop :]
+
     def _convert(self, entry: Entry) -> bytes:
         fields = self._read_source(new_decoder(entry.data_file))
-        return self._encode_data_file({134: DATA, **fields}, entry.partition)
+        return self._encode_data_file({134: DATA, **fields, 142: entry.first_row_id}, entry.partition)
 
     def _encode_data_file(self, fields: Mapping[int, Any], partition: bytes) -> bytes:
         out = bytearray()
@@ -171,19 +189,23 @@ def live_entries(container: Container, listed: ListedManifest) -> Iterator[Entry
     data_file = next(field["type"] for field in container.resolved["fields"] if field_id(field) == 2)
     top = [(field_id(field), reader(field["type"])) for field in container.resolved["fields"] if field_id(field) != 2]
     assert field_id(container.schema["fields"][-1]) == 2, "data_file is an entry's last field in every version"
-    wanted = {100, 103, 104, 144, 145}  # path, records, size; of a DV its offset and size
+    wanted = {100, 103, 104, 142, 144, 145}  # path, records, size, first row id; of a DV its offset and size
     steps = [
         (field_id(field), reader(field["type"]) if field_id(field) in wanted else field_reader(field["type"], {}).skip)
         for field in data_file["fields"]
     ]
+    next_row_id = listed.first_row_id
     for count, block in container.blocks:
         decoder = new_decoder(block)
         for _ in range(count):
             values = {number: read(decoder) for number, read in top}
             start = decoder.tell()
+            first_row_id_at = None
             for number, step in steps:
                 before = decoder.tell()
                 value = step(decoder)
+                if number == 142:
+                    first_row_id_at = slice(before - start, decoder.tell() - start)
                 if number in wanted:
                     values[number] = value
                 elif number == 102:
@@ -191,6 +213,10 @@ def live_entries(container: Container, listed: ListedManifest) -> Iterator[Entry
             if values[0] == DELETED:
                 continue
             inherits = values[0] == ADDED or listed.sequence_number == 0
+            # Where the manifest has none, its files have none: they are older than the table's upgrade to v3.
+            first_row_id = values.get(142) if next_row_id is not None else None
+            if next_row_id is not None and first_row_id is None:
+                first_row_id, next_row_id = next_row_id, next_row_id + values[103]
             yield Entry(
                 identity=(values[100], values.get(144), values.get(145)),
                 snapshot_id=values[1] if values[1] is not None else listed.added_snapshot_id,
@@ -200,6 +226,8 @@ def live_entries(container: Container, listed: ListedManifest) -> Iterator[Entry
                 size=values[104],
                 partition=values[102],
                 data_file=block[start : decoder.tell()],
+                first_row_id=first_row_id,
+                first_row_id_at=first_row_id_at,
             )
 
 
@@ -232,19 +260,19 @@ def _data_file_fields(file: WrittenFile) -> dict[int, Any]:
     }
 
 
-def _with_partition(entry_schema: Any, partition: Any) -> Any:
-    def with_field(schema: Any, number: int, kind: Any) -> Any:
+def with_partition(schema: Any, partition: Any) -> Any:
+    def with_field(record: Any, number: int, kind: Any) -> Any:
         return {
-            **schema,
-            "fields": [{**field, "type": kind} if field_id(field) == number else field for field in schema["fields"]],
+            **record,
+            "fields": [{**field, "type": kind} if field_id(field) == number else field for field in record["fields"]],
         }
 
-    data_file = next(field["type"] for field in entry_schema["fields"] if field_id(field) == 2)
-    return with_field(entry_schema, 2, with_field(data_file, 102, partition))
+    data_file = next(field["type"] for field in schema["fields"] if field_id(field) == 2)
+    return with_field(schema, 2, with_field(data_file, 102, partition))
 
 
 @cache
-def _entry_schema(format_version: int) -> Any:
+def entry_schema(format_version: int) -> Any:
     schema: Any = AvroSchemaConversion().iceberg_to_avro(
         MANIFEST_ENTRY_SCHEMAS[format_version], schema_name="manifest_entry"
     )

@@ -66,7 +66,8 @@ def rewritten_manifest(
         513: sum(entry.records for entry in kept),
         514: sum(entry.records for entry in gone),
         517: source.listed.content,
-        515: None,  # assigned when the list is written
+        515: None,  # assigned when the list is written, as is 520, the first row id
+        520: None,
         # The minimum of LIVE files; with none left it is the commit's own number.
         516: min((entry.sequence_number for entry in kept), default=None),
         # 507, the partition summaries, still cover every entry.
@@ -114,11 +115,17 @@ def manifest_list(
     parent_id: int | None,
     sequence_number: int,
     format_version: int,
-) -> bytes:
-    """The list; sequence numbers of this commit's own manifests are assigned here, anew on every attempt."""
+    first_row_id: int | None,
+) -> tuple[bytes, int]:
+    """The list, and how many rows it gives ids to: in v3, from `first_row_id` on, the table's next.
+
+    Sequence numbers of this commit's own manifests and first row ids of all that have none are assigned here, anew on
+    every attempt.
+    """
     schema = _list_schema(format_version)
     write = writer(resolve_names(schema))
     records = []
+    next_row_id = first_row_id or 0
     for manifest in manifests:
         fields = dict(manifest.fields)
         fields[517] = fields.get(517) or DATA
@@ -128,6 +135,9 @@ def manifest_list(
         for count in (504, 505, 506, 512, 513, 514):
             if fields.get(count) is None and format_version > 1:
                 raise damaged(manifest.path, "its entry in the manifest list has no file counts")
+        if format_version > 2 and fields[517] == DATA and fields.get(520) is None:
+            # I8: room for the existing rows too, for those of files that had no id before the table's upgrade.
+            fields[520], next_row_id = next_row_id, next_row_id + fields[512] + fields[513]
         record = bytearray()
         write(record, fields)
         records.append(bytes(record))
@@ -138,7 +148,9 @@ def manifest_list(
     }
     if format_version > 1:
         metadata["sequence-number"] = str(sequence_number).encode()
-    return build_container(schema, metadata, records)
+    if format_version > 2:
+        metadata["first-row-id"] = str(first_row_id).encode()
+    return build_container(schema, metadata, records), next_row_id - (first_row_id or 0)
 
 
 def _header(source: Manifest, format_version: int) -> dict[str, bytes]:

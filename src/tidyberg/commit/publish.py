@@ -4,17 +4,15 @@ Finding our snapshot, or one of our outputs live, proves that a commit landed; a
 conflict may answer our own commit that a client library sent twice, so the table is asked before it is believed.
 """
 
-import copy
 import random
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
@@ -24,9 +22,10 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     UnauthorizedError,
 )
-from pyiceberg.table import StagedTable, Table
+from pyiceberg.table import Table
 
 from tidyberg.commit.conflicts import validate_groups
+from tidyberg.commit.metadata_file import catalog_for_attempt
 from tidyberg.commit.snapshot import Staged, Stager, snapshot_of_job
 from tidyberg.errors import (
     AccessDenied,
@@ -37,7 +36,6 @@ from tidyberg.errors import (
     TableReplaced,
     Terminal,
     TidybergError,
-    Unsupported,
 )
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.plan import FileGroup, Plan
@@ -45,8 +43,6 @@ from tidyberg.model.task import TaskResult
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import pin
-
-METADATA_NAMES = uuid.UUID("7c9a5f0e-6f0f-4c55-9b52-0f3f7a0d7a11")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +195,6 @@ class Publisher:
     def _stage(
         self, stager: Stager, table: Table, parent: Inventory, finished: Sequence[FinishedGroup], attempt: int
     ) -> Staged:
-        if table.metadata.format_version > 2:
-            raise Unsupported(f"{self.plan.table} was upgraded to format version 3 while the job ran.")
         self._refuse_rollback(table, parent)
         groups = [done.group for done in finished if done.group.group_id not in self._conflicts]
         validation = validate_groups(groups, parent, self.plan.sequence_number, self.plan.deletes)
@@ -235,7 +229,7 @@ class Publisher:
     def _send(self, table: Table, staged: Staged, parent_id: int | None, attempt: int) -> None:
         assert parent_id is not None
         self.journal.about_to_commit(parent_id, self.snapshot_id)
-        catalog = _with_known_metadata_location(self.catalog, self.job_id, attempt, self.journal)
+        catalog = catalog_for_attempt(self.catalog, self.job_id, attempt, self.journal.about_to_write)
         try:
             response = catalog.commit_table(table, staged.requirements, staged.updates)
         except (ForbiddenError, UnauthorizedError) as error:
@@ -284,30 +278,6 @@ class Publisher:
             f"The catalog did not say whether the commit to {self.plan.table} landed ({_brief(failure)}).",
             hint="The new files were kept. Run `tidyberg recover` once the catalog answers again.",
         )
-
-
-def _with_known_metadata_location(catalog: Catalog, job_id: str, attempt: int, journal: Journal) -> Catalog:
-    """SQL, Glue and Hive catalogs write a metadata file before they swap; give it a name that is known beforehand.
-
-    PyIceberg leaves that file behind when the swap is lost or the process dies, and would name it at random.
-    """
-    if isinstance(catalog, RestCatalog):
-        return catalog
-    assert isinstance(catalog, MetastoreCatalog), f"{type(catalog).__name__} cannot commit; it is refused when opened"
-    named = copy.copy(catalog)
-    stage = catalog._update_and_stage_table
-
-    def stage_with_known_location(*args: Any, **kwargs: Any) -> StagedTable:
-        staged: StagedTable = stage(*args, **kwargs)
-        directory, _, name = staged.metadata_location.rpartition("/")
-        version = name.partition("-")[0]
-        suffix = name[name.index(".") :]
-        staged.metadata_location = f"{directory}/{version}-{uuid.uuid5(METADATA_NAMES, f'{job_id}/{attempt}')}{suffix}"
-        journal.about_to_write([staged.metadata_location])
-        return staged
-
-    named._update_and_stage_table = stage_with_known_location  # type: ignore[method-assign]
-    return named
 
 
 def _brief(error: BaseException | None) -> str:

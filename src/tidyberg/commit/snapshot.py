@@ -12,7 +12,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import PartitionFieldStats
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
@@ -44,6 +44,7 @@ from tidyberg.commit.summary import replace_summary, roll_forward
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.plan import DeleteFile
 from tidyberg.model.task import WrittenFile
+from tidyberg.observe.storage import damaged
 
 JOB_ID = "tidyberg.job-id"
 PLAN_HASH = "tidyberg.plan-hash"
@@ -86,7 +87,7 @@ class Stager:
     about_to_write: Callable[[Sequence[str]], None]
     now_ms: Callable[[], int]
     _written: dict[object, ListedManifest] = field(default_factory=dict)
-    _sources: dict[str, Manifest] = field(default_factory=dict)
+    _sources: dict[tuple[str, int | None], Manifest] = field(default_factory=dict)
 
     def stage(
         self, catalog: Catalog, table: Table, parent: Inventory, groups: Sequence[Replaceable], attempt: int
@@ -107,12 +108,14 @@ class Stager:
 
         version = metadata.format_version
         sequence_number = metadata.next_sequence_number()
-        content = manifest_list(
+        first_row_id = next_row_id(table)
+        content, added_rows = manifest_list(
             manifests,
             snapshot_id=self.snapshot_id,
             parent_id=head.snapshot_id,
             sequence_number=sequence_number,
             format_version=version,
+            first_row_id=first_row_id,
         )
         list_path = self._location(table, f"snap-{self.snapshot_id}-{attempt}-{self.job_id}.avro")
         self._write(table, list_path, content)
@@ -125,6 +128,8 @@ class Stager:
             manifest_list=list_path,
             summary=self._summary(head, groups, deletes),
             schema_id=metadata.current_schema_id,
+            first_row_id=first_row_id,
+            added_rows=added_rows if first_row_id is not None else None,
         )
         return Staged(
             list_path,
@@ -178,7 +183,7 @@ class Stager:
 
     def _rewritten(self, table: Table, listed: ListedManifest, removed: frozenset[Identity]) -> ListedManifest:
         version = table.metadata.format_version
-        key = ("rewritten", version, listed.path, removed)
+        key = ("rewritten", version, listed.path, listed.first_row_id, removed)
         if key not in self._written:
             path = self._next_manifest_path(table)
             content, manifest = rewritten_manifest(
@@ -193,9 +198,11 @@ class Stager:
         return self._written[key]
 
     def _source(self, table: Table, listed: ListedManifest) -> Manifest:
-        if listed.path not in self._sources:
-            self._sources[listed.path] = read_manifest(table.io, listed)
-        return self._sources[listed.path]
+        # Another writer's commit may meanwhile have given first row ids to a manifest from before an upgrade.
+        key = (listed.path, listed.first_row_id)
+        if key not in self._sources:
+            self._sources[key] = read_manifest(table.io, listed)
+        return self._sources[key]
 
     def _write(self, table: Table, path: str, content: bytes) -> None:
         self.about_to_write([path])
@@ -236,6 +243,16 @@ def snapshot_of_job(metadata: TableMetadata, job_id: str) -> Snapshot | None:
 def last_sequence_number(metadata: TableMetadata) -> int:
     """v1 has no sequence numbers: all its files read as 0."""
     return int(getattr(metadata, "last_sequence_number", 0) or 0)
+
+
+def next_row_id(table: Table) -> int | None:
+    """Where the next snapshot's row ids begin; None below v3, which has none."""
+    metadata = table.metadata
+    if not isinstance(metadata, TableMetadataV3):
+        return None
+    if metadata.next_row_id is None:
+        raise damaged(table.metadata_location, "it has no next-row-id, which format version 3 requires")
+    return metadata.next_row_id
 
 
 def _requirements(

@@ -161,9 +161,12 @@ def _number(
     rows = files.take(pa.array(np.concatenate([draft.members for draft in drafts])))
     manifests = [manifest.path for manifest in inventory.manifests]
     inputs = [
-        InputFile(path, size, records, sequence_number, manifests[manifest])
-        for path, size, records, sequence_number, manifest in zip(
-            *(rows.column(name).to_pylist() for name in ("path", "size", "records", "sequence_number", "manifest")),
+        InputFile(path, size, records, sequence_number, manifests[manifest], first_row_id)
+        for path, size, records, sequence_number, manifest, first_row_id in zip(
+            *(
+                rows.column(name).to_pylist()
+                for name in ("path", "size", "records", "sequence_number", "manifest", "first_row_id")
+            ),
             strict=True,
         )
     ]

@@ -1,7 +1,8 @@
 """Tables for tests, ours and yours: a warehouse, deterministic rows, and tables forged for planning alone."""
 
 from tidyberg.testing.forge import forge_table
-from tidyberg.testing.reading import LiveFile, local_path
+from tidyberg.testing.manifests import LiveFile
+from tidyberg.testing.reading import local_path
 from tidyberg.testing.samples import SAMPLE_SCHEMA, sample_rows
 from tidyberg.testing.static import ForgedEntry, ForgedManifest, forge_static_table
 from tidyberg.testing.warehouse import Warehouse

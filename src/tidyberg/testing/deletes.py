@@ -8,17 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS
 from pyiceberg.table import Table
-from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
-from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+from pyiceberg.table.snapshots import Operation
 
 from tidyberg.commit.avro import build_container, field_id, resolve_names, writer
-from tidyberg.commit.entries import ListedManifest
-from tidyberg.commit.manifests import manifest_list, read_manifest, read_manifest_list, rewritten_manifest, write_file
-from tidyberg.testing.reading import PATH_FIELD, POSITION_FIELD
+from tidyberg.commit.entries import Identity, ListedManifest, entry_schema, with_partition
+from tidyberg.commit.manifests import read_manifest, rewritten_manifest, write_file
+from tidyberg.testing.commits import commit_manifests, manifests_of
+from tidyberg.testing.manifests import live_files
+from tidyberg.testing.reading import PATH_FIELD, POSITION_FIELD, deleted_positions
+from tidyberg.testing.vectors import puffin_file
 
 _NO_PARTITION = {"type": "record", "name": "r102", "fields": []}
 
@@ -49,6 +48,17 @@ class EqualTo:
     sequence_number: int | None = None
 
 
+@dataclass(frozen=True)
+class Vectors:
+    """Deletion vectors of format version 3, one a data file, all in one Puffin file.
+
+    Each also holds the rows that were deleted before, and takes the place of the file's vector so far.
+    """
+
+    rows: Mapping[str, Sequence[int]]
+    sequence_number: int | None = None
+
+
 def delete_positions(table: Table, path: str, positions: Sequence[int], *, file_scoped: bool = True) -> Table:
     """Commit a position delete file for rows of one data file."""
     return commit_deletes(table, Positions({path: positions}, file_scoped))
@@ -59,55 +69,54 @@ def delete_equal(table: Table, like: str, keys: Mapping[str, Sequence[Any]]) -> 
     return commit_deletes(table, EqualTo(keys, like))
 
 
+def delete_rows(table: Table, rows: Mapping[str, Sequence[int]], *, branch: str = "main") -> Table:
+    """Delete rows by data file as an engine does in this format version: by a vector each, or by position deletes."""
+    if table.refresh().metadata.format_version > 2:
+        return commit_deletes(table, Vectors(rows), branch=branch)
+    return commit_deletes(table, *(Positions({path: rows[path]}, file_scoped=True) for path in rows), branch=branch)
+
+
 def commit_deletes(
-    table: Table, *deletes: Positions | EqualTo, branch: str = "main", remove: Collection[str] = ()
+    table: Table, *deletes: Positions | EqualTo | Vectors, branch: str = "main", remove: Collection[str] = ()
 ) -> Table:
     """Commit delete files, all in one snapshot; `remove` are paths of data or delete files that go with it."""
     table.refresh()
-    head = table.metadata.snapshot_by_name(branch)
-    assert head is not None
-    listed = read_manifest_list(table.io, head.manifest_list)
     snapshot_id = table.metadata.new_snapshot_id()
-    lines = [_without(table, manifest, remove, snapshot_id) if remove else manifest for manifest in listed]
-    lines += [_write_delete(table, listed, delete, snapshot_id) for delete in deletes]
-    sequence_number = table.metadata.next_sequence_number()
-    list_path = f"{table.location()}/metadata/snap-{snapshot_id}-0-{uuid.uuid4()}.avro"
-    write_file(
-        table.io,
-        list_path,
-        manifest_list(
-            lines,
-            snapshot_id=snapshot_id,
-            parent_id=head.snapshot_id,
-            sequence_number=sequence_number,
-            format_version=table.metadata.format_version,
-        ),
-    )
-    snapshot = Snapshot(
-        snapshot_id=snapshot_id,
-        parent_snapshot_id=head.snapshot_id,
-        sequence_number=sequence_number if table.metadata.format_version > 1 else None,
-        manifest_list=list_path,
-        summary=Summary(operation=Operation.DELETE, **{"added-delete-files": str(len(deletes))}),
-        schema_id=table.metadata.current_schema_id,
-    )
-    ref = SetSnapshotRefUpdate(
-        ref_name=branch,
-        type=SnapshotRefType.BRANCH,
-        snapshot_id=snapshot_id,
-        max_ref_age_ms=None,
-        max_snapshot_age_ms=None,
-        min_snapshots_to_keep=None,
-    )
-    requirement = AssertRefSnapshotId(ref=branch, snapshot_id=head.snapshot_id)
-    table.catalog.commit_table(table, (requirement,), (AddSnapshotUpdate(snapshot=snapshot), ref))
-    return table.refresh()
+    listed = manifests_of(table, branch)
+    assert listed, "there are no rows to delete"
+    replaced: set[Identity] = set()
+    added: list[ListedManifest] = []
+    for delete in deletes:
+        if isinstance(delete, Vectors):
+            added += _write_vectors(table, listed, delete, snapshot_id, branch)
+            replaced |= _vectors_of(table, delete.rows, branch)
+        else:
+            added.append(_write_delete(table, listed, delete, snapshot_id))
+    lines = [_without(table, line, remove, replaced, snapshot_id) for line in listed]
+    summary = {"added-delete-files": str(len(added))}
+    return commit_manifests(table, [*lines, *added], snapshot_id, Operation.DELETE, summary, branch)
 
 
-def _without(table: Table, listed: ListedManifest, remove: Collection[str], snapshot_id: int) -> ListedManifest:
+def _vectors_of(table: Table, paths: Collection[str], branch: str) -> set[Identity]:
+    """The vectors that these data files have: a file has one at most, so a new one takes their place."""
+    files = live_files(table, table.metadata.snapshot_by_name(branch))
+    return {
+        (file.path, file.content_offset, file.content_size)
+        for file in files
+        if file.is_vector and file.referenced_data_file in paths
+    }
+
+
+def _without(
+    table: Table, listed: ListedManifest, remove: Collection[str], replaced: set[Identity], snapshot_id: int
+) -> ListedManifest:
     """The manifest with some of its files marked as deleted, or as it is when it lists none of them."""
+    if not remove and not replaced:
+        return listed
     manifest = read_manifest(table.io, listed)
-    gone = frozenset(entry.identity for entry in manifest.entries if entry.path in remove)
+    gone = frozenset(
+        entry.identity for entry in manifest.entries if entry.path in remove or entry.identity in replaced
+    )
     if not gone:
         return listed
     path = f"{table.location()}/metadata/{uuid.uuid4()}-m0.avro"
@@ -117,13 +126,39 @@ def _without(table: Table, listed: ListedManifest, remove: Collection[str], snap
     return line
 
 
+def _write_vectors(
+    table: Table, listed: Sequence[ListedManifest], delete: Vectors, snapshot_id: int, branch: str
+) -> list[ListedManifest]:
+    """One Puffin file, and a manifest for each vector in it."""
+    assert table.metadata.format_version > 2, "deletion vectors are of format version 3"
+    head = table.metadata.snapshot_by_name(branch)
+    rows = {path: sorted(deleted_positions(table, head, path).union(delete.rows[path])) for path in delete.rows}
+    content, places = puffin_file(rows)
+    path = f"{table.location()}/data/{uuid.uuid4()}-deletes.puffin"
+    write_file(table.io, path, content)
+    manifests = []
+    for data_path, (offset, size) in places.items():
+        data_file = {
+            134: 1,
+            100: path,
+            101: "PUFFIN",
+            103: len(rows[data_path]),
+            104: len(content),
+            143: data_path,
+            144: offset,
+            145: size,
+        }
+        scope = _scope(table, listed, data_path, delete)
+        manifests.append(_write_manifest(table, scope, data_file, delete.sequence_number, snapshot_id))
+    return manifests
+
+
 def _write_delete(
     table: Table, listed: Sequence[ListedManifest], delete: Positions | EqualTo, snapshot_id: int
 ) -> ListedManifest:
     """The delete file and a manifest of its own; the manifest's row for the list."""
     rows = _position_rows(delete) if isinstance(delete, Positions) else _key_rows(table, delete)
     like = next(iter(delete.rows)) if isinstance(delete, Positions) else delete.like
-    spec_id, partition_schema, partition, summaries = _scope(table, listed, like, delete)
     path = f"{table.location()}/data/{uuid.uuid4()}-deletes.parquet"
     with table.io.new_output(path).create() as stream:
         pq.write_table(rows, stream)
@@ -138,43 +173,58 @@ def _write_delete(
         128: [{129: number, 130: value} for number, value in bounds.items()],
         135: None if isinstance(delete, Positions) else _field_ids(table, delete),
     }
-    manifest = _delete_manifest(table, partition_schema, spec_id, partition, data_file, delete.sequence_number)
-    manifest_path = f"{table.location()}/metadata/{uuid.uuid4()}-m0.avro"
-    write_file(table.io, manifest_path, manifest)
+    return _write_manifest(table, _scope(table, listed, like, delete), data_file, delete.sequence_number, snapshot_id)
+
+
+def _write_manifest(
+    table: Table, scope: "_Scope", data_file: Mapping[int, Any], sequence_number: int | None, snapshot_id: int
+) -> ListedManifest:
+    manifest = _delete_manifest(table, scope, data_file, sequence_number)
+    path = f"{table.location()}/metadata/{uuid.uuid4()}-m0.avro"
+    write_file(table.io, path, manifest)
     return ListedManifest(
         {
-            500: manifest_path,
+            500: path,
             501: len(manifest),
-            502: spec_id,
+            502: scope.spec_id,
             517: 1,
             503: snapshot_id,
             504: 1,
             505: 0,
             506: 0,
-            512: rows.num_rows,
+            512: data_file[103],
             513: 0,
             514: 0,
-            507: summaries,
-            516: delete.sequence_number,
+            507: scope.summaries,
+            516: sequence_number,
         }
     )
 
 
+@dataclass(frozen=True)
+class _Scope:
+    """Of a delete file: its spec, and its partition as the manifests of its data files encode it."""
+
+    spec_id: int
+    partition_schema: Any
+    partition: bytes
+    summaries: Any
+
+
 def _scope(
-    table: Table, listed: Sequence[ListedManifest], like: str | None, delete: Positions | EqualTo
-) -> tuple[int, Any, bytes, Any]:
-    """Spec id, partition schema, encoded partition and partition summaries of a delete file."""
+    table: Table, listed: Sequence[ListedManifest], like: str | None, delete: Positions | EqualTo | Vectors
+) -> _Scope:
     if like is None:
         assert isinstance(delete, EqualTo)
         assert table.specs()[delete.spec_id].is_unpartitioned(), "a delete for the whole table is of such a spec"
-        return delete.spec_id, _NO_PARTITION, b"", []
+        return _Scope(delete.spec_id, _NO_PARTITION, b"", [])
     source, entry = next(
         (manifest, entry)
         for manifest in (read_manifest(table.io, item) for item in listed if not item.fields.get(517))
         for entry in manifest.entries
         if entry.path == like
     )
-    return source.listed.spec_id, source.partition_schema, entry.partition, source.listed.fields.get(507)
+    return _Scope(source.listed.spec_id, source.partition_schema, entry.partition, source.listed.fields.get(507))
 
 
 def _position_rows(delete: Positions) -> pa.Table:
@@ -208,20 +258,9 @@ def _field_ids(table: Table, delete: EqualTo) -> list[int]:
     return [table.schema().find_field(name).field_id for name in delete.keys]
 
 
-def _delete_manifest(
-    table: Table,
-    partition_schema: Any,
-    spec_id: int,
-    partition: bytes,
-    data_file: Mapping[int, Any],
-    sequence_number: int | None,
-) -> bytes:
-    schema: Any = AvroSchemaConversion().iceberg_to_avro(MANIFEST_ENTRY_SCHEMAS[2], schema_name="manifest_entry")
-    for field in next(f["type"] for f in schema["fields"] if field_id(f) == 2)["fields"]:
-        if field_id(field) == 102:
-            field["type"] = partition_schema
-        if field_id(field) == 135:
-            field["type"][1]["items"] = "int"
+def _delete_manifest(table: Table, scope: _Scope, data_file: Mapping[int, Any], sequence_number: int | None) -> bytes:
+    version = table.metadata.format_version
+    schema = with_partition(entry_schema(version), scope.partition_schema)
     out = bytearray()
     for field in resolve_names(schema)["fields"]:
         if field_id(field) != 2:
@@ -229,15 +268,14 @@ def _delete_manifest(
             continue
         for part in field["type"]["fields"]:
             if field_id(part) == 102:
-                out += partition
+                out += scope.partition
             else:
                 writer(part["type"])(out, data_file.get(field_id(part)))
-    spec = table.specs()[spec_id]
     metadata = {
         "schema": table.schema().model_dump_json().encode(),
-        "partition-spec": spec.model_dump_json().encode(),
-        "partition-spec-id": str(spec_id).encode(),
-        "format-version": b"2",
+        "partition-spec": table.specs()[scope.spec_id].model_dump_json().encode(),
+        "partition-spec-id": str(scope.spec_id).encode(),
+        "format-version": str(version).encode(),
         "content": b"deletes",
     }
     return build_container(schema, metadata, [bytes(out)])

@@ -6,7 +6,7 @@ It shares no code with the kernels, and decides by Python's own comparisons whic
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
@@ -19,20 +19,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 
+from tidyberg.testing.manifests import LiveFile, live_files
+from tidyberg.testing.vectors import positions_of
+
 PATH_FIELD, POSITION_FIELD = 2147483546, 2147483545
-
-
-@dataclass(frozen=True)
-class LiveFile:
-    """A data or delete file of a snapshot, with the sequence number that decides what applies to what."""
-
-    path: str
-    content: DataFileContent
-    spec_id: int
-    partition: tuple[Any, ...]
-    sequence_number: int
-    records: int
-    equality_ids: tuple[int, ...] = ()
+ROW_ID_FIELD, LAST_UPDATED_FIELD = 2147483540, 2147483539
 
 
 def local_path(location: str) -> str:
@@ -41,37 +32,35 @@ def local_path(location: str) -> str:
     return unquote(parsed.path) if parsed.scheme == "file" else location
 
 
-def live_files(table: Table, snapshot: Snapshot | None) -> list[LiveFile]:
-    """Every live data and delete file of a snapshot, as its manifests say."""
-    if snapshot is None:
-        return []
-    return [
-        LiveFile(
-            entry.data_file.file_path,
-            DataFileContent(entry.data_file.content or 0),  # version 1 does not say: it has data only
-            manifest.partition_spec_id,
-            tuple(entry.data_file.partition[number] for number in range(len(entry.data_file.partition))),
-            entry.sequence_number or 0,
-            entry.data_file.record_count,
-            tuple(entry.data_file.equality_ids or ()),
-        )
-        for manifest in snapshot.manifests(table.io)
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-    ]
-
-
-def read_rows(table: Table, snapshot: Snapshot | None) -> Iterator[dict[str, Any]]:
-    """The rows of a snapshot in the table's current schema."""
+def read_rows(table: Table, snapshot: Snapshot | None, *, lineage: bool = False) -> Iterator[dict[str, Any]]:
+    """The rows of a snapshot in the table's current schema, if asked with `_row_id` and the other of lineage."""
     files = live_files(table, snapshot)
     deletes = [_Delete(file, table) for file in files if file.content is not DataFileContent.DATA]
     for file in files:
         if file.content is DataFileContent.DATA:
-            yield from _surviving_rows(file, [delete for delete in deletes if delete.concerns(file)], table)
+            yield from _surviving_rows(file, _applicable(deletes, file), table, lineage)
 
 
-def _surviving_rows(file: LiveFile, deletes: "list[_Delete]", table: Table) -> Iterator[dict[str, Any]]:
+def deleted_positions(table: Table, snapshot: Snapshot | None, path: str) -> set[int]:
+    """The rows of a data file that position deletes or its vector remove: what a new vector must hold too."""
+    files = live_files(table, snapshot)
+    data = next(file for file in files if file.path == path)
+    deletes = [_Delete(file, table) for file in files if file.content is DataFileContent.POSITION_DELETES]
+    return set().union(*(delete.positions[path] for delete in _applicable(deletes, data)))
+
+
+def _applicable(deletes: "list[_Delete]", file: LiveFile) -> "list[_Delete]":
+    """A vector holds all that the position deletes before it said, which count no more."""
+    found = [delete for delete in deletes if delete.concerns(file)]
+    has_vector = any(delete.is_vector for delete in found)
+    return [delete for delete in found if delete.is_vector or delete.equality_ids or not has_vector]
+
+
+def _surviving_rows(file: LiveFile, deletes: "list[_Delete]", table: Table, lineage: bool) -> Iterator[dict[str, Any]]:
     contents = pq.read_table(local_path(file.path), partitioning=None)
     rows = _in_schema(contents, table.schema()).to_pylist()
+    if lineage:
+        rows = [row | ids for row, ids in zip(rows, _lineage(contents, file), strict=True)]
     constants = _identity_values(file, table)
     keys = {
         delete.equality_ids: _keys(contents, delete.equality_ids, constants)
@@ -88,15 +77,38 @@ def _surviving_rows(file: LiveFile, deletes: "list[_Delete]", table: Table) -> I
             yield row
 
 
+def _lineage(contents: pa.Table, file: LiveFile) -> list[dict[str, int | None]]:
+    """As the specification says under "Row Lineage": what a row does not say itself comes from its file."""
+    if file.first_row_id is None:
+        return [{"_row_id": None, "_last_updated_sequence_number": None}] * contents.num_rows
+    nothing = [None] * contents.num_rows
+    row_ids = _column(contents, ROW_ID_FIELD) or nothing
+    updated = _column(contents, LAST_UPDATED_FIELD) or nothing
+    return [
+        {
+            "_row_id": file.first_row_id + position if row_id is None else row_id,
+            "_last_updated_sequence_number": file.sequence_number if number is None else number,
+        }
+        for position, (row_id, number) in enumerate(zip(row_ids, updated, strict=True))
+    ]
+
+
 class _Delete:
-    """One delete file, read whole."""
+    """One delete file, or one deletion vector, read whole."""
 
     def __init__(self, file: LiveFile, table: Table) -> None:
         self._file = file
         self._is_global = all(isinstance(part.transform, VoidTransform) for part in table.specs()[file.spec_id].fields)
         self.equality_ids = file.equality_ids
+        self.is_vector = file.is_vector
         self.keys: set[tuple[Hashable, ...]] = set()
         self.positions: dict[str, set[int]] = defaultdict(set)
+        if file.content_offset is not None and file.content_size is not None:
+            assert file.referenced_data_file is not None
+            raw = Path(local_path(file.path)).read_bytes()
+            vector = positions_of(raw[file.content_offset : file.content_offset + file.content_size])
+            self.positions[file.referenced_data_file] = vector
+            return
         contents = pq.read_table(local_path(file.path), partitioning=None)
         if self.equality_ids:
             self.keys = set(_keys(contents, self.equality_ids, {}))
@@ -111,6 +123,8 @@ class _Delete:
         same_partition = (data.spec_id, data.partition) == (self._file.spec_id, self._file.partition)
         if self.equality_ids:
             return data.sequence_number < self._file.sequence_number and (self._is_global or same_partition)
+        if self.is_vector and self._file.referenced_data_file != data.path:
+            return False
         return data.sequence_number <= self._file.sequence_number and same_partition
 
 

@@ -6,14 +6,15 @@ from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from tidyberg.testing.reading import LiveFile, live_files, read_rows
+from tidyberg.testing.commits import LabCatalog, append_data_files
+from tidyberg.testing.manifests import LiveFile, live_files
 from tidyberg.testing.reading import local_path as local_path
+from tidyberg.testing.reading import read_rows
 from tidyberg.testing.samples import SAMPLE_SCHEMA, sample_rows
 
 
@@ -29,7 +30,7 @@ class Warehouse:
             "uri": f"sqlite:///{self.directory / 'catalog.db'}",
             "warehouse": f"file://{self.directory / 'warehouse'}",
         }
-        self.catalog = SqlCatalog(name, **{key: value for key, value in self.properties.items() if key != "type"})
+        self.catalog = LabCatalog(name, **{key: value for key, value in self.properties.items() if key != "type"})
 
     def __enter__(self) -> "Warehouse":
         return self
@@ -77,21 +78,38 @@ class Warehouse:
         schema = table.refresh().schema()
         per_commit = files_per_commit or max(files, 1)
         for first in range(0, files, per_commit):
-            numbers = range(first, min(first + per_commit, files))
+            written = [
+                data_file
+                for number in range(first, min(first + per_commit, files))
+                for data_file in _dataframe_to_data_files(
+                    table.metadata,
+                    rows(number) if rows else sample_rows(rows_per_file, seed + number, schema, values),
+                    table.io,
+                )
+            ]
+            if table.metadata.format_version > 2:
+                append_data_files(table, written, branch)
+                continue
             with (
                 table.transaction() as transaction,
                 transaction.update_snapshot(branch=branch).fast_append() as append,
             ):
-                for number in numbers:
-                    contents = rows(number) if rows else sample_rows(rows_per_file, seed + number, schema, values)
-                    for data_file in _dataframe_to_data_files(table.metadata, contents, table.io):
-                        append.append_data_file(data_file)
+                for data_file in written:
+                    append.append_data_file(data_file)
         return table
 
-    def rows(self, table: Table, *, snapshot_id: int | None = None, branch: str | None = None) -> list[str]:
+    def upgrade(self, table: Table, format_version: int) -> Table:
+        """Raise the table's format version; its snapshots and manifests stay as they are."""
+        self.catalog.upgrade(table, format_version)
+        return table.refresh()
+
+    def rows(
+        self, table: Table, *, snapshot_id: int | None = None, branch: str | None = None, lineage: bool = False
+    ) -> list[str]:
         """All rows as a sorted list of texts: equal lists mean equal multisets, with NaN equal to itself.
 
-        The files and their deletes are read by Arrow and plain Python alone, equality deletes too.
+        The files and their deletes are read by Arrow and plain Python alone, equality deletes too. With `lineage` each
+        row ends with its id and the sequence number of its last update, as format version 3 keeps them.
         """
         table.refresh()
         if branch is not None:
@@ -102,7 +120,7 @@ class Warehouse:
             assert snapshot is not None, f"no snapshot {snapshot_id}"
         else:
             snapshot = table.current_snapshot()
-        return sorted(repr(tuple(row.values())) for row in read_rows(table, snapshot))
+        return sorted(repr(tuple(row.values())) for row in read_rows(table, snapshot, lineage=lineage))
 
     def live_files(self, table: Table) -> list[LiveFile]:
         """The data and delete files of the current snapshot, with their sequence numbers."""

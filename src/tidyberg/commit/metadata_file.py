@@ -1,0 +1,99 @@
+"""The metadata.json that SQL, Glue and Hive catalogs write themselves: its name known beforehand, nothing in it lost.
+
+PyIceberg would write what it understood of the table, which drops fields it does not know (encryption keys among
+them), and refuses to write format version 3. So the changes of a commit are put into the document that was there
+before.
+"""
+
+import copy
+import json
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.io import FileIO
+from pyiceberg.serializers import Compressor
+from pyiceberg.table import StagedTable, Table
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.typedef import IcebergBaseModel
+
+METADATA_NAMES = uuid.UUID("7c9a5f0e-6f0f-4c55-9b52-0f3f7a0d7a11")
+
+
+def catalog_for_attempt(
+    catalog: Catalog, job_id: str, attempt: int, about_to_write: Callable[[Sequence[str]], None]
+) -> Catalog:
+    """The catalog, with a way of writing metadata files of our own where it writes them before its swap.
+
+    PyIceberg leaves that file behind when the swap is lost or the process dies, and would name it at random.
+    """
+    if isinstance(catalog, RestCatalog):
+        return catalog
+    assert isinstance(catalog, MetastoreCatalog), f"{type(catalog).__name__} cannot commit; it is refused when opened"
+    named = copy.copy(catalog)
+    stage = catalog._update_and_stage_table
+    parents: list[Table] = []
+
+    def stage_with_known_location(current_table: Table | None, *args: Any) -> StagedTable:
+        staged: StagedTable = stage(current_table, *args)
+        assert current_table is not None, "the requirements need a table"
+        directory, _, name = staged.metadata_location.rpartition("/")
+        version = name.partition("-")[0]
+        suffix = name[name.index(".") :]
+        staged.metadata_location = f"{directory}/{version}-{uuid.uuid5(METADATA_NAMES, f'{job_id}/{attempt}')}{suffix}"
+        about_to_write([staged.metadata_location])
+        parents.append(current_table)
+        return staged
+
+    def write(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        write_document(changed_document(parents[-1], metadata), io, metadata_path, overwrite=False)
+
+    def write_without_looking(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        write_document(changed_document(parents[-1], metadata), io, metadata_path, overwrite=True)
+
+    named._update_and_stage_table = stage_with_known_location  # type: ignore[method-assign,assignment]
+    named._write_metadata = write  # type: ignore[method-assign]
+    if hasattr(named, "_write_metadata_no_exist_check"):  # Glue: S3 Tables cannot be asked whether a file exists
+        named._write_metadata_no_exist_check = write_without_looking
+    return named
+
+
+def changed_document(parent: Table, metadata: TableMetadata) -> dict[str, Any]:
+    """The parent's metadata file with what is different in `metadata`; fields that nobody here knows stay."""
+    unpack = Compressor.get_compressor(parent.metadata_location).stream_decompressor
+    with unpack(parent.io.new_input(parent.metadata_location).open()) as stream:
+        text = bytes(stream.read()).decode()
+    document: dict[str, Any] = json.loads(text)
+    merged: dict[str, Any] = _merge(document, as_document(TableMetadataUtil.parse_raw(text)), as_document(metadata))
+    return merged
+
+
+def as_document(metadata: TableMetadata) -> dict[str, Any]:
+    """What PyIceberg knows of a table, also of v3, where its own method refuses."""
+    document: dict[str, Any] = json.loads(IcebergBaseModel.model_dump_json(metadata))
+    return document
+
+
+def write_document(document: dict[str, Any], io: FileIO, location: str, *, overwrite: bool) -> None:
+    pack = Compressor.get_compressor(location).bytes_compressor()
+    with io.new_output(location).create(overwrite=overwrite) as stream:
+        stream.write(pack(json.dumps(document).encode()))
+
+
+def _merge(raw: Any, before: Any, after: Any) -> Any:
+    """`raw` changed as `before` became `after`; `before` is `raw` without what PyIceberg does not know."""
+    if before == after:
+        return raw
+    if isinstance(raw, dict) and isinstance(before, dict) and isinstance(after, dict):
+        unknown = {key: value for key, value in raw.items() if key not in before}
+        known = {
+            key: _merge(raw[key], before[key], value) if key in raw and key in before else value
+            for key, value in after.items()
+        }
+        return unknown | known
+    if isinstance(raw, list) and isinstance(before, list) and isinstance(after, list) and len(raw) == len(before):
+        originals = {json.dumps(known, sort_keys=True): original for known, original in zip(before, raw, strict=True)}
+        return [originals.get(json.dumps(item, sort_keys=True), item) for item in after]
+    return after
