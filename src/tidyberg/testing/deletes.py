@@ -114,9 +114,7 @@ def _without(
     if not remove and not replaced:
         return listed
     manifest = read_manifest(table.io, listed)
-    gone = frozenset(
-        entry.identity for entry in manifest.entries if entry.path in remove or entry.identity in replaced
-    )
+    gone = frozenset(entry.identity for entry in manifest.entries if entry.path in remove or entry.identity in replaced)
     if not gone:
         return listed
     path = f"{table.location()}/metadata/{uuid.uuid4()}-m0.avro"
