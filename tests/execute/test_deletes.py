@@ -27,7 +27,6 @@ from tidyberg.execute.inline import InlineEngine
 from tidyberg.execute.kernel import delete_files
 from tidyberg.execute.kernel.checksum import RowChecksum
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.project import AMBIGUOUS
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.kernel.storage import Place, Storage
 from tidyberg.model.plan import FileGroup, InputFile
@@ -299,8 +298,13 @@ def test_partition_values_stand_in_for_columns_that_files_lack(tmp_path: Path) -
     only = pa.schema([schema.field("region")])
     delete = equality_delete(tmp_path / "e.parquet", only, {"region": ["eu"]}, (2,), 2)
     assert survivors(make(tmp_path, [lacking, holding], [delete], schema, only, constants={2: "eu"})) == []
-    with pytest.raises(KernelFailure, match="may be the text"):
-        run(make(tmp_path, [lacking], [delete], BY_ID, only, constants={2: AMBIGUOUS}))
+
+
+def test_equality_deletes_without_field_ids_are_not_guessed(tmp_path: Path) -> None:
+    (file,) = at(1, [write_file(tmp_path / "a.parquet", pa.table([[1, 2]], schema=BY_ID))])
+    delete = equality_delete(tmp_path / "d.parquet", pa.schema([pa.field("id", pa.int64())]), {"id": [1]}, (1,), 2)
+    with pytest.raises(KernelFailure, match="without field ids"):
+        run(make(tmp_path, [file], [delete], BY_ID, BY_ID))
 
 
 def test_several_sets_of_columns_apply_side_by_side(tmp_path: Path) -> None:

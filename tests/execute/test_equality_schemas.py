@@ -5,12 +5,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
-    DoubleType,
     IcebergType,
     IntegerType,
     ListType,
@@ -20,14 +17,14 @@ from pyiceberg.types import (
     StructType,
 )
 
-from tests.execute.test_tasks import group, pinned
+from tests.execute.test_tasks import group, inventory, pinned
 from tidyberg.errors import Unsupported
 from tidyberg.execute.equality_schemas import equality_schema_bytes, schemas_newest_first
-from tidyberg.execute.kernel.project import AMBIGUOUS, field_id, leaves
+from tidyberg.execute.kernel.names import field_id
+from tidyberg.execute.kernel.project import leaves
 from tidyberg.execute.tasks import build_tasks
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.plan import DeleteFile, FileGroup
-from tidyberg.model.table import Pinned
 from tidyberg.model.task import Task
 
 
@@ -103,7 +100,7 @@ DELETES = (
 def tasks(groups: Sequence[FileGroup], deletes: Sequence[DeleteFile] = DELETES) -> list[Task]:
     return build_tasks(
         groups,
-        TABLE,
+        inventory(TABLE, groups),
         load_location_provider("s3://bucket/ns/t", {}),
         job_id="j",
         target_file_size=1_000,
@@ -131,26 +128,3 @@ def test_tasks_carry_the_deletes_of_their_group_and_only_their_columns() -> None
 def test_without_deletes_tasks_carry_none() -> None:
     (task,) = tasks([group(0, 0, "")], ())
     assert (task.deletes, task.equality_schemas) == ((), {})
-
-
-def test_dropped_partition_columns_have_values_for_equality_deletes() -> None:
-    spec = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "gone"), spec_id=4)
-    table = dataclasses.replace(TABLE, specs={**TABLE.specs, 4: spec})
-
-    def constants(table: Pinned, positions: tuple[int, ...]) -> dict[int, object]:
-        (task,) = build_tasks(
-            [dataclasses.replace(group(0, 4, "gone=12"), deletes=positions)],
-            table,
-            load_location_provider("s3://bucket/ns/t", {}),
-            job_id="j",
-            target_file_size=1_000,
-            options=PlanOptions(),
-            checksum=False,
-            deletes=DELETES,
-        )
-        return task.constants
-
-    assert constants(table, (1,)) == {3: 12}
-    assert constants(table, (2,)) == {}
-    untold = Schema(column(1, "id", LongType()), column(3, "gone", DoubleType()), schema_id=1)
-    assert constants(dataclasses.replace(table, schemas={1: untold}), (1,)) == {3: AMBIGUOUS}

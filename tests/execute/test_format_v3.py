@@ -24,7 +24,7 @@ from pyiceberg.types import (
 
 from tests.execute.builders import STORAGE, make_task, read_rows, write_file
 from tests.execute.test_lineage import group_of
-from tests.execute.test_tasks import ESTIMATE, SCHEMA, pinned
+from tests.execute.test_tasks import ESTIMATE, SCHEMA, inventory, pinned
 from tidyberg.errors import Unsupported
 from tidyberg.execute.equality_schemas import equality_schema_bytes
 from tidyberg.execute.kernel.project import LAST_UPDATED, ROW_ID
@@ -47,9 +47,10 @@ def tasks_of(format_version: int, schema: Schema = SCHEMA, properties: dict[str,
         pinned(properties), format_version=format_version, schema=schema, properties=properties or {}
     )
     vector = DeleteFile("p", "dv", 50, 3, 2, "m", "s3://b/0.parquet", content_offset=4, content_size=40)
+    groups = [FileGroup(0, 0, "", files, 1, "encode", 1.0, ESTIMATE, deletes=(0,))]
     (task,) = build_tasks(
-        [FileGroup(0, 0, "", files, 1, "encode", 1.0, ESTIMATE, deletes=(0,))],
-        table,
+        groups,
+        inventory(table, groups),
         load_location_provider("s3://b/t", {}),
         job_id="j",
         target_file_size=1_000,

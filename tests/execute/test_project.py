@@ -2,6 +2,7 @@
 
 import datetime as dt
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.execute.builders import field
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.project import AMBIGUOUS, leaves, project, select
+from tidyberg.execute.kernel.project import leaves, project, select
 
 PROMOTIONS = {"int": "long", "float": "double", "decimal(9,2)": "decimal(20,2)"}
 ARROW = {
@@ -89,26 +90,31 @@ def columns(draw: st.DrawFn, numbers: Numbering, depth: int = 2) -> tuple[Column
 
 
 @st.composite
-def evolved(draw: st.DrawFn, old: tuple[Column, ...], numbers: Numbering, renames: bool) -> tuple[Column, ...]:
-    """Dropped, renamed, reordered, promoted and added columns, nested ones too."""
-    kept = []
+def evolved(draw: st.DrawFn, old: tuple[Column, ...], numbers: Numbering) -> tuple[Column, ...]:
+    """Dropped, renamed, reordered, promoted and added columns, nested ones too; some take the name of a dropped one."""
+    kept: list[Column] = []
+    dropped: list[str] = []
     for column in old:
         if draw(st.integers(0, 4)) == 0:
+            dropped.append(column.name)
             continue
-        name = f"r{column.identifier}" if renames and draw(st.booleans()) else column.name
-        kept.append(replace(column, name=name, kind=draw(evolved_kind(column.kind, numbers, renames))))
+        name = f"r{column.identifier}" if draw(st.booleans()) else column.name
+        kept.append(replace(column, name=name, kind=draw(evolved_kind(column.kind, numbers))))
     grows = draw(st.booleans()) or not kept
-    added = draw(columns(numbers, 1)) if grows else ()
+    added = []
+    for column in draw(columns(numbers, 1)) if grows else ():
+        reuses_name = bool(dropped) and draw(st.booleans())
+        added.append(replace(column, name=dropped.pop()) if reuses_name else column)
     return tuple(draw(st.permutations([*kept, *added])))
 
 
 @st.composite
-def evolved_kind(draw: st.DrawFn, kind: Kind, numbers: Numbering, renames: bool) -> Kind:
+def evolved_kind(draw: st.DrawFn, kind: Kind, numbers: Numbering) -> Kind:
     if kind.name == "struct":
-        return replace(kind, fields=draw(evolved(kind.fields, numbers, renames)))
+        return replace(kind, fields=draw(evolved(kind.fields, numbers)))
     if kind.name in ("list", "map"):
         *keys, last = kind.fields
-        return replace(kind, fields=(*keys, replace(last, kind=draw(evolved_kind(last.kind, numbers, renames)))))
+        return replace(kind, fields=(*keys, replace(last, kind=draw(evolved_kind(last.kind, numbers)))))
     return Kind(PROMOTIONS.get(kind.name, kind.name)) if draw(st.booleans()) else kind
 
 
@@ -157,60 +163,81 @@ def stored(value: Any) -> Any:
     return value
 
 
-def expected(value: Any, old: Kind, new: Kind, by_name: bool) -> Any:
-    if value is None:
-        return None
-    if new.name == "struct":
-        return expected_struct(value, old.fields, new.fields, by_name)
-    if new.name == "list":
-        return [expected(part, old.fields[0].kind, new.fields[0].kind, by_name) for part in value]
-    if new.name == "map":
-        return [(key, expected(part, old.fields[1].kind, new.fields[1].kind, by_name)) for key, part in value]
-    return value
+@dataclass(frozen=True)
+class Model:
+    """What the specification says a reader finds: by field id, absent fields by their constants, else null."""
+
+    constants: dict[int, Any]
+    unmapped: set[int]  # fields of a file without ids that its name mapping does not know
+
+    def value(self, value: Any, old: Kind, new: Kind) -> Any:
+        if value is None:
+            return None
+        if new.name == "struct":
+            return self.struct(value, old.fields, new.fields)
+        if new.name == "list":
+            return [self.value(part, old.fields[0].kind, new.fields[0].kind) for part in value]
+        if new.name == "map":
+            return [(key, self.value(part, old.fields[1].kind, new.fields[1].kind)) for key, part in value]
+        return value
+
+    def struct(self, value: dict[str, Any], old: tuple[Column, ...], new: tuple[Column, ...]) -> dict[str, Any]:
+        known = {column.identifier: column for column in old if column.identifier not in self.unmapped}
+        found = {}
+        for column in new:
+            source = known.get(column.identifier)
+            if source is None:
+                found[column.name] = self.constants.get(column.identifier)
+            else:
+                found[column.name] = self.value(value[source.name], source.kind, column.kind)
+        return found
 
 
-def expected_struct(
-    value: dict[str, Any], old: tuple[Column, ...], new: tuple[Column, ...], by_name: bool
-) -> dict[str, Any]:
-    found = {}
-    for column in new:
-        source = next(
-            (o for o in old if (o.name == column.name if by_name else o.identifier == column.identifier)), None
-        )
-        found[column.name] = None if source is None else expected(value[source.name], source.kind, column.kind, by_name)
-    return found
+def all_columns(columns: tuple[Column, ...], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Column]]:
+    for column in columns:
+        yield (*above, column.name), column
+        yield from all_columns(column.kind.fields, (*above, column.name))
 
 
 @settings(max_examples=250)
 @given(st.data())
 def test_projection_equals_a_plain_model_under_any_evolution(data: st.DataObject) -> None:
     numbers = Numbering()
-    by_name = data.draw(st.booleans())
+    has_ids = data.draw(st.booleans())
     old = data.draw(columns(numbers))
-    new = data.draw(evolved(old, numbers, renames=not by_name))
+    new = data.draw(evolved(old, numbers))
     rows = data.draw(st.lists(st.fixed_dictionaries({c.name: values(c.kind) for c in old}), max_size=6))
+    constants = {
+        column.identifier: data.draw(VALUES[column.kind.name])
+        for _, column in all_columns(new)
+        if column.kind.name in VALUES and data.draw(st.booleans())
+    }
+    unmapped = set() if has_ids else {c.identifier for _, c in all_columns(old) if data.draw(st.integers(0, 5)) == 0}
+    mapping = {path: c.identifier for path, c in all_columns(old) if c.identifier not in unmapped}
 
-    stored_schema = arrow_schema(old, ids=not by_name, storage=True)
+    stored_schema = arrow_schema(old, ids=has_ids, storage=True)
     table = pa.Table.from_pylist([stored(row) for row in rows], schema=stored_schema)
     buffer = io.BytesIO()
     pq.write_table(table, buffer, store_schema=False, row_group_size=4)
     target = arrow_schema(new)
     parquet = pq.ParquetFile(buffer)
-    selection = select(parquet.schema_arrow, target)
-    assert selection.by_name == by_name
+    selection = select(parquet.schema_arrow, target, mapping)
+    assert (selection.ids is None) == has_ids
+    given = {identifier: stored(value) for identifier, value in constants.items()}
     found = []
     for batch in parquet.reader.iter_batches(
         3, row_groups=range(parquet.num_row_groups), column_indices=selection.columns, use_threads=False
     ):
-        projected = project(batch, target, by_name=by_name, constants={})
+        projected = project(batch, target, constants=given, ids=selection.ids)
         projected.validate(full=True)
         assert projected.schema.equals(target, check_metadata=True)
         found += projected.to_pylist()
         # A batch that is a slice of a longer one has offsets: they must be followed.
-        sliced = project(batch.slice(1), target, by_name=by_name, constants={})
+        sliced = project(batch.slice(1), target, constants=given, ids=selection.ids)
         sliced.validate(full=True)
         assert sliced.to_pylist() == projected.to_pylist()[1:]
-    assert found == [expected_struct(row, old, new, by_name) for row in rows]
+    model = Model(constants, unmapped)
+    assert found == [model.struct(row, old, new) for row in rows]
 
 
 @settings(max_examples=100)
@@ -218,7 +245,7 @@ def test_projection_equals_a_plain_model_under_any_evolution(data: st.DataObject
 def test_only_needed_leaves_are_read(data: st.DataObject) -> None:
     numbers = Numbering()
     old = data.draw(columns(numbers))
-    new = data.draw(evolved(old, numbers, renames=True))
+    new = data.draw(evolved(old, numbers))
     file_leaves = leaves(arrow_schema(old, storage=True))
     selection = select(arrow_schema(old, storage=True), arrow_schema(new))
     wanted = {leaf.field_id for leaf in leaves(arrow_schema(new))}
@@ -237,7 +264,7 @@ def test_uuid_file_column_stays_uuid() -> None:
     buffer = io.BytesIO()
     pq.write_table(pa.table([pa.array([identifier, None], pa.uuid())], schema=schema), buffer, store_schema=False)
     batch = pq.ParquetFile(buffer).read().to_batches()[0]
-    assert project(batch, schema, by_name=False, constants={}).to_pylist() == [{"u": identifier}, {"u": None}]
+    assert project(batch, schema, constants={}).to_pylist() == [{"u": identifier}, {"u": None}]
 
 
 @pytest.mark.parametrize(
@@ -256,6 +283,12 @@ def test_uuid_file_column_stays_uuid() -> None:
             [dt.datetime(1970, 1, 1, 0, 0, 0, 5, tzinfo=dt.UTC)],
         ),
         (pa.array([Decimal("1.20")], pa.decimal128(4, 2)), pa.decimal128(30, 2), [Decimal("1.20")]),
+        (pa.array([7], pa.uint32()), pa.int64(), [7]),
+        (pa.array([7], pa.int8()), pa.int32(), [7]),
+        (pa.array([7], pa.time32("ms")), pa.time64("us"), [dt.time(0, 0, 0, 7000)]),
+        (pa.array([19_700], pa.date32()), pa.timestamp("us"), [dt.datetime.fromisoformat("2023-12-09")]),
+        (pa.array([b"a", b"b"]).dictionary_encode(), pa.dictionary(pa.int32(), pa.string()), ["a", "b"]),
+        (pa.array([b"0" * 16], pa.binary(16)), pa.uuid(), [UUID(bytes=b"0" * 16)]),
     ],
 )
 def test_other_encodings_of_the_same_values_are_read(
@@ -263,7 +296,7 @@ def test_other_encodings_of_the_same_values_are_read(
 ) -> None:
     batch = pa.RecordBatch.from_arrays([source], schema=pa.schema([field("c", source.type, 1)]))
     target = pa.schema([field("c", wanted, 1)])
-    assert project(batch, target, by_name=False, constants={}).column(0).to_pylist() == expected_values
+    assert project(batch, target, constants={}).column(0).to_pylist() == expected_values
 
 
 @pytest.mark.parametrize(
@@ -276,6 +309,12 @@ def test_other_encodings_of_the_same_values_are_read(
         (pa.array([b"\xff"]), pa.string()),
         (pa.array([1_001], pa.timestamp("ns")), pa.timestamp("us")),
         (pa.array([[1]]), pa.int64()),
+        (pa.array([2**31], pa.uint32()), pa.int64()),  # Java takes it for a negative number
+        (pa.array([2**63], pa.uint64()), pa.int64()),
+        (pa.array([0.1], pa.float64()), pa.float32()),
+        (pa.array([2_000_000], pa.date32()), pa.timestamp("ns")),
+        (pa.array([1], pa.date32()), pa.timestamp("us", tz="UTC")),
+        (pa.array([b"\xff"]).dictionary_encode(), pa.dictionary(pa.int32(), pa.string())),
     ],
 )
 def test_values_that_would_change_are_refused(source: pa.Array, wanted: pa.DataType) -> None:
@@ -284,7 +323,7 @@ def test_values_that_would_change_are_refused(source: pa.Array, wanted: pa.DataT
 
     def read() -> None:
         select(batch.schema, target)
-        project(batch, target, by_name=False, constants={})
+        project(batch, target, constants={})
 
     with pytest.raises(KernelFailure) as raised:
         read()
@@ -302,16 +341,9 @@ def test_absent_identity_partition_column_takes_its_constant() -> None:
         ]
     )
     batch = pa.RecordBatch.from_arrays([pa.array([1, 2])], schema=schema)
-    projected = project(batch, target, by_name=False, constants={3: 19_700, 4: "eu"})
+    projected = project(batch, target, constants={3: 19_700, 4: "eu"})
     day = dt.date(2023, 12, 9)
     assert projected.to_pylist() == [{"day": day, "id": i, "region": "eu"} for i in (1, 2)]
-
-
-def test_a_partition_value_that_may_be_null_or_text_is_not_guessed() -> None:
-    batch = pa.RecordBatch.from_arrays([pa.array([1])], schema=pa.schema([field("id", pa.int64(), 1)]))
-    target = pa.schema([field("region", pa.string(), 2)])
-    with pytest.raises(KernelFailure, match="may be the text"):
-        project(batch, target, by_name=False, constants={2: AMBIGUOUS})
 
 
 def test_a_leaf_is_selected_once_though_two_targets_need_it() -> None:
@@ -321,3 +353,57 @@ def test_a_leaf_is_selected_once_though_two_targets_need_it() -> None:
     stored = pa.schema([person(field("age", pa.int32(), 5))])
     target = pa.schema([person(field("first", pa.string(), 6)), person(field("last", pa.string(), 7))])
     assert select(stored, target).columns == [0]
+
+
+def test_files_without_ids_and_mapping_are_read_by_position_as_java_does() -> None:
+    stored = pa.schema([("a", pa.int32()), ("b", pa.list_(pa.string())), ("c", pa.map_(pa.string(), pa.int32()))])
+    target = pa.schema(
+        [
+            field("renamed", pa.list_(field("element", pa.string(), 7)), 2),
+            field("added", pa.int64(), 4),
+            field("a", pa.int64(), 1),
+        ]
+    )
+    batch = pa.RecordBatch.from_arrays([pa.array([5]), pa.array([["x", None]])], schema=pa.schema(list(stored)[:2]))
+    selection = select(stored, target)
+    assert selection.columns == [0, 1]
+    assert project(batch, target, constants={4: 9}, ids=selection.ids).to_pylist() == [
+        {"renamed": ["x", None], "added": 9, "a": 5}
+    ]
+
+
+def test_structs_without_ids_and_mapping_are_refused_where_they_are_wanted() -> None:
+    person = pa.struct([("age", pa.int32())])
+    stored = pa.schema([("id", pa.int64()), ("people", pa.list_(person))])
+    assert select(stored, pa.schema([field("id", pa.int64(), 1)])).columns == [0]
+    target = pa.schema([field("people", pa.list_(field("element", pa.struct([field("age", pa.int32(), 4)]), 3)), 2)])
+    with pytest.raises(KernelFailure, match=r"'people' holds structs without field ids.*schema.name-mapping.default"):
+        select(stored, target)
+
+
+def test_one_id_anywhere_makes_all_columns_count_by_id() -> None:
+    inner = pa.struct([field("x", pa.int64(), 3), pa.field("y", pa.int64())])
+    stored = pa.schema([pa.field("id", pa.int64()), pa.field("s", inner), field("t", inner, 5)])
+    target = pa.schema([field("id", pa.int64(), 1), field("t", pa.struct([field("y", pa.int64(), 4)]), 5)])
+    selection = select(stored, target, {("id",): 1, ("t", "y"): 4})
+    assert selection.ids is None
+    assert selection.source_of == {}
+
+
+def test_two_columns_of_one_field_are_refused() -> None:
+    stored = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    with pytest.raises(KernelFailure, match="'a' and 'b' are the same field 1"):
+        select(stored, pa.schema([field("a", pa.int64(), 1)]), {("a",): 1, ("b",): 1})
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_required_column_that_a_file_lacks_is_never_null(nested: bool) -> None:
+    lacking = field("must", pa.int64(), 2, nullable=False)
+    old, new = field("id", pa.int64(), 1), lacking
+    if nested:
+        old, new = field("s", pa.struct([old]), 5), field("s", pa.struct([lacking]), 5)
+    batch = pa.RecordBatch.from_pylist([{"id": 1, "s": {"id": 1}}], schema=pa.schema([old]))
+    with pytest.raises(KernelFailure, match="must', which is required and has no default"):
+        project(batch, pa.schema([new]), constants={})
+    projected = project(batch, pa.schema([new]), constants={2: 4})
+    assert projected.to_pylist() == [{"s": {"must": 4}} if nested else {"must": 4}]

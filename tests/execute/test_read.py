@@ -74,8 +74,11 @@ def test_files_of_several_schemas_meet_in_one_output(tmp_path: Path) -> None:
         write_file(tmp_path / "2.parquet", pa.table([pa.array([2]), pa.array(["y"])], schema=new)),
         write_file(tmp_path / "3.parquet", pa.table({"added": ["z"], "b": [3]})),
     ]
-    (output,) = rewrite(files, new, tmp_path / "out").outputs
+    mapping = {("added",): 3, ("b",): 1}
+    (output,) = rewrite(files, new, tmp_path / "out", name_mapping=mapping).outputs
     assert read_rows([output.path]) == [{"b": 1, "added": None}, {"b": 2, "added": "y"}, {"b": 3, "added": "z"}]
+    with pytest.raises(KernelFailure, match=r"3.parquet: Column 'added' is string in the file"):
+        rewrite(files, new, tmp_path / "by-position")
 
 
 def test_a_file_without_any_wanted_column_still_counts_its_rows(tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 """Groups become tasks: directories from the table's own provider, constants from the partition."""
 
-import datetime as dt
-from decimal import Decimal
+from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -11,30 +9,23 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.typedef import Record
 from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
     GeometryType,
-    IntegerType,
+    IcebergType,
+    ListType,
     LongType,
     NestedField,
-    PrimitiveType,
     StringType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
+    StructType,
+    UnknownType,
 )
 
 from tidyberg.errors import BadInput, Unsupported
-from tidyberg.execute.kernel.project import AMBIGUOUS, field_id
+from tidyberg.execute.kernel.names import field_id
+from tidyberg.execute.kernel.project import leaves
 from tidyberg.execute.schemas import arrow_schema
-from tidyberg.execute.tasks import build_tasks, identity_values, storage_access
+from tidyberg.execute.tasks import build_tasks, storage_access
+from tidyberg.model.inventory import DATA_FILES, DELETE_FILES, Inventory, Partition
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.plan import Estimate, FileGroup, InputFile
 from tidyberg.model.table import Pinned, TableRef
@@ -74,11 +65,36 @@ def group(number: int, spec_id: int, path: str) -> FileGroup:
     return FileGroup(number, spec_id, path, files, 1, "encode", 1.0, ESTIMATE)
 
 
-def tasks_for(properties: dict[str, str], groups: list[FileGroup], options: PlanOptions | None = None) -> list[Task]:
+def inventory(pinned: Pinned, groups: Sequence[FileGroup], values: Sequence[tuple[Any, ...]] = ()) -> Inventory:
+    """One where each group's first file is in a partition of its own, with these values."""
+    empty = [(None,) * len(pinned.specs[group.spec_id].fields) for group in groups]
+    rows = [
+        dict.fromkeys(DATA_FILES.names, 0)
+        | {"path": group.files[0].path, "format": "PARQUET", "partition": number, "encrypted": False}
+        for number, group in enumerate(groups)
+    ]
+    return Inventory(
+        pinned=pinned,
+        partitions=[
+            Partition(group.spec_id, tuple(given), group.partition_path)
+            for group, given in zip(groups, values or empty, strict=True)
+        ],
+        manifests=[],
+        data_files=pa.Table.from_pylist(rows[::-1], schema=DATA_FILES),
+        delete_files=DELETE_FILES.empty_table(),
+    )
+
+
+def tasks_for(
+    properties: dict[str, str],
+    groups: list[FileGroup],
+    options: PlanOptions | None = None,
+    values: Sequence[tuple[Any, ...]] = (),
+) -> list[Task]:
     provider = load_location_provider("s3://bucket/ns/t", properties)
     return build_tasks(
         groups,
-        pinned(properties),
+        inventory(pinned(properties), groups, values),
         provider,
         job_id="j1",
         target_file_size=1_000,
@@ -89,11 +105,16 @@ def tasks_for(properties: dict[str, str], groups: list[FileGroup], options: Plan
 
 def test_tasks_carry_schema_settings_and_constants() -> None:
     groups = [group(0, 3, "region=eu+west/id_bucket=2"), group(1, 0, "")]
-    partitioned, plain = tasks_for({"write.parquet.compression-codec": "snappy"}, groups)
+    properties = {
+        "write.parquet.compression-codec": "snappy",
+        "schema.name-mapping.default": '[{"field-id": 2, "names": ["region", "area"]}]',
+    }
+    partitioned, plain = tasks_for(properties, groups, values=[("eu west", 2), ()])
     assert partitioned.output_directory == "s3://bucket/ns/t/data/region=eu+west/id_bucket=2"
     assert plain.output_directory == "s3://bucket/ns/t/data"
     assert partitioned.constants == {2: "eu west"}
     assert plain.constants == {}
+    assert plain.name_mapping == partitioned.name_mapping == {("region",): 2, ("area",): 2}
     assert partitioned.write.compression == "snappy"
     assert partitioned.checksum
     assert (partitioned.target_bytes, partitioned.max_bytes) == (1_000, 1_800)
@@ -101,6 +122,13 @@ def test_tasks_carry_schema_settings_and_constants() -> None:
     assert [(column.name, field_id(column)) for column in schema] == [("id", 1), ("region", 2)]
     assert Schema.model_validate_json(plain.iceberg_schema) == SCHEMA
     assert partitioned.inputs[0].records == 5
+
+
+def test_the_text_null_is_not_taken_for_a_missing_value() -> None:
+    groups = [group(number, 3, "region=null/id_bucket=null") for number in range(2)]
+    text, missing = tasks_for({}, groups, values=[("null", None), (None, None)])
+    assert (text.constants, missing.constants) == ({2: "null"}, {})
+    assert text.name_mapping is None
 
 
 def test_options_override() -> None:
@@ -134,50 +162,19 @@ class ShelfProvider(LocationProvider):
         return f"{self.table_location}/shelf/{partition_key.to_path()}/{data_file_name}"
 
 
-MICROS = 1_700_000_000_123_456
+def test_columns_of_unknown_type_are_omitted_from_data_files() -> None:
+    unknown = NestedField(5, "u", UnknownType(), required=False)
+    nested = NestedField(6, "s", StructType(unknown, NestedField(7, "x", LongType(), required=False)), required=False)
+    written = arrow_schema(Schema(*SCHEMA.fields, unknown, nested))
+    assert [leaf.path for leaf in leaves(written)] == ["id", "region", "s.x"]
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "python"),
-    [
-        (BooleanType(), True, True),
-        (IntegerType(), -5, -5),
-        (DoubleType(), 1.5, 1.5),
-        (StringType(), "a/b=c d+%é", "a/b=c d+%é"),
-        (BinaryType(), b"\x00\xff/", b"\x00\xff/"),
-        (FixedType(2), b"ab", b"ab"),
-        (DateType(), 19_700, dt.date(2023, 12, 9)),
-        (TimeType(), 3_723_000_004, dt.time(1, 2, 3, 4)),
-        (TimestampType(), MICROS, dt.datetime.fromisoformat("2023-11-14T22:13:20.123456")),
-        (TimestamptzType(), MICROS, dt.datetime.fromisoformat("2023-11-14T22:13:20.123456+00:00")),
-        (DecimalType(9, 2), Decimal("-1.20"), Decimal("-1.20")),
-        (UUIDType(), UUID(int=5), UUID(int=5)),
-        (LongType(), None, None),
-    ],
-)  # fmt: skip
-def test_identity_values_come_back_from_the_path(kind: PrimitiveType, value: Any, python: Any) -> None:
-    schema = Schema(NestedField(1, "c", kind, required=False))
-    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "c"))
-    path = spec.partition_to_path(Record(value), schema)
-    values = identity_values(spec, [schema], path)
-    if value is None:
-        assert values == {}
-        return
-    arrow = arrow_schema(schema).field(0).type
-    storage = arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow
-    found = pa.scalar(values[1], storage).as_py()
-    assert (UUID(bytes=found) if isinstance(python, UUID) else found) == python
-
-
-def test_the_text_null_is_not_taken_for_a_missing_value() -> None:
-    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
-    assert identity_values(spec, [SCHEMA], "region=null") == {2: AMBIGUOUS}
-    assert identity_values(spec, [Schema(SCHEMA.fields[0])], "region=null") == {}
-
-
-def test_types_that_cannot_be_written_are_refused() -> None:
-    with pytest.raises(Unsupported, match="geometry"):
-        arrow_schema(Schema(NestedField(1, "c", GeometryType(), required=False)))
+    "kind", [GeometryType(), ListType(2, UnknownType(), False), StructType(NestedField(2, "u", UnknownType()))]
+)
+def test_types_that_cannot_be_written_are_refused(kind: IcebergType) -> None:
+    with pytest.raises(Unsupported, match="cannot be rewritten"):
+        arrow_schema(Schema(NestedField(1, "c", kind, required=False)))
 
 
 def test_storage_access_has_no_catalog_secrets() -> None:

@@ -91,7 +91,7 @@ class Pipeline:
     def _intend(self, engine: Engine, groups: Sequence[FileGroup]) -> list[Task]:
         tasks = build_tasks(
             groups,
-            self.inventory.pinned,
+            self.inventory,
             self.table.location_provider(),
             job_id=self.record.job.job_id,
             target_file_size=self.plan.target_file_size,

@@ -62,7 +62,10 @@ class Task:
     write: WriteSettings
     batch_rows: int = 65_536
     memory_bytes: int = 256 * 1024 * 1024  # Arrow memory that one row group may take before it is flushed
-    constants: dict[int, Any] = field(default_factory=dict)  # identity partition values, for files without them
+    # Of fields, nested ones too, that a file lacks: identity partition values and initial defaults, by field id.
+    constants: dict[int, Any] = field(default_factory=dict)
+    # For files without field ids: ids by the names that lead to them. None: the first column is field 1, and so on.
+    name_mapping: dict[tuple[str, ...], int] | None = None
     lineage: bool = False  # v3: also write each row's id and the sequence number of its last update [I8]
     checksum: bool = False  # also sum up the contents of the rows, for full verification
     deletes: tuple[TaskDelete, ...] = ()

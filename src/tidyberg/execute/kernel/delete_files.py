@@ -14,7 +14,8 @@ from tidyberg.execute.kernel.bitmaps import read_deletion_vector
 from tidyberg.execute.kernel.cache import SharedCache
 from tidyberg.execute.kernel.equality import EqualityDeletes
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.project import FIELD_ID, leaves
+from tidyberg.execute.kernel.names import FIELD_ID
+from tidyberg.execute.kernel.project import leaves
 from tidyberg.execute.kernel.read import MB, OpenFile, Reader, fetch_source, run_ahead
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.execute.kernel.vectors import read_vectors
@@ -29,6 +30,8 @@ _POSITION_COLUMNS = pa.schema(
         pa.field("pos", pa.int64(), metadata={FIELD_ID: b"2147483545"}),
     ]
 )
+# For writers that leave the ids out.
+_POSITION_NAMES: dict[tuple[str, ...], int] = {("file_path",): 2147483546, ("pos",): 2147483545}
 _MOST_KEPT_ROWS = 8_000_000  # of a file with more, only what is asked for is decoded, and nothing kept
 _ENTRY_BYTES = 200  # what an entry of a dictionary takes besides its values
 
@@ -75,7 +78,11 @@ class DeleteFiles:
 
         def make() -> tuple[pa.Table, int]:
             file = self._open(delete)
-            reader = self._reader(schema)
+            reader = self._reader(schema, {})
+            if reader.selection(file).ids is not None:
+                raise KernelFailure(
+                    FailureKind.DAMAGED, f"The equality delete file {delete.path} was written without field ids."
+                )
             found = pa.Table.from_batches(reader.batches(file, reader.selection(file)), schema=schema)
             return found, _ENTRY_BYTES + found.nbytes
 
@@ -96,7 +103,7 @@ class DeleteFiles:
         return _cache.get((self._identity, "matcher", files, bytes(schema.serialize())), make)
 
     def _read_positions(self, file: OpenFile, paths: Collection[str] | None) -> Mapping[str, Positions]:
-        reader = self._reader(_POSITION_COLUMNS)
+        reader = self._reader(_POSITION_COLUMNS, _POSITION_NAMES)
         parts: dict[str, list[Positions]] = defaultdict(list)
         for batch in reader.batches(file, reader.selection(file)):
             if batch.column(0).null_count or batch.column(1).null_count:
@@ -106,8 +113,15 @@ class DeleteFiles:
                     parts[path].append(positions)
         return {path: sorted_unique(np.concatenate(some)) for path, some in parts.items()}
 
-    def _reader(self, schema: pa.Schema) -> Reader:
-        return Reader(self._storage, schema, batch_rows=self._batch_rows, constants={}, should_stop=self._should_stop)
+    def _reader(self, schema: pa.Schema, names: Mapping[tuple[str, ...], int]) -> Reader:
+        return Reader(
+            self._storage,
+            schema,
+            batch_rows=self._batch_rows,
+            constants={},
+            should_stop=self._should_stop,
+            name_mapping=names,
+        )
 
     def _open(self, delete: TaskDelete) -> OpenFile:
         if delete.content is not None:

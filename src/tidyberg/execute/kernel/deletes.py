@@ -123,6 +123,7 @@ class DeletedRows:
             batch_rows=self._task.batch_rows,
             constants=self._task.constants,
             should_stop=self._should_stop,
+            name_mapping=self._task.name_mapping,
         )
         offset = 0
         found = []

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.bounds import encode
 from tidyberg.execute.kernel.metrics import FactCollector
-from tidyberg.execute.kernel.project import FIELD_ID, LAST_UPDATED, ROW_ID, Leaf, Selection, leaves
+from tidyberg.execute.kernel.names import FIELD_ID
+from tidyberg.execute.kernel.project import LAST_UPDATED, ROW_ID, Leaf, Selection, leaves
 from tidyberg.model.task import ColumnFacts, TaskInput
 
 ROW_ID_NAME = "_row_id"

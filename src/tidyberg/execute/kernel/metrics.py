@@ -51,13 +51,14 @@ class _Range:
         self.lower = lower if self.lower is None else min(self.lower, lower)
         self.upper = upper if self.upper is None else max(self.upper, upper)
 
-    def add_constant(self, rows: int, value: Any) -> None:
-        """A column the file does not have: the same value, mostly null, in every row."""
+    def add_constant(self, rows: int, value: Any, *, nested: bool) -> None:
+        """A column the file does not have: the same value, mostly null, in every row that has a struct around it."""
         self.values += rows
         if value is None:
             self.nulls = None if self.nulls is None else self.nulls + rows
         else:
             self.known = False
+            self.nulls = None if nested else self.nulls
 
     def facts(self, kind: pa.DataType) -> ColumnFacts:
         has_bounds = self.known and self.lower is not None
@@ -83,8 +84,8 @@ class FactCollector:
             assert leaf.field_id is not None
             index = selection.source_of.get(leaf.field_id)
             if index is None:
-                value = self._constants.get(leaf.field_id) if "." not in leaf.path else None
-                self._ranges[leaf.field_id].add_constant(footer.num_rows, value)
+                value = self._constants.get(leaf.field_id)
+                self._ranges[leaf.field_id].add_constant(footer.num_rows, value, nested=len(leaf.steps) > 1)
                 continue
             for group in range(footer.num_row_groups):
                 chunk = footer.row_group(group).column(index)
@@ -199,4 +200,4 @@ def _in_target(raw: Any, source: pa.DataType, target: pa.DataType) -> Any:
         return raw if source.unit == target.unit else raw * _PER_MICROSECOND[source.unit]
     if isinstance(target, pa.BaseExtensionType) or is_truncatable(target):
         return raw if isinstance(raw, bytes) else None
-    return raw
+    return None if isinstance(raw, bytes) else raw  # a type that cannot become the target's is refused with the rows

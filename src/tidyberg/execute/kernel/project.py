@@ -9,15 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.names import ELEMENT, KEY, VALUE, Path, field_id, given_ids, is_list
 
-FIELD_ID = b"PARQUET:field_id"
 ROW_ID, LAST_UPDATED = 2147483540, 2147483539  # reserved by the spec for row lineage
-AMBIGUOUS = "\x00null"  # a partition path spells the text "null" and a missing value alike
-
-
-def field_id(column: pa.Field) -> int | None:
-    text = (column.metadata or {}).get(FIELD_ID)
-    return None if text is None else int(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +42,7 @@ def _collect_leaves(column: pa.Field, path: str, repeated: bool, steps: tuple[in
     if pa.types.is_struct(kind):
         for position, child in enumerate(kind):
             _collect_leaves(child, f"{path}.{child.name}", repeated, (*steps, position), found)
-    elif _is_list(kind):
+    elif is_list(kind):
         _collect_leaves(kind.value_field, f"{path}.list.element", True, steps, found)
     elif pa.types.is_map(kind):
         _collect_leaves(kind.key_field, f"{path}.key_value.key", True, steps, found)
@@ -63,22 +57,22 @@ class Selection:
 
     columns: list[int] = field(default_factory=list)
     source_of: dict[int, int] = field(default_factory=dict)  # field id in the table -> leaf index in the file
-    by_name: bool = False
+    ids: Mapping[Path, int] | None = None  # of a file that was written without
 
 
-def select(file_schema: pa.Schema, target: pa.Schema) -> Selection:
-    """Match a file's columns with the table's: by field id, or by name where the file has no ids at all."""
-    by_name = not any(leaf.field_id is not None for leaf in leaves(file_schema)) and not any(
-        field_id(column) is not None for column in file_schema
-    )
-    selection = Selection(by_name=by_name)
-    _select_struct(list(file_schema), 0, list(target), selection)
+def select(file_schema: pa.Schema, target: pa.Schema, mapping: Mapping[Path, int] | None = None) -> Selection:
+    """Match a file's columns with the table's by field id; `mapping` gives ids to files that have none."""
+    wanted = {identifier for column in target if (identifier := field_id(column)) is not None}
+    selection = Selection(ids=given_ids(file_schema, mapping, wanted))
+    _select_struct(list(file_schema), (), 0, list(target), selection)
     # Once each: two targets may take different fields of one struct, or only ask which of its values are null.
     selection.columns[:] = sorted(set(selection.columns))
     return selection
 
 
-def _select_struct(columns: list[pa.Field], first_leaf: int, targets: list[pa.Field], selection: Selection) -> bool:
+def _select_struct(
+    columns: list[pa.Field], path: Path, first_leaf: int, targets: list[pa.Field], selection: Selection
+) -> bool:
     """Choose leaves below one struct; False when none of its fields is wanted."""
     starts = []
     for column in columns:
@@ -86,26 +80,27 @@ def _select_struct(columns: list[pa.Field], first_leaf: int, targets: list[pa.Fi
         first_leaf += _count_leaves(column.type)
     chosen = False
     for target in targets:
-        position = _find(columns, target, selection.by_name)
+        position = _find(columns, path, target, selection.ids)
         if position is not None:
-            _select_field(columns[position], starts[position], target, selection)
+            column = columns[position]
+            _select_field(column.type, (*path, column.name), starts[position], target, selection)
             chosen = True
     return chosen
 
 
-def _select_field(column: pa.Field, first_leaf: int, target: pa.Field, selection: Selection) -> None:
-    source, wanted = column.type, target.type
+def _select_field(source: pa.DataType, path: Path, first_leaf: int, target: pa.Field, selection: Selection) -> None:
+    wanted = target.type
     if pa.types.is_struct(wanted) and pa.types.is_struct(source):
-        if not _select_struct(list(source), first_leaf, list(wanted), selection):
+        if not _select_struct(list(source), path, first_leaf, list(wanted), selection):
             selection.columns.append(first_leaf)  # any leaf tells which of the structs are null
-    elif _is_list(wanted) and _is_list(source):
-        _select_field(source.value_field, first_leaf, wanted.value_field, selection)
+    elif is_list(wanted) and is_list(source):
+        _select_field(source.value_type, (*path, ELEMENT), first_leaf, wanted.value_field, selection)
     elif pa.types.is_map(wanted) and pa.types.is_map(source):
-        _select_field(source.key_field, first_leaf, wanted.key_field, selection)
+        _select_field(source.key_type, (*path, KEY), first_leaf, wanted.key_field, selection)
         after_key = first_leaf + _count_leaves(source.key_type)
-        _select_field(source.item_field, after_key, wanted.item_field, selection)
+        _select_field(source.item_type, (*path, VALUE), after_key, wanted.item_field, selection)
     elif pa.types.is_nested(wanted) or pa.types.is_nested(source):
-        raise _mismatch(target.name, source, wanted)
+        raise _mismatch(".".join(path), source, wanted)
     else:
         selection.columns.append(first_leaf)
         identifier = field_id(target)
@@ -113,12 +108,11 @@ def _select_field(column: pa.Field, first_leaf: int, target: pa.Field, selection
             selection.source_of[identifier] = first_leaf
 
 
-def _find(columns: list[pa.Field], target: pa.Field, by_name: bool) -> int | None:
-    if by_name and field_id(target) in (ROW_ID, LAST_UPDATED):
-        return None  # reserved columns are known by their ids: one of that name is somebody's own
-    wanted = target.name if by_name else field_id(target)
+def _find(columns: list[pa.Field], path: Path, target: pa.Field, ids: Mapping[Path, int] | None) -> int | None:
+    wanted = field_id(target)
     for position, column in enumerate(columns):
-        if (column.name if by_name else field_id(column)) == wanted:
+        identifier = field_id(column) if ids is None else ids.get((*path, column.name))
+        if identifier is not None and identifier == wanted:
             return position
     return None
 
@@ -126,86 +120,92 @@ def _find(columns: list[pa.Field], target: pa.Field, by_name: bool) -> int | Non
 def _count_leaves(kind: pa.DataType) -> int:
     if pa.types.is_struct(kind):
         return sum(_count_leaves(child.type) for child in kind)
-    if _is_list(kind):
+    if is_list(kind):
         return _count_leaves(kind.value_type)
     if pa.types.is_map(kind):
         return _count_leaves(kind.key_type) + _count_leaves(kind.item_type)
     return 1
 
 
-def project(batch: pa.RecordBatch, target: pa.Schema, *, by_name: bool, constants: Mapping[int, Any]) -> pa.RecordBatch:
-    """The batch in the table's schema: renamed, reordered, promoted, with absent columns filled."""
-    columns = list(batch.schema)
-    arrays = []
-    for wanted in target:
-        position = _find(columns, wanted, by_name)
-        if position is None:
-            arrays.append(_absent(wanted, batch.num_rows, constants))
-        else:
-            arrays.append(_project(batch.column(position), wanted.type, wanted.name, by_name))
+def project(
+    batch: pa.RecordBatch, target: pa.Schema, *, constants: Mapping[int, Any], ids: Mapping[Path, int] | None = None
+) -> pa.RecordBatch:
+    """The batch in the table's schema: renamed, reordered, promoted, with absent columns filled.
+
+    `constants` are the values of absent fields, nested ones too, by field id; other absent fields are null.
+    """
+    projection = _Projection(constants, ids)
+    arrays = projection.fields(batch.columns, list(batch.schema), (), list(target), batch.num_rows)
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
-def _absent(wanted: pa.Field, rows: int, constants: Mapping[int, Any]) -> pa.Array:
-    value = constants.get(field_id(wanted) or 0)
-    if value is None:
-        return pa.nulls(rows, wanted.type)
-    if value == AMBIGUOUS:
-        raise KernelFailure(
-            FailureKind.SCHEMA,
-            f"Column {wanted.name!r} is absent, and its partition value may be the text 'null' or NULL.",
+@dataclass(frozen=True)
+class _Projection:
+    constants: Mapping[int, Any]
+    ids: Mapping[Path, int] | None
+
+    def fields(
+        self, arrays: list[pa.Array], columns: list[pa.Field], path: Path, wanted: list[pa.Field], rows: int
+    ) -> list[pa.Array]:
+        """The wanted fields of one struct, or of the whole batch; `path` leads to it in the file."""
+        found = []
+        for target in wanted:
+            position = _find(columns, path, target, self.ids)
+            if position is None:
+                found.append(self._absent(target, path, rows))
+            else:
+                found.append(self._present(arrays[position], target.type, (*path, columns[position].name)))
+        return found
+
+    def _absent(self, wanted: pa.Field, path: Path, rows: int) -> pa.Array:
+        value = self.constants.get(field_id(wanted) or 0)
+        name = ".".join((*path, wanted.name))
+        if value is None:
+            if not wanted.nullable:
+                raise KernelFailure(
+                    FailureKind.SCHEMA, f"The file lacks column {name!r}, which is required and has no default."
+                )
+            return pa.nulls(rows, wanted.type)
+        kind = wanted.type.value_type if pa.types.is_dictionary(wanted.type) else wanted.type
+        return _convert(pa.repeat(pa.scalar(value, _storage(kind)), rows), wanted.type, name)
+
+    def _present(self, array: pa.Array, wanted: pa.DataType, path: Path) -> pa.Array:
+        if array.type.equals(wanted, check_metadata=True):
+            return array
+        if pa.types.is_struct(wanted):
+            return self._struct(array, wanted, path)
+        if pa.types.is_map(wanted):
+            return self._map(array, wanted, path)
+        if is_list(wanted):
+            return self._list(array, wanted, path)
+        return _convert(array, wanted, ".".join(path))
+
+    def _struct(self, array: pa.Array, wanted: pa.StructType, path: Path) -> pa.Array:
+        parts = [array.field(position) for position in range(array.type.num_fields)]
+        found = self.fields(parts, list(array.type), path, list(wanted), len(array))
+        mask = array.is_null() if array.null_count else None  # a null struct stays null
+        return pa.StructArray.from_arrays(found, fields=list(wanted), mask=mask)
+
+    def _list(self, array: pa.Array, wanted: pa.DataType, path: Path) -> pa.Array:
+        if pa.types.is_fixed_size_list(array.type):
+            array = array.cast(pa.list_(array.type.value_field))
+        values = self._present(array.values, wanted.value_type, (*path, ELEMENT))
+        offsets = array.buffers()[1]
+        if pa.types.is_large_list(array.type):
+            # Offsets of a batch fit 32 bits: its rows were cut to a few megabytes before.
+            offsets = pa.py_buffer(np.frombuffer(offsets, dtype=np.int64).astype(np.int32))
+        # Same validity and offsets buffers, new values: null lists stay null and empty ones stay empty.
+        return pa.Array.from_buffers(
+            wanted, len(array), [array.buffers()[0], offsets], array.null_count, array.offset, children=[values]
         )
-    kind = wanted.type.value_type if pa.types.is_dictionary(wanted.type) else wanted.type
-    plain = pa.repeat(pa.scalar(value, _storage(kind)), rows)
-    return _convert(plain, wanted.type, wanted.name)
 
-
-def _project(array: pa.Array, wanted: pa.DataType, name: str, by_name: bool) -> pa.Array:
-    if array.type.equals(wanted, check_metadata=True):
-        return array
-    if pa.types.is_struct(wanted):
-        return _project_struct(array, wanted, name, by_name)
-    if pa.types.is_map(wanted):
-        return _project_map(array, wanted, name, by_name)
-    if _is_list(wanted):
-        return _project_list(array, wanted, name, by_name)
-    return _convert(array, wanted, name)
-
-
-def _project_struct(array: pa.Array, wanted: pa.StructType, name: str, by_name: bool) -> pa.Array:
-    columns = list(array.type)
-    children = []
-    for child in wanted:
-        position = _find(columns, child, by_name)
-        if position is None:
-            children.append(pa.nulls(len(array), child.type))
-        else:
-            children.append(_project(array.field(position), child.type, f"{name}.{child.name}", by_name))
-    mask = array.is_null() if array.null_count else None  # a null struct stays null
-    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
-
-
-def _project_list(array: pa.Array, wanted: pa.DataType, name: str, by_name: bool) -> pa.Array:
-    if pa.types.is_fixed_size_list(array.type):
-        array = array.cast(pa.list_(array.type.value_field))
-    values = _project(array.values, wanted.value_type, f"{name}.element", by_name)
-    offsets = array.buffers()[1]
-    if pa.types.is_large_list(array.type):
-        # Offsets of a batch fit 32 bits: its rows were cut to a few megabytes before.
-        offsets = pa.py_buffer(np.frombuffer(offsets, dtype=np.int64).astype(np.int32))
-    # Same validity and offsets buffers, new values: null lists stay null and empty ones stay empty.
-    return pa.Array.from_buffers(
-        wanted, len(array), [array.buffers()[0], offsets], array.null_count, array.offset, children=[values]
-    )
-
-
-def _project_map(array: pa.Array, wanted: pa.MapType, name: str, by_name: bool) -> pa.Array:
-    keys = _project(array.keys, wanted.key_type, f"{name}.key", by_name)
-    items = _project(array.items, wanted.item_type, f"{name}.value", by_name)
-    entries = pa.StructArray.from_arrays([keys, items], fields=[wanted.key_field, wanted.item_field])
-    return pa.Array.from_buffers(
-        wanted, len(array), array.buffers()[:2], array.null_count, array.offset, children=[entries]
-    )
+    def _map(self, array: pa.Array, wanted: pa.MapType, path: Path) -> pa.Array:
+        keys = self._present(array.keys, wanted.key_type, (*path, KEY))
+        items = self._present(array.items, wanted.item_type, (*path, VALUE))
+        entries = pa.StructArray.from_arrays([keys, items], fields=[wanted.key_field, wanted.item_field])
+        return pa.Array.from_buffers(
+            wanted, len(array), array.buffers()[:2], array.null_count, array.offset, children=[entries]
+        )
 
 
 def _convert(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
@@ -219,7 +219,9 @@ def _convert(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
         return pa.ExtensionArray.from_storage(wanted, _convert(array, wanted.storage_type, name))
     if pa.types.is_dictionary(wanted):
         if pa.types.is_dictionary(source):
-            return array.cast(wanted)
+            if not _keeps_values(source.value_type, wanted.value_type):
+                raise _mismatch(name, source, wanted)
+            return _cast(array, wanted, name)
         return _convert(array, wanted.value_type, name).dictionary_encode().cast(wanted)
     if pa.types.is_dictionary(source):
         return _convert(array.dictionary_decode(), wanted, name)
@@ -227,6 +229,8 @@ def _convert(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
         return _cast(array, pa.timestamp(wanted.unit, tz=source.tz), name).view(wanted)
     if not _keeps_values(source, wanted):
         raise _mismatch(name, source, wanted)
+    if pa.types.is_uint32(source):
+        array = _cast(array, pa.int32(), name)  # beyond that Java reads other, negative numbers
     return _cast(array, wanted, name)
 
 
@@ -245,9 +249,12 @@ def _keeps_values(source: pa.DataType, wanted: pa.DataType) -> bool:
         return True
     if types.is_decimal(source) and types.is_decimal(wanted):
         return bool(source.scale == wanted.scale)
+    if types.is_floating(source) and types.is_floating(wanted):
+        return bool(source.bit_width <= wanted.bit_width)
+    if types.is_date32(source) and types.is_timestamp(wanted):
+        return wanted.tz is None  # a promotion of format version 3; dates have no zone
     pairs = (
         (types.is_integer, types.is_integer),
-        (types.is_floating, types.is_floating),
         (_is_text_or_bytes, _is_text_or_bytes),
         (types.is_time, types.is_time),
         (types.is_date, types.is_date),
@@ -262,11 +269,6 @@ def _is_text_or_bytes(kind: pa.DataType) -> bool:
         or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
         or types.is_string_view(kind) or types.is_binary_view(kind)
     )  # fmt: skip
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -11,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.project import Selection, field_id, project, select
+from tidyberg.execute.kernel.names import Path, field_id
+from tidyberg.execute.kernel.project import Selection, project, select
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.model.task import TaskInput
 
@@ -95,16 +97,20 @@ class Reader:
         batch_rows: int,
         constants: Mapping[int, Any],
         should_stop: Callable[[], bool],
+        name_mapping: Mapping[Path, int] | None = None,
     ) -> None:
         self._storage = storage
         self._target = target
         self._batch_rows = batch_rows
         self._constants = constants
         self._should_stop = should_stop
+        self._name_mapping = name_mapping
 
     def selection(self, file: OpenFile) -> Selection:
         with self._storage.guard(file.input.path):
-            return select(file.footer.schema.to_arrow_schema(), self._target)
+            file_schema = file.footer.schema.to_arrow_schema()
+        with _naming(file):
+            return select(file_schema, self._target, self._name_mapping)
 
     def batches(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
         """All rows of the file, which is closed then; raises when they are not as many as its footer says."""
@@ -118,10 +124,8 @@ class Reader:
             if self._should_stop():
                 raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
             rows += batch.num_rows
-            try:
-                projected = project(batch, self._target, by_name=selection.by_name, constants=self._constants)
-            except KernelFailure as failure:
-                raise KernelFailure(failure.kind, f"{file.input.path}: {failure.message}") from None
+            with _naming(file):
+                projected = project(batch, self._target, constants=self._constants, ids=selection.ids)
             yield projected
         if rows != file.input.records:
             raise KernelFailure(FailureKind.DAMAGED, f"{file.input.path}: read {rows} rows of {file.input.records}.")
@@ -171,6 +175,15 @@ class Reader:
         groups = map(footer.row_group, range(footer.num_row_groups))
         widest = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0.0)
         return max(1, min(self._batch_rows, int(_BATCH_BYTES / max(1.0, widest))))
+
+
+@contextmanager
+def _naming(file: OpenFile) -> Iterator[None]:
+    """Failures say which file they are about."""
+    try:
+        yield
+    except KernelFailure as failure:
+        raise KernelFailure(failure.kind, f"{file.input.path}: {failure.message}") from None
 
 
 def _pieces(footer: pq.FileMetaData) -> Iterator[tuple[list[int], int]]:

@@ -13,7 +13,8 @@ from tidyberg.execute.kernel.deletes import DeletedRows, without_rows
 from tidyberg.execute.kernel.dictionaries import judge_footers
 from tidyberg.execute.kernel.lineage import LineageFacts, fill_lineage, with_lineage
 from tidyberg.execute.kernel.metrics import FactCollector, written_file
-from tidyberg.execute.kernel.project import Selection, field_id, leaves
+from tidyberg.execute.kernel.names import field_id
+from tidyberg.execute.kernel.project import Selection, leaves
 from tidyberg.execute.kernel.read import OpenFile, Reader, open_ahead
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.execute.kernel.write import RollingWriter, unsupported_options
@@ -116,8 +117,15 @@ def _warnings(task: Task) -> tuple[str, ...]:
 
 
 def _reader(task: Task | ChecksumTask, storage: Storage, schema: pa.Schema, should_stop: Callable[[], bool]) -> Reader:
-    constants = task.constants if isinstance(task, Task) else {}
-    return Reader(storage, schema, batch_rows=task.batch_rows, constants=constants, should_stop=should_stop)
+    constants, mapping = (task.constants, task.name_mapping) if isinstance(task, Task) else ({}, {})
+    return Reader(
+        storage,
+        schema,
+        batch_rows=task.batch_rows,
+        constants=constants,
+        should_stop=should_stop,
+        name_mapping=mapping,
+    )
 
 
 def _sum_up(task: ChecksumTask, storage: Storage, should_stop: Callable[[], bool]) -> ChecksumResult:
