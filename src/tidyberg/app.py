@@ -11,6 +11,7 @@ from tidyberg.errors import BadInput
 from tidyberg.execute.engine import Engine
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.execute.spark import SparkEngine
+from tidyberg.model.audit import AuditReport
 from tidyberg.model.options import PlanOptions, Resources, VerifyMode
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink
@@ -82,12 +83,7 @@ def compact(
     **options: Any,
 ) -> CompactionResult:
     """Compact this table. `engine` is "spark", "inline" or an engine of your own; else what the settings say."""
-    settings = load_settings()
-    if isinstance(engine, str):
-        if engine not in ("spark", "inline"):
-            raise BadInput(f"{engine!r} is not an engine.", hint='Choose "spark" or "inline".')
-        settings = settings.model_copy(update={"engine": engine})
-        engine = None
+    settings, engine = _with_engine(load_settings(), engine)
     with _control_for(table, settings, engine) as control:
         return control.compact(
             _ref(table),
@@ -95,6 +91,28 @@ def compact(
             verify=VerifyMode.parse(verify) if verify else settings.verify,
             on_event=on_event,
         )
+
+
+def audit(
+    table: Table,
+    *,
+    branch: str = "main",
+    snapshot_id: int | None = None,
+    engine: str | Engine | None = None,
+    on_event: EventSink | None = None,
+) -> AuditReport:
+    """Whether replace snapshots of this table, whoever made them, kept every row. Changes nothing."""
+    settings, engine = _with_engine(load_settings(), engine)
+    with _control_for(table, settings, engine) as control:
+        return control.audit(_ref(table), branch=branch, snapshot_id=snapshot_id, on_event=on_event)
+
+
+def _with_engine(settings: Settings, engine: str | Engine | None) -> tuple[Settings, Engine | None]:
+    if not isinstance(engine, str):
+        return settings, engine
+    if engine not in ("spark", "inline"):
+        raise BadInput(f"{engine!r} is not an engine.", hint='Choose "spark" or "inline".')
+    return settings.model_copy(update={"engine": engine}), None
 
 
 def _control_for(table: Table, settings: Settings, engine: Engine | None) -> Control:

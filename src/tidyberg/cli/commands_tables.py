@@ -1,4 +1,4 @@
-"""Commands that only look: tables, health, plan, explain. What they do is imported when they run."""
+"""Commands that only look: tables, health, plan, explain, audit. What they do is imported when they run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +18,7 @@ def register(app: typer.Typer) -> None:
     app.command()(health)
     app.command()(plan)
     app.command()(explain)
+    app.command()(audit)
 
 
 @takes(CommonFlags)
@@ -62,6 +63,25 @@ def explain(plan_file: PlanFile, common: CommonFlags) -> None:
     from tidyberg.cli import looking
 
     looking.explain(common, plan_file)
+
+
+@takes(CommonFlags, EngineFlags, without=("verify",))
+def audit(
+    table: TableName,
+    common: CommonFlags,
+    engine: EngineFlags,
+    snapshot: Annotated[
+        int | None, typer.Option("--snapshot", help="Only this one; all in the branch's history by default.")
+    ] = None,
+    branch: Annotated[str, typer.Option("--branch", help="Whose history.")] = "main",
+) -> None:
+    """Check that replace snapshots, whoever made them, lost, changed and brought back no row. Changes nothing."""
+    from tidyberg.cli import auditing
+    from tidyberg.cli.session import Session
+
+    status = auditing.audit(Session(common, engine), table, branch, snapshot)
+    if status:
+        raise typer.Exit(status)
 
 
 def end(nothing: bool, detailed_exitcode: bool) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -123,11 +123,11 @@ def pairs(flag: str, given: list[str] | None) -> dict[str, str]:
     return found
 
 
-def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes(*groups: type, without: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the flags of `groups`; it receives one value a group, named like the group.
 
     `CommonFlags` arrives as `common`, `OptionFlags` as `option`, and so on. Common flags may also stand
-    before the command.
+    before the command. Flags that mean nothing to the command are left out by name.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -136,13 +136,14 @@ def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]
         own = [p for p in inspect.signature(command).parameters.values() if p.name not in names.values()]
         parameters = [p.replace(annotation=hints[p.name]) for p in own]
         for group in groups:
-            parameters += _parameters_of(group)
+            parameters += [parameter for parameter in _parameters_of(group) if parameter.name not in without]
 
         @functools.wraps(command)
         def wrapped(ctx: typer.Context, **given: Any) -> None:
             values = {}
             for group, name in names.items():
-                fields = {field.name: given.pop(field.name) for field in dataclasses.fields(group)}
+                taken = [field.name for field in dataclasses.fields(group) if field.name not in without]
+                fields = {name: given.pop(name) for name in taken}
                 if group is CommonFlags and isinstance(above := ctx.find_root().obj, CommonFlags):
                     fields = {key: value or getattr(above, key) for key, value in fields.items()}
                 values[name] = group(**fields)

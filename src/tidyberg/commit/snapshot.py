@@ -40,6 +40,7 @@ from tidyberg.commit.manifests import (
     rewritten_manifest,
     write_file,
 )
+from tidyberg.commit.receipt import CONTENT_CHECKSUM, content_checksum
 from tidyberg.commit.summary import replace_summary, roll_forward
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.plan import DeleteFile
@@ -228,6 +229,7 @@ class Stager:
                 "engine-version": __version__,
                 JOB_ID: self.job_id,
                 PLAN_HASH: self.plan_hash,
+                CONTENT_CHECKSUM: content_checksum((file.path, file.size, file.digest) for file in outputs),
             },
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from tidyberg.auditing.auditor import Auditor
 from tidyberg.commit.publish import RetryPolicy
 from tidyberg.control.calibration import calibrate
 from tidyberg.control.lease import JobRecord, Lease
@@ -17,6 +18,7 @@ from tidyberg.control.pipeline import Pipeline
 from tidyberg.control.recovery import Recovery
 from tidyberg.errors import Cancelled, TableBusy, TidybergError
 from tidyberg.execute.engine import CancelToken, Engine
+from tidyberg.model.audit import AuditReport
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.job import Job, JobStatus, Stage
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, VerifyMode
@@ -124,6 +126,30 @@ class Control:
     ) -> CompactionResult:
         """Run this very plan; its groups that went stale are left out."""
         return self._run(plan.table, options_of(plan), plan, verify, on_event or _ignore, cancel or CancelToken())
+
+    def audit(
+        self,
+        ref: TableRef,
+        *,
+        branch: str = "main",
+        snapshot_id: int | None = None,
+        on_event: EventSink | None = None,
+        cancel: CancelToken | None = None,
+        max_parallelism: int | None = None,
+    ) -> AuditReport:
+        """Whether replace snapshots, all in the branch's history or one, kept every row. Changes nothing."""
+        table = load_table(self.catalog(ref.catalog), ref)
+        with catalog_errors(ref.catalog, what=str(ref)):
+            auditor = Auditor(
+                table=table,
+                pinned=pin(table, ref, branch),
+                engine=self._get_engine,
+                cache=self.cache,
+                emit=on_event or _ignore,
+                cancel=cancel or CancelToken(),
+                max_parallelism=max_parallelism,
+            )
+            return auditor.audit(snapshot_id)
 
     def history(self, ref: TableRef | None = None, limit: int = 20) -> list[Job]:
         return self.store.find(table=ref, limit=limit)

@@ -17,7 +17,7 @@ from tidyberg.commit.publish import Committed, FinishedGroup, Publisher, RetryPo
 from tidyberg.control.lease import JobRecord
 from tidyberg.errors import CommitStateUnknown, StalePlan, TableReplaced, TidybergError
 from tidyberg.execute.delete_contents import with_delete_contents
-from tidyberg.execute.engine import CancelToken, Engine
+from tidyberg.execute.engine import AnyResult, CancelToken, Engine
 from tidyberg.execute.tasks import build_tasks, storage_access
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import CompactionStats, Intent, JobStatus, Progress, Stage
@@ -130,8 +130,8 @@ class Pipeline:
             key = (group.spec_id, group.partition_path)
             open_partitions[key] = open_partitions.get(key, 0) + 1
 
-        def on_result(result: TaskResult | ChecksumResult) -> None:
-            if isinstance(result, ChecksumResult):
+        def on_result(result: AnyResult) -> None:
+            if not isinstance(result, TaskResult):
                 return
             group = by_id[result.group_id]
             key = (group.spec_id, group.partition_path)

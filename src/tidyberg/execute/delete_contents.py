@@ -3,23 +3,25 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TypeVar
 
 from tidyberg.execute.engine import error_of
 from tidyberg.execute.kernel.delete_files import delete_bytes
 from tidyberg.execute.kernel.failures import KernelFailure
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.execute.kernel.vectors import read_vectors, reads_of
-from tidyberg.model.task import StorageAccess, Task, TaskDelete
+from tidyberg.model.task import AuditTask, StorageAccess, Task, TaskDelete
 
 _MB = 1024 * 1024
 _THREADS = 16
 
+WithDeletes = TypeVar("WithDeletes", Task, AuditTask)
 Blob = tuple[str, int | None, int | None]  # a file, or the deletion vector at that offset and of that size in it
 
 
 def with_delete_contents(
-    tasks: Sequence[Task], storage: StorageAccess, *, per_task: int = 10 * _MB, per_job: int = 64 * _MB
-) -> list[Task]:
+    tasks: Sequence[WithDeletes], storage: StorageAccess, *, per_task: int = 10 * _MB, per_job: int = 64 * _MB
+) -> list[WithDeletes]:
     """The tasks, those with few bytes of deletes with the bytes themselves; the other tasks' workers read theirs."""
     chosen = _small_tasks(tasks, per_task, per_job)
     contents = _read({_blob(delete): delete for position in chosen for delete in tasks[position].deletes}, storage)
@@ -31,7 +33,7 @@ def with_delete_contents(
     ]
 
 
-def _small_tasks(tasks: Sequence[Task], per_task: int, per_job: int) -> set[int]:
+def _small_tasks(tasks: Sequence[Task | AuditTask], per_task: int, per_job: int) -> set[int]:
     """Positions of the tasks to fill; the smallest first, since each spares its worker the same requests."""
     sizes = sorted((sum(map(_size, task.deletes)), position) for position, task in enumerate(tasks) if task.deletes)
     chosen = set()

@@ -13,10 +13,9 @@ from tidyberg.errors import (
 )
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.model.options import Resources
-from tidyberg.model.task import ChecksumResult, ChecksumTask, StorageAccess, Task, TaskResult
-
-AnyTask = Task | ChecksumTask
-AnyResult = TaskResult | ChecksumResult
+from tidyberg.model.task import AnyResult as AnyResult
+from tidyberg.model.task import AnyTask as AnyTask
+from tidyberg.model.task import StorageAccess
 
 
 class CancelToken:

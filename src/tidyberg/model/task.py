@@ -90,6 +90,7 @@ class WrittenFile:
     lower_bounds: dict[int, bytes]
     upper_bounds: dict[int, bytes]
     split_offsets: tuple[int, ...]
+    digest: str = ""  # SHA-256 of the file's bytes, taken while they were written
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,53 @@ class ChecksumResult:
     group_id: int
     rows: int
     checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTask:
+    """Read files of one partition as a reader of the table would, deletes applied, and tell which rows they hold."""
+
+    job_id: str
+    group_id: int
+    inputs: tuple[TaskInput, ...]
+    arrow_schema: bytes
+    constants: dict[int, Any] = field(default_factory=dict)
+    name_mapping: dict[tuple[str, ...], int] | None = None
+    lineage: bool = False  # v3: a row's id and the sequence number of its last update are part of it
+    deletes: tuple[TaskDelete, ...] = ()
+    equality_schemas: dict[tuple[int, ...], bytes] = field(default_factory=dict)
+    parts: tuple[int, ...] | None = None  # None: sums over all rows; else every row whose hash is in these parts
+    batch_rows: int = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    job_id: str
+    group_id: int
+    rows: int
+    rows_deleted: int
+    sums: bytes = b""  # per part of the hashes: rows, and the sums of both lanes
+    hashes: tuple[bytes, ...] = ()  # per input: the rows asked for, deleted ones too
+
+
+@dataclass(frozen=True, slots=True)
+class DigestTask:
+    """Take the SHA-256 of whole files."""
+
+    job_id: str
+    group_id: int
+    inputs: tuple[TaskInput, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DigestResult:
+    job_id: str
+    group_id: int
+    digests: tuple[str, ...]
+
+
+AnyTask = Task | ChecksumTask | AuditTask | DigestTask
+AnyResult = TaskResult | ChecksumResult | AuditResult | DigestResult
 
 
 class StorageAccess:

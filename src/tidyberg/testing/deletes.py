@@ -77,7 +77,11 @@ def delete_rows(table: Table, rows: Mapping[str, Sequence[int]], *, branch: str 
 
 
 def commit_deletes(
-    table: Table, *deletes: Positions | EqualTo | Vectors, branch: str = "main", remove: Collection[str] = ()
+    table: Table,
+    *deletes: Positions | EqualTo | Vectors,
+    branch: str = "main",
+    remove: Collection[str] = (),
+    operation: Operation = Operation.DELETE,
 ) -> Table:
     """Commit delete files, all in one snapshot; `remove` are paths of data or delete files that go with it."""
     table.refresh()
@@ -94,7 +98,7 @@ def commit_deletes(
             added.append(_write_delete(table, listed, delete, snapshot_id))
     lines = [_without(table, line, remove, replaced, snapshot_id) for line in listed]
     summary = {"added-delete-files": str(len(added))}
-    return commit_manifests(table, [*lines, *added], snapshot_id, Operation.DELETE, summary, branch)
+    return commit_manifests(table, [*lines, *added], snapshot_id, operation, summary, branch)
 
 
 def _vectors_of(table: Table, paths: Collection[str], branch: str) -> set[Identity]:

@@ -6,7 +6,7 @@ equal rows would cancel each other out. It finds mistakes, not malice: the hash 
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -42,16 +42,21 @@ class RowChecksum:
 
     def update(self, batch: pa.RecordBatch | pa.Table) -> None:
         for part in batch.to_batches() if isinstance(batch, pa.Table) else (batch,):
-            columns = [_slices(column) for column in part.columns]
-            for start in range(0, part.num_rows, _SLICE_ROWS):
-                rows = min(_SLICE_ROWS, part.num_rows - start)
-                first, second = _combine((column(start) for column in columns), rows)
+            for first, second in row_hashes(part):
                 self._first = (self._first + int(first.sum(dtype=np.uint64))) & _MASK_64
                 self._second = (self._second + int(second.sum(dtype=np.uint64))) & _MASK_64
             self.rows += part.num_rows
 
     def hexdigest(self) -> str:
         return f"{self._first:016x}{self._second:016x}{self.rows:016x}"
+
+
+def row_hashes(batch: pa.RecordBatch) -> Iterator[tuple[Hashes, Hashes]]:
+    """Both lanes of the rows, some thousand rows at a time, in their order."""
+    columns = [_slices(column) for column in batch.columns]
+    for start in range(0, batch.num_rows, _SLICE_ROWS):
+        rows = min(_SLICE_ROWS, batch.num_rows - start)
+        yield _combine((column(start) for column in columns), rows)
 
 
 def _slices(column: pa.Array) -> Callable[[int], Hashes]:

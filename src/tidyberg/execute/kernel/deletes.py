@@ -17,7 +17,7 @@ from tidyberg.execute.kernel.project import leaves
 from tidyberg.execute.kernel.read import MB, OpenFile, Reader, run_ahead
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.execute.kernel.vectors import reads_of
-from tidyberg.model.task import Task, TaskDelete, TaskInput
+from tidyberg.model.task import AuditTask, Task, TaskDelete, TaskInput
 
 Positions = npt.NDArray[np.int64]
 
@@ -38,7 +38,7 @@ class _KeySet:
 class DeletedRows:
     """The deleted rows of a task's files; positions and deletion vectors are read at once, keys file by file."""
 
-    def __init__(self, task: Task, storage: Storage, should_stop: Callable[[], bool]) -> None:
+    def __init__(self, task: Task | AuditTask, storage: Storage, should_stop: Callable[[], bool]) -> None:
         self._task = task
         self._storage = storage
         self._should_stop = should_stop
@@ -133,7 +133,7 @@ class DeletedRows:
         return np.concatenate(found) if found else _NONE
 
 
-def _key_sets(task: Task) -> list[_KeySet]:
+def _key_sets(task: Task | AuditTask) -> list[_KeySet]:
     by_ids: dict[tuple[int, ...], list[TaskDelete]] = defaultdict(list)
     for delete in task.deletes:
         if delete.kind == "equality":

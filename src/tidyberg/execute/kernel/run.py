@@ -4,13 +4,16 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain, islice
 
 import pyarrow as pa
 
+from tidyberg.execute.kernel.audit import audit_files
 from tidyberg.execute.kernel.checksum import RowChecksum
 from tidyberg.execute.kernel.deletes import DeletedRows, without_rows
 from tidyberg.execute.kernel.dictionaries import judge_footers
+from tidyberg.execute.kernel.digest import digest_files
 from tidyberg.execute.kernel.lineage import LineageFacts, fill_lineage, with_lineage
 from tidyberg.execute.kernel.metrics import FactCollector, written_file
 from tidyberg.execute.kernel.names import field_id
@@ -18,7 +21,17 @@ from tidyberg.execute.kernel.project import Selection, leaves
 from tidyberg.execute.kernel.read import OpenFile, Reader, open_ahead
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.execute.kernel.write import RollingWriter, unsupported_options
-from tidyberg.model.task import ChecksumResult, ChecksumTask, StorageAccess, Task, TaskResult
+from tidyberg.model.task import (
+    AnyResult,
+    AnyTask,
+    AuditTask,
+    ChecksumResult,
+    ChecksumTask,
+    DigestTask,
+    StorageAccess,
+    Task,
+    TaskResult,
+)
 
 _JUDGED_FILES = 4  # as many as are opened ahead anyway
 
@@ -28,13 +41,17 @@ def _never() -> bool:
 
 
 def run_task(
-    task: Task | ChecksumTask,
+    task: AnyTask,
     attempt: int,
     access: StorageAccess,
     should_stop: Callable[[], bool] = _never,
-) -> TaskResult | ChecksumResult:
+) -> AnyResult:
     storage = Storage(access)
     try:
+        if isinstance(task, AuditTask):
+            return audit_files(task, storage, should_stop)
+        if isinstance(task, DigestTask):
+            return digest_files(task, storage, should_stop)
         if isinstance(task, ChecksumTask):
             return _sum_up(task, storage, should_stop)
         return _rewrite(task, attempt, storage, should_stop)
@@ -93,7 +110,11 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
         group_id=task.group_id,
         attempt=attempt,
         outputs=tuple(
-            written_file(o.path, o.size, o.footer, all_leaves, o.nan_counts, task.write.metrics_modes) for o in outputs
+            replace(
+                written_file(o.path, o.size, o.footer, all_leaves, o.nan_counts, task.write.metrics_modes),
+                digest=o.digest,
+            )
+            for o in outputs
         ),
         rows_read=rows_read,
         rows_deleted=rows_deleted,

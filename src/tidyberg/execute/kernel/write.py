@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.dictionaries import judge_rows
+from tidyberg.execute.kernel.digest import DigestingSink
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.levels import judge_levels
 from tidyberg.execute.kernel.project import Leaf, leaves
@@ -25,6 +26,7 @@ class Output:
 
     path: str
     size: int
+    digest: str
     footer: pq.FileMetaData
     nan_counts: dict[int, int]
 
@@ -37,7 +39,7 @@ class _OpenOutput:
         self.nan_counts: dict[int, int] = {}
         self._storage = storage
         self._footer: list[pq.FileMetaData] = []
-        self.sink = storage.open_output(place)
+        self.sink = DigestingSink(storage.open_output(place))
         try:
             with storage.guard(place.location, writing=True):
                 self._writer = pq.ParquetWriter(self.sink, schema, metadata_collector=self._footer, **options)
@@ -50,15 +52,15 @@ class _OpenOutput:
         """One row group; returns the bytes that the file has on storage now."""
         with self._storage.guard(self.place.location, writing=True):
             self._writer.write_table(table, row_group_size=table.num_rows)
-            return int(self.sink.tell())
+            return self.sink.tell()
 
     def finish(self, iceberg_schema: str) -> Output:
         with self._storage.guard(self.place.location, writing=True):
             self._writer.add_key_value_metadata({"iceberg.schema": iceberg_schema})
             self._writer.close()
-            size = int(self.sink.tell())
+            size = self.sink.tell()
             self.sink.close()
-        return Output(self.place.location, size, self._footer[0], self.nan_counts)
+        return Output(self.place.location, size, self.sink.hexdigest(), self._footer[0], self.nan_counts)
 
     def abandon(self) -> None:
         self._writer.is_open = False  # else Arrow writes a footer to the closed sink when it is collected

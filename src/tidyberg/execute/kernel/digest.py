@@ -1,0 +1,58 @@
+"""The SHA-256 of a file's bytes: taken while it is written, and again when it is looked at later."""
+
+import hashlib
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.storage import Storage
+from tidyberg.model.task import DigestResult, DigestTask
+
+_BLOCK = 4 * 1024 * 1024
+
+
+class DigestingSink:
+    """An output stream that sums up the bytes on their way to storage."""
+
+    def __init__(self, sink: pa.NativeFile) -> None:
+        self._sink = sink
+        self._hash = hashlib.sha256()
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._sink.closed)
+
+    def write(self, data: bytes) -> int:
+        self._hash.update(data)
+        return int(self._sink.write(data))
+
+    def tell(self) -> int:
+        return int(self._sink.tell())
+
+    def flush(self) -> None:
+        self._sink.flush()
+
+    def close(self) -> None:
+        self._sink.close()
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def digest_files(task: DigestTask, storage: Storage, should_stop: Callable[[], bool]) -> DigestResult:
+    digests = tuple(_digest(file.path, storage, should_stop) for file in task.inputs)
+    return DigestResult(task.job_id, task.group_id, digests)
+
+
+def _digest(path: str, storage: Storage, should_stop: Callable[[], bool]) -> str:
+    found = hashlib.sha256()
+    with storage.open_input(storage.place(path)) as source:
+        while True:
+            if should_stop():
+                raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
+            with storage.guard(path):
+                block = source.read(_BLOCK)
+            if not block:
+                return found.hexdigest()
+            found.update(block)

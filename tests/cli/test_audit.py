@@ -1,0 +1,58 @@
+"""`tidyberg audit`: what it prints and how it ends."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from tests.cli.conftest import Run
+from tidyberg.testing import Warehouse, local_path
+
+
+def test_a_table_without_replace_snapshots_has_nothing_to_audit(run: Run) -> None:
+    ran = run("audit", "analytics.events")
+    assert ran.status == 0
+    assert "no replace snapshot in its history" in ran.out
+
+
+def test_an_intact_compaction_is_said_to_be_so(run: Run) -> None:
+    assert run("compact", "analytics.events").status == 0
+    ran = run("audit", "analytics.events")
+    assert ran.status == 0, ran.err
+    assert "1 replace snapshot: 1 intact" in ran.out
+    assert "intact: the same 600 rows · 12 → 1 file · receipt holds" in ran.out
+
+
+def test_damage_ends_with_6_and_says_which_rows(run: Run, warehouse: Warehouse) -> None:
+    assert run("compact", "analytics.events").status == 0
+    table = warehouse.catalog.load_table("analytics.events")
+    (output,) = (local_path(file.path) for file in warehouse.live_files(table))
+    rows = pq.read_table(output, partitioning=None)
+    pq.write_table(rows.slice(1).take([0, *range(rows.num_rows - 1)]), output)  # the first lost, the second twice
+    ran = run("audit", "analytics.events")
+    assert ran.status == 6
+    assert "DAMAGED" in ran.out
+    assert "1 row lost" in ran.out
+    assert "1 row doubled" in ran.out
+    assert "receipt broken" in ran.out
+    told = run("audit", "analytics.events", "--json")
+    assert told.status == 6
+    assert told.json["damaged"] is True
+    (audited,) = told.json["snapshots"]
+    assert audited["verdict"] == "damaged"
+    assert dict(audited["harms"]) == {"lost": 1, "doubled": 1}
+
+
+def test_a_snapshot_that_was_asked_for_and_cannot_be_audited_is_a_failure(run: Run, warehouse: Warehouse) -> None:
+    table = warehouse.catalog.load_table("analytics.events")
+    gone = warehouse.live_files(table)[0].path
+    snapshot = str(run("compact", "analytics.events", "--json").json["snapshot_id"])
+    Path(local_path(gone)).unlink()
+    assert run("audit", "analytics.events").status == 0
+    ran = run("audit", "analytics.events", "--snapshot", snapshot)
+    assert ran.status == 5
+    assert "not audited" in ran.out
+
+
+def test_a_branch_or_snapshot_that_does_not_exist_is_bad_input(run: Run) -> None:
+    assert run("audit", "analytics.events", "--branch", "nowhere").status == 2
+    assert run("audit", "analytics.events", "--snapshot", "1").status == 2
