@@ -1,6 +1,5 @@
 """Thousands of small delete files over the benchmark's table, as row-level writers leave them, in a few commits."""
 
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,15 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS
 from pyiceberg.table import Table
-from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tidyberg.commit.avro import build_container, field_id, resolve_names, writer
 from tidyberg.commit.entries import ListedManifest
-from tidyberg.commit.manifests import manifest_list, read_manifest_list, write_file
+from tidyberg.commit.manifests import write_file
 from tidyberg.testing import local_path
+from tidyberg.testing.commits import commit_manifests, manifests_of
 from tidyberg.testing.reading import PATH_FIELD, POSITION_FIELD
 
 COMMITS = 10
@@ -106,43 +104,14 @@ def _write(table: Table, name: str, rows: pa.Table, fields: Mapping[int, Any]) -
 
 def _commit(table: Table, data_files: list[dict[int, Any]]) -> None:
     table.refresh()
-    head = table.current_snapshot()
-    assert head is not None
     snapshot_id = table.metadata.new_snapshot_id()
     manifest = _manifest(table, data_files)
     path = f"{table.location()}/metadata/deletes-{snapshot_id}.avro"
     write_file(table.io, path, manifest)
     counts = {504: len(data_files), 505: 0, 506: 0, 512: sum(file[103] for file in data_files), 513: 0, 514: 0}
     listed = ListedManifest({500: path, 501: len(manifest), 502: 0, 517: 1, 503: snapshot_id, **counts, 507: []})
-    list_path = f"{table.location()}/metadata/snap-{snapshot_id}.avro"
-    sequence_number = table.metadata.next_sequence_number()
-    content = manifest_list(
-        [*read_manifest_list(table.io, head.manifest_list), listed],
-        snapshot_id=snapshot_id,
-        parent_id=head.snapshot_id,
-        sequence_number=sequence_number,
-        format_version=2,
-    )
-    write_file(table.io, list_path, content)
-    snapshot = Snapshot(
-        snapshot_id=snapshot_id,
-        parent_snapshot_id=head.snapshot_id,
-        sequence_number=sequence_number,
-        timestamp_ms=time.time_ns() // 1_000_000,
-        manifest_list=list_path,
-        summary=Summary(operation=Operation.DELETE, **{"added-delete-files": str(len(data_files))}),
-        schema_id=table.metadata.current_schema_id,
-    )
-    ref = SetSnapshotRefUpdate(
-        ref_name="main",
-        type=SnapshotRefType.BRANCH,
-        snapshot_id=snapshot_id,
-        max_ref_age_ms=None,
-        max_snapshot_age_ms=None,
-        min_snapshots_to_keep=None,
-    )
-    requirement = AssertRefSnapshotId(ref="main", snapshot_id=head.snapshot_id)
-    table.catalog.commit_table(table, (requirement,), (AddSnapshotUpdate(snapshot=snapshot), ref))
+    summary = {"added-delete-files": str(len(data_files))}
+    commit_manifests(table, [*manifests_of(table), listed], snapshot_id, Operation.DELETE, summary)
 
 
 def _manifest(table: Table, data_files: list[dict[int, Any]]) -> bytes:

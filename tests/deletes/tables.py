@@ -53,9 +53,11 @@ def rows_of(number: int, region: str, rows: int = ROWS) -> pa.Table:
     )
 
 
-def make_table(warehouse: Warehouse, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC) -> Table:
+def make_table(
+    warehouse: Warehouse, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC, format_version: int = 2
+) -> Table:
     """Files 0 to 3 in region eu, one commit each, and 4 and 5 in region us."""
-    table = warehouse.create_table("db.events", SCHEMA, spec)
+    table = warehouse.create_table("db.events", SCHEMA, spec, format_version=format_version)
     append(warehouse, table, [0, 1, 2, 3], "eu")
     return append(warehouse, table, [4, 5], "us")
 

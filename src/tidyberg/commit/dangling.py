@@ -20,12 +20,18 @@ _NONE_LEFT = np.iinfo(np.int64).max
 
 
 def dangling_deletes(parent: Inventory, groups: Sequence[Replaceable], applied: Collection[Identity]) -> pa.Table:
-    """Rows of the parent's delete files, among those that were applied, that no remaining data file can need."""
+    """Rows of the parent's delete files, of those that were applied, that no remaining data file can need.
+
+    The DV of a replaced file goes with it in any case: it may have been written anew meanwhile.
+    """
     deletes = parent.delete_files
-    chosen = deletes.filter(pa.array([identity in applied for identity in identities(deletes)], pa.bool_()))
+    replaced = pa.array([file.path for group in groups for file in group.group.files], pa.string())
+    is_vector = pc.equal(deletes["kind"].cast(pa.string()), "dv")
+    of_replaced = pc.and_(is_vector, pc.is_in(deletes["referenced_data_file"], value_set=replaced))
+    was_applied = pa.array([identity in applied for identity in identities(deletes)], pa.bool_())
+    chosen = deletes.filter(pc.or_(of_replaced, was_applied))
     if chosen.num_rows == 0:
         return chosen
-    replaced = pa.array([file.path for group in groups for file in group.group.files], pa.string())
     remaining = parent.data_files.filter(pc.invert(pc.is_in(parent.data_files["path"], value_set=replaced)))
     need = _Need(remaining, len(parent.partitions))
     names = ("kind", "scope", "partition", "sequence_number", "file_sequence_number", "referenced_data_file")

@@ -52,17 +52,21 @@ PLAN_HASH = "tidyberg.plan-hash"
 
 
 class AssertLastSequenceNumber(ValidatableTableRequirement):
-    """For catalogs that validate in PyIceberg: no other branch may have taken our sequence number.
+    """For catalogs that validate in PyIceberg: no other branch may have taken our sequence number, nor an upgrade
+    have changed what a snapshot must say.
 
     REST servers check that themselves and would not know this requirement.
     """
 
     type: Literal["assert-last-sequence-number"] = Field(default="assert-last-sequence-number")
     last_sequence_number: int
+    format_version: int
 
     def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]  # as PyIceberg's own
         if base_metadata is None or last_sequence_number(base_metadata) != self.last_sequence_number:
             raise CommitFailedException("Another commit took the next sequence number")
+        if base_metadata.format_version != self.format_version:
+            raise CommitFailedException(f"The table was upgraded to format version {base_metadata.format_version}")
 
 
 @dataclass(frozen=True)
@@ -266,7 +270,11 @@ def _requirements(
         AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
     ]
     if not isinstance(catalog, RestCatalog):
-        requirements.append(AssertLastSequenceNumber(last_sequence_number=last_sequence_number(metadata)))
+        requirements.append(
+            AssertLastSequenceNumber(
+                last_sequence_number=last_sequence_number(metadata), format_version=metadata.format_version
+            )
+        )
     return tuple(requirements)
 
 

@@ -114,18 +114,22 @@ def _inherit(entries: pa.Table, manifests: Sequence[ManifestInfo], manifest: npt
 def _first_row_ids(
     entries: pa.Table, manifests: Sequence[ManifestInfo], manifest: npt.NDArray[np.int32]
 ) -> pa.ChunkedArray:
-    """Row lineage of version 3: files without a first row id follow each other from their manifest's."""
+    """Row lineage of version 3: files without a first row id follow each other from their manifest's.
+
+    Where the manifest has none, neither have its files: the snapshot is older than the table's upgrade.
+    """
     own = entries["first_row_id"]
     bases = [None if info.holds_deletes else info.first_row_id for info in manifests]
     if all(base is None for base in bases):
-        return own
+        return pa.chunked_array([pa.nulls(len(own), own.type)])
     missing = pc.is_null(own).to_numpy()
     rows = np.where(missing, entries["records"].to_numpy(), 0)
     before = np.cumsum(rows) - rows
     starts = np.searchsorted(manifest, np.arange(len(manifests)))
     at_start = np.append(before, 0)[starts]
     base = pa.array(bases, pa.int64()).take(pa.array(manifest))
-    return pc.coalesce(own, pc.add(base, pa.array(before - at_start[manifest])))
+    inherited = pc.add(base, pa.array(before - at_start[manifest]))
+    return pc.if_else(pc.is_null(base), base, pc.coalesce(own, inherited))
 
 
 def _describe_deletes(deletes: pa.Table, pinned: Pinned) -> pa.Table:

@@ -5,21 +5,25 @@ from typing import Any
 
 from pyiceberg.io import FileIO
 
+from tidyberg.errors import Unsupported
 from tidyberg.model.inventory import ManifestInfo
 from tidyberg.observe.avro import AvroError, decoding, open_container, read_columns
 from tidyberg.observe.storage import damaged, read_bytes
 
 # Field ids of the manifest list, from the Iceberg specification.
-_PATH, _LENGTH, _SPEC_ID, _CONTENT, _SEQUENCE, _MIN_SEQUENCE, _SNAPSHOT, _FIRST_ROW = (
-    500, 501, 502, 517, 515, 516, 503, 520,
+_PATH, _LENGTH, _SPEC_ID, _CONTENT, _SEQUENCE, _MIN_SEQUENCE, _SNAPSHOT, _KEY, _FIRST_ROW = (
+    500, 501, 502, 517, 515, 516, 503, 519, 520,
 )  # fmt: skip
-_WANTED = frozenset({_PATH, _LENGTH, _SPEC_ID, _CONTENT, _SEQUENCE, _MIN_SEQUENCE, _SNAPSHOT, _FIRST_ROW})
+_WANTED = frozenset({_PATH, _LENGTH, _SPEC_ID, _CONTENT, _SEQUENCE, _MIN_SEQUENCE, _SNAPSHOT, _KEY, _FIRST_ROW})
+_ENCRYPTED = b"AGS1"  # how Iceberg's encrypted streams begin
 # Version 1 has no content and no sequence numbers: data files, written before numbers were counted.
 _DEFAULTS = {_CONTENT: 0, _SEQUENCE: 0, _MIN_SEQUENCE: 0}
 
 
 def read_manifest_list(io: FileIO, location: str) -> list[ManifestInfo]:
     raw = read_bytes(io, location)
+    if raw.startswith(_ENCRYPTED):
+        raise _encrypted(location)
     try:
         with decoding():
             return [
@@ -32,6 +36,8 @@ def read_manifest_list(io: FileIO, location: str) -> list[ManifestInfo]:
 
 
 def _info(values: Mapping[int, Any]) -> ManifestInfo:
+    if values.get(_KEY) is not None:
+        raise _encrypted(values[_PATH])
     return ManifestInfo(
         path=values[_PATH],
         length=values[_LENGTH],
@@ -42,3 +48,7 @@ def _info(values: Mapping[int, Any]) -> ManifestInfo:
         added_snapshot_id=values[_SNAPSHOT],
         first_row_id=values.get(_FIRST_ROW),
     )
+
+
+def _encrypted(location: str) -> Unsupported:
+    return Unsupported(f"{location} is encrypted: encrypted tables are not supported.")

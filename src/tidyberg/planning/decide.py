@@ -34,7 +34,7 @@ from tidyberg.planning.limits import Left, Taken, take_within_limits
 from tidyberg.planning.predicate import parse_predicate
 from tidyberg.planning.price import Pricing, Work, pricing_for
 from tidyberg.planning.publishing import waiting_to_be_published
-from tidyberg.planning.safety import SUPPORTED_FORMAT_VERSIONS
+from tidyberg.planning.safety import unsupported_table
 from tidyberg.planning.select import select_partitions
 
 _PRICES, _CALIBRATION, _RESOURCES = Prices(), Calibration(), Resources()
@@ -59,13 +59,13 @@ def make_plan(
     candidates = find_candidates(inventory, statistics, options, sizes)
     judge = Judge(candidates, options, sizes, pricing, now_ms)
 
-    waiting = None if options.ignore_wap_branches else waiting_to_be_published(pinned)
+    hindrance = unsupported_table(pinned)
+    if hindrance is None and not options.ignore_wap_branches:
+        hindrance = waiting_to_be_published(pinned)
     outcomes: list[Skip | Proposal] = []
     for chosen, numbers in zip(selected, statistics, strict=True):
-        if waiting is not None:
-            outcomes.append(waiting)
-        elif pinned.format_version not in SUPPORTED_FORMAT_VERSIONS:
-            outcomes.append(Skip("format-version", f"format v{pinned.format_version} tables are not supported yet"))
+        if hindrance is not None:
+            outcomes.append(hindrance)
         elif not chosen:
             outcomes.append(Skip("filtered", "not selected by the filter"))
         else:

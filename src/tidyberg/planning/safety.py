@@ -1,4 +1,4 @@
-"""Which data files must not be rewritten: not Parquet, encrypted, or with deletes that cannot be read."""
+"""What must not be rewritten: tables with content that cannot be kept, files that cannot be read."""
 
 from collections import Counter
 from enum import IntEnum
@@ -7,8 +7,32 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.schema import index_by_id
+from pyiceberg.types import GeographyType, GeometryType
 
-SUPPORTED_FORMAT_VERSIONS = (1, 2)
+from tidyberg.model.plan import Skip
+from tidyberg.model.table import Pinned
+
+SUPPORTED_FORMAT_VERSIONS = (1, 2, 3)
+ENCRYPTION_KEY = "encryption.key-id"  # the table property that makes Iceberg's writers encrypt
+# Columns of row lineage: data files of v3 have these names for them.
+_LINEAGE_NAMES = frozenset({"_row_id", "_last_updated_sequence_number"})
+
+
+def unsupported_table(pinned: Pinned) -> Skip | None:
+    """Why no file of this table can be rewritten, if so."""
+    if pinned.format_version not in SUPPORTED_FORMAT_VERSIONS:
+        return Skip("format-version", f"format v{pinned.format_version} tables are not supported")
+    if ENCRYPTION_KEY in pinned.properties:
+        return Skip("encrypted", f"encrypted tables are not supported ({ENCRYPTION_KEY} is set)")
+    for column in index_by_id(pinned.schema).values():
+        if isinstance(column.field_type, GeometryType | GeographyType):
+            kind = "geometry" if isinstance(column.field_type, GeometryType) else "geography"
+            return Skip("column-type", f"column {column.name} is of type {kind}, which is not supported")
+    taken = _LINEAGE_NAMES & {column.name for column in pinned.schema.fields}
+    if taken and pinned.format_version >= 3:
+        return Skip("column-name", f"column {min(taken)} has a name that format v3 keeps for row lineage")
+    return None
 
 
 class Hazard(IntEnum):

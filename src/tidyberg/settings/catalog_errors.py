@@ -1,5 +1,6 @@
 """Maps what catalogs and their client libraries raise to tidyberg's errors, without the secrets they quote."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -27,6 +28,8 @@ _BAD_ADDRESS = (
     requests.exceptions.MissingSchema,
     requests.exceptions.InvalidSchema,
 )
+# How PyIceberg says that it does not know a type of the specification (variant), or not all of its forms.
+_UNKNOWN_TYPE = re.compile(r"Unsupported field type: '([^']+)'|Could not parse (\S+) into a")
 # Client libraries that may be absent, or are slow to import: known by the package their exceptions come from.
 _REMOTE_PACKAGES = ("sqlalchemy", "botocore", "boto3", "thrift", "google", "psycopg2", "socket")
 _DENIED_WORDS = ("accessdenied", "access denied", "unauthorized", "invalidaccesskey", "signaturedoesnotmatch",
@@ -46,7 +49,8 @@ def catalog_errors(catalog: str, *, what: str = "", secrets: Sequence[str] = ())
         raise
     except (
         iceberg.RESTError, iceberg.NoSuchTableError, iceberg.NoSuchNamespaceError, iceberg.NoSuchIdentifierError,
-        iceberg.NotInstalledError, iceberg.SignError, iceberg.DynamoDbError, requests.RequestException,
+        iceberg.NotInstalledError, iceberg.SignError, iceberg.DynamoDbError, iceberg.ValidationError,
+        requests.RequestException,
         OSError, ValueError, ImportError, NotImplementedError,
     ) as error:  # fmt: skip
         raise translate(error, catalog, what, secrets) from _without_secrets(error, secrets)
@@ -64,6 +68,11 @@ def _without_secrets(error: Exception, secrets: Sequence[str]) -> Exception | No
 
 def translate(error: Exception, catalog: str, what: str, secrets: Sequence[str]) -> TidybergError:
     said = _first_line(redact_text(str(error), secrets)) or type(error).__name__
+    if isinstance(error, ValidationError | iceberg.ValidationError) and (found := _UNKNOWN_TYPE.search(str(error))):
+        return Unsupported(
+            f"{what or 'A table'} has a column of type {found[1] or found[2]}, which is not supported.",
+            hint="It cannot be compacted; other tables of the catalog can.",
+        )
     if (missing := _missing(error, catalog, what, said)) is not None:
         return missing
     if isinstance(error, _DENIED) or any(word in said.lower() for word in _DENIED_WORDS):
@@ -74,6 +83,8 @@ def translate(error: Exception, catalog: str, what: str, secrets: Sequence[str])
         return ConfigurationError(f"The address of catalog {catalog!r} is not usable: {said}")
     if isinstance(error, requests.RequestException) or _is_sql(error, "OperationalError", "InterfaceError"):
         return _unreachable(catalog, error, said)
+    if isinstance(error, iceberg.ValidationError):
+        return DamagedFile(f"The metadata of {what or 'a table'} cannot be understood: {' '.join(str(error).split())}")
     if isinstance(error, ValidationError):
         return CatalogUnreachable(
             f"Catalog {catalog!r} did not answer as an Iceberg catalog does.", hint="Check its uri."

@@ -47,10 +47,14 @@ class LabCatalog(SqlCatalog):
         staged = self._update_and_stage_table(table, table.name(), (), ())
         document = as_document(before.model_copy(update={"metadata_log": log})) | {"format-version": format_version}
         self._write_metadata(TableMetadataUtil.parse_obj(document), staged.io, staged.metadata_location)
+        self.point_to(table, staged.metadata_location)
+
+    def point_to(self, table: Table, metadata_location: str) -> None:
+        """Make another metadata file the table's current one."""
         *namespace, name = table.name()
         ours = (IcebergTables.table_namespace == ".".join(namespace), IcebergTables.table_name == name)
         with Session(self.engine) as session:
-            session.execute(update(IcebergTables).where(*ours).values(metadata_location=staged.metadata_location))
+            session.execute(update(IcebergTables).where(*ours).values(metadata_location=metadata_location))
             session.commit()
 
 
