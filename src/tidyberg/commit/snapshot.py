@@ -41,6 +41,7 @@ from tidyberg.commit.manifests import (
     write_file,
 )
 from tidyberg.commit.receipt import CONTENT_CHECKSUM, content_checksum
+from tidyberg.commit.statistics import carried_statistics
 from tidyberg.commit.summary import replace_summary, roll_forward
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.plan import DeleteFile
@@ -290,6 +291,7 @@ def _updates(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[
             max_snapshot_age_ms=ref.max_snapshot_age_ms,
             min_snapshots_to_keep=ref.min_snapshots_to_keep,
         ),
+        *carried_statistics(metadata, ref.snapshot_id, snapshot.snapshot_id),
     )
 
 

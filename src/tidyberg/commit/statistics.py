@@ -1,0 +1,22 @@
+"""Statistics files of the parent snapshot that are true of a replace snapshot too, and are carried to it.
+
+A theta sketch counts the distinct values of a column; a replace changes no row, so it counts those of the new snapshot
+as well. Its blobs go on naming the snapshot they were computed from, as the specification has it, and the Puffin file
+is shared: cleaners compare paths, and delete a statistics file only when no snapshot that is left refers to it.
+Partition statistics count files, which a replace changes: they are not carried.
+"""
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import SetStatisticsUpdate
+
+_TRUE_WHILE_ROWS_STAY = {"apache-datasketches-theta-v1"}
+
+
+def carried_statistics(metadata: TableMetadata, parent_id: int, snapshot_id: int) -> list[SetStatisticsUpdate]:
+    carried = []
+    for file in metadata.statistics:
+        blobs = [blob for blob in file.blob_metadata if blob.type in _TRUE_WHILE_ROWS_STAY]
+        if file.snapshot_id == parent_id and blobs:
+            statistics = file.model_copy(update={"snapshot_id": snapshot_id, "blob_metadata": blobs})
+            carried.append(SetStatisticsUpdate(statistics=statistics))
+    return carried

@@ -1,0 +1,52 @@
+"""Format v3: the ids of rows and the numbers of their last updates are theirs to keep."""
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import Table
+
+from tests.auditing.conftest import audit_latest
+from tests.deletes.tables import SCHEMA, append, compact, paths
+from tidyberg.model.audit import Harm, Verdict
+from tidyberg.model.options import VerifyMode
+from tidyberg.model.task import TaskInput
+from tidyberg.testing import Warehouse
+from tidyberg.testing.deletes import EqualTo, commit_deletes, delete_rows
+
+
+@pytest.fixture
+def table(warehouse: Warehouse) -> Table:
+    made = warehouse.create_table("db.events", SCHEMA, format_version=3)
+    append(warehouse, made, [0, 1, 2], "eu")
+    delete_rows(made, {paths(warehouse, made)[0]: [1, 2]})
+    return commit_deletes(made, EqualTo({"id": [15]}))
+
+
+@pytest.mark.usefixtures("table")
+def test_our_compaction_keeps_every_id(warehouse: Warehouse) -> None:
+    compact(warehouse)
+    audited = audit_latest(warehouse)
+    assert (audited.verdict, audited.lineage_compared) == (Verdict.INTACT, True)
+    assert audited.rows_after == 27
+
+
+@pytest.mark.usefixtures("table")
+def test_ids_that_are_lost_are_told_from_rows_that_are_lost(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forget(batch: pa.RecordBatch, file: TaskInput, first: int) -> pa.RecordBatch:
+        return batch
+
+    monkeypatch.setattr("tidyberg.execute.kernel.run.fill_lineage", forget)
+    compact(warehouse, verify=VerifyMode.OFF)
+    audited = audit_latest(warehouse)
+    assert dict(audited.harms) == {Harm.LINEAGE: 27}
+    assert {example.harm for example in audited.examples} == {Harm.LINEAGE}
+
+
+def test_rows_without_ids_have_none_to_lose(warehouse: Warehouse) -> None:
+    table = warehouse.create_table("db.events", SCHEMA, format_version=2)
+    append(warehouse, table, [0, 1, 2], "eu")
+    warehouse.upgrade(table, 3)
+    compact(warehouse)
+    audited = audit_latest(warehouse)
+    assert (audited.verdict, audited.lineage_compared) == (Verdict.INTACT, False)

@@ -1,0 +1,103 @@
+"""What becomes of the parent's statistics files."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.table import Table
+from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, StatisticsFile
+from pyiceberg.table.update import SetPartitionStatisticsUpdate
+
+from tests.deletes.tables import BY_REGION, Meddling, append, compact, make_table, options
+from tidyberg.testing import Warehouse
+
+THETA = "apache-datasketches-theta-v1"
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    with Warehouse(tmp_path / "lab") as opened:
+        yield opened
+
+
+def head(table: Table) -> int:
+    snapshot = table.refresh().current_snapshot()
+    assert snapshot is not None
+    return snapshot.snapshot_id
+
+
+def add_statistics(table: Table, *kinds: str) -> StatisticsFile:
+    snapshot = table.refresh().current_snapshot()
+    assert snapshot is not None
+    blobs = [
+        BlobMetadata.model_validate(
+            {
+                "type": kind,
+                "snapshot-id": snapshot.snapshot_id,
+                "sequence-number": 4,
+                "fields": [1],
+                "properties": {"ndv": "60"},
+            }
+        )
+        for kind in kinds
+    ]
+    file = StatisticsFile.model_validate(
+        {
+            "snapshot-id": snapshot.snapshot_id,
+            "statistics-path": f"{table.location()}/metadata/some.stats",
+            "file-size-in-bytes": 100,
+            "file-footer-size-in-bytes": 50,
+            "blob-metadata": blobs,
+        }
+    )
+    with table.update_statistics() as update:
+        update.set_statistics(file)
+    return file
+
+
+def test_distinct_counts_are_carried_with_their_blobs_as_they_are(warehouse: Warehouse) -> None:
+    table = make_table(warehouse)
+    before = add_statistics(table, THETA)
+    compact(warehouse)
+    old, new = table.refresh().metadata.statistics
+    assert old == before
+    assert new == before.model_copy(update={"snapshot_id": head(table)})
+    assert new.blob_metadata[0].snapshot_id == before.snapshot_id  # what it was computed from
+
+
+def test_they_are_carried_from_compaction_to_compaction(warehouse: Warehouse) -> None:
+    table = make_table(warehouse, BY_REGION)
+    first = add_statistics(table, THETA)
+    for region in ("eu", "us"):
+        compact(warehouse, options(where=f"region = '{region}'"))
+        *_, carried = table.refresh().metadata.statistics
+        assert carried == first.model_copy(update={"snapshot_id": head(table)})
+
+
+def test_rows_that_came_since_make_them_untrue(warehouse: Warehouse) -> None:
+    table = make_table(warehouse)
+    file = add_statistics(table, THETA)
+    append(warehouse, table, [7, 8], "eu")
+    compact(warehouse)
+    assert table.refresh().metadata.statistics == [file]
+
+
+def test_those_of_a_snapshot_that_is_no_longer_the_parent_are_not_carried(warehouse: Warehouse) -> None:
+    table = make_table(warehouse)
+    file = add_statistics(table, THETA)
+    compact(warehouse, engine=Meddling(lambda: append(warehouse, table, [9], "eu")))
+    assert table.refresh().metadata.statistics == [file]
+
+
+def test_what_might_not_be_true_any_more_is_not_carried(warehouse: Warehouse) -> None:
+    table = make_table(warehouse)
+    add_statistics(table, "deletion-vector-v1")
+    partitions = PartitionStatisticsFile.model_validate(
+        {"snapshot-id": head(table), "statistics-path": "some-partition.stats", "file-size-in-bytes": 10}
+    )
+    table.catalog.commit_table(table, (), (SetPartitionStatisticsUpdate(partition_statistics=partitions),))
+    parent = head(table)
+    compact(warehouse)
+    metadata = table.refresh().metadata
+    assert [file.snapshot_id for file in metadata.statistics] == [parent]
+    assert [file.snapshot_id for file in metadata.partition_statistics] == [parent]
