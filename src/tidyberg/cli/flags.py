@@ -54,6 +54,10 @@ class OptionFlags:
     ] = None
     branch: Annotated[str | None, _option("--branch", help="Which branch; main by default.", panel="Plan")] = None
     force: Annotated[bool, _option("--force", help="Rewrite even where it is not worth it.", panel="Plan")] = False
+    rewrite_to_current_spec: Annotated[
+        bool,
+        _option("--rewrite-to-current-spec", help="Move files of older partition specs into today's.", panel="Plan"),
+    ] = False
     ignore_wap_branches: Annotated[
         bool,
         _option("--ignore-wap-branches", help="Even if an unpublished branch builds on this one.", panel="Plan"),
@@ -84,7 +88,7 @@ class OptionFlags:
 
     def overrides(self) -> dict[str, Any]:
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for switch in ("force", "ignore_wap_branches"):
+        for switch in ("force", "rewrite_to_current_spec", "ignore_wap_branches"):
             given[switch] = given[switch] or None
         given["parquet"] = pairs("--parquet", self.parquet) or None
         return given

@@ -6,6 +6,8 @@ Looking at the files that are live at the parent cannot be fooled by snapshots t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,7 @@ import pyarrow.compute as pc
 from tidyberg.commit.entries import Identity
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.plan import DeleteFile, FileGroup
+from tidyberg.model.task import WrittenFile
 from tidyberg.planning.deletes import DeleteIndex
 
 
@@ -33,11 +36,17 @@ class Validation:
 
 
 def validate_groups(
-    groups: Sequence[FileGroup], parent: Inventory, plan_sequence_number: int, plan_deletes: Sequence[DeleteFile]
+    groups: Sequence[FileGroup],
+    parent: Inventory,
+    plan_sequence_number: int,
+    plan_deletes: Sequence[DeleteFile],
+    outputs: Mapping[int, Sequence[WrittenFile]] = MappingProxyType({}),
 ) -> Validation:
+    """`outputs` are those of the groups, by group id, once they are written."""
     located = _locate(groups, parent)
     unseen = _touched_by_unseen(parent, plan_sequence_number, plan_deletes)
     deletes = _NewDeletes(parent, plan_sequence_number)
+    equality = _NewEqualityDeletes(parent, plan_sequence_number)
     replaceable: list[Replaceable] = []
     conflicts: dict[int, str] = {}
     for group in groups:
@@ -47,6 +56,7 @@ def validate_groups(
             or _newly_deleted(group, rows, deletes)
             or _of_another_history(group, unseen)
             or _renumbered(group, rows)
+            or _between_specs(group, rows, outputs.get(group.group_id, ()), equality)
         )
         if reason is not None:
             conflicts[group.group_id] = reason
@@ -117,6 +127,55 @@ def _newly_deleted(group: FileGroup, rows: Sequence[_Located | None], deletes: _
     for file, row in zip(group.files, rows, strict=True):
         if row is not None and (delete := deletes.touching(file.path, row)):
             return f"rows of {file.path} were deleted meanwhile by {delete}"
+    return None
+
+
+class _NewEqualityDeletes:
+    """Equality deletes of one partition that came after the plan's snapshot: they reach one spec and miss the other.
+
+    For a group whose outputs stay with their inputs such a delete is no conflict [I3]. Outputs in another spec carry
+    the plan's data sequence number s, and then, case by case:
+    - Deletes up to s that apply to an input were applied while it was read. None of them reaches an output, whatever
+      its spec and partition: an equality delete applies to older data only, and the outputs have s.
+    - A delete above s in an input's own spec and partition would delete from the input but miss the outputs: rows
+      would come back. A conflict.
+    - A delete above s in an output's spec and partition would reach the output but was never meant for the input:
+      rows would be lost. A conflict.
+    - A delete above s of an unpartitioned spec is global: it reaches the input, which is not newer than s, and the
+      outputs alike. No conflict, and this holds too where the old or the new spec is itself an unpartitioned one.
+    Position deletes and DVs name input files and conflict in any case.
+    """
+
+    def __init__(self, parent: Inventory, plan_sequence_number: int) -> None:
+        names = ("path", "kind", "scope", "partition", "sequence_number")
+        columns = [parent.delete_files[name].to_pylist() for name in names]
+        self._by_partition: dict[tuple[int, str], str] = {}
+        for path, kind, scope, partition, sequence_number in zip(*columns, strict=True):
+            if kind == "equality" and scope != "global" and sequence_number > plan_sequence_number:
+                found = parent.partitions[partition]
+                # By text, as the inventory tells partitions apart: NaN equals itself.
+                self._by_partition[found.spec_id, repr(found.values)] = path
+        self._partitions = parent.partitions
+
+    def of_input(self, partition: int) -> str | None:
+        found = self._partitions[partition]
+        return self._by_partition.get((found.spec_id, repr(found.values)))
+
+    def of_output(self, spec_id: int, values: tuple[Any, ...]) -> str | None:
+        return self._by_partition.get((spec_id, repr(values)))
+
+
+def _between_specs(
+    group: FileGroup, rows: Sequence[_Located | None], outputs: Sequence[WrittenFile], deletes: _NewEqualityDeletes
+) -> str | None:
+    if group.output_spec_id is None:
+        return None
+    for file, row in zip(group.files, rows, strict=True):
+        if row is not None and (delete := deletes.of_input(row.partition)):
+            return f"{delete} came meanwhile, and is for {file.path} in its old partition spec only"
+    for output in outputs:
+        if delete := deletes.of_output(group.output_spec_id, output.partition or ()):
+            return f"the rows for {output.path} would be subject to {delete}, which came meanwhile"
     return None
 
 

@@ -197,7 +197,8 @@ class Publisher:
     ) -> Staged:
         self._refuse_rollback(table, parent)
         groups = [done.group for done in finished if done.group.group_id not in self._conflicts]
-        validation = validate_groups(groups, parent, self.plan.sequence_number, self.plan.deletes)
+        outputs = {done.group.group_id: done.result.outputs for done in finished}
+        validation = validate_groups(groups, parent, self.plan.sequence_number, self.plan.deletes, outputs)
         for group_id, reason in validation.conflicts.items():
             self._conflicts[group_id] = reason
             self.notice(f"group {group_id} is left out: {reason}")

@@ -1,7 +1,7 @@
 """Builds the replace snapshot of one commit attempt: manifests, list, summary, updates and requirements."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,7 +10,6 @@ from pydantic import Field
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.manifest import PartitionFieldStats
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.refs import SnapshotRefType
@@ -25,7 +24,7 @@ from pyiceberg.table.update import (
     TableUpdate,
     ValidatableTableRequirement,
 )
-from pyiceberg.types import PrimitiveType, StructType
+from pyiceberg.types import IcebergType, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tidyberg._version import __version__
@@ -40,6 +39,7 @@ from tidyberg.commit.manifests import (
     rewritten_manifest,
     write_file,
 )
+from tidyberg.commit.new_partitions import empty_manifest, encode_partition, partition_summaries
 from tidyberg.commit.receipt import CONTENT_CHECKSUM, content_checksum
 from tidyberg.commit.statistics import carried_statistics
 from tidyberg.commit.summary import replace_summary, roll_forward
@@ -154,19 +154,20 @@ class Stager:
         """One manifest a spec; two where a promoted source column made old manifests encode its values otherwise."""
         members: dict[tuple[int, str], list[tuple[Replaceable, Manifest]]] = {}
         for group in groups:
-            source = self._source(table, listed[next(iter(group.manifests))])
-            members.setdefault((group.group.spec_id, json.dumps(source.partition_schema)), []).append((group, source))
+            spec_id = group.group.output_spec_id
+            if spec_id is None:
+                spec_id = group.group.spec_id
+                source = self._source(table, listed[next(iter(group.manifests))])
+            else:
+                source = empty_manifest(table.metadata, spec_id)
+            members.setdefault((spec_id, json.dumps(source.partition_schema)), []).append((group, source))
         manifests = [self._added(table, parent, together) for _, together in sorted(members.items())]
         return [manifest for manifest in manifests if manifest is not None]
 
     def _added(
         self, table: Table, parent: Inventory, members: Sequence[tuple[Replaceable, Manifest]]
     ) -> ListedManifest | None:
-        outputs = [
-            Output(file, _partition_of(source, member))
-            for member, source in members
-            for file in self.outputs[member.group.group_id]
-        ]
+        outputs = [output for member, source in members for output in self._outputs_of(table, member, source)]
         if not outputs:
             return None
         version = table.metadata.format_version
@@ -177,7 +178,9 @@ class Stager:
             content, manifest = added_manifest(
                 template,
                 outputs,
-                summaries=_partition_summaries(template, [parent.partitions[m.partition].values for m, _ in members]),
+                summaries=partition_summaries(
+                    _partition_types(template), [values for m, _ in members for values in self._partitions(parent, m)]
+                ),
                 snapshot_id=self.snapshot_id,
                 sequence_number=self.sequence_number,
                 format_version=version,
@@ -186,6 +189,20 @@ class Stager:
             self._write(table, path, content)
             self._written[key] = manifest
         return self._written[key]
+
+    def _outputs_of(self, table: Table, member: Replaceable, source: Manifest) -> list[Output]:
+        files = self.outputs[member.group.group_id]
+        spec_id = member.group.output_spec_id
+        if spec_id is None:
+            partition = _partition_of(source, member)
+            return [Output(file, partition) for file in files]
+        spec = table.specs()[spec_id]
+        return [Output(file, encode_partition(source, spec, file.partition or ())) for file in files]
+
+    def _partitions(self, parent: Inventory, member: Replaceable) -> list[tuple[Any, ...]]:
+        if member.group.output_spec_id is None:
+            return [parent.partitions[member.partition].values]
+        return [file.partition or () for file in self.outputs[member.group.group_id]]
 
     def _rewritten(self, table: Table, listed: ListedManifest, removed: frozenset[Identity]) -> ListedManifest:
         version = table.metadata.format_version
@@ -220,12 +237,18 @@ class Stager:
     def _location(self, table: Table, name: str) -> str:
         return table.location_provider().new_metadata_location(name)
 
+    def _changed_partitions(self, groups: Sequence[Replaceable]) -> int:
+        changed: set[object] = {(member.group.spec_id, member.partition) for member in groups}
+        for member in groups:
+            if member.group.output_spec_id is not None:
+                files = self.outputs[member.group.group_id]
+                changed |= {(member.group.output_spec_id, repr(file.partition)) for file in files}
+        return len(changed)
+
     def _summary(self, head: Snapshot, groups: Sequence[Replaceable], deletes: pa.Table) -> Summary:
         files = [file for member in groups for file in member.group.files]
         outputs = [file for member in groups for file in self.outputs[member.group.group_id]]
-        changes = replace_summary(
-            files, outputs, deletes, partitions=len({(member.group.spec_id, member.partition) for member in groups})
-        )
+        changes = replace_summary(files, outputs, deletes, partitions=self._changed_partitions(groups))
         return Summary(
             operation=Operation.REPLACE,
             **roll_forward(head.summary.additional_properties if head.summary else {}, changes),
@@ -314,15 +337,10 @@ def _partition_of(source: Manifest, member: Replaceable) -> bytes:
     return partitions.pop()
 
 
-def _partition_summaries(template: Manifest, partitions: Iterable[tuple[Any, ...]]) -> list[dict[int, Any]]:
-    partition_type = AvroSchemaConversion().avro_to_iceberg(template.container.schema).find_type("data_file.partition")
+def _partition_types(template: Manifest) -> list[IcebergType]:
+    # Without references to named types, which PyIceberg's conversion does not follow.
+    partition_type = (
+        AvroSchemaConversion().avro_to_iceberg(template.container.resolved).find_type("data_file.partition")
+    )
     assert isinstance(partition_type, StructType)
-    statistics = []
-    for partition_field in partition_type.fields:
-        assert isinstance(partition_field.field_type, PrimitiveType)
-        statistics.append(PartitionFieldStats(partition_field.field_type))
-    for values in partitions:
-        for statistic, value in zip(statistics, values, strict=True):
-            statistic.update(value)
-    summaries = [statistic.to_summary() for statistic in statistics]
-    return [{509: s.contains_null, 518: s.contains_nan, 510: s.lower_bound, 511: s.upper_bound} for s in summaries]
+    return [field.field_type for field in partition_type.fields]

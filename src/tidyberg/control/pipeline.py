@@ -28,6 +28,7 @@ from tidyberg.model.task import ChecksumResult, Task, TaskResult
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.verify.contents import checksum_tasks, verify_contents
 from tidyberg.verify.counts import verify_counts
+from tidyberg.verify.partitions import verify_partitions
 
 
 @dataclass
@@ -170,6 +171,8 @@ class Pipeline:
         pinned = self.inventory.pinned
         for group, result in zip(groups, results, strict=True):
             verify_counts(group, result, pinned.schema, lineage=pinned.format_version >= 3)
+            if group.output_spec_id is not None:
+                verify_partitions(group, result, pinned.schema, pinned.specs[group.output_spec_id])
         if self.verify is VerifyMode.FULL:
             found = engine.run(
                 checksum_tasks(tasks, results),

@@ -18,7 +18,8 @@ from tidyberg.execute.write_settings import write_settings
 from tidyberg.model.inventory import Inventory, Partition
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.plan import DeleteFile, FileGroup
-from tidyberg.model.task import StorageAccess, Task, TaskDelete, TaskInput, output_name
+from tidyberg.model.table import Pinned
+from tidyberg.model.task import PartitionColumn, StorageAccess, Task, TaskDelete, TaskInput, output_name
 
 _STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")
 _BATCH_ROWS = 65_536
@@ -66,6 +67,7 @@ def build_tasks(
             constants=absent_values(pinned.specs[group.spec_id], partitions[group.group_id], schemas),
             name_mapping=mapping,
             lineage=lineage,
+            partitioning=_partitioning(group, pinned),
             checksum=checksum,
             deletes=tuple(_task_delete(deletes[position]) for position in group.deletes),
             equality_schemas={
@@ -76,6 +78,13 @@ def build_tasks(
         )
         for group in groups
     ]
+
+
+def _partitioning(group: FileGroup, pinned: Pinned) -> tuple[PartitionColumn, ...] | None:
+    if group.output_spec_id is None:
+        return None
+    fields = pinned.specs[group.output_spec_id].fields
+    return tuple(PartitionColumn(field.source_id, str(field.transform)) for field in fields)
 
 
 def _equality_schemas(deletes: Sequence[DeleteFile], schemas: Sequence[Schema]) -> dict[tuple[int, ...], bytes]:
@@ -130,7 +139,12 @@ class _PartitionPath:
 
 
 def _output_directory(provider: LocationProvider, job_id: str, group: FileGroup) -> str:
-    """Where the table's own location provider puts this group's first output: hashes and custom layouts count."""
+    """Where the table's own location provider puts this group's first output: hashes and custom layouts count.
+
+    Outputs that are sorted into partitions share one directory, so that their names can be computed beforehand; where
+    a file lies says nothing of its partition.
+    """
     name = output_name(job_id, group.group_id, attempt=0, number=0)
-    key = _PartitionPath(group.partition_path) if group.partition_path else None
+    stays = group.partition_path and group.output_spec_id is None
+    key = _PartitionPath(group.partition_path) if stays else None
     return provider.new_data_location(name, cast(PartitionKey | None, key)).rpartition("/")[0]

@@ -59,6 +59,7 @@ class PlanOptions:
     branch: str = "main"
     where: str | None = None
     force: bool = False
+    rewrite_to_current_spec: bool = False  # else files of older partition specs stay in theirs
     ignore_wap_branches: bool = False  # compact although another branch can then no longer fast-forward to it
     # Sizes in bytes; None means: from the table's properties, else derived from the target.
     target_file_size: int | None = None  # table's write.target-file-size-bytes, else 512 MB

@@ -81,6 +81,7 @@ class FileGroup:
     mode: Literal["encode"]
     score: float
     estimate: Estimate
+    output_spec_id: int | None = None  # rows move to their partitions of this spec; None: outputs stay with the inputs
     deletes: tuple[int, ...] = ()  # positions in the plan's deletes: those that apply to some of the files
 
     @property

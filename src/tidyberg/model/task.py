@@ -30,6 +30,14 @@ class TaskDelete:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionColumn:
+    """A field of a partition spec: the column it is computed from, and how."""
+
+    source_id: int
+    transform: str  # as specs spell it: identity, bucket[16], truncate[4], day, ...
+
+
+@dataclass(frozen=True, slots=True)
 class WriteSettings:
     """The table's write properties, resolved for Arrow's Parquet writer."""
 
@@ -67,6 +75,7 @@ class Task:
     # For files without field ids: ids by the names that lead to them. None: the first column is field 1, and so on.
     name_mapping: dict[tuple[str, ...], int] | None = None
     lineage: bool = False  # v3: also write each row's id and the sequence number of its last update [I8]
+    partitioning: tuple[PartitionColumn, ...] | None = None  # sort rows into these partitions; None: they share one
     checksum: bool = False  # also sum up the contents of the rows, for full verification
     deletes: tuple[TaskDelete, ...] = ()
     # IPC schemas of the columns of each set of equality ids, by the ids: also columns since dropped from the table.
@@ -91,6 +100,7 @@ class WrittenFile:
     upper_bounds: dict[int, bytes]
     split_offsets: tuple[int, ...]
     digest: str = ""  # SHA-256 of the file's bytes, taken while they were written
+    partition: tuple[Any, ...] | None = None  # values of the spec that rows were sorted into; None: as the inputs
 
 
 @dataclass(frozen=True, slots=True)

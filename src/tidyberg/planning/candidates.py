@@ -35,12 +35,13 @@ class Candidates:
     for_size: Mask  # to be merged with others
     oversized: Mask  # to be split on its own
     for_deletes: Mask  # to be rid of its deletes, of any size and alone too
+    moved: Mask  # of an older partition spec, to be sorted into the current one whatever its size
     settled: Mask  # of the wrong size, but an output of the last compaction and nothing was written since
 
     @property
     def wanted(self) -> Mask:
         """What the strategy looks for."""
-        return self.for_size | self.oversized | self.for_deletes
+        return self.for_size | self.oversized | self.for_deletes | self.moved
 
     def per_partition(self, mask: Mask) -> list[int]:
         """How many files of each partition the mask holds."""
@@ -69,6 +70,7 @@ def find_candidates(
     burden = burden_of(files, deletes, statistics, options.max_delete_ratio, _merged(for_size, starts, options))
     for_deletes = _for_deletes(files, deletes, burden, options.strategy)
     rows_deleted = deletes.rows_known_deleted()
+    moved = (files.column("spec_id").to_numpy() != inventory.pinned.default_spec_id) & options.rewrite_to_current_spec
     settled = _settled(files, for_size | for_deletes, starts, inventory.pinned.snapshots) & (not options.force)
     return Candidates(
         files=files,
@@ -82,8 +84,9 @@ def find_candidates(
         for_size=for_size,
         oversized=(file_sizes > sizes.maximum) & (options.strategy is Strategy.FULL),
         for_deletes=for_deletes,
+        moved=moved,
         # An output is free of the deletes that were applied to its inputs: those it has now came later.
-        settled=settled & ~for_deletes,
+        settled=settled & ~for_deletes & ~moved,
     )
 
 

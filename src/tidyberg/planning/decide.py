@@ -31,6 +31,7 @@ from tidyberg.planning.document import plan_hash
 from tidyberg.planning.health import assess
 from tidyberg.planning.judge import Draft, Judge, Proposal, deletes_of, ranked
 from tidyberg.planning.limits import Left, Taken, take_within_limits
+from tidyberg.planning.moving import move_to_current_spec
 from tidyberg.planning.predicate import parse_predicate
 from tidyberg.planning.price import Pricing, Work, pricing_for
 from tidyberg.planning.publishing import waiting_to_be_published
@@ -57,7 +58,8 @@ def make_plan(
     selected, resolved_where = _select(inventory, options, now_ms)
     pricing = pricing_for(options, pinned.properties, prices, calibration, resources)
     candidates = find_candidates(inventory, statistics, options, sizes)
-    judge = Judge(candidates, options, sizes, pricing, now_ms)
+    move = move_to_current_spec(inventory) if options.rewrite_to_current_spec else None
+    judge = Judge(candidates, options, sizes, pricing, move, now_ms)
 
     hindrance = unsupported_table(pinned)
     if hindrance is None and not options.ignore_wap_branches:
@@ -93,7 +95,7 @@ def make_plan(
         health=assess(statistics, options, sizes.target, now_ms).score,
         partitions=_in_order(inventory, statistics, judge, verdicts),
         groups=tuple(groups),
-        estimate=_job_estimate(taken.drafts, inventory, candidates, pricing),
+        estimate=_job_estimate(taken.drafts, inventory, options, candidates, pricing),
         deletes=_delete_files(candidates.deletes.rows.take(pa.array(used)), inventory),
         left_out=_left_out(taken.left, inventory),
     )
@@ -129,8 +131,14 @@ def _take(
         options,
         pricing,
         manifests_of=lambda draft: _manifests([draft], candidates),
-        specs=[partition.spec_id for partition in inventory.partitions],
+        specs=[_output_spec(inventory, partition, options) for partition in range(len(inventory.partitions))],
         smaller=smaller,
+    )
+
+
+def _output_spec(inventory: Inventory, partition: int, options: PlanOptions) -> int:
+    return (
+        inventory.pinned.default_spec_id if options.rewrite_to_current_spec else inventory.partitions[partition].spec_id
     )
 
 
@@ -185,6 +193,7 @@ def _number(
                 mode="encode",
                 score=draft.score,
                 estimate=pricing.price_group(draft.work),
+                output_spec_id=inventory.pinned.default_spec_id if draft.moves else None,
                 deletes=tuple(np.searchsorted(used, draft.deletes).tolist()),
             )
         )
@@ -256,11 +265,13 @@ def _in_order(
     return tuple(sorted(rows, key=lambda row: (row.spec_id, row.partition_path, row.files, row.bytes)))
 
 
-def _job_estimate(drafts: Sequence[Draft], inventory: Inventory, candidates: Candidates, pricing: Pricing) -> Estimate:
+def _job_estimate(
+    drafts: Sequence[Draft], inventory: Inventory, options: PlanOptions, candidates: Candidates, pricing: Pricing
+) -> Estimate:
     work = Work()
     for draft in drafts:
         work += draft.work
-    specs = len({inventory.partitions[draft.partition].spec_id for draft in drafts})
+    specs = len({_output_spec(inventory, draft.partition, options) for draft in drafts})
     return pricing.price_job(work, len(_manifests(drafts, candidates)), specs)
 
 

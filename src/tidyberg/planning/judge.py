@@ -14,6 +14,7 @@ from tidyberg.model.sizes import format_size
 from tidyberg.planning.bounds import FileSizes
 from tidyberg.planning.burden import share_of_rows
 from tidyberg.planning.candidates import Candidates
+from tidyberg.planning.moving import Move, pack_in_order
 from tidyberg.planning.pack import output_count, pack_files
 from tidyberg.planning.price import Pricing, Work
 from tidyberg.planning.rules import fewest_to_merge, heat, hours_since, score_partition, should_compact
@@ -31,6 +32,7 @@ class Draft:
     gains: bool
     score: float
     work: Work
+    moves: bool = False  # to the table's current partition spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +52,26 @@ class _Counts(NamedTuple):
     fresh: int  # of these, not just the outputs of the last compaction
     mergeable: int  # of these, to be merged; the others are to be split
     for_deletes: int  # of these, to be rid of their deletes, few or many
+    moved: int  # of the fresh, to be moved to the current partition spec: all, or none
 
 
 class Judge:
     """Judges the partitions of one snapshot under one set of options."""
 
     def __init__(
-        self, candidates: Candidates, options: PlanOptions, sizes: FileSizes, pricing: Pricing, now_ms: int
+        self,
+        candidates: Candidates,
+        options: PlanOptions,
+        sizes: FileSizes,
+        pricing: Pricing,
+        move: Move | None,
+        now_ms: int,
     ) -> None:
         self._candidates = candidates
         self._options = options
         self._sizes = sizes
         self._pricing = pricing
+        self._move = move
         self._now_ms = now_ms
         wanted = candidates.wanted
         self._wanted = wanted
@@ -76,6 +86,7 @@ class Judge:
             self._fresh,
             self._fresh & ~candidates.oversized,
             self._fresh & ~candidates.oversized & candidates.for_deletes,
+            self._fresh & candidates.moved,
         )
         per_mask = [candidates.per_partition(mask) for mask in masks]
         self._counts = [_Counts(*numbers) for numbers in zip(*per_mask, strict=True)]
@@ -96,7 +107,8 @@ class Judge:
         if counts.files == 0:
             return Skip("empty", "no data files")
         refusal = (
-            self._not_wanted(statistics, counts)
+            self._not_movable(statistics)
+            or self._not_wanted(statistics, counts)
             or self._hot(statistics)
             or self._not_safe(statistics, counts)
             or self._too_few(counts)
@@ -108,8 +120,14 @@ class Judge:
             return Skip("no-gain", f"no gain: {_files(counts.mergeable)} cannot be merged into fewer")
         return Proposal(self._reason(statistics, counts) + self._merged_deletes(statistics, drafts), drafts)
 
+    def _not_movable(self, statistics: PartitionStatistics) -> Skip | None:
+        move = self._move
+        return move.refusal if move is not None and move.concerns(statistics.partition) else None
+
     def _not_wanted(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
         strategy = self._options.strategy
+        if counts.moved:
+            return None
         if strategy is Strategy.AUTO and not self._options.force and self._why(statistics) is None:
             return Skip("tidy", f"already tidy: {_average(statistics)}")
         if counts.wanted:
@@ -148,7 +166,7 @@ class Judge:
     def _too_few(self, counts: _Counts) -> Skip | None:
         if counts.fresh == 0:
             return Skip("tidy", "already tidy: compacted, and nothing written since")
-        if counts.mergeable < counts.fresh or counts.for_deletes or self._merges(counts):
+        if counts.moved or counts.mergeable < counts.fresh or counts.for_deletes or self._merges(counts):
             return None
         if counts.mergeable == 1:
             return Skip("tidy", "already tidy: one file, and none to merge it with")
@@ -163,8 +181,12 @@ class Judge:
     def _drafts(self, statistics: PartitionStatistics, counts: _Counts) -> Iterator[Draft]:
         start, end = self._candidates.starts[statistics.partition : statistics.partition + 2]
         fresh = start + np.flatnonzero(self._fresh[start:end])
-        oversized = self._candidates.oversized[fresh]
         score = self.score(statistics)
+        if counts.moved:
+            for group in pack_in_order(self._candidates.sizes[fresh].tolist(), self._sizes.group_limit):
+                yield self.draft(statistics.partition, fresh[group], score)
+            return
+        oversized = self._candidates.oversized[fresh]
         mergeable = fresh[~oversized]
         if not self._merges(counts):
             mergeable = mergeable[self._candidates.for_deletes[mergeable]]
@@ -179,16 +201,21 @@ class Judge:
         deletes = candidates.deletes.of_group(members)
         expected = round(candidates.expected_sizes[members].sum())
         outputs = output_count(expected, self._sizes)
+        moves = bool(candidates.moved[members].any())
+        if moves:
+            assert self._move is not None
+            outputs = max(outputs, self._move.fewest_outputs(partition))
         work = self._pricing.work_of_group(
             candidates.sizes[members].tolist(), outputs, expected, candidates.deletes.sizes[deletes]
         )
-        # I10: the gain is fewer files, a file above the maximum less, or files rid of their deletes.
+        # I10: the gain is fewer files, a file above the maximum less, files rid of their deletes or of an old spec.
         gains = (
-            outputs < len(members)
+            moves
+            or outputs < len(members)
             or (outputs > 1 and bool(candidates.oversized[members].all()))
             or bool(candidates.for_deletes[members].any())
         )
-        return Draft(partition, members, deletes, outputs, gains, score, work)
+        return Draft(partition, members, deletes, outputs, gains, score, work, moves)
 
     def _why(self, statistics: PartitionStatistics) -> str | None:
         """The contract's reasons, and one that it leaves open: few delete files may hold many rows."""
@@ -208,7 +235,9 @@ class Judge:
 
     def _reason(self, statistics: PartitionStatistics, counts: _Counts) -> str:
         strategy = self._options.strategy
-        if strategy is Strategy.SMALL_FILES:
+        if counts.moved:
+            reason = f"{counts.moved:,} of {_files(counts.files)} moved to the current partition spec"
+        elif strategy is Strategy.SMALL_FILES:
             reason = f"{counts.wanted:,} of {_files(counts.files)} below {format_size(self._sizes.small)}"
         elif strategy is Strategy.AUTO:
             reason = f"{self._why(statistics) or 'forced'}: {_average(statistics)}"

@@ -60,6 +60,9 @@ class Options(Section):
     branch: str | None = Field(None, min_length=1, description="The branch to compact; main by default.")
     where: str | None = Field(None, description="SQL over the table's columns; only files that may match are taken.")
     force: bool | None = Field(None, description="Rewrite even where thresholds say it is not worth it.")
+    rewrite_to_current_spec: bool | None = Field(
+        None, description="Move files of older partition specs into the table's current one."
+    )
     ignore_wap_branches: bool | None = Field(
         None, description="Compact even where another branch, ahead of this one, waits to be published to it."
     )

@@ -17,6 +17,7 @@ from tidyberg.execute.kernel.digest import digest_files
 from tidyberg.execute.kernel.lineage import LineageFacts, fill_lineage, with_lineage
 from tidyberg.execute.kernel.metrics import FactCollector, written_file
 from tidyberg.execute.kernel.names import field_id
+from tidyberg.execute.kernel.partitioned import PartitionedWriter
 from tidyberg.execute.kernel.project import Selection, leaves
 from tidyberg.execute.kernel.read import OpenFile, Reader, open_ahead
 from tidyberg.execute.kernel.storage import Storage
@@ -67,9 +68,14 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
     plain_reader = _reader(task, storage, target, should_stop)
     footers = [(file.footer, plain_reader.selection(file)) for file in judged]
     dictionaries = judge_footers(leaves(target), footers) if task.write.dictionary else {}
-    schema = with_dictionary_strings(target, dictionaries)
+    # Sorting would repeat a dictionary in each of its pieces.
+    schema = with_dictionary_strings(target, dictionaries) if task.partitioning is None else target
     reader = _reader(task, storage, schema, should_stop)
-    writer = RollingWriter(task, attempt, storage, schema, dictionaries)
+    writer: RollingWriter | PartitionedWriter
+    if task.partitioning is None:
+        writer = RollingWriter(task, attempt, storage, schema, dictionaries)
+    else:
+        writer = PartitionedWriter(task, attempt, storage, schema, dictionaries, should_stop)
     checksum = RowChecksum() if task.checksum else None
     facts = FactCollector(leaves(target), task.constants, own=False)
     lineage_facts = LineageFacts()
@@ -113,6 +119,7 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
             replace(
                 written_file(o.path, o.size, o.footer, all_leaves, o.nan_counts, task.write.metrics_modes),
                 digest=o.digest,
+                partition=o.partition,
             )
             for o in outputs
         ),

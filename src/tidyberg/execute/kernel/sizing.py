@@ -35,6 +35,11 @@ class OutputSizing:
         size = sum(file.size for file in task.inputs)
         return cls(rows, size / max(1, rows), task.outputs, task.target_bytes, task.max_bytes)
 
+    def for_part(self, rows: int) -> "OutputSizing":
+        """For rows that get outputs of their own, with what is known so far of the bytes they take."""
+        outputs = max(1, round(rows * self.bytes_per_row / self.target_bytes))
+        return OutputSizing(rows, self.bytes_per_row, outputs, self.target_bytes, self.max_bytes)
+
     def expect(self, rows_left: int) -> bool:
         """Take a new count of the rows to come, since deletes are found on the way; False if it is the old one."""
         is_new = rows_left != self.rows_left

@@ -29,6 +29,7 @@ class Output:
     digest: str
     footer: pq.FileMetaData
     nan_counts: dict[int, int]
+    partition: tuple[Any, ...] | None = None  # of all its rows, where the writer sorts rows into partitions
 
 
 class _OpenOutput:
@@ -89,6 +90,7 @@ class RollingWriter:
         self._dictionaries = dict(dictionaries)
         self._options: dict[str, Any] | None = None
         self._sizing = OutputSizing.of(task)
+        self._first_number = 0  # of the outputs that the sizing counts
         self._seen_rows = self._seen_bytes = 0
         self._batches: deque[pa.RecordBatch] = deque()
         self._collected_rows = self._collected_bytes = 0
@@ -112,6 +114,13 @@ class RollingWriter:
             self._flush(self._wanted_rows)
         if self._collected_bytes >= self._task.memory_bytes:
             self._flush(self._collected_rows)
+
+    def start_part(self, rows: int) -> None:
+        """The next `rows` rows go to outputs of their own."""
+        self.finish()
+        self._first_number += self._sizing.files_closed
+        self._sizing = self._sizing.for_part(rows)
+        self._wanted_rows = self._sizing.rows_for_next_group(self._rows_per_group())
 
     def finish(self) -> list[Output]:
         if self._collected_rows:
@@ -174,7 +183,8 @@ class RollingWriter:
             options = writer_options(self._task.write, self._leaves, self._dictionaries, table.num_rows)
             rows = sum(file.records for file in self._task.inputs)
             self._options = {**options, "compression_level": judge_levels(table, self._leaves, options, rows)}
-        name = output_name(self._task.job_id, self._task.group_id, self._attempt, self._sizing.files_closed)
+        number = self._first_number + self._sizing.files_closed
+        name = output_name(self._task.job_id, self._task.group_id, self._attempt, number)
         place = self._storage.place(f"{self._task.output_directory.rstrip('/')}/{name}")
         return _OpenOutput(self._storage, place, self._schema, self._options)
 

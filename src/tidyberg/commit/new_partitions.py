@@ -1,0 +1,109 @@
+"""Manifests for outputs that were sorted into partitions of another spec than their inputs'.
+
+The table may have no manifest of that spec yet to take its schema from, so it is made from the spec.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from decimal import Context, Decimal
+from typing import Any
+from uuid import UUID
+
+from pyiceberg.manifest import PartitionFieldStats
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import IcebergType, NestedField, PrimitiveType
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from tidyberg.commit.avro import Container, field_id, resolve_names, writer
+from tidyberg.commit.entries import DATA, ListedManifest, Manifest, entry_schema, with_partition
+
+_EXACT = Context(prec=40)
+
+
+def empty_manifest(metadata: TableMetadata, spec_id: int) -> Manifest:
+    """A manifest of the spec without entries: the template of the one to come."""
+    spec = metadata.specs()[spec_id]
+    schema = _schema_with_sources(metadata, spec)
+    # Optional, as the specification has it: a partition value is null where its source is.
+    fields = [NestedField(f.field_id, f.name, f.field_type) for f in spec.partition_type(schema).fields]
+    partition = AvroSchemaConversion().iceberg_to_avro(Schema(*fields), schema_name="r102")
+    header = {
+        "schema": schema.model_dump_json(),
+        "schema-id": str(schema.schema_id),
+        "partition-spec": json.dumps([field.model_dump(mode="json", by_alias=True) for field in spec.fields]),
+        "partition-spec-id": str(spec_id),
+        "format-version": str(metadata.format_version),
+    }
+    return Manifest(
+        ListedManifest({502: spec_id, 517: DATA}),
+        Container(
+            {name: value.encode() for name, value in header.items()},
+            _named_once(with_partition(entry_schema(metadata.format_version), partition), set()),
+            (),
+        ),
+        (),
+    )
+
+
+def encode_partition(template: Manifest, spec: PartitionSpec, values: Sequence[Any]) -> bytes:
+    """A partition tuple as the template's entries hold it."""
+    by_id = {field.field_id: value for field, value in zip(spec.fields, values, strict=True)}
+    schema = resolve_names(template.container.schema)
+    data_file = next(field["type"] for field in schema["fields"] if field_id(field) == 2)
+    record = next(field["type"] for field in data_file["fields"] if field_id(field) == 102)
+    out = bytearray()
+    for field in record["fields"]:
+        writer(field["type"])(out, _raw(by_id[field_id(field)], field["type"][1]))
+    return bytes(out)
+
+
+def partition_summaries(types: Iterable[IcebergType], partitions: Iterable[Sequence[Any]]) -> list[dict[int, Any]]:
+    """What a manifest list says of the partitions in a manifest: nulls, NaN, the lowest and the highest value."""
+    statistics = []
+    for kind in types:
+        assert isinstance(kind, PrimitiveType)
+        statistics.append(PartitionFieldStats(kind))
+    for values in partitions:
+        for statistic, value in zip(statistics, values, strict=True):
+            statistic.update(value)
+    summaries = [statistic.to_summary() for statistic in statistics]
+    return [{509: s.contains_null, 518: s.contains_nan, 510: s.lower_bound, 511: s.upper_bound} for s in summaries]
+
+
+def _schema_with_sources(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
+    """The current schema, or the newest that still has all the columns that the spec is computed from."""
+    sources = {field.source_id for field in spec.fields}
+    others = sorted(metadata.schemas, key=lambda schema: schema.schema_id, reverse=True)
+    for schema in (metadata.schema(), *others):
+        if sources <= set(schema.field_ids):
+            return schema
+    raise AssertionError("a plan moves files only into a spec whose columns exist")
+
+
+def _named_once(schema: Any, seen: set[str]) -> Any:
+    """Avro lets a type be named once; after that its name stands for it."""
+    if isinstance(schema, list):
+        return [_named_once(branch, seen) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") in ("fixed", "record"):
+        if schema.get("name") in seen:
+            return schema["name"]
+        seen.add(str(schema.get("name")))
+    changed = dict(schema)
+    for key in ("items", "values"):
+        if key in schema:
+            changed[key] = _named_once(schema[key], seen)
+    if "fields" in schema:
+        changed["fields"] = [{**field, "type": _named_once(field["type"], seen)} for field in schema["fields"]]
+    return changed
+
+
+def _raw(value: Any, schema: Any) -> Any:
+    """As Avro without logical types takes it."""
+    if isinstance(value, Decimal):
+        unscaled = int(value.scaleb(schema["scale"], _EXACT))
+        return unscaled.to_bytes(schema["size"], "big", signed=True)
+    return value.bytes if isinstance(value, UUID) else value

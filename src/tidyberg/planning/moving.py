@@ -1,0 +1,97 @@
+"""Moving files of older partition specs into the current one: whether that can be done, and into how many files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform, UnknownTransform, VoidTransform
+
+from tidyberg.model.inventory import Inventory, Partition
+from tidyberg.model.plan import Skip
+from tidyberg.model.table import Pinned
+
+_COARSER = ("hour", "day", "month", "year")  # each can be told from the one before
+
+
+@dataclass(frozen=True)
+class Move:
+    """What a plan must know to move files to the current spec."""
+
+    spec: PartitionSpec
+    specs: Sequence[PartitionSpec]  # of every partition of the inventory
+    partitions_there: int  # how many the current spec has already
+    refusal: Skip | None  # why rows cannot be sorted into it
+
+    def concerns(self, partition: int) -> bool:
+        return self.specs[partition].spec_id != self.spec.spec_id
+
+    def fewest_outputs(self, partition: int) -> int:
+        """How many partitions the rows of one group may fall into, as far as the table tells without being read.
+
+        One where the old partition decides the new one, such as the day of an hour; else as many as the current spec
+        has so far.
+        """
+        decided = all(_is_decided_by(field, self.specs[partition]) for field in self.spec.fields)
+        return 1 if decided else max(1, self.partitions_there)
+
+
+def move_to_current_spec(inventory: Inventory) -> Move:
+    pinned = inventory.pinned
+    partitions: Sequence[Partition] = inventory.partitions
+    current = pinned.specs[pinned.default_spec_id]
+    return Move(
+        spec=current,
+        specs=[pinned.specs[partition.spec_id] for partition in partitions],
+        partitions_there=sum(partition.spec_id == current.spec_id for partition in partitions),
+        refusal=_refusal(current, pinned),
+    )
+
+
+def pack_in_order(file_sizes: Sequence[int], limit: int) -> list[list[int]]:
+    """Neighbours together, up to the limit: what was written at one time often belongs to the same few partitions."""
+    groups: list[list[int]] = []
+    total = 0
+    for position, size in enumerate(file_sizes):
+        if not groups or total + size > limit:
+            groups.append([])
+            total = 0
+        groups[-1].append(position)
+        total += size
+    return groups
+
+
+def _refusal(spec: PartitionSpec, pinned: Pinned) -> Skip | None:
+    for field in spec.fields:
+        problem = _problem(field, pinned.schema)
+        if problem is not None:
+            return Skip("partition-spec", f"cannot be moved to the current partition spec: {field.name} {problem}")
+    return None
+
+
+def _problem(field: PartitionField, schema: Schema) -> str | None:
+    transform = field.transform
+    if isinstance(transform, UnknownTransform):
+        return f"has the transform {transform}, which is not known"
+    try:
+        source = schema.find_field(field.source_id)
+    except ValueError:
+        return "is computed from a column that the table no longer has"
+    if not isinstance(transform, VoidTransform) and not transform.can_transform(source.field_type):
+        return f"has the transform {transform}, which does not take {source.field_type}"
+    return None
+
+
+def _is_decided_by(field: PartitionField, spec: PartitionSpec) -> bool:
+    if isinstance(field.transform, VoidTransform):
+        return True
+    name = str(field.transform)
+    for old in spec.fields:
+        if old.source_id != field.source_id:
+            continue
+        old_name = str(old.transform)
+        if isinstance(old.transform, IdentityTransform) or old_name == name:
+            return True
+        if old_name in _COARSER and name in _COARSER and _COARSER.index(old_name) <= _COARSER.index(name):
+            return True
+    return False

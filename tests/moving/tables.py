@@ -1,0 +1,37 @@
+"""Tables whose partition spec changed, and how the tests move their files to the current one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table import Table
+from pyiceberg.transforms import Transform
+
+from tests.deletes.tables import SCHEMA, append
+from tests.deletes.tables import compact as compact_as_told
+from tidyberg.execute.engine import Engine
+from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.report import CompactionResult
+from tidyberg.testing import Warehouse
+
+MOVE = PlanOptions(strategy=Strategy.FULL, min_input_files=2, hot_commits=10_000, rewrite_to_current_spec=True)
+
+
+def change_spec(table: Table, *fields: tuple[str, Transform[Any, Any]], remove: Sequence[str] = ()) -> Table:
+    with table.refresh().update_spec() as update:
+        for name in remove:
+            update.remove_field(name)
+        for number, (source, transform) in enumerate(fields):
+            update.add_field(source, transform, f"{source.replace('.', '_')}_{len(table.specs())}_{number}")
+    return table.refresh()
+
+
+def make_table(warehouse: Warehouse, spec: PartitionSpec, format_version: int = 2) -> Table:
+    """Files 0 to 3 in region eu, one commit each, and 4 and 5 in region us."""
+    table = warehouse.create_table("db.events", SCHEMA, spec, format_version=format_version)
+    append(warehouse, table, [0, 1, 2, 3], "eu")
+    return append(warehouse, table, [4, 5], "us")
+
+
+def move(warehouse: Warehouse, *, engine: Engine | None = None, how: PlanOptions = MOVE) -> CompactionResult:
+    return compact_as_told(warehouse, how, engine=engine)
