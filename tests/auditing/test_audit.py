@@ -22,6 +22,7 @@ from tests.deletes.tables import (
     options,
     paths,
 )
+from tidyberg.auditing import auditor
 from tidyberg.commit import conflicts
 from tidyberg.commit.receipt import CONTENT_CHECKSUM, content_checksum
 from tidyberg.commit.snapshot import Stager
@@ -91,6 +92,22 @@ def test_a_changed_value_is_a_changed_row(warehouse: Warehouse) -> None:
     audited = audit_latest(warehouse)
     assert dict(audited.harms) == {Harm.CHANGED: 1}
     assert len(audited.examples) == 2  # the row as it was, and as it is
+
+
+def test_more_harm_than_can_be_looked_at_is_told_as_the_least_there_is(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_table(warehouse)
+
+    def spoil(rows: pa.Table) -> pa.Table:
+        return rows.set_column(2, rows.schema.field(2), pa.array([99] * rows.num_rows, pa.int32()))
+
+    compact(warehouse, engine=Spoiling(spoil), verify=OFF)
+    assert harms(warehouse) == {Harm.CHANGED: 60}
+    monkeypatch.setattr(auditor, "_MOST_ROWS", 20)
+    audited = audit_latest(warehouse)
+    assert not audited.is_exact
+    assert 0 < sum(rows for _, rows in audited.harms) <= 20
 
 
 def test_a_null_that_became_empty_is_a_changed_row(warehouse: Warehouse) -> None:

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pyiceberg.table.snapshots import Operation
 
+from tests.control.conftest import make_control
+from tests.deletes.tables import REF, append, delete_files, make_table, options, paths
 from tests.execute.builders import NUMBERS, make_task, number_files
 from tests.execute.spark_checks import (
     check_cancel,
@@ -29,7 +32,10 @@ from tidyberg.execute.spark import SparkEngine
 from tidyberg.execute.spark_run import error_from_spark, split_into_jobs
 from tidyberg.execute.spark_session import check_java, local_cores, retrying_master, session_settings
 from tidyberg.execute.worker import pack
+from tidyberg.model.audit import Harm, Receipt, Verdict
 from tidyberg.model.task import StorageAccess, TaskResult
+from tidyberg.testing import Warehouse
+from tidyberg.testing.deletes import EqualTo, commit_deletes, delete_positions
 
 pytestmark = [
     pytest.mark.spark,
@@ -52,6 +58,23 @@ def test_results_and_progress(engine: SparkEngine, tmp_path: Path) -> None:
     assert port.name == "spark"
     assert port.attempts == 4
     check_results_and_progress(engine, tmp_path)
+
+
+def test_an_audit_reads_on_spark(engine: SparkEngine, tmp_path: Path) -> None:
+    with Warehouse(tmp_path / "lab") as warehouse:
+        table = make_table(warehouse)
+        commit_deletes(table, EqualTo({"id": [2, 14]}))
+        delete_positions(table, paths(warehouse, table)[3], [0])
+        control = make_control(warehouse, engine)
+        control.compact(REF, options())
+        intact, *_ = control.audit(REF).snapshots
+        append(warehouse, table, [0], "eu")
+        commit_deletes(table, EqualTo({"id": [3, 4]}))
+        commit_deletes(table, remove=delete_files(warehouse, table), operation=Operation.REPLACE)
+        damaged, *_ = control.audit(REF).snapshots
+        control.store.close()  # not the engine: others run on it
+    assert (intact.verdict, intact.receipt, intact.rows_after) == (Verdict.INTACT, Receipt.HOLDS, 57)
+    assert dict(damaged.harms) == {Harm.CAME_BACK: 4}
 
 
 def test_deleted_rows_are_left_out(engine: SparkEngine, tmp_path: Path) -> None:

@@ -15,9 +15,11 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
+from tests.commit.test_statistics import THETA, add_statistics
 from tests.rest.lab import FULL, SCHEMA, RestLab
 from tests.servers.rest import free_port
 from tidyberg.errors import CatalogUnreachable, Conflict, UnknownTable
+from tidyberg.model.audit import Receipt, Verdict
 from tidyberg.model.job import JobStatus, Stage
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.report import Event, EventSink, StageStarted
@@ -88,6 +90,18 @@ def test_retention_settings_of_the_branch_are_kept(lab: RestLab) -> None:
     ref = table.refresh().metadata.refs["main"]
     assert ref.snapshot_id == result.snapshot_id
     assert (ref.max_snapshot_age_ms, ref.min_snapshots_to_keep) == (86_400_000, 7)
+
+
+def test_statistics_of_the_parent_are_carried_and_an_audit_finds_the_table_intact(lab: RestLab) -> None:
+    table = lab.untidy_table()
+    before = add_statistics(table, THETA)
+    with lab.control() as control:
+        result = control.compact(lab.ref, FULL)
+        (audited,) = control.audit(lab.ref).snapshots
+    carried = {file.snapshot_id: file for file in table.refresh().metadata.statistics}
+    assert result.snapshot_id is not None
+    assert carried[result.snapshot_id] == before.model_copy(update={"snapshot_id": result.snapshot_id})
+    assert (audited.verdict, audited.receipt) == (Verdict.INTACT, Receipt.HOLDS)
 
 
 def test_another_branch_is_compacted_and_main_stays(lab: RestLab) -> None:
