@@ -37,6 +37,9 @@ def build_control(settings: Settings) -> Control:
             max_wait_ms=settings.commit.max_wait_ms,
             total_timeout_ms=settings.commit.total_timeout_ms,
         ),
+        replans=settings.commit.replans,
+        max_output_age_ms=int(settings.commit.max_output_age_hours * 3_600_000),
+        wait_seconds=settings.store.wait_seconds,
     )
 
 

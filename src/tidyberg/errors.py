@@ -1,5 +1,6 @@
 """The error tree: every failure has a stable code, a message that says what to do, and an HTTP status."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -86,6 +87,14 @@ class Conflict(TidybergError):
     code = "conflict"
     http_status = 409
     exit_code = 4
+
+
+class GroupsConflict(Conflict):
+    """Other writers changed every group of a commit."""
+
+    def __init__(self, message: str, *, hint: str | None = None, reasons: Mapping[int, str]) -> None:
+        super().__init__(message, hint=hint)
+        self.reasons = reasons  # by group id
 
 
 class TableBusy(Conflict):

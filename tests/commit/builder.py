@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 
 from tidyberg.commit.publish import Committed, FinishedGroup, Publisher, RetryPolicy
 from tidyberg.model.inventory import Inventory
+from tidyberg.model.job import SentCommit
 from tidyberg.model.plan import Estimate, FileGroup, InputFile, Plan
 from tidyberg.model.table import TableRef
 from tidyberg.model.task import TaskResult, WrittenFile
@@ -109,7 +110,7 @@ class ListJournal:
     def about_to_write(self, paths: Sequence[str]) -> None:
         self.written += paths
 
-    def about_to_commit(self, parent_id: int, snapshot_id: int) -> None:
+    def about_to_commit(self, sent: SentCommit) -> None:
         self.commits += 1
 
 

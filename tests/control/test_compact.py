@@ -133,7 +133,7 @@ def test_two_jobs_at_once_on_a_table_are_refused(warehouse: Warehouse, table: Ta
 
 
 class Meddling(InlineEngine):
-    """Runs the tasks, then lets something else happen, or changes the results."""
+    """Runs the tasks, then lets something else happen, or changes the results, before they are handed over."""
 
     def __init__(self, meddle: Callable[[list[AnyResult]], list[AnyResult] | None]) -> None:
         super().__init__()
@@ -148,8 +148,15 @@ class Meddling(InlineEngine):
         cancel: CancelToken,
         max_parallelism: int | None = None,
     ) -> list[AnyResult]:
-        results = super().run(tasks, storage, on_result=on_result, cancel=cancel, max_parallelism=max_parallelism)
-        return self._meddle(results) or results
+        results = super().run(tasks, storage, on_result=_ignore, cancel=cancel, max_parallelism=max_parallelism)
+        results = self._meddle(results) or results
+        for result in results:
+            on_result(result)
+        return results
+
+
+def _ignore(_: AnyResult) -> None:
+    return None
 
 
 def lose_a_row(results: list[AnyResult]) -> list[AnyResult]:
@@ -294,7 +301,7 @@ def test_when_clean_up_fails_too_the_first_error_is_told_and_recovery_ends_it(
 
     with make_control(warehouse, Meddling(lose_a_row)) as control:
         with monkeypatch.context() as patched:
-            patched.setattr("tidyberg.control.pipeline.existing_outputs", broken)
+            patched.setattr("tidyberg.control.leftovers.existing_outputs", broken)
             with pytest.raises(VerificationFailed):
                 control.compact(REF, FULL)
         assert control.history(REF)[0].unresolved

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 
 from tests.control.conftest import make_control
 from tests.control.victim import OPTIONS, REF, compact
+from tidyberg.commit import metadata_file
 from tidyberg.commit import snapshot as snapshot_module
 from tidyberg.commit.publish import Publisher
 from tidyberg.control.control import Control
@@ -53,13 +54,13 @@ def die_at(directory: str, point: str) -> None:
     elif point == "before the commit is sent":
         patch.object(Publisher, "_send", die).start()
     elif point == "between metadata file and swap":
-        write = SqlCatalog._write_metadata
+        write = metadata_file.write_document
 
         def write_then_die(*args: Any, **kwargs: Any) -> None:
             write(*args, **kwargs)
             die()
 
-        patch.object(SqlCatalog, "_write_metadata", staticmethod(write_then_die)).start()
+        patch.object(metadata_file, "write_document", write_then_die).start()
     elif point == "after the commit":
         commit = SqlCatalog.commit_table
 

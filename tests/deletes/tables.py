@@ -85,10 +85,11 @@ def compact(
     engine: Engine | None = None,
     verify: VerifyMode = VerifyMode.FULL,
     jobs: str = "jobs.db",
+    replans: int = 2,
 ) -> CompactionResult:
     """Another name for `jobs` makes it another installation, which knows nothing of the first."""
     store = SqliteStore(warehouse.directory / jobs, is_alive)
-    with make_control(warehouse, engine, store=store) as control:
+    with make_control(warehouse, engine, store=store, replans=replans) as control:
         return control.compact(REF, how or options(), verify=verify)
 
 

@@ -77,9 +77,8 @@ def test_a_position_delete_during_the_job_leaves_its_group_out_and_no_other(
     delete_positions(table, files[0], [0])
     delete_positions(table, files[-1], [0])
 
-    result = compact(
-        warehouse, engine=Meddling(lambda: delete_positions(table, files[1], [4], file_scoped=file_scoped))
-    )
+    engine = Meddling(lambda: delete_positions(table, files[1], [4], file_scoped=file_scoped))
+    result = compact(warehouse, engine=engine, replans=0)
 
     assert result.groups_committed == 1
     assert len(result.groups_left) == 1
@@ -172,7 +171,7 @@ def test_a_branch_moved_to_another_history_is_a_conflict(warehouse: Warehouse, b
         _move_main(table, audited.snapshot_id)
 
     with pytest.raises(Conflict):
-        compact(warehouse, options(where="region = 'eu'"), engine=Meddling(publish_audit))
+        compact(warehouse, options(where="region = 'eu'"), engine=Meddling(publish_audit), replans=0)
 
     assert ids(warehouse, table) == [i for i in range(60) if i != 14]
     assert not leftovers(warehouse, table)

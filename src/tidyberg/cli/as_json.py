@@ -44,8 +44,8 @@ def job_json(job: Job) -> dict[str, Any]:
 def result_json(result: CompactionResult) -> dict[str, Any]:
     """The contract's answer to a compaction, and what else is known."""
     return {
-        "success": True,
-        "compacted": result.outcome == "committed",
+        "success": result.failure is None,
+        "compacted": result.outcome != "nothing",
         "outcome": result.outcome,
         "table": str(result.job.table),
         "job_id": result.job.job_id,
@@ -54,6 +54,7 @@ def result_json(result: CompactionResult) -> dict[str, Any]:
         "stats": plain(result.stats),
         "groups_committed": result.groups_committed,
         "groups_left": list(result.groups_left),
+        **(error_json(result.failure) if result.failure is not None else {}),
         "job": job_json(result.job),
     }
 

@@ -81,6 +81,9 @@ class OptionFlags:
     max_parallelism: Annotated[
         int | None, _option("--max-parallelism", help="Groups rewritten at the same time.", panel="Plan")
     ] = None
+    commit_every: Annotated[
+        int | None, _option("--commit-every", help="Commit whenever so many groups are done.", panel="Plan")
+    ] = None
     parquet: Annotated[
         list[str] | None,
         _option("--parquet", help="KEY=VALUE over the table's write.parquet.KEY; repeatable.", panel="Plan"),
@@ -104,6 +107,10 @@ class EngineFlags:
     ] = None
     verify: Annotated[VerifyMode | None, _option("--verify", help="How to verify outputs.", panel="Run")] = None
 
+    wait: Annotated[
+        float | None, _option("--wait", help="Seconds to wait while another job holds the table.", panel="Run", min=0)
+    ] = None
+
     def applied_to(self, settings: "Settings") -> "Settings":
         spark: dict[str, Any] = {"conf": {**settings.spark.conf, **pairs("--spark-conf", self.spark_conf)}}
         spark |= {key: value for key in ("master", "connect") if (value := getattr(self, key)) is not None}
@@ -114,6 +121,8 @@ class EngineFlags:
             changed["engine"] = EngineName.SPARK.value
         if self.verify is not None:
             changed["verify"] = self.verify
+        if self.wait is not None:
+            changed["store"] = settings.store.model_copy(update={"wait_seconds": self.wait})
         return settings.model_copy(update=changed)
 
 

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+import typer
 from rich.console import Group
 from rich.text import Text
 
@@ -92,4 +93,6 @@ def _run(session: Session, work: Work) -> bool:
 
     result = run_cancellable(in_control, console)
     session.show(show_result(result), result_json(result))
+    if result.failure is not None:
+        raise typer.Exit(result.failure.exit_code)
     return result.outcome == "nothing"

@@ -25,7 +25,7 @@ class Interrupted(Cancelled):
     """Cancelled by a signal; everything is cleaned up. Ends with 128 + the signal's number, as shells expect."""
 
     def __init__(self, number: int) -> None:
-        super().__init__("Cancelled. Nothing was changed, and what was written is removed.")
+        super().__init__("Cancelled. What was not committed is removed.")
         self.status = 128 + number
 
 

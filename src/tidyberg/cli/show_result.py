@@ -16,7 +16,7 @@ def show_result(result: CompactionResult) -> Group:
         parts: list[RenderableType] = [Text(f"{result.job.table}: nothing to do, it is tidy", style="green")]
         return Group(*parts, *_left_behind(result))
     headline = Text.assemble(
-        ("✓ ", "bold green"),
+        ("✓ ", "bold green") if result.failure is None else ("! ", "bold yellow"),
         (f"{result.job.table} · {result.job.branch} @ {short_id(result.snapshot_id)}", "bold"),
         f" · {plural(result.groups_committed, 'group')} committed in {duration(seconds)} · job {result.job.job_id[:8]}",
     )
@@ -57,4 +57,6 @@ def _summary(result: CompactionResult) -> str:
 
 def _left_behind(result: CompactionResult) -> list[RenderableType]:
     left = [Text(f"left: {reason}", style="yellow") for reason in result.groups_left]
-    return [*left, *(Text(note, style="dim") for note in result.job.notes)]
+    notes = [Text(note, style="dim") for note in result.job.notes if note not in result.groups_left]
+    failure = [Text(f"failed before its end: {result.failure}", style="bold red")] if result.failure else []
+    return [*left, *notes, *failure]

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from tidyberg.commit.entries import Identity
 from tidyberg.model.inventory import Inventory
-from tidyberg.model.plan import DeleteFile, FileGroup
+from tidyberg.model.plan import DeleteFile, FileGroup, Plan
+from tidyberg.model.table import Pinned
 from tidyberg.model.task import WrittenFile
 from tidyberg.planning.deletes import DeleteIndex
 
@@ -33,6 +34,19 @@ class Replaceable:
 class Validation:
     replaceable: tuple[Replaceable, ...]
     conflicts: Mapping[int, str]  # group id -> reason
+
+
+def was_rolled_back(plan: Plan, parent: Pinned) -> bool:
+    """Whether the branch was moved behind the plan's snapshot: then it no longer holds what the plan saw."""
+    if plan.snapshot_id not in parent.snapshots:
+        return parent.sequence_number < plan.sequence_number
+    current = parent.snapshot_id
+    while current is not None and current in parent.snapshots:
+        if current == plan.snapshot_id:
+            return False
+        current = parent.snapshots[current].parent_id
+    # The chain may end at an expired snapshot between the plan's and the head: then the state decides.
+    return current is None or parent.sequence_number < plan.sequence_number
 
 
 def validate_groups(

@@ -22,10 +22,10 @@ from pyiceberg.typedef import IcebergBaseModel
 METADATA_NAMES = uuid.UUID("7c9a5f0e-6f0f-4c55-9b52-0f3f7a0d7a11")
 
 
-def catalog_for_attempt(
-    catalog: Catalog, job_id: str, attempt: int, about_to_write: Callable[[Sequence[str]], None]
-) -> Catalog:
+def catalog_for_attempt(catalog: Catalog, attempt: str, about_to_write: Callable[[Sequence[str]], None]) -> Catalog:
     """The catalog, with a way of writing metadata files of our own where it writes them before its swap.
+
+    `attempt` is a name that no other attempt has, of this job or another.
 
     PyIceberg leaves that file behind when the swap is lost or the process dies, and would name it at random.
     """
@@ -42,7 +42,7 @@ def catalog_for_attempt(
         directory, _, name = staged.metadata_location.rpartition("/")
         version = name.partition("-")[0]
         suffix = name[name.index(".") :]
-        staged.metadata_location = f"{directory}/{version}-{uuid.uuid5(METADATA_NAMES, f'{job_id}/{attempt}')}{suffix}"
+        staged.metadata_location = f"{directory}/{version}-{uuid.uuid5(METADATA_NAMES, attempt)}{suffix}"
         about_to_write([staged.metadata_location])
         parents.append(current_table)
         return staged

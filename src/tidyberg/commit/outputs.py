@@ -33,16 +33,24 @@ def _check_output(io: FileIO, file: WrittenFile) -> None:
 
 
 def existing_outputs(io: FileIO, intent: Intent) -> list[str]:
-    """The outputs that are really there."""
-    found = []
-    for group_id, directory in intent.directories.items():
-        for attempt in range(intent.attempts):
-            number = 0
-            while True:
-                path = f"{directory}/{output_name(intent.job_id, group_id, attempt, number)}"
-                if io.new_input(path).exists():
-                    found.append(path)
-                elif number >= intent.outputs[group_id] + SPARE_OUTPUTS:
-                    break
-                number += 1
+    """The outputs that are really there, those taken over from a dead job among them."""
+    with ThreadPoolExecutor(max_workers=LOOKUPS) as pool:
+        found = pool.map(lambda group_id: _existing_of(io, intent, group_id), sorted(intent.groups))
+        return [path for paths in found for path in paths]
+
+
+def _existing_of(io: FileIO, intent: Intent, group_id: int) -> list[str]:
+    found = [path for path in intent.adopted.get(group_id, ()) if io.new_input(path).exists()]
+    if group_id not in intent.directories:
+        return found
+    for attempt in range(intent.attempts):
+        number = 0
+        while True:
+            name = output_name(intent.job_id, group_id, attempt, number)
+            path = f"{intent.directories[group_id]}/{name}"
+            if io.new_input(path).exists():
+                found.append(path)
+            elif number >= intent.outputs[group_id] + SPARE_OUTPUTS:
+                break
+            number += 1
     return found

@@ -24,7 +24,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 
-from tidyberg.commit.conflicts import validate_groups
+from tidyberg.commit.conflicts import validate_groups, was_rolled_back
 from tidyberg.commit.metadata_file import catalog_for_attempt
 from tidyberg.commit.snapshot import Staged, Stager, snapshot_of_job
 from tidyberg.errors import (
@@ -32,12 +32,14 @@ from tidyberg.errors import (
     CatalogUnreachable,
     CommitStateUnknown,
     Conflict,
+    GroupsConflict,
     StorageError,
     TableReplaced,
     Terminal,
     TidybergError,
 )
 from tidyberg.model.inventory import Inventory
+from tidyberg.model.job import SentCommit
 from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.task import TaskResult
 from tidyberg.observe.cache import ManifestCache
@@ -63,7 +65,7 @@ class Journal(Protocol):
 
     def about_to_write(self, paths: Sequence[str]) -> None: ...
 
-    def about_to_commit(self, parent_id: int, snapshot_id: int) -> None:
+    def about_to_commit(self, sent: SentCommit) -> None:
         """Also the fence: raises when this job no longer owns the table."""
         ...
 
@@ -90,6 +92,7 @@ class Publisher:
     snapshot_id: int
     journal: Journal
     cache: ManifestCache
+    chunk: int = 0
     retry: RetryPolicy = RetryPolicy()
     notice: Callable[[str], None] = lambda _: None
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
@@ -113,6 +116,7 @@ class Publisher:
     def _publish(self, finished: Sequence[FinishedGroup]) -> Committed:
         stager = Stager(
             job_id=self.job_id,
+            chunk=self.chunk,
             plan_hash=self.plan.hash,
             snapshot_id=self.snapshot_id,
             sequence_number=self.plan.sequence_number,
@@ -146,7 +150,7 @@ class Publisher:
                 break
             staged = self._stage(stager, table, parent, finished, attempt)
             try:
-                self._send(table, staged, parent.pinned.snapshot_id, attempt)
+                self._send(table, staged, parent.pinned.snapshot_id, finished, attempt)
             except TidybergError:
                 raise
             except Exception as error:  # noqa: BLE001  # whatever it is, only the table knows whether the commit landed
@@ -177,8 +181,8 @@ class Publisher:
     def _landed(
         self, table: Table, parent: Inventory, finished: Sequence[FinishedGroup], attempt: int
     ) -> Committed | None:
-        """I7: has an earlier attempt, of this process or another, committed this job already?"""
-        if snapshot := snapshot_of_job(table.metadata, self.job_id):
+        """I7: has an earlier attempt, of this process or another, committed this chunk already?"""
+        if snapshot := snapshot_of_job(table.metadata, self.job_id, self.chunk):
             groups = self._attempts.get(snapshot.manifest_list, self._live_groups(parent, finished))
             return Committed(snapshot.snapshot_id, groups, dict(self._conflicts), attempt)
         # Our snapshot may be expired already while its files live on.
@@ -195,7 +199,13 @@ class Publisher:
     def _stage(
         self, stager: Stager, table: Table, parent: Inventory, finished: Sequence[FinishedGroup], attempt: int
     ) -> Staged:
-        self._refuse_rollback(table, parent)
+        if was_rolled_back(self.plan, parent.pinned):
+            text = f"branch {self.plan.branch} was rolled back behind the plan's snapshot"
+            raise GroupsConflict(
+                f"Nothing was committed to {self.plan.table}: {text}.",
+                hint="Plan again.",
+                reasons={done.group.group_id: text for done in finished},
+            )
         groups = [done.group for done in finished if done.group.group_id not in self._conflicts]
         outputs = {done.group.group_id: done.result.outputs for done in finished}
         validation = validate_groups(groups, parent, self.plan.sequence_number, self.plan.deletes, outputs)
@@ -204,33 +214,28 @@ class Publisher:
             self.notice(f"group {group_id} is left out: {reason}")
         if not validation.replaceable:
             first = next(iter(self._conflicts.values()))
-            raise Conflict(
-                f"Other writers changed every group of {self.plan.table} meanwhile: {first}.", hint="Plan again."
+            raise GroupsConflict(
+                f"Other writers changed every group of {self.plan.table} meanwhile: {first}.",
+                hint="Plan again.",
+                reasons=dict(self._conflicts),
             )
         staged = stager.stage(self.catalog, table, parent, validation.replaceable, attempt)
         self._attempts[staged.manifest_list] = staged.groups
         return staged
 
-    def _refuse_rollback(self, table: Table, parent: Inventory) -> None:
-        """A branch that was rolled back behind the plan's snapshot no longer holds what the plan saw."""
-        known = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in table.metadata.snapshots}
-        current = parent.pinned.snapshot_id
-        if self.plan.snapshot_id not in known:
-            if parent.pinned.sequence_number < self.plan.sequence_number:
-                raise Conflict(f"Branch {self.plan.branch} of {self.plan.table} was rolled back.", hint="Plan again.")
-            return
-        while current is not None and current in known:
-            if current == self.plan.snapshot_id:
-                return
-            current = known[current]
-        # The chain may end at an expired snapshot between the plan's and the head: then the state decides.
-        if current is None or parent.pinned.sequence_number < self.plan.sequence_number:
-            raise Conflict(f"Branch {self.plan.branch} of {self.plan.table} was rolled back.", hint="Plan again.")
-
-    def _send(self, table: Table, staged: Staged, parent_id: int | None, attempt: int) -> None:
+    def _send(
+        self,
+        table: Table,
+        staged: Staged,
+        parent_id: int | None,
+        finished: Sequence[FinishedGroup],
+        attempt: int,
+    ) -> None:
         assert parent_id is not None
-        self.journal.about_to_commit(parent_id, self.snapshot_id)
-        catalog = catalog_for_attempt(self.catalog, self.job_id, attempt, self.journal.about_to_write)
+        groups = tuple(done.group.group_id for done in finished)
+        self.journal.about_to_commit(SentCommit(self.chunk, parent_id, self.snapshot_id, groups))
+        name = f"{self.job_id}/{self.chunk}/{attempt}"
+        catalog = catalog_for_attempt(self.catalog, name, self.journal.about_to_write)
         try:
             response = catalog.commit_table(table, staged.requirements, staged.updates)
         except (ForbiddenError, UnauthorizedError) as error:

@@ -50,6 +50,7 @@ from tidyberg.observe.storage import damaged
 
 JOB_ID = "tidyberg.job-id"
 PLAN_HASH = "tidyberg.plan-hash"
+CHUNK = "tidyberg.chunk"
 
 
 class AssertLastSequenceNumber(ValidatableTableRequirement):
@@ -82,9 +83,10 @@ class Staged:
 
 @dataclass
 class Stager:
-    """Writes the metadata of one job's commit; manifests that still hold are reused between attempts."""
+    """Writes the metadata of one commit of a job; manifests that still hold are reused between attempts."""
 
     job_id: str
+    chunk: int
     plan_hash: str
     snapshot_id: int
     sequence_number: int  # the plan's: what the outputs carry [I3]
@@ -232,7 +234,7 @@ class Stager:
         write_file(table.io, path, content)
 
     def _next_manifest_path(self, table: Table) -> str:
-        return self._location(table, f"{self.job_id}-m{len(self._written)}.avro")
+        return self._location(table, f"{self.job_id}-c{self.chunk}-m{len(self._written)}.avro")
 
     def _location(self, table: Table, name: str) -> str:
         return table.location_provider().new_metadata_location(name)
@@ -256,16 +258,18 @@ class Stager:
                 "engine-name": "tidyberg",
                 "engine-version": __version__,
                 JOB_ID: self.job_id,
+                CHUNK: str(self.chunk),
                 PLAN_HASH: self.plan_hash,
                 CONTENT_CHECKSUM: content_checksum((file.path, file.size, file.digest) for file in outputs),
             },
         )
 
 
-def snapshot_of_job(metadata: TableMetadata, job_id: str) -> Snapshot | None:
-    """The snapshot that a job committed. Finding it proves success; not finding it proves nothing [I7]."""
+def snapshot_of_job(metadata: TableMetadata, job_id: str, chunk: int) -> Snapshot | None:
+    """The snapshot of one chunk of a job. Finding it proves success; not finding it proves nothing [I7]."""
     for snapshot in metadata.snapshots:
-        if snapshot.summary is not None and snapshot.summary.additional_properties.get(JOB_ID) == job_id:
+        summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        if summary.get(JOB_ID) == job_id and int(summary.get(CHUNK, 0)) == chunk:
             return snapshot
     return None
 

@@ -2,10 +2,9 @@
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import TracebackType
-from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -13,30 +12,34 @@ from pyiceberg.table import Table
 from tidyberg.auditing.auditor import Auditor
 from tidyberg.commit.publish import RetryPolicy
 from tidyberg.control.calibration import calibrate
-from tidyberg.control.lease import JobRecord, Lease
-from tidyberg.control.pipeline import Pipeline
+from tidyberg.control.describe import health_report, summarise
+from tidyberg.control.journal import JobRecord
+from tidyberg.control.lease import Lease
+from tidyberg.control.pipeline import Pipeline, Planned
 from tidyberg.control.recovery import Recovery
+from tidyberg.control.resume import Request, settle_others
+from tidyberg.control.workbench import Workbench
 from tidyberg.errors import Cancelled, TableBusy, TidybergError
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.job import Job, JobStatus, Stage
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, VerifyMode
-from tidyberg.model.plan import Plan
+from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.report import CompactionResult, EventSink, HealthReport, Notice, StageStarted, TableSummary
 from tidyberg.model.table import TableRef
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import pin
 from tidyberg.observe.statistics import partition_statistics
-from tidyberg.planning.bounds import resolve_sizes
 from tidyberg.planning.decide import make_plan
 from tidyberg.planning.document import options_of
-from tidyberg.planning.health import assess
 from tidyberg.record.process import this_process
 from tidyberg.record.store import JobStore
 from tidyberg.settings.catalog_errors import catalog_errors
 from tidyberg.settings.catalogs import list_tables, load_table
+
+DAY_MS = 24 * 60 * 60 * 1000
 
 
 def _wall_clock() -> int:
@@ -51,6 +54,9 @@ class Control:
     resources: Resources = field(default_factory=Resources)  # what the engine will have, known before it starts
     prices: Prices = field(default_factory=Prices)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    replans: int = 2  # how often groups that conflicted are planned again within a job
+    max_output_age_ms: int = DAY_MS  # older outputs of dead jobs are not reused: a cleaner may have taken them
+    wait_seconds: float = 0.0  # how long to wait for a table that another job holds
     now_ms: Callable[[], int] = _wall_clock
     sleep: Callable[[float], None] = time.sleep
     cache: ManifestCache = field(default_factory=ManifestCache)
@@ -78,28 +84,11 @@ class Control:
 
     def tables(self, catalog: str | None = None, namespace: str | None = None) -> list[TableSummary]:
         opened = self.catalog(catalog)
-        return [self._summarise(opened, ref) for ref in list_tables(opened, namespace)]
+        return [summarise(opened, ref) for ref in list_tables(opened, namespace)]
 
     def health(self, ref: TableRef, options: PlanOptions) -> HealthReport:
         inventory = self._observe(load_table(self.catalog(ref.catalog), ref), ref, options)
-        statistics = self._statistics(inventory, options)
-        target = resolve_sizes(options, inventory.pinned.properties).target
-        worst = sorted(statistics, key=lambda s: (-s.small_files, -s.delete_files, -s.files, s.partition))
-        return HealthReport(
-            table=ref,
-            branch=options.branch,
-            snapshot_id=inventory.pinned.snapshot_id,
-            snapshot_ms=inventory.pinned.timestamp_ms,
-            health=assess(statistics, options, target, self.now_ms()),
-            files=inventory.data_files.num_rows,
-            small_files=sum(s.small_files for s in statistics),
-            bytes=sum(s.bytes for s in statistics),
-            records=sum(s.records for s in statistics),
-            delete_files=inventory.delete_files.num_rows,
-            partitions=tuple((inventory.partitions[s.partition].label, s) for s in worst),
-            file_sizes=tuple(inventory.data_files["size"].to_pylist()),
-            target_file_size=target,
-        )
+        return health_report(inventory, self._statistics(inventory, options), options, self.now_ms())
 
     def plan(self, ref: TableRef, options: PlanOptions) -> Plan:
         inventory = self._observe(load_table(self.catalog(ref.catalog), ref), ref, options)
@@ -198,41 +187,77 @@ class Control:
             heartbeat_ms=now,
             owner=this_process(),
         )
-        with Lease(self.store, job, this_process(), self.now_ms) as lease:
+        with Lease(
+            self.store,
+            job,
+            this_process(),
+            self.now_ms,
+            wait_seconds=self.wait_seconds,
+            sleep=self.sleep,
+            cancel=cancel,
+        ) as lease:
             record = JobRecord(self.store, job, lease)
+            bench = Workbench(
+                catalog=catalog,
+                options=options,
+                verify=verify,
+                record=record,
+                engine=self._get_engine,
+                cache=self.cache,
+                retry=self.retry,
+                prices=self.prices,
+                emit=emit,
+                cancel=cancel,
+                now_ms=self.now_ms,
+                sleep=self.sleep,
+            )
             try:
-                self._recover_others(catalog, job, emit)
-                record.update(stage=Stage.OBSERVE)
-                emit(StageStarted(Stage.OBSERVE, f"reading the manifests of {ref}"))
-                table = load_table(catalog, ref)
-                inventory = self._observe(table, ref, options)
-                record.update(stage=Stage.PLAN)
-                pipeline = Pipeline(
-                    catalog=catalog,
-                    table=table,
-                    inventory=inventory,
-                    plan=plan or self._plan(inventory, options),
-                    options=options,
-                    verify=verify,
-                    record=record,
-                    engine=self._get_engine,
-                    cache=self.cache,
-                    retry=self.retry,
-                    prices=self.prices,
-                    emit=emit,
-                    cancel=cancel,
-                    now_ms=self.now_ms,
-                    sleep=self.sleep,
-                )
-                return pipeline.run()
+                return Pipeline(
+                    bench,
+                    self._prepare(bench, plan),
+                    replan=lambda left, first_group: self._replan(bench, left, first_group),
+                    replans=self.replans if plan is None else 0,  # a plan that was given is run as it is
+                ).run()
             except BaseException as error:
                 self._record_failure(record, error)
                 raise
 
+    def _prepare(self, bench: Workbench, given: Plan | None) -> Planned:
+        """Observe, settle jobs that died, and plan, or go on with what one of them had finished."""
+        record, ref = bench.record, bench.record.job.table
+        record.update(stage=Stage.OBSERVE)
+        bench.emit(StageStarted(Stage.OBSERVE, f"reading the manifests of {ref}"))
+        table = load_table(bench.catalog, ref)
+        inventory = self._observe(table, ref, bench.options)
+        record.update(stage=Stage.RECOVER)
+        request = Request(bench, given, inventory, self.max_output_age_ms)
+        adopted = settle_others(self.store, Recovery(self.store, self.now_ms, self.sleep), request)
+        record.update(stage=Stage.PLAN)
+        if adopted is not None:
+            return Planned(table, inventory, adopted.plan, adopted.results)
+        return Planned(table, inventory, given or self._plan(inventory, bench.options))
+
+    def _replan(self, bench: Workbench, left: Sequence[FileGroup], first_group: int) -> Planned:
+        """Observe again and plan for the partitions of these groups, within what they had of the job's limits."""
+        record, options = bench.record, bench.options
+        record.update(stage=Stage.OBSERVE)
+        bench.emit(StageStarted(Stage.OBSERVE, f"planning {len(left)} groups again that conflicted"))
+        table = load_table(bench.catalog, record.job.table)
+        inventory = self._observe(table, record.job.table, options)
+        if options.max_files is not None:
+            options = replace(options, max_files=sum(len(group.files) for group in left))
+        if options.max_cost is not None:
+            options = replace(options, max_cost=sum(group.estimate.dollars for group in left))
+        partitions = frozenset((group.spec_id, group.partition_path) for group in left)
+        plan = self._plan(inventory, options, only=partitions, first_group=first_group)
+        return Planned(table, inventory, plan)
+
     def _record_failure(self, record: JobRecord, error: BaseException) -> None:
-        if record.job.snapshot_id is not None:
-            status = JobStatus.SUCCEEDED  # it had committed; what failed came after
-        elif isinstance(error, Cancelled | KeyboardInterrupt):
+        if isinstance(error, Cancelled):
+            status = JobStatus.CANCELLED
+        elif record.job.commits:
+            status = JobStatus.SUCCEEDED  # what it had committed stands
+        elif isinstance(error, KeyboardInterrupt):
             status = JobStatus.CANCELLED
         else:
             status = JobStatus.FAILED
@@ -242,13 +267,6 @@ class Control:
             error_code=error.code if isinstance(error, TidybergError) else type(error).__name__,
             error=str(error) or type(error).__name__,
         )
-
-    def _recover_others(self, catalog: Catalog, job: Job, emit: EventSink) -> None:
-        """We hold the table: any other job of it that claims to run is dead."""
-        for other in self.store.find(table=job.table, unfinished=True, limit=1000):
-            if other.job_id != job.job_id:
-                emit(StageStarted(Stage.RECOVER, f"settling job {other.job_id}, which died"))
-                emit(Notice("info", Recovery(self.store, self.now_ms, self.sleep).recover(catalog, other)))
 
     def _get_engine(self) -> Engine:
         if self._engine is None:
@@ -267,7 +285,13 @@ class Control:
             now_ms=self.now_ms(),
         )
 
-    def _plan(self, inventory: Inventory, options: PlanOptions) -> Plan:
+    def _plan(
+        self,
+        inventory: Inventory,
+        options: PlanOptions,
+        only: frozenset[tuple[int, str]] | None = None,
+        first_group: int = 0,
+    ) -> Plan:
         return make_plan(
             inventory,
             self._statistics(inventory, options),
@@ -276,32 +300,12 @@ class Control:
             prices=self.prices,
             calibration=self._calibration(),
             resources=self.resources,
+            only=only,
+            first_group=first_group,
         )
 
     def _calibration(self) -> Calibration:
         return calibrate(self.store.find(limit=100), self.resources.name)
-
-    def _summarise(self, catalog: Catalog, ref: TableRef) -> TableSummary:
-        try:
-            table = load_table(catalog, ref)
-        except TidybergError as error:
-            return TableSummary(ref, None, None, None, None, None, error=str(error))
-        snapshot = table.metadata.current_snapshot()
-        if snapshot is None:
-            return TableSummary(ref, 0, 0, 0, 0, None)
-        summary: Mapping[str, Any] = snapshot.summary.additional_properties if snapshot.summary else {}
-
-        def number(name: str) -> int | None:
-            return int(summary[name]) if name in summary else None
-
-        return TableSummary(
-            ref,
-            number("total-data-files"),
-            number("total-files-size"),
-            number("total-records"),
-            number("total-delete-files"),
-            snapshot.timestamp_ms,
-        )
 
 
 def _ignore(_: object) -> None:

@@ -1,7 +1,7 @@
 """A job: one run of the pipeline over one table, with its progress, its outcome and what it intended to write."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -78,6 +78,27 @@ class Intent:
     attempts: int  # task attempts the engine may make
     outputs: Mapping[int, int]  # group id -> the number of outputs the plan promised
     settle_seconds: float  # how long workers of a dead job may go on writing
+    adopted: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # group id -> outputs of a dead job
+
+    @property
+    def groups(self) -> frozenset[int]:
+        return frozenset(self.directories) | frozenset(self.adopted)
+
+    def only(self, groups: Collection[int]) -> "Intent":
+        def part(of: Mapping[int, Any]) -> dict[int, Any]:
+            return {group_id: value for group_id, value in of.items() if group_id in groups}
+
+        return replace(self, directories=part(self.directories), outputs=part(self.outputs), adopted=part(self.adopted))
+
+
+@dataclass(frozen=True, slots=True)
+class SentCommit:
+    """Recorded before a commit is sent: from then on its outcome may be unknown until the table tells."""
+
+    chunk: int  # a job commits its groups in one chunk or in several, each a snapshot of its own
+    parent_id: int
+    snapshot_id: int
+    groups: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -100,7 +121,7 @@ class Job:
     predicted_seconds: float | None = None
     predicted_dollars: float | None = None
     actual_dollars: float | None = None
-    snapshot_id: int | None = None  # the snapshot it committed
+    snapshot_id: int | None = None  # the snapshot it committed; the last one when there were several
     execute_seconds: float | None = None
     cores: int | None = None
     progress: Progress = field(default_factory=Progress)
@@ -108,8 +129,7 @@ class Job:
     error_code: str | None = None
     error: str | None = None
     notes: tuple[str, ...] = ()
-    # Set before each commit is sent: from then on the outcome may be unknown until the table tells.
-    sent_parent_id: int | None = None
-    sent_snapshot_id: int | None = None
+    commits: int = 0  # how many chunks it committed
+    sent: SentCommit | None = None  # the commit whose outcome is not settled yet
     unresolved: bool = False  # ended without knowing its outcome, or with leftovers: recovery looks again
     intent: Intent | None = field(default=None, repr=False)

@@ -47,6 +47,7 @@ _AT_LEAST_ONE = (
     "max_group_size",
     "max_files",
     "max_parallelism",
+    "commit_every",
     "max_record_batch_rows",
     "small_file_threshold",
     "min_input_files",
@@ -71,6 +72,7 @@ class PlanOptions:
     max_files: int | None = None  # input files a job may take
     max_cost: float | None = None  # dollars a job may cost
     max_parallelism: int | None = None
+    commit_every: int | None = None  # groups per commit; None: one commit for all
     max_record_batch_rows: int | None = None
     max_file_count_per_partition: int = 100
     max_delete_ratio: float = 0.1  # also called fragment_ratio_threshold

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from tidyberg.errors import TidybergError
 from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.job import CompactionStats, Job, Progress, Stage
 from tidyberg.model.plan import Plan
@@ -48,17 +49,18 @@ class TableSummary:
 
 @dataclass(frozen=True)
 class CompactionResult:
-    """A finished job. `outcome` is "nothing" when the table was tidy already."""
+    """A finished job: "nothing" when the table was tidy already, "partly" when it failed after its first commit."""
 
-    outcome: Literal["committed", "nothing"]
+    outcome: Literal["committed", "partly", "nothing"]
     job: Job
     plan: Plan
     stats: CompactionStats
-    snapshot_id: int | None
+    snapshot_id: int | None  # the last one, when groups were committed in chunks
     groups_committed: int
     groups_left: tuple[str, ...]  # groups that could not be committed, each with its reason
     sizes_before: tuple[int, ...]
     sizes_after: tuple[int, ...]
+    failure: TidybergError | None = None  # what ended a job that is committed partly
 
 
 @dataclass(frozen=True, slots=True)

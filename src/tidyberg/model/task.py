@@ -130,7 +130,6 @@ class TaskResult:
     input_facts: dict[int, ColumnFacts] = field(default_factory=dict)
     output_facts: dict[int, ColumnFacts] = field(default_factory=dict)  # untruncated, from the outputs' footers
     checksum: str | None = None  # of the rows handed to the writer
-    row_group_bytes_in: int = 0
     warnings: tuple[str, ...] = ()
 
 

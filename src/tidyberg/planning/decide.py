@@ -1,7 +1,7 @@
 """From an inventory to a plan: select, judge every partition, rank, limit, price. Pure and deterministic [I11]."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -51,11 +51,19 @@ def make_plan(
     prices: Prices = _PRICES,
     calibration: Calibration = _CALIBRATION,
     resources: Resources = _RESOURCES,
+    only: Collection[tuple[int, str]] | None = None,
+    first_group: int = 0,
 ) -> Plan:
-    """What to rewrite in a pinned snapshot, why, and for how much; `statistics` has one entry a partition."""
+    """What to rewrite in a pinned snapshot, why, and for how much; `statistics` has one entry a partition.
+
+    A job that plans some groups again takes `only` their partitions, by spec and path, and numbers on.
+    """
     pinned = inventory.pinned
     sizes = resolve_sizes(options, pinned.properties)
     selected, resolved_where = _select(inventory, options, now_ms)
+    if only is not None:
+        mine = [(partition.spec_id, partition.path) in only for partition in inventory.partitions]
+        selected = [chosen and own for chosen, own in zip(selected, mine, strict=True)]
     pricing = pricing_for(options, pinned.properties, prices, calibration, resources)
     candidates = find_candidates(inventory, statistics, options, sizes)
     move = move_to_current_spec(inventory) if options.rewrite_to_current_spec else None
@@ -75,7 +83,7 @@ def make_plan(
 
     taken = _take(inventory, statistics, options, candidates, judge, pricing, outcomes)
     used = deletes_of(taken.drafts)
-    groups = _number(taken.drafts, inventory, candidates.files, used, pricing)
+    groups = _number(taken.drafts, inventory, candidates.files, used, pricing, first_group)
     verdicts = _verdicts(outcomes, groups, taken)
     plan = Plan(
         format=PLAN_FORMAT,
@@ -161,7 +169,12 @@ def _delete_files(rows: pa.Table, inventory: Inventory) -> tuple[DeleteFile, ...
 
 
 def _number(
-    drafts: Sequence[Draft], inventory: Inventory, files: pa.Table, used: npt.NDArray[np.int64], pricing: Pricing
+    drafts: Sequence[Draft],
+    inventory: Inventory,
+    files: pa.Table,
+    used: npt.NDArray[np.int64],
+    pricing: Pricing,
+    first_group: int,
 ) -> list[FileGroup]:
     """Drafts to groups; files are in the order of their sequence numbers and paths already."""
     if not drafts:
@@ -185,7 +198,7 @@ def _number(
         partition = inventory.partitions[draft.partition]
         groups.append(
             FileGroup(
-                group_id=len(groups),
+                group_id=first_group + len(groups),
                 spec_id=partition.spec_id,
                 partition_path=partition.path,
                 files=tuple(inputs[start:end]),

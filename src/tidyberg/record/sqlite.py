@@ -2,15 +2,17 @@
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from tidyberg.errors import ConfigurationError, StorageError
 from tidyberg.model.job import Job, Owner
 from tidyberg.model.table import TableRef
+from tidyberg.model.task import TaskResult
+from tidyberg.record.store import Finished
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (
@@ -35,10 +37,25 @@ CREATE TABLE IF NOT EXISTS written (
     path TEXT NOT NULL,
     PRIMARY KEY (job_id, path)
 );
+CREATE TABLE IF NOT EXISTS plans (
+    job_id TEXT PRIMARY KEY,
+    document TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS finished (
+    job_id TEXT NOT NULL,
+    group_id INTEGER NOT NULL,
+    finished_ms INTEGER NOT NULL,
+    result BLOB NOT NULL,
+    PRIMARY KEY (job_id, group_id)
+);
 """
 
 _JOB = TypeAdapter(Job)
 _OWNER = TypeAdapter(Owner)
+_RESULT = TypeAdapter(tuple[TaskResult], config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))
+
+MOST_PLAN_BYTES = 64 * 1024 * 1024
+MOST_RESULT_BYTES = 1024 * 1024  # a result has some hundred bytes a column and file
 
 
 class SqliteStore:
@@ -130,6 +147,55 @@ class SqliteStore:
     def forget_paths(self, job_id: str) -> None:
         with self._transaction() as connection:
             connection.execute("DELETE FROM written WHERE job_id = ?", (job_id,))
+
+    def save_plan(self, job_id: str, document: str) -> None:
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM plans WHERE job_id = ?", (job_id,))
+            if len(document) <= MOST_PLAN_BYTES:
+                connection.execute("INSERT INTO plans VALUES (?, ?)", (job_id, document))
+
+    def plan(self, job_id: str) -> str | None:
+        with self._transaction() as connection:
+            row = connection.execute("SELECT document FROM plans WHERE job_id = ?", (job_id,)).fetchone()
+        return str(row[0]) if row else None
+
+    def save_finished(self, job_id: str, finished: Finished) -> None:
+        if any(output.partition is not None for output in finished.result.outputs):
+            return  # JSON would not give back the exact types of partition values [I9]
+        result = _RESULT.dump_json((finished.result,))
+        if len(result) > MOST_RESULT_BYTES:
+            return
+        row = (job_id, finished.result.group_id, finished.finished_ms, result)
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO finished VALUES (?, ?, ?, ?)", row)
+
+    def finished(self, job_id: str) -> list[Finished]:
+        with self._transaction() as connection:
+            rows = connection.execute(
+                "SELECT result, finished_ms FROM finished WHERE job_id = ? ORDER BY group_id", (job_id,)
+            ).fetchall()
+        found = []
+        for result, finished_ms in rows:
+            with suppress(ValidationError):  # another version wrote it
+                found.append(Finished(_RESULT.validate_json(result)[0], finished_ms))
+        return found
+
+    def withdraw(self, table_uuid: str, job_id: str, groups: Collection[int] | None = None) -> bool:
+        with self._transaction() as connection:
+            held = connection.execute("SELECT job_id FROM leases WHERE table_uuid = ?", (table_uuid,)).fetchone()
+            if held is None or held[0] != job_id:
+                return False
+            if groups is None:
+                connection.execute("DELETE FROM finished WHERE job_id = ?", (job_id,))
+            else:
+                rows = [(job_id, group_id) for group_id in groups]
+                connection.executemany("DELETE FROM finished WHERE job_id = ? AND group_id = ?", rows)
+        return True
+
+    def forget(self, job_id: str) -> None:
+        with self._transaction() as connection:
+            for table in ("written", "plans", "finished"):
+                connection.execute(f"DELETE FROM {table} WHERE job_id = ?", (job_id,))  # noqa: S608  # literals above
 
     def close(self) -> None:
         self._connection.close()

@@ -1,10 +1,20 @@
-"""The job store as the rest of tidyberg sees it: jobs, who holds which table, and what each job may have written."""
+"""The job store as the rest of tidyberg sees it: jobs, who holds which table, what each job wrote and finished."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from tidyberg.model.job import Job, Owner
 from tidyberg.model.table import TableRef
+from tidyberg.model.task import TaskResult
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A group that a job has rewritten and not committed yet."""
+
+    result: TaskResult
+    finished_ms: int
 
 
 class JobStore(Protocol):
@@ -35,5 +45,30 @@ class JobStore(Protocol):
     def paths(self, job_id: str) -> list[str]: ...
 
     def forget_paths(self, job_id: str) -> None: ...
+
+    def save_plan(self, job_id: str, document: str) -> None:
+        """Keep the plan that the job is at, so that another can go on with it. One too large is not kept."""
+        ...
+
+    def plan(self, job_id: str) -> str | None: ...
+
+    def save_finished(self, job_id: str, finished: Finished) -> None:
+        """Keep the result of a group that is rewritten. One too large is not kept."""
+        ...
+
+    def finished(self, job_id: str) -> list[Finished]:
+        """What can be read of it by this version."""
+        ...
+
+    def withdraw(self, table_uuid: str, job_id: str, groups: Collection[int] | None = None) -> bool:
+        """Before outputs are deleted: forget those groups, or all, so that nobody takes them over.
+
+        False, and nothing is forgotten: another job holds the table and may have taken them over already.
+        """
+        ...
+
+    def forget(self, job_id: str) -> None:
+        """The job is settled: its paths, its plan and its finished groups are of no use any more."""
+        ...
 
     def close(self) -> None: ...

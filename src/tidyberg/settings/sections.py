@@ -75,6 +75,7 @@ class Options(Section):
     max_files: int | None = Field(None, ge=1, description="Most input files that one job may take.")
     max_cost: float | None = Field(None, ge=0, description="Dollars that one job may cost.")
     max_parallelism: int | None = Field(None, ge=1, description="Most groups rewritten at the same time.")
+    commit_every: int | None = Field(None, ge=1, description="Commit whenever so many groups are done; else once.")
     max_record_batch_rows: int | None = Field(None, ge=1, description="Rows per Arrow batch while reading.")
     max_file_count_per_partition: int | None = Field(None, ge=1, description="Above it a partition is untidy; 100.")
     max_delete_ratio: float | None = Field(None, ge=0, description="Delete files per data file; 0.1 by default.")
@@ -236,6 +237,7 @@ class Store(Section):
         default_factory=lambda: state_directory(os.environ) / "tidyberg.db",
         description="The SQLite file of jobs; under $TIDYBERG_HOME, else $XDG_STATE_HOME/tidyberg, by default.",
     )
+    wait_seconds: float = Field(0.0, ge=0, description="How long to wait for a table that another job holds.")
 
     @field_validator("path")
     @classmethod
@@ -267,6 +269,10 @@ class Commit(Section):
     min_wait_ms: int = Field(100, ge=0)
     max_wait_ms: int = Field(10_000, ge=0)
     total_timeout_ms: int = Field(1_800_000, ge=0)
+    replans: int = Field(2, ge=0, description="How often groups that conflicted are planned again within a job.")
+    max_output_age_hours: float = Field(
+        24.0, ge=0, description="Older outputs of a job that died are not reused; 0 reuses none."
+    )
 
 
 class Server(Section):

@@ -79,7 +79,7 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
     checksum = RowChecksum() if task.checksum else None
     facts = FactCollector(leaves(target), task.constants, own=False)
     lineage_facts = LineageFacts()
-    rows_read = rows_deleted = row_group_bytes = 0
+    rows_read = rows_deleted = 0
     try:
         deleted_rows = DeletedRows(task, storage, should_stop)
         for file in chain(judged, files):
@@ -88,7 +88,6 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
             facts.add(file.footer, selection, file_leaves)
             if task.lineage:
                 lineage_facts.add(file.footer, selection, file_leaves, file.input)
-            row_group_bytes += file.uncompressed_bytes
             deleted = deleted_rows.positions(file)
             rows_deleted += len(deleted)
             writer.announce(file.footer.num_rows, file.uncompressed_bytes, deleted_rows.surviving_rows)
@@ -133,7 +132,6 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
         input_facts=facts.facts() | (lineage_facts.facts() if task.lineage else {}),
         output_facts=output_facts.facts(),
         checksum=checksum.hexdigest() if checksum is not None else None,
-        row_group_bytes_in=row_group_bytes,
         warnings=_warnings(task),
     )
 

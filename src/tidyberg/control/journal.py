@@ -1,0 +1,57 @@
+"""The stored state of the running job: what it is about to write, what it has finished, and how its commits ended."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from tidyberg.control.lease import Lease
+from tidyberg.model.job import Job, SentCommit
+from tidyberg.model.task import TaskResult
+from tidyberg.record.store import Finished, JobStore
+
+
+class JobRecord:
+    """Also the journal of its commits, as `commit` knows it."""
+
+    def __init__(self, store: JobStore, job: Job, lease: Lease) -> None:
+        self._store = store
+        self._lease = lease
+        self.job = job
+        store.save(job)
+
+    def update(self, **changes: object) -> Job:
+        self.job = replace(self.job, **changes)  # type: ignore[arg-type]  # the names are Job's own fields
+        self._store.save(self.job)
+        return self.job
+
+    def save_plan(self, document: str) -> None:
+        self._store.save_plan(self.job.job_id, document)
+
+    def save_finished(self, result: TaskResult, finished_ms: int) -> None:
+        self._store.save_finished(self.job.job_id, Finished(result, finished_ms))
+
+    def about_to_write(self, paths: Sequence[str]) -> None:
+        self._store.note_paths(self.job.job_id, paths)
+
+    def about_to_commit(self, sent: SentCommit) -> None:
+        # The heartbeat too: recovery counts the time a server may take from the last request.
+        self.update(sent=sent, heartbeat_ms=self._lease.now_ms())
+        self._lease.check()
+
+    def may_delete(self, groups: Collection[int] | None = None) -> bool:
+        """Outputs have an owner, and it moves with the lease. From here on nobody takes these groups over."""
+        return self._store.withdraw(self.job.table_uuid, self.job.job_id, groups)
+
+    def noted_paths(self) -> list[str]:
+        return self._store.paths(self.job.job_id)
+
+    def settled(self, groups: Collection[int]) -> None:
+        """Nothing but what is committed remains of these groups, nor of the metadata of their commit."""
+        intent = self.job.intent
+        assert intent is not None
+        self.update(sent=None, intent=intent.only(intent.groups - frozenset(groups)))
+        self._store.withdraw(self.job.table_uuid, self.job.job_id, groups)
+        if not self.job.unresolved:  # else they may be those of an earlier commit, for recovery to look at
+            self._store.forget_paths(self.job.job_id)
+
+    def forget(self) -> None:
+        self._store.forget(self.job.job_id)

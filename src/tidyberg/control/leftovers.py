@@ -1,0 +1,101 @@
+"""Removes what a job wrote and did not commit: after each of its commits, and when it fails [I6]."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+
+from tidyberg.commit.cleanup import referenced_paths, remove
+from tidyberg.commit.outputs import existing_outputs
+from tidyberg.commit.publish import Committed
+from tidyberg.control.workbench import Workbench
+from tidyberg.model.report import Notice
+from tidyberg.model.task import TaskResult
+
+_GONE = "the table is gone or renamed, and some of them may be committed"
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    bench: Workbench
+    table: Table
+
+    def settle(self, results: Sequence[TaskResult], committed: Committed | None) -> None:
+        """After a commit: outputs of groups that were left out, and of attempts that failed before one succeeded."""
+        record, groups = self.bench.record, {result.group_id for result in results}
+        kept = set(committed.groups) if committed else set()
+        is_clean = committed is not None and committed.attempts <= 1 and kept == groups
+        if is_clean and not any(result.attempt for result in results):
+            record.settled(groups)
+            return
+        keep = {file.path for result in results if result.group_id in kept for file in result.outputs}
+        try:
+            problem = self._remove_of(groups, keep)
+        except Exception as error:  # noqa: BLE001  # the commit stands, whatever keeps us from tidying up after it
+            problem = str(error)
+        if problem:
+            self.bench.warn(f"leftovers are kept until the next run: {problem}")
+            record.update(unresolved=True)
+        else:
+            record.settled(groups)
+
+    def undo(self, settle_seconds: float) -> None:
+        """After a definite failure nothing uncommitted remains; what prevents that is left to recovery."""
+        record = self.bench.record
+        if record.job.intent is None:
+            return
+        if settle_seconds:
+            self.bench.emit(Notice("info", "waiting for workers to stop, then removing what was written"))
+            self.bench.sleep(settle_seconds)
+        try:
+            problem = self._remove_all()
+        except Exception as failure:  # noqa: BLE001  # the job's own error is what the caller must hear of
+            problem = str(failure)
+        if problem:
+            self.bench.warn(f"files are left for `tidyberg recover`: {problem}")
+            record.update(unresolved=True)
+        else:
+            record.settled(record.job.intent.groups)
+            record.update(unresolved=False)
+            record.forget()
+
+    def _remove_of(self, groups: set[int], keep: set[str]) -> str | None:
+        record = self.bench.record
+        intent = record.job.intent
+        assert intent is not None
+        if not record.may_delete(groups):
+            return "another job took over the table"
+        candidates = {*existing_outputs(self.table.io, intent.only(groups)), *record.noted_paths()} - keep
+        fresh = self._fresh()
+        if fresh is None:
+            return _GONE
+        return self._remove(candidates - referenced_paths(fresh, candidates, intent.sequence_number))
+
+    def _remove_all(self) -> str | None:
+        """Remove every file of the job that no snapshot references; says what could not be removed."""
+        record = self.bench.record
+        job = record.job
+        assert job.intent is not None
+        if not record.may_delete():
+            return "another job took over the table"
+        candidates = {*existing_outputs(self.table.io, job.intent), *record.noted_paths()}
+        referenced: set[str] = set()
+        if job.sent is not None or job.unresolved:  # else no snapshot can know them
+            if (fresh := self._fresh()) is not None:
+                referenced = referenced_paths(fresh, candidates, job.intent.sequence_number)
+            elif job.unresolved:
+                return _GONE  # else every answer to the commit had been a definite no
+        return self._remove(candidates - referenced)
+
+    def _fresh(self) -> Table | None:
+        """The table as it is now; None when it is gone, or another one has its name."""
+        try:
+            fresh = self.bench.catalog.load_table(self.bench.record.job.table.identifier)
+        except NoSuchTableError:
+            return None
+        return fresh if fresh.metadata.table_uuid == self.table.metadata.table_uuid else None
+
+    def _remove(self, paths: set[str]) -> str | None:
+        refused = remove(self.table.io, sorted(paths)).refused
+        return f"{len(refused)} could not be removed, first {refused[0][0]}: {refused[0][1]}" if refused else None

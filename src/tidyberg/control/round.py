@@ -1,0 +1,237 @@
+"""One plan of a job: rewritten, verified and committed, at once or in chunks of groups as they finish."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.table import Table
+
+from tidyberg.commit.conflicts import validate_groups
+from tidyberg.commit.outputs import check_outputs
+from tidyberg.commit.publish import Committed, FinishedGroup, Publisher
+from tidyberg.control.leftovers import Leftovers
+from tidyberg.control.tally import Tally
+from tidyberg.control.workbench import Workbench
+from tidyberg.errors import GroupsConflict, StalePlan
+from tidyberg.execute.delete_contents import with_delete_contents
+from tidyberg.execute.engine import AnyResult, Engine
+from tidyberg.execute.tasks import build_tasks, storage_access
+from tidyberg.model.inventory import Inventory
+from tidyberg.model.job import Intent, Stage
+from tidyberg.model.options import VerifyMode
+from tidyberg.model.plan import FileGroup, Plan
+from tidyberg.model.report import GroupFinished, StageStarted
+from tidyberg.model.task import ChecksumResult, Task, TaskResult
+from tidyberg.planning.document import plan_to_json
+from tidyberg.verify.contents import checksum_tasks, verify_contents
+from tidyberg.verify.groups import verify_group
+
+
+@dataclass
+class Round:
+    bench: Workbench
+    table: Table
+    inventory: Inventory
+    plan: Plan
+    tally: Tally
+    adopted: Mapping[int, TaskResult] = field(default_factory=dict)  # groups that a dead job had finished
+    settle_seconds: float = 0.0  # how long workers may still write, when the round ended by an error
+    _groups: dict[int, FileGroup] = field(default_factory=dict)
+    _tasks: dict[int, Task] = field(default_factory=dict)
+    _waiting: list[TaskResult] = field(default_factory=list)  # finished, and not committed yet
+    _open_partitions: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Take the plan's groups to their end: committed, or left in the tally with the reason."""
+        self._groups = {group.group_id: group for group in self._applicable()}
+        if not self._groups:
+            return
+        engine = self.bench.engine()
+        self._intend(engine)
+        for result in self.adopted.values():
+            self._take(result)
+        missing = [task for group_id, task in self._tasks.items() if group_id not in self.adopted]
+        if missing:
+            self._execute(engine, missing)
+        if self._waiting:
+            self._commit_waiting()
+
+    def _applicable(self) -> list[FileGroup]:
+        """A plan from a file may be older than the table: its groups that went stale are left out, and said so."""
+        if str(self.table.metadata.table_uuid) != self.plan.table_uuid:
+            raise StalePlan(f"The plan is for another table that was called {self.plan.table}.", hint="Plan again.")
+        validation = validate_groups(self.plan.groups, self.inventory, self.plan.sequence_number, self.plan.deletes)
+        by_id = {group.group_id: group for group in self.plan.groups}
+        for group_id, reason in validation.conflicts.items():
+            self.bench.warn(f"group {group_id} of the plan went stale: {reason}")
+            self.tally.leave(by_id[group_id], reason)
+        if self.plan.groups and not validation.replaceable:
+            reason = next(iter(validation.conflicts.values()))
+            raise StalePlan(f"Every group of the plan went stale: {reason}.", hint="Plan again.")
+        return [replaceable.group for replaceable in validation.replaceable]
+
+    def _intend(self, engine: Engine) -> None:
+        """Record every name that will be used, before the first byte is written."""
+        record, groups = self.bench.record, list(self._groups.values())
+        tasks = build_tasks(
+            groups,
+            self.inventory,
+            self.table.location_provider(),
+            job_id=record.job.job_id,
+            target_file_size=self.plan.target_file_size,
+            options=self.bench.options,
+            checksum=self.bench.verify is VerifyMode.FULL,
+            deletes=self.plan.deletes,
+        )
+        self._tasks = {task.group_id: task for task in tasks}
+        self.tally.open.update(self._groups)
+        for group in groups:
+            key = (group.spec_id, group.partition_path)
+            self._open_partitions[key] = self._open_partitions.get(key, 0) + 1
+        intent = Intent(
+            job_id=record.job.job_id,
+            sequence_number=self.plan.sequence_number,
+            directories={task.group_id: task.output_directory for task in tasks},
+            attempts=engine.attempts,
+            outputs={task.group_id: task.outputs for task in tasks},
+            settle_seconds=engine.settle_seconds,
+            adopted={group_id: tuple(file.path for file in r.outputs) for group_id, r in self.adopted.items()},
+        )
+        before = record.job.progress
+        record.save_plan(plan_to_json(self.plan))
+        record.update(
+            stage=Stage.EXECUTE,
+            intent=_joined(record.job.intent, intent),
+            engine=engine.name,
+            cores=engine.resources.cores,
+            plan_hash=self.plan.hash,
+            predicted_seconds=(record.job.predicted_seconds or 0.0) + self.plan.estimate.seconds,
+            predicted_dollars=(record.job.predicted_dollars or 0.0) + self.plan.estimate.dollars,
+            progress=replace(
+                before,
+                partitions_total=before.partitions_total + len(self._open_partitions),
+                groups_total=before.groups_total + len(groups),
+            ),
+        )
+
+    def _execute(self, engine: Engine, tasks: Sequence[Task]) -> None:
+        self.bench.emit(StageStarted(Stage.EXECUTE, f"rewriting {len(tasks)} groups on {engine.name}"))
+        started = time.monotonic()
+        storage = storage_access(self.table)
+        try:
+            engine.run(
+                with_delete_contents(tasks, storage),
+                storage,
+                on_result=self._take,
+                cancel=self.bench.cancel,
+                max_parallelism=self.bench.options.max_parallelism,
+            )
+        except BaseException:
+            self.settle_seconds = engine.settle_seconds
+            raise
+        spent = self.bench.record.job.execute_seconds or 0.0
+        self.bench.record.update(execute_seconds=spent + time.monotonic() - started)
+
+    def _take(self, result: AnyResult) -> None:
+        """A group is rewritten; workers go on with others while finished ones are committed."""
+        assert isinstance(result, TaskResult)
+        if result.group_id not in self.adopted:
+            self.bench.record.save_finished(result, self.bench.now_ms())
+        self._count(result)
+        for warning in result.warnings:
+            if self.tally.note(warning):
+                self.bench.warn(warning)
+        self._waiting.append(result)
+        if self.bench.options.commit_every is not None and len(self._waiting) >= self.bench.options.commit_every:
+            self._commit_waiting()
+            self.bench.record.update(stage=Stage.EXECUTE)
+
+    def _count(self, result: TaskResult) -> None:
+        group, record = self._groups[result.group_id], self.bench.record
+        key = (group.spec_id, group.partition_path)
+        self._open_partitions[key] -= 1
+        before = record.job.progress
+        progress = replace(
+            before,
+            partitions_completed=before.partitions_completed + (self._open_partitions[key] == 0),
+            groups_completed=before.groups_completed + 1,
+            files_processed=before.files_processed + len(group.files),
+            bytes_read=before.bytes_read + result.bytes_read,
+            bytes_written=before.bytes_written + result.bytes_written,
+        )
+        record.update(progress=progress, heartbeat_ms=self.bench.now_ms())
+        self.bench.emit(GroupFinished(group.group_id, group.partition_path, progress))
+
+    def _commit_waiting(self) -> None:
+        results = sorted(self._waiting, key=lambda result: result.group_id)
+        self._waiting = []
+        groups = [self._groups[result.group_id] for result in results]
+        self._verify(groups, results)
+        self.bench.cancel.raise_if_cancelled()
+        committed: Committed | None = None
+        try:
+            committed = self._publish(groups, results)
+            conflicts = committed.conflicts
+        except GroupsConflict as conflict:
+            self.bench.warn(str(conflict))
+            conflicts = conflict.reasons
+        if committed is not None:
+            record = self.bench.record
+            record.update(snapshot_id=committed.snapshot_id, commits=record.job.commits + 1)
+            self.tally.add(groups, results, committed)
+        for group in groups:
+            if group.group_id in conflicts:
+                self.tally.leave(group, conflicts[group.group_id])
+        Leftovers(self.bench, self.table).settle(results, committed)
+
+    def _verify(self, groups: Sequence[FileGroup], results: Sequence[TaskResult]) -> None:
+        self.bench.record.update(stage=Stage.VERIFY)
+        if self.bench.verify is VerifyMode.OFF:
+            return
+        self.bench.emit(StageStarted(Stage.VERIFY, f"verifying {len(groups)} groups ({self.bench.verify.value})"))
+        for group, result in zip(groups, results, strict=True):
+            verify_group(group, result, self.inventory.pinned)
+        if self.bench.verify is VerifyMode.FULL:
+            found = self.bench.engine().run(
+                checksum_tasks(list(self._tasks.values()), results),
+                storage_access(self.table),
+                on_result=lambda _: None,
+                cancel=self.bench.cancel,
+                max_parallelism=self.bench.options.max_parallelism,
+            )
+            verify_contents(results, [result for result in found if isinstance(result, ChecksumResult)])
+
+    def _publish(self, groups: Sequence[FileGroup], results: Sequence[TaskResult]) -> Committed:
+        record = self.bench.record
+        record.update(stage=Stage.COMMIT)
+        self.bench.emit(StageStarted(Stage.COMMIT, f"committing {len(groups)} groups"))
+        check_outputs(self.table.io, results)
+        self.tally.chunks += 1
+        publisher = Publisher(
+            catalog=self.bench.catalog,
+            plan=self.plan,
+            job_id=record.job.job_id,
+            chunk=self.tally.chunks - 1,
+            snapshot_id=self.table.metadata.new_snapshot_id(),
+            journal=record,
+            cache=self.bench.cache,
+            retry=self.bench.retry,
+            notice=self.bench.warn,
+            now_ms=self.bench.now_ms,
+            sleep=self.bench.sleep,
+        )
+        return publisher.publish([FinishedGroup(*done) for done in zip(groups, results, strict=True)])
+
+
+def _joined(open_intent: Intent | None, intent: Intent) -> Intent:
+    """With what is not settled of earlier rounds."""
+    if open_intent is None:
+        return intent
+    return replace(
+        intent,
+        sequence_number=min(open_intent.sequence_number, intent.sequence_number),
+        directories={**open_intent.directories, **intent.directories},
+        attempts=max(open_intent.attempts, intent.attempts),
+        outputs={**open_intent.outputs, **intent.outputs},
+        adopted={**open_intent.adopted, **intent.adopted},
+    )

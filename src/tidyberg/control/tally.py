@@ -1,0 +1,105 @@
+"""What a job has achieved so far, over all its commits: files replaced and written, groups left, warnings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tidyberg.commit.publish import Committed
+from tidyberg.model.inventory import Inventory
+from tidyberg.model.job import CompactionStats
+from tidyberg.model.plan import FileGroup, Plan, Skip
+from tidyberg.model.task import TaskResult
+
+
+@dataclass(frozen=True)
+class Left:
+    group: FileGroup
+    reason: str
+
+
+@dataclass
+class Tally:
+    inventory: Inventory  # as it was when the job began
+    snapshot_id: int | None = None
+    commits: int = 0
+    groups: int = 0
+    chunks: int = 0  # commits that were tried, so that each has a number of its own
+    open: set[int] = field(default_factory=set)  # groups neither committed nor left
+    left: dict[int, Left] = field(default_factory=dict)  # groups that could not be committed, by id
+    notes: dict[str, None] = field(default_factory=dict)  # in order, each once
+    _replaced: dict[str, int] = field(default_factory=dict)
+    _added: dict[str, int] = field(default_factory=dict)
+
+    def add(self, groups: Sequence[FileGroup], results: Sequence[TaskResult], committed: Committed) -> None:
+        done = set(committed.groups)
+        self.snapshot_id = committed.snapshot_id
+        self.commits += 1
+        self.groups += len(done)
+        self.open -= done
+        for group, result in zip(groups, results, strict=True):
+            if group.group_id in done:
+                for file in group.files:
+                    if self._added.pop(file.path, None) is None:  # a later round may replace an earlier one's output
+                        self._replaced[file.path] = file.size
+                self._added |= {file.path: file.size for file in result.outputs}
+
+    def leave(self, group: FileGroup, reason: str) -> None:
+        self.left[group.group_id] = Left(group, reason)
+        self.open.discard(group.group_id)
+
+    def hand_over(self, plan: Plan) -> None:
+        """Groups that were left are for a new plan now, where it takes up their partition."""
+        again: dict[tuple[int, str], list[int]] = {}
+        for group in plan.groups:
+            again.setdefault((group.spec_id, group.partition_path), []).append(group.group_id)
+        skips = {
+            (row.spec_id, row.partition_path): row.verdict.reason
+            for row in plan.partitions
+            if isinstance(row.verdict, Skip)
+        }
+        for group_id, left in list(self.left.items()):
+            partition = (left.group.spec_id, left.group.partition_path)
+            if partition in again:
+                del self.left[group_id]
+                numbers = ", ".join(map(str, again[partition]))
+                self.note(f"group {group_id} was planned again (as {numbers}): {left.reason}")
+            else:
+                why = skips.get(partition, "its partition is empty")
+                self.leave(left.group, f"{left.reason}; planned again, there was nothing to do: {why}")
+
+    def note(self, text: str) -> bool:
+        """Whether it was not noted before."""
+        new = text not in self.notes
+        self.notes[text] = None
+        return new
+
+    @property
+    def groups_left(self) -> tuple[str, ...]:
+        return tuple(f"group {group_id} was left: {left.reason}" for group_id, left in sorted(self.left.items()))
+
+    @property
+    def sizes_before(self) -> tuple[int, ...]:
+        """Of the files the job found, then or when it planned again."""
+        known = set(self.inventory.data_files["path"].to_pylist())
+        later = [size for path, size in self._replaced.items() if path not in known]
+        return (*self.inventory.data_files["size"].to_pylist(), *later)
+
+    @property
+    def sizes_after(self) -> tuple[int, ...]:
+        paths, sizes = (self.inventory.data_files[name].to_pylist() for name in ("path", "size"))
+        kept = [size for path, size in zip(paths, sizes, strict=True) if path not in self._replaced]
+        return (*kept, *self._added.values())
+
+    def stats(self, *, small_file_threshold: int, milliseconds: int) -> CompactionStats:
+        before, after = self.sizes_before, self.sizes_after
+        return CompactionStats(
+            files_before=len(before),
+            files_after=len(after),
+            files_compacted=len(self._replaced),
+            files_removed=len(self._replaced),
+            bytes_before=sum(before),
+            bytes_after=sum(after),
+            bytes_saved=sum(before) - sum(after),
+            snapshots_expired=0,
+            compaction_time_ms=float(milliseconds),
+            small_files_remaining=sum(size < small_file_threshold for size in after),
+        )

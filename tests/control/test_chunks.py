@@ -1,0 +1,214 @@
+"""Commits in chunks: each a snapshot of its own, and a failure later on leaves the earlier ones in place."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from pyiceberg.table import Table
+
+from tests.commit.test_publish import regional
+from tests.control.conftest import make_control
+from tidyberg.commit.snapshot import CHUNK, JOB_ID, last_sequence_number
+from tidyberg.control.control import Control
+from tidyberg.errors import Cancelled, DamagedFile, EngineError
+from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken
+from tidyberg.execute.inline import InlineEngine
+from tidyberg.execute.kernel.run import run_task
+from tidyberg.model.job import JobStatus
+from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
+from tidyberg.model.report import Event, Notice
+from tidyberg.model.table import TableRef
+from tidyberg.model.task import StorageAccess, TaskResult
+from tidyberg.testing import Warehouse
+from tidyberg.testing.warehouse import local_path
+
+REF = TableRef("lab", ("db",), "sales")
+REGIONS = ("asia", "eu", "sea", "uk", "us")
+ONE_BY_ONE = PlanOptions(strategy=Strategy.FULL, min_input_files=2, commit_every=1)
+TWO_BY_TWO = PlanOptions(strategy=Strategy.FULL, min_input_files=2, commit_every=2)
+
+
+@pytest.fixture
+def table(warehouse: Warehouse) -> Table:
+    return regional(warehouse, regions=REGIONS)
+
+
+def chunks(table: Table) -> list[tuple[str, int]]:
+    """Job and chunk of every replace snapshot, oldest first."""
+    summaries = [
+        snapshot.summary.additional_properties for snapshot in table.refresh().metadata.snapshots if snapshot.summary
+    ]
+    return [(summary[JOB_ID], int(summary[CHUNK])) for summary in summaries if JOB_ID in summary]
+
+
+def leftovers(warehouse: Warehouse, table: Table) -> set[str]:
+    return warehouse.files_on_disk(table) - warehouse.referenced_files(table)
+
+
+class OneAtATime(InlineEngine):
+    """Runs one task after the other, and `between` before each but the first."""
+
+    def __init__(self, between: Callable[[int], None] = lambda _: None) -> None:
+        super().__init__(max_parallelism=1)
+        self._between = between
+        self.rewritten: list[int] = []
+
+    def run(
+        self,
+        tasks: Sequence[AnyTask],
+        storage: StorageAccess,
+        *,
+        on_result: Callable[[AnyResult], None],
+        cancel: CancelToken,
+        max_parallelism: int | None = None,
+    ) -> list[AnyResult]:
+        results: list[AnyResult] = []
+        for task in tasks:
+            if results and isinstance(results[0], TaskResult):
+                self._between(len(results))
+            results += super().run([task], storage, on_result=on_result, cancel=cancel)
+            if isinstance(results[-1], TaskResult):
+                self.rewritten.append(task.group_id)
+        return results
+
+
+@pytest.mark.parametrize("verify", list(VerifyMode))
+@pytest.mark.parametrize(("options", "commits"), [(ONE_BY_ONE, 5), (TWO_BY_TWO, 3)], ids=["ones", "twos"])
+def test_every_chunk_is_a_snapshot_of_its_own(
+    warehouse: Warehouse, control: Control, table: Table, options: PlanOptions, commits: int, verify: VerifyMode
+) -> None:
+    before, start = warehouse.rows(table), last_sequence_number(table.refresh().metadata)
+
+    result = control.compact(REF, options, verify=verify)
+
+    assert (result.outcome, result.groups_committed, result.job.commits) == ("committed", 5, commits)
+    assert chunks(table) == [(result.job.job_id, number) for number in range(commits)]
+    assert result.snapshot_id == table.metadata.current_snapshot_id
+    assert (result.stats.files_before, result.stats.files_after, result.stats.files_compacted) == (20, 5, 20)
+    assert warehouse.rows(table) == before
+    assert {file.sequence_number for file in warehouse.live_files(table)} == {start}
+    assert not leftovers(warehouse, table)
+    assert control.compact(REF, options).outcome == "nothing"
+
+
+def test_a_failure_after_the_first_chunks_leaves_them_and_says_what_is_missing(
+    warehouse: Warehouse, table: Table
+) -> None:
+    before = warehouse.rows(table)
+
+    def fail(number: int) -> None:
+        if number == 3:
+            raise EngineError("The workers went away.")
+
+    with make_control(warehouse, OneAtATime(fail)) as control:
+        result = control.compact(REF, TWO_BY_TWO)
+        (job,) = control.history(REF)
+
+    assert (result.outcome, result.groups_committed) == ("partly", 2)
+    assert isinstance(result.failure, EngineError)
+    assert (job.status, job.error_code, job.unresolved, job.commits) == (JobStatus.SUCCEEDED, "engine", False, 1)
+    assert "3 groups were not committed" in job.notes
+    assert result.stats.files_compacted == 8
+    assert result.stats.files_after == 14
+    assert warehouse.rows(table) == before
+    assert not leftovers(warehouse, table)
+
+
+def test_a_failure_before_the_first_chunk_is_an_error_and_nothing_remains(warehouse: Warehouse, table: Table) -> None:
+    head = table.refresh().metadata.current_snapshot_id
+
+    def fail(_: int) -> None:
+        raise EngineError("The workers went away.")
+
+    with make_control(warehouse, OneAtATime(fail)) as control, pytest.raises(EngineError):
+        control.compact(REF, TWO_BY_TWO)
+    assert table.refresh().metadata.current_snapshot_id == head
+    assert not leftovers(warehouse, table)
+
+
+def test_a_cancel_between_chunks_keeps_what_is_committed(warehouse: Warehouse, table: Table) -> None:
+    before, cancel = warehouse.rows(table), CancelToken()
+    with make_control(warehouse, OneAtATime(lambda number: cancel.cancel() if number == 3 else None)) as control:
+        with pytest.raises(Cancelled):
+            control.compact(REF, ONE_BY_ONE, cancel=cancel)
+        (job,) = control.history(REF)
+    assert (job.status, job.commits) == (JobStatus.CANCELLED, 3)
+    assert job.stats is not None
+    assert job.stats.files_compacted == 12
+    assert "2 groups were not committed" in job.notes
+    assert warehouse.rows(table) == before
+    assert not leftovers(warehouse, table)
+
+
+def test_a_damaged_output_of_a_later_chunk_spoils_that_chunk_only(warehouse: Warehouse, table: Table) -> None:
+    class Thief(OneAtATime):
+        def run(self, tasks, storage, *, on_result, **more):  # type: ignore[no-untyped-def]
+            def steal(result: AnyResult) -> None:
+                if isinstance(result, TaskResult) and len(self.rewritten) == 2:
+                    open(local_path(result.outputs[0].path), "w").close()
+                on_result(result)
+
+            return super().run(tasks, storage, on_result=steal, **more)
+
+    before = warehouse.rows(table)
+    with make_control(warehouse, Thief()) as control:
+        result = control.compact(REF, ONE_BY_ONE)
+    assert (result.outcome, result.groups_committed) == ("partly", 2)
+    assert isinstance(result.failure, DamagedFile)
+    assert warehouse.rows(table) == before
+    assert not leftovers(warehouse, table)
+
+
+def test_writers_between_chunks_lose_nothing(warehouse: Warehouse, table: Table) -> None:
+    """The head moves by our own commits and by theirs: validation looks at the state."""
+
+    def append(number: int) -> None:
+        warehouse.append_files(table, 1, 5, values={"region": REGIONS[number]}, seed=100 + number)
+
+    with make_control(warehouse, OneAtATime(append)) as control:
+        result = control.compact(REF, ONE_BY_ONE)
+    assert (result.groups_committed, result.job.commits) == (5, 5)
+    assert len(warehouse.rows(table)) == 5 * 40 + 4 * 5
+    assert not leftovers(warehouse, table)
+
+
+def test_workers_go_on_while_a_chunk_is_committed(warehouse: Warehouse, table: Table) -> None:
+    """The first chunk's commit waits for a group of the second to be rewritten: in turn it would wait forever."""
+    finished = threading.Semaphore(0)
+
+    def counted(*args: Any) -> AnyResult:
+        result = run_task(*args)
+        finished.release()
+        return result
+
+    waited: list[bool] = []
+
+    def wait_for_two(event: Event) -> None:
+        if getattr(event, "message", "").startswith("committing") and not waited:
+            waited.append(finished.acquire(timeout=60) and finished.acquire(timeout=60))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tidyberg.execute.inline.run_task", counted)
+        with make_control(warehouse, InlineEngine(max_parallelism=1)) as control:
+            control.compact(REF, ONE_BY_ONE, on_event=wait_for_two)
+    assert waited == [True]
+
+
+def test_warnings_of_workers_are_shown_once_and_noted(warehouse: Warehouse, table: Table) -> None:
+    from dataclasses import replace
+
+    class WarningEngine(InlineEngine):
+        def run(self, tasks, storage, *, on_result, **more):  # type: ignore[no-untyped-def]
+            def warn(result: AnyResult) -> None:
+                on_result(
+                    replace(result, warnings=("No bloom filters.",)) if isinstance(result, TaskResult) else result
+                )
+
+            return super().run(tasks, storage, on_result=warn, **more)
+
+    events: list[Event] = []
+    with make_control(warehouse, WarningEngine()) as control:
+        result = control.compact(REF, ONE_BY_ONE, on_event=events.append)
+    assert [event.message for event in events if isinstance(event, Notice)] == ["No bloom filters."]
+    assert "No bloom filters." in result.job.notes
