@@ -129,6 +129,10 @@ class JavaCatalog:
         path: str = self._oracle.ask("equality_delete", self._key, table, keys, partition)
         return path
 
+    def add_column(self, table: str, parent: str | None, name: str, kind: str, default: Any) -> None:
+        """Add a column whose rows before it have a default, which Spark's SQL cannot say."""
+        self._oracle.ask("add_column", self._key, table, parent, name, kind, default)
+
 
 def _literal(value: Any) -> str:
     if isinstance(value, Mapping):

@@ -112,6 +112,18 @@ class Server:
         java_table.newRowDelta().addDeletes(writer.toDeleteFile()).commit()
         return str(path)
 
+    def add_column(
+        self, key: tuple[str, str], table: str, parent: str | None, name: str, kind: str, default: Any
+    ) -> None:
+        session = self._sessions[key]
+        jvm: Any = session._jvm
+        java_table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+            session._jsparkSession, f"{key[0]}.{table}"
+        )
+        column = jvm.org.apache.iceberg.types.Types.fromPrimitiveString(kind)
+        literal = jvm.org.apache.iceberg.expressions.Literal.of(default).to(column)
+        java_table.updateSchema().addColumn(parent, name, column, None, literal).commit()
+
     def generic_rows(self, key: tuple[str, str], table: str) -> list[str]:
         """Rows by Iceberg's own reader, which knows types that Spark lacks (time)."""
         session = self._sessions[key]
@@ -137,6 +149,8 @@ def _text(value: Any) -> str | None:
     """Java objects by their toString; a buffer of bytes as the bytes."""
     if isinstance(value, JavaObject) and value.getClass().getSimpleName().endswith("ByteBuffer"):
         return repr(bytes(value.array())[value.position() : value.limit()])
+    if isinstance(value, JavaObject):
+        return str(value.toString())  # Python would print what lists and maps hold as addresses
     return None if value is None else str(value)
 
 
