@@ -7,7 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.schema import Schema
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.types import (
     GeographyType,
@@ -15,6 +17,7 @@ from pyiceberg.types import (
     IcebergType,
     ListType,
     LongType,
+    MapType,
     NestedField,
     StructType,
     TimestampNanoType,
@@ -34,6 +37,7 @@ from tidyberg.execute.tasks import build_tasks
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.plan import DeleteFile, FileGroup, InputFile
 from tidyberg.model.task import Task, TaskInput, TaskResult
+from tidyberg.planning.safety import unsupported_table
 from tidyberg.verify.contents import checksum_tasks, verify_contents
 from tidyberg.verify.counts import verify_counts
 
@@ -105,6 +109,34 @@ def test_a_column_that_takes_a_reserved_name_is_refused() -> None:
 def test_types_that_cannot_be_written_are_refused_by_name(kind: IcebergType, said: str) -> None:
     with pytest.raises(Unsupported, match=said):
         arrow_schema(Schema(NestedField(1, "c", kind, required=False)))
+
+
+leaf_types = st.sampled_from([LongType(), UnknownType(), TimestampNanoType(), GeometryType()])
+
+
+def nested(inside: st.SearchStrategy[IcebergType]) -> st.SearchStrategy[IcebergType]:
+    """Types around others; ids are given out afterwards."""
+    structs = st.lists(inside, min_size=1, max_size=3).map(
+        lambda kinds: StructType(*(NestedField(0, f"c{n}", kind, required=False) for n, kind in enumerate(kinds)))
+    )
+    lists = inside.map(lambda kind: ListType(0, kind, element_required=False))
+    maps = inside.map(lambda kind: MapType(0, LongType(), 0, kind, value_required=False))
+    return st.one_of(structs, lists, maps)
+
+
+@given(st.recursive(leaf_types, nested, max_leaves=6))
+def test_planning_skips_exactly_the_types_that_cannot_be_written(kind: IcebergType) -> None:
+    schema = assign_fresh_schema_ids(
+        Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "c", kind, required=False))
+    )
+    table = dataclasses.replace(pinned(), format_version=3, schema=schema)
+    skip = unsupported_table(table)
+    if skip is None:
+        arrow_schema(schema)
+    else:
+        assert skip.code == "column-type"
+        with pytest.raises(Unsupported):
+            arrow_schema(schema)
 
 
 def rewrite(directory: Path, inputs: list[TaskInput], schema: Schema) -> TaskResult:

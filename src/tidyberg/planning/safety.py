@@ -8,7 +8,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import index_by_id
-from pyiceberg.types import GeographyType, GeometryType
+from pyiceberg.types import (
+    GeographyType,
+    GeometryType,
+    IcebergType,
+    ListType,
+    MapType,
+    StructType,
+    UnknownType,
+)
 
 from tidyberg.model.plan import Skip
 from tidyberg.model.table import Pinned
@@ -29,10 +37,24 @@ def unsupported_table(pinned: Pinned) -> Skip | None:
         if isinstance(column.field_type, GeometryType | GeographyType):
             kind = "geometry" if isinstance(column.field_type, GeometryType) else "geography"
             return Skip("column-type", f"column {column.name} is of type {kind}, which is not supported")
+        if _has_nothing_to_store(column.field_type):
+            return Skip("column-type", f"column {column.name} of type {column.field_type} cannot be stored in Parquet")
     taken = _LINEAGE_NAMES & {column.name for column in pinned.schema.fields}
     if taken and pinned.format_version >= 3:
         return Skip("column-name", f"column {min(taken)} has a name that format v3 keeps for row lineage")
     return None
+
+
+def _has_nothing_to_store(kind: IcebergType) -> bool:
+    """Columns of type unknown are in no file, but a list, map or struct needs something inside."""
+    inside: tuple[IcebergType, ...] = ()
+    if isinstance(kind, ListType):
+        inside = (kind.element_type,)
+    elif isinstance(kind, MapType):
+        inside = (kind.value_type,)
+    elif isinstance(kind, StructType):
+        inside = tuple(field.field_type for field in kind.fields)
+    return bool(inside) and all(isinstance(each, UnknownType) for each in inside)
 
 
 class Hazard(IntEnum):
