@@ -9,6 +9,8 @@ KERNEL_DELETES = ("tests/execute/test_deletes.py", "tests/execute/test_equality.
 PLANNED_DELETES = ("tests/planning/test_deletes.py", "tests/deletes/test_compact_deletes.py")
 INVENTORY = ("tests/observe/test_inventory.py", "tests/observe/test_manifest.py")
 METRICS = ("tests/execute/test_metrics.py",)
+ABSENT = ("tests/execute/test_evolution.py", "tests/execute/test_tasks.py")
+PROJECTION = ("tests/execute/test_project.py",)
 RECOVERY = ("tests/control/test_recovery.py",)
 
 SEQUENCE_NUMBERS = (
@@ -386,4 +388,78 @@ VALUES = (
     ),
 )
 
-MUTANTS: tuple[Mutant, ...] = (*SEQUENCE_NUMBERS, *DELETES, *LIFETIMES, *CONFLICTS, *OUTCOMES, *VALUES)
+EVOLUTION = (
+    Mutant(
+        "the partition's value goes before the initial default, also where it is null",
+        "execute/evolution.py",
+        "            values[field.source_id] = value\n",
+        "            values[field.source_id] = value if value is not None else values.get(field.source_id)\n",
+        ABSENT,
+    ),
+    Mutant(
+        "only identity transforms tell a column's value",
+        "execute/evolution.py",
+        "if isinstance(field.transform, IdentityTransform):",
+        "if True:",
+        ABSENT,
+    ),
+    Mutant(
+        "initial defaults fill nested fields too",
+        "execute/evolution.py",
+        "        yield from _fields_below(field.field_type)\n",
+        "",
+        ABSENT,
+    ),
+    Mutant(
+        "the text null and a missing value are two partitions",
+        "execute/tasks.py",
+        "firsts[path]: inventory.partitions[partition]",
+        "firsts[path]: inventory.partitions[0]",
+        ABSENT,
+    ),
+    Mutant(
+        "a required column that a file lacks is never null",
+        "execute/kernel/project.py",
+        "if not wanted.nullable:",
+        "if False:",
+        PROJECTION,
+    ),
+    Mutant(
+        "a null struct stays null",
+        "execute/kernel/project.py",
+        "mask = array.is_null() if array.null_count else None",
+        "mask = None",
+        PROJECTION,
+    ),
+    Mutant(
+        "one field id in a file makes all its columns count by id",
+        "execute/kernel/names.py",
+        "return field_id(column) is not None or any(_has_id(child) for _, child in children(column.type))",
+        "return field_id(column) is not None",
+        PROJECTION,
+    ),
+    Mutant(
+        "without a name mapping the first column is field 1",
+        "execute/kernel/names.py",
+        "return {(column.name,): identifier for identifier, column in enumerate(schema, start=1)}",
+        "return {(column.name,): identifier for identifier, column in enumerate(schema, start=0)}",
+        PROJECTION,
+    ),
+    Mutant(
+        "numbers that would change are refused",
+        "execute/kernel/project.py",
+        "return bool(source.bit_width <= wanted.bit_width)",
+        "return True",
+        PROJECTION,
+    ),
+)
+
+MUTANTS: tuple[Mutant, ...] = (
+    *SEQUENCE_NUMBERS,
+    *DELETES,
+    *LIFETIMES,
+    *CONFLICTS,
+    *OUTCOMES,
+    *VALUES,
+    *EVOLUTION,
+)
