@@ -1,5 +1,6 @@
 """An audit finds what a replace did to the rows, whoever made it, and names it right."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -229,6 +230,17 @@ def test_a_replace_that_changes_no_file_for_a_reader_is_intact_unread(warehouse:
         Path(local_path(path)).unlink()
     audited = audit_latest(warehouse)
     assert (audited.verdict, audited.files_before) == (Verdict.INTACT, 0)
+
+
+def test_rows_may_move_to_other_partitions(warehouse: Warehouse) -> None:
+    table = make_table(warehouse)
+    delete_positions(table, paths(warehouse, table)[0], [3])
+    with table.update_spec() as change:
+        change.add_identity("region")
+    compact(warehouse, replace(options(), rewrite_to_current_spec=True))
+    audited = audit_latest(warehouse)
+    assert (audited.verdict, audited.receipt) == (Verdict.INTACT, Receipt.HOLDS)
+    assert {file.spec_id for file in data_files(warehouse, table)} == {1}
 
 
 def test_schema_changes_before_and_after_make_no_difference(warehouse: Warehouse) -> None:

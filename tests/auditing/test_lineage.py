@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
 
 from tests.auditing.conftest import audit_latest
 from tests.deletes.tables import SCHEMA, append, compact, paths
@@ -50,3 +51,12 @@ def test_rows_without_ids_have_none_to_lose(warehouse: Warehouse) -> None:
     compact(warehouse)
     audited = audit_latest(warehouse)
     assert (audited.verdict, audited.lineage_compared) == (Verdict.INTACT, False)
+
+
+def test_files_left_in_place_that_get_their_first_ids_are_the_same(warehouse: Warehouse) -> None:
+    table = warehouse.create_table("db.events", SCHEMA, format_version=2)
+    append(warehouse, table, [0, 1, 2], "eu")
+    warehouse.upgrade(table, 3)
+    commit_deletes(table, operation=Operation.REPLACE)
+    audited = audit_latest(warehouse)
+    assert (audited.verdict, audited.files_before) == (Verdict.INTACT, 0)
