@@ -8,6 +8,7 @@ from typing import Any
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.update import UpgradeFormatVersionUpdate
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tests.servers.rest import RestServer
@@ -50,6 +51,10 @@ class RestLab(Warehouse):
     def untidy_table(self, files: int = 6, files_per_commit: int = 3, **options: Any) -> Table:
         table = self.create_table(str(self.ref), SCHEMA, **options)
         return self.append_files(table, files, 20, files_per_commit=files_per_commit)
+
+    def upgrade(self, table: Table, format_version: int) -> Table:
+        self.catalog.commit_table(table, (), (UpgradeFormatVersionUpdate(format_version=format_version),))
+        return table.refresh()
 
     def control(self, uri: str | None = None, *, retries: int = 4, http_timeout_seconds: float = 20.0) -> Control:
         """As the command line builds it; `uri` may be a proxy's."""

@@ -31,7 +31,7 @@ FULL_AUDIT = replace(FULL, branch="audit")
 BY_REGION = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
 
 
-@pytest.mark.parametrize("format_version", [1, 2])
+@pytest.mark.parametrize("format_version", [1, 2, 3])
 def test_a_compaction_keeps_the_rows_and_leaves_nothing_behind(lab: RestLab, format_version: int) -> None:
     table = lab.untidy_table(files=9, format_version=format_version)
     before = lab.rows(table)
@@ -51,7 +51,7 @@ def test_a_compaction_keeps_the_rows_and_leaves_nothing_behind(lab: RestLab, for
     assert not lab.leftovers(table)
 
 
-@pytest.mark.parametrize("format_version", [1, 2])
+@pytest.mark.parametrize("format_version", [1, 2, 3])
 def test_every_partition_becomes_one_file_in_its_place(lab: RestLab, format_version: int) -> None:
     table = lab.create_table(str(lab.ref), SCHEMA, BY_REGION, format_version=format_version)
     for number, region in enumerate(("eu", "us", None)):

@@ -26,7 +26,7 @@ from pyiceberg.table import Table
 
 from tidyberg.commit.conflicts import validate_groups, was_rolled_back
 from tidyberg.commit.metadata_file import catalog_for_attempt
-from tidyberg.commit.snapshot import Staged, Stager, snapshot_of_job
+from tidyberg.commit.snapshot import Staged, Stager, last_sequence_number, next_row_id, snapshot_of_job
 from tidyberg.errors import (
     AccessDenied,
     CatalogUnreachable,
@@ -241,9 +241,21 @@ class Publisher:
         except (ForbiddenError, UnauthorizedError) as error:
             raise AccessDenied(f"The catalog refused the commit: {_brief(error)}.") from error
         except BadRequestError as error:
+            if self._moved_since(table):
+                raise CommitFailedException(_brief(error)) from error
             raise Terminal(f"The catalog rejected the commit: {_brief(error)}.") from error
         if not isinstance(catalog, RestCatalog):
             catalog._delete_old_metadata(table.io, table.metadata, response.metadata)
+
+    def _moved_since(self, table: Table) -> bool:
+        """Another branch took our numbers, or an upgrade changed what a snapshot must say: no requirement covers it,
+        and servers answer that the request is bad."""
+        try:
+            return _numbering(self._load()) != _numbering(table)
+        except TidybergError:
+            raise
+        except Exception:  # noqa: BLE001  # without an answer nobody can tell: the next attempt asks again
+            return True
 
     def _is_unknown(self, error: BaseException) -> bool:
         """Whether the attempt may be under way still. A SQL catalog swaps in one statement of this process."""
@@ -284,6 +296,10 @@ class Publisher:
             f"The catalog did not say whether the commit to {self.plan.table} landed ({_brief(failure)}).",
             hint="The new files were kept. Run `tidyberg recover` once the catalog answers again.",
         )
+
+
+def _numbering(table: Table) -> tuple[int, int, int | None]:
+    return table.metadata.format_version, last_sequence_number(table.metadata), next_row_id(table)
 
 
 def _brief(error: BaseException | None) -> str:
