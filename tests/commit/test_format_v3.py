@@ -1,6 +1,7 @@
 """Commits to tables of format version 3: row ids, deletion vectors, and upgrades while a job runs [I2 I5 I8]."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -81,6 +82,17 @@ def test_a_snapshot_says_from_where_and_how_many_rows_got_ids(warehouse: Warehou
     assert snapshot.added_rows == 40
     assert table.metadata.next_row_id == 100  # type: ignore[union-attr]
     assert sorted(line.first_row_id for line in fresh if line.first_row_id is not None)[0] == 60
+
+
+def test_rows_that_move_to_the_current_spec_keep_their_ids(warehouse: Warehouse) -> None:
+    table = make_table(warehouse, format_version=3)
+    delete_rows(table, {paths(warehouse, table)[0]: [1]})
+    with table.update_spec() as update:
+        update.add_identity("region")
+    before = warehouse.rows(table, lineage=True)
+    compact(warehouse, replace(options(), rewrite_to_current_spec=True))
+    assert warehouse.rows(table, lineage=True) == before
+    assert {file.partition for file in data_files(warehouse, table)} == {("eu",), ("us",)}
 
 
 @pytest.mark.parametrize("version", [1, 2])

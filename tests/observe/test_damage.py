@@ -11,7 +11,7 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.table import StaticTable
 
 from tests.observe.builders import SCHEMA, inventory_of
-from tidyberg.errors import AccessDenied, DamagedFile, StorageError
+from tidyberg.errors import AccessDenied, DamagedFile, StorageError, Unsupported
 from tidyberg.observe.avro import AvroError
 from tidyberg.observe.manifest import read_entries
 from tidyberg.observe.storage import read_bytes
@@ -44,6 +44,18 @@ def test_a_file_that_is_no_avro_is_named(tmp_path: Path, table: StaticTable, nam
     (tmp_path / name).write_bytes(b"<html>" * 1000)
     with pytest.raises(DamagedFile, match=rf"{name} is damaged.*does not begin like an Avro file"):
         inventory_of(table)
+
+
+def test_an_encrypted_manifest_list_is_told_from_damage(tmp_path: Path, table: StaticTable) -> None:
+    (tmp_path / "manifest-list.avro").write_bytes(b"AGS1" + bytes(1000))
+    with pytest.raises(Unsupported, match=r"manifest-list.avro is encrypted"):
+        inventory_of(table)
+
+
+def test_an_encrypted_manifest_is_told_from_damage(tmp_path: Path) -> None:
+    manifest = ForgedManifest([ForgedEntry("f")], key_metadata=b"key")
+    with pytest.raises(Unsupported, match=r"manifest-00000.avro is encrypted"):
+        inventory_of(forge_static_table(tmp_path, [manifest], schema=SCHEMA))
 
 
 def test_an_unknown_partition_spec_is_damage(tmp_path: Path) -> None:

@@ -228,16 +228,17 @@ def test_row_ids_of_version_3_follow_each_other_within_a_manifest(tmp_path: Path
                 ForgedEntry("own", records=7, values={"first_row_id": 5000}),
                 ForgedEntry("gone", status=2, records=3, sequence_number=1, file_sequence_number=1),
                 ForgedEntry("b", records=20),
-                ForgedEntry("c", records=1),
+                ForgedEntry("c", status=0, records=1, sequence_number=1, file_sequence_number=1),
             ],
             first_row_id=100,
         ),
         ForgedManifest([ForgedEntry("d", records=4), ForgedEntry("e", records=4)], first_row_id=900),
-        ForgedManifest([ForgedEntry("unassigned")]),
+        ForgedManifest([ForgedEntry("unassigned"), ForgedEntry("ignored", values={"first_row_id": 7})]),
     ]
     inventory = inventory_of(forge_static_table(tmp_path, manifests, schema=SCHEMA, format_version=3))
     assert dict(zip(column(inventory, "path"), column(inventory, "first_row_id"), strict=True)) == {
         "a": 100, "own": 5000, "b": 110, "c": 130, "d": 900, "e": 904, "unassigned": None,
+        "ignored": None,
     }  # fmt: skip
 
 

@@ -1,11 +1,25 @@
-"""Files of other formats, encrypted, or with deletes of other formats are told apart from those to be rewritten."""
+"""Tables and files that must not be rewritten are told apart, by name, from those that may."""
+
+from dataclasses import replace
 
 import numpy as np
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    GeographyType,
+    GeometryType,
+    IcebergType,
+    ListType,
+    LongType,
+    NestedField,
+    StructType,
+    UnknownType,
+)
 
 from tests.planning.builders import Delete, File, Scene, plan_for
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.plan import Rewrite, Skip
-from tidyberg.planning.safety import Hazard, explain, hazards_of
+from tidyberg.planning.safety import Hazard, explain, hazards_of, unsupported_table
 
 
 def test_hazards_name_format_and_encryption_before_deletes() -> None:
@@ -41,3 +55,43 @@ def test_a_vector_must_be_puffin() -> None:
         delete = Delete(kind, "file", references="f000003.parquet", format=form)
         plan = plan_for(Scene([File()] * 10, [delete]))
         assert plan.estimate.input_files == 10 - left_out
+
+
+def with_column(kind: IcebergType, name: str = "place") -> Schema:
+    return Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, name, kind, required=False))
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        (GeometryType(), "column place is of type geometry"),
+        (GeographyType(), "column place is of type geography"),
+        (ListType(3, GeometryType(), element_required=False), "column element is of type geometry"),
+        (StructType(NestedField(3, "at", GeographyType(), required=False)), "column at is of type geography"),
+    ],
+)
+def test_columns_of_types_that_cannot_be_kept_are_named(kind: IcebergType, named: str) -> None:
+    pinned = replace(Scene([File()], format_version=3).inventory().pinned, schema=with_column(kind))
+    assert unsupported_table(pinned) == Skip("column-type", f"{named}, which is not supported")
+
+
+def test_a_table_with_an_encryption_key_is_left_alone_as_a_whole() -> None:
+    plan = plan_for(Scene([File()] * 20, format_version=3, properties={"encryption.key-id": "k"}))
+    assert plan.is_empty
+    assert plan.partitions[0].verdict == Skip(
+        "encrypted", "encrypted tables are not supported (encryption.key-id is set)"
+    )
+
+
+def test_names_of_row_lineage_are_taken_in_v3_only() -> None:
+    pinned = replace(Scene([File()]).inventory().pinned, schema=with_column(LongType(), "_row_id"))
+    assert unsupported_table(pinned) is None
+    refused = unsupported_table(replace(pinned, format_version=3))
+    assert refused == Skip("column-name", "column _row_id has a name that format v3 keeps for row lineage")
+
+
+def test_other_tables_of_v3_are_planned() -> None:
+    pinned = Scene([File()], format_version=3).inventory().pinned
+    assert unsupported_table(pinned) is None
+    assert unsupported_table(replace(pinned, schema=with_column(UnknownType()))) is None
+    assert not plan_for(Scene([File()] * 20, format_version=3)).is_empty

@@ -1,5 +1,6 @@
 """Opening catalogs, finding tables in them, and what is said when that fails."""
 
+import json
 import socket
 import threading
 import time
@@ -36,7 +37,7 @@ from tidyberg.settings.catalogs import (
     resolve_table,
 )
 from tidyberg.settings.settings import Settings
-from tidyberg.testing import Warehouse
+from tidyberg.testing import Warehouse, local_path
 
 
 @pytest.fixture(autouse=True)
@@ -302,3 +303,24 @@ def test_a_defect_of_ours_is_not_taken_for_the_catalogs() -> None:
 def test_other_errors_while_reading_from_a_catalog(raised: Exception, expected: type[TidybergError]) -> None:
     with pytest.raises(expected), catalog_errors("lab", what="db.t"):
         raise raised
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda metadata: metadata["schemas"][0]["fields"][1].update(type="variant"), "a column of type variant"),
+        (lambda metadata: metadata["schemas"][0]["fields"][1].update(type="hologram"), "a column of type hologram"),
+        (lambda metadata: metadata.update({"format-version": 4}), "format version 4"),
+    ],
+    ids=["variant", "unheard-of", "version-4"],
+)
+def test_a_table_that_pyiceberg_cannot_load_is_refused_by_name(
+    warehouse: Warehouse, change: Callable[[dict[str, Any]], None], named: str
+) -> None:
+    table = warehouse.create_table(format_version=3)
+    location = Path(local_path(table.metadata_location))
+    metadata = json.loads(location.read_text())
+    change(metadata)
+    location.write_text(json.dumps(metadata))
+    with pytest.raises(Unsupported, match=rf"^db\.events .*{named}, which is not supported"):
+        load_table(warehouse.catalog, TableRef("lab", ("db",), "events"))

@@ -30,6 +30,7 @@ _BAD_ADDRESS = (
 )
 # How PyIceberg says that it does not know a type of the specification (variant), or not all of its forms.
 _UNKNOWN_TYPE = re.compile(r"Unsupported field type: '([^']+)'|Could not parse (\S+) into a")
+_UNKNOWN_VERSION = re.compile(r"Input tag '(\d+)' found using 'format_version'|Unknown format version: (\d+)")
 # Client libraries that may be absent, or are slow to import: known by the package their exceptions come from.
 _REMOTE_PACKAGES = ("sqlalchemy", "botocore", "boto3", "thrift", "google", "psycopg2", "socket")
 _DENIED_WORDS = ("accessdenied", "access denied", "unauthorized", "invalidaccesskey", "signaturedoesnotmatch",
@@ -68,11 +69,8 @@ def _without_secrets(error: Exception, secrets: Sequence[str]) -> Exception | No
 
 def translate(error: Exception, catalog: str, what: str, secrets: Sequence[str]) -> TidybergError:
     said = _first_line(redact_text(str(error), secrets)) or type(error).__name__
-    if isinstance(error, ValidationError | iceberg.ValidationError) and (found := _UNKNOWN_TYPE.search(str(error))):
-        return Unsupported(
-            f"{what or 'A table'} has a column of type {found[1] or found[2]}, which is not supported.",
-            hint="It cannot be compacted; other tables of the catalog can.",
-        )
+    if isinstance(error, ValidationError | iceberg.ValidationError) and (unknown := _unknown(error, what)) is not None:
+        return unknown
     if (missing := _missing(error, catalog, what, said)) is not None:
         return missing
     if isinstance(error, _DENIED) or any(word in said.lower() for word in _DENIED_WORDS):
@@ -105,6 +103,17 @@ def translate(error: Exception, catalog: str, what: str, secrets: Sequence[str])
     if isinstance(error, iceberg.RESTError | ValueError):
         return ConfigurationError(f"Catalog {catalog!r} refused the request: {said}", hint="Check its properties.")
     return CatalogUnreachable(f"Catalog {catalog!r} could not answer: {said}", hint="Try again later.")
+
+
+def _unknown(error: Exception, what: str) -> Unsupported | None:
+    """A table of the specification that PyIceberg cannot load."""
+    hint = "It cannot be compacted; other tables of the catalog can."
+    table = what or "A table"
+    if found := _UNKNOWN_TYPE.search(str(error)):
+        return Unsupported(f"{table} has a column of type {found[1] or found[2]}, which is not supported.", hint=hint)
+    if found := _UNKNOWN_VERSION.search(str(error)):
+        return Unsupported(f"{table} is of format version {found[1] or found[2]}, which is not supported.", hint=hint)
+    return None
 
 
 def _is_sql(error: Exception, *names: str) -> bool:

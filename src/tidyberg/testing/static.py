@@ -45,6 +45,7 @@ class ForgedManifest:
     content: int = 0  # 0 data, 1 deletes
     format_version: int | None = None  # the table's unless told
     first_row_id: int | None = None
+    key_metadata: bytes | None = None  # of an encrypted manifest
     partition_type: StructType | None = None  # the spec's on the schema unless told
     codec: str = "deflate"
 
@@ -145,6 +146,7 @@ def _list_entry(manifest: ForgedManifest, version: int, location: str, length: i
         "min_sequence_number": manifest.sequence_number,
         "added_snapshot_id": manifest.added_snapshot_id,
         "first_row_id": manifest.first_row_id,
+        "key_metadata": manifest.key_metadata,
     }
     for name, entries in zip(("existing", "added", "deleted"), by_status, strict=True):
         values[f"{name}_files_count"] = len(entries)
