@@ -148,7 +148,7 @@ def test_a_vector_that_comes_meanwhile_leaves_its_group_out_and_no_other(warehou
     if has_one:
         delete_rows(table, {files[0]: [1], files[-1]: [0]})
 
-    result = compact(warehouse, engine=Meddling(lambda: delete_rows(table, {files[0]: [5]})))
+    result = compact(warehouse, engine=Meddling(lambda: delete_rows(table, {files[0]: [5]})), replans=0)
 
     assert result.outcome == "committed"
     assert set(files[:4]) <= set(paths(warehouse, table))
@@ -205,10 +205,24 @@ def test_rows_that_got_ids_while_a_job_ran_keep_them(warehouse: Warehouse, befor
         lineage.extend(warehouse.rows(table, lineage=True))
 
     with pytest.raises(Conflict, match="got ids meanwhile"):
-        compact(warehouse, engine=Meddling(upgrade_and_append))
+        compact(warehouse, engine=Meddling(upgrade_and_append), replans=0)
     assert warehouse.rows(table, lineage=True) == lineage
-    compact(warehouse, jobs="others.db")
+    compact(warehouse)
     assert warehouse.rows(table, lineage=True) == lineage
+
+
+def test_groups_planned_again_after_an_upgrade_keep_the_ids_their_rows_got(warehouse: Warehouse) -> None:
+    table = make_table(warehouse, BY_REGION)
+    lineage: list[str] = []
+
+    def upgrade_and_append() -> None:
+        warehouse.upgrade(table, 3)
+        append(warehouse, table, [8], "eu")
+        lineage.extend(warehouse.rows(table, lineage=True))
+
+    assert compact(warehouse, engine=Meddling(upgrade_and_append)).outcome == "committed"
+    assert warehouse.rows(table, lineage=True) == lineage
+    assert len(set(row_ids(warehouse, table)) - {None}) == 70
 
 
 def overtaken_by(warehouse: Warehouse, meddle: Callable[[], object]) -> SqlCatalog:
@@ -225,7 +239,7 @@ def overtaken_by(warehouse: Warehouse, meddle: Callable[[], object]) -> SqlCatal
 
 
 def compact_through(warehouse: Warehouse, catalog: SqlCatalog) -> None:
-    with make_control(warehouse, open_catalog=lambda _: catalog) as control:
+    with make_control(warehouse, open_catalog=lambda _: catalog, replans=0) as control:
         assert control.compact(REF, options(), verify=VerifyMode.FULL).outcome == "committed"
 
 
