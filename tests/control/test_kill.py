@@ -10,11 +10,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.commit.test_publish import BY_REGION, SCHEMA
 from tests.control.conftest import make_control
+from tests.control.test_chunks import chunks
 from tests.control.victim import OPTIONS, REF, compact
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import VerifyMode
@@ -22,31 +25,36 @@ from tidyberg.testing import Warehouse
 
 INLINE_KILLS = int(os.environ.get("TIDYBERG_KILLS", "40"))
 SPARK_KILLS = int(os.environ.get("TIDYBERG_SPARK_KILLS", "2"))
+REGIONS = ("asia", "eu", "uk", "us")
 PER_TABLE = 10  # kills before a fresh table is made: the check reads every snapshot
 
 
-def check_after_kill(warehouse: Warehouse, expected: list[str]) -> str:
+def check_after_kill(warehouse: Warehouse, expected: list[str], commit_every: int | None = None) -> None:
     """Readable at once; after one more run tidy, with nothing lost, left over or deleted that is referenced."""
     table = warehouse.catalog.load_table("db.events")
     assert warehouse.rows(table) == expected, "the table must read right before anything is recovered"
     assert warehouse.referenced_files(table) <= warehouse.files_on_disk(table)
     with make_control(warehouse, InlineEngine()) as control:
-        control.compact(REF, OPTIONS, verify=VerifyMode.FULL)
+        control.compact(REF, replace(OPTIONS, commit_every=commit_every), verify=VerifyMode.FULL)
         jobs = control.history(REF, limit=100)
     assert warehouse.rows(table) == expected
     on_disk, referenced = warehouse.files_on_disk(table), warehouse.referenced_files(table)
     assert not on_disk - referenced, "no leftovers after the next run"
     assert not referenced - on_disk, "nothing referenced is ever deleted"
     assert all(job.status.is_final and not job.unresolved for job in jobs)
-    return jobs[1].status.value if len(jobs) > 1 else "none"
+    committed = chunks(table)
+    assert len(committed) == len(set(committed)), "each chunk of a job is committed once"
+    live = [file.path for file in warehouse.live_files(table)]
+    assert len(live) == len(set(live)) == len(REGIONS), "each group is committed once"
 
 
 def untidy(warehouse: Warehouse, seed: int) -> list[str]:
-    """More small files for the next victim; returns all rows there must be."""
+    """More small files for the next victim, in each of four partitions; returns all rows there must be."""
     if not warehouse.catalog.table_exists("db.events"):
-        warehouse.create_table()
+        warehouse.create_table("db.events", SCHEMA, BY_REGION)
     table = warehouse.catalog.load_table("db.events")
-    warehouse.append_files(table, 8, 40, files_per_commit=4, seed=seed)
+    for number, region in enumerate(REGIONS):
+        warehouse.append_files(table, 3, 30, seed=seed + 10 * number, values={"region": region})
     return warehouse.rows(table)
 
 
@@ -61,7 +69,8 @@ def test_kill_at_random_moments_on_the_inline_engine(tmp_path: Path) -> None:
     for number in range(INLINE_KILLS):
         with Warehouse(tmp_path / str(number // PER_TABLE)) as warehouse:
             expected = untidy(warehouse, seed=1000 * number)
-            victim = context.Process(target=compact, args=(str(warehouse.directory), "inline"))
+            commit_every = rng.choice([None, 1, 2, 3])
+            victim = context.Process(target=compact, args=(str(warehouse.directory), "inline", commit_every))
             started = time.monotonic()
             victim.start()
             victim.join(rng.uniform(0.0, duration))
@@ -72,7 +81,7 @@ def test_kill_at_random_moments_on_the_inline_engine(tmp_path: Path) -> None:
             else:
                 duration = time.monotonic() - started
             victim.join()
-            check_after_kill(warehouse, expected)
+            check_after_kill(warehouse, expected, commit_every)
 
 
 @pytest.mark.slow
@@ -84,7 +93,9 @@ def test_kill_at_random_moments_on_spark(tmp_path: Path) -> None:
     for number in range(SPARK_KILLS):
         with Warehouse(tmp_path / str(number // PER_TABLE)) as warehouse:
             expected = untidy(warehouse, seed=1000 * number)
-            command = [sys.executable, "-m", "tests.control.victim", str(warehouse.directory), "spark"]
+            commit_every = rng.choice([1, 2])
+            arguments = [str(warehouse.directory), "spark", str(commit_every)]
+            command = [sys.executable, "-m", "tests.control.victim", *arguments]
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as victim:
                 assert victim.stdout is not None
                 stage = rng.choice(["execute", "execute", "verify", "commit"])
@@ -93,4 +104,4 @@ def test_kill_at_random_moments_on_spark(tmp_path: Path) -> None:
                         break
                 time.sleep(rng.uniform(0.0, 6.0 if stage == "execute" else 1.0))
                 victim.kill()
-            check_after_kill(warehouse, expected)
+            check_after_kill(warehouse, expected, commit_every)

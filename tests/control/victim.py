@@ -1,6 +1,7 @@
-"""A compaction in a process of its own, to be killed. Run as a module: directory, engine."""
+"""A compaction in a process of its own, to be killed. Run as a module: directory, engine, groups per commit."""
 
 import sys
+from dataclasses import replace
 
 from tests.control.conftest import make_control
 from tidyberg.execute.engine import Engine
@@ -14,9 +15,10 @@ REF = TableRef("lab", ("db",), "events")
 OPTIONS = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
 
 
-def compact(directory: str, engine: str) -> None:
+def compact(directory: str, engine: str, commit_every: int | None = None) -> None:
+    options = replace(OPTIONS, commit_every=commit_every)
     with Warehouse(directory) as warehouse, make_control(warehouse, build_engine(engine)) as control:
-        control.compact(REF, OPTIONS, verify=VerifyMode.FULL, on_event=announce)
+        control.compact(REF, options, verify=VerifyMode.FULL, on_event=announce)
 
 
 def build_engine(name: str) -> Engine:
@@ -34,4 +36,4 @@ def announce(event: Event) -> None:
 
 
 if __name__ == "__main__":
-    compact(sys.argv[1], sys.argv[2])
+    compact(sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else None)

@@ -37,6 +37,10 @@ class JobRecord:
         self.update(sent=sent, heartbeat_ms=self._lease.now_ms())
         self._lease.check()
 
+    def check_ownership(self) -> None:
+        """Raises when another job took over the table."""
+        self._lease.check()
+
     def may_delete(self, groups: Collection[int] | None = None) -> bool:
         """Outputs have an owner, and it moves with the lease. From here on nobody takes these groups over."""
         return self._store.withdraw(self.job.table_uuid, self.job.job_id, groups)

@@ -166,6 +166,7 @@ class Round:
         results = sorted(self._waiting, key=lambda result: result.group_id)
         self._waiting = []
         groups = [self._groups[result.group_id] for result in results]
+        self.bench.record.check_ownership()  # else its outputs may be gone, and that is no damage
         self._verify(groups, results)
         self.bench.cancel.raise_if_cancelled()
         committed: Committed | None = None
