@@ -18,6 +18,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform, VoidTransform
+from pyiceberg.types import IcebergType, StructType
 
 from tidyberg.testing.manifests import LiveFile, live_files
 from tidyberg.testing.vectors import positions_of
@@ -177,13 +178,34 @@ def _identity_values(file: LiveFile, table: Table) -> dict[int, Any]:
 
 
 def _in_schema(contents: pa.Table, schema: Schema) -> pa.Table:
-    """Columns by field id in the schema's types; columns that the file lacks are null."""
-    by_id = {_field_id(field): field.name for field in contents.schema}
+    """Columns by field id in the schema's types; columns that the file lacks are null, within structs too."""
     wanted = schema_to_pyarrow(schema, include_field_ids=False)
     columns = [
-        contents[by_id[field.field_id]].cast(arrow.type)
-        if field.field_id in by_id
-        else pa.nulls(contents.num_rows, arrow.type)
+        _in_type(_member(contents.combine_chunks(), field.field_id), field.field_type, arrow.type, contents.num_rows)
         for field, arrow in zip(schema.fields, wanted, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=wanted)
+
+
+def _member(parent: pa.Table | pa.StructArray, field_id: int) -> pa.Array | None:
+    """The column or the struct's member with a field id; a struct's nulls are not yet in it."""
+    fields = parent.schema if isinstance(parent, pa.Table) else list(parent.type)
+    for place, field in enumerate(fields):
+        if _field_id(field) == field_id:
+            if isinstance(parent, pa.StructArray):
+                return parent.field(place)
+            chunks = parent.column(place).chunks
+            return chunks[0] if chunks else pa.nulls(0, field.type)
+    return None
+
+
+def _in_type(values: pa.Array | None, kind: IcebergType, arrow: pa.DataType, rows: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(rows, arrow)
+    if not isinstance(kind, StructType):
+        return values.cast(arrow)
+    members = [
+        _in_type(_member(values, field.field_id), field.field_type, inner.type, rows)
+        for field, inner in zip(kind.fields, arrow, strict=True)
+    ]
+    return pa.StructArray.from_arrays(members, fields=list(arrow), mask=values.is_null())

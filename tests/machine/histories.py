@@ -1,0 +1,243 @@
+"""Random tables, and random interleavings of writers, compactions, crashes and recoveries on them."""
+
+import contextlib
+import copy
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from tests.control.conftest import make_control
+from tests.machine.checks import check_files, check_pyiceberg, check_rows, check_structure
+from tests.machine.steps import Crash, Steps, recover
+from tests.machine.world import AMOUNT, AT, CITY, DAYS, HEIGHT, LAYOUTS, NOTE, PLACE, PRICE, REGION, TAGS, World
+from tidyberg.errors import Conflict, StalePlan
+from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
+from tidyberg.model.report import CompactionResult
+from tidyberg.model.table import TableRef
+from tidyberg.testing import LiveFile, Warehouse
+
+MAX_STEP = 16  # a compaction of a small table records about this many steps
+Act = Callable[[], None]
+
+ROW = st.fixed_dictionaries(
+    {
+        REGION: st.sampled_from(["eu", "us"]),
+        AT: st.sampled_from(DAYS),
+        AMOUNT: st.sampled_from([None, 0, 1, 2]),
+        PRICE: st.sampled_from([None, 0.5, float("nan"), -0.0, 0.0]),
+        NOTE: st.sampled_from([None, "a", "b"]),
+        PLACE: st.one_of(
+            st.none(),
+            st.fixed_dictionaries({CITY: st.sampled_from([None, "x", "y"]), HEIGHT: st.sampled_from([None, 7])}),
+        ),
+        TAGS: st.sampled_from([None, [], ["t", None]]),
+    }
+)
+ROWS = st.lists(ROW, min_size=1, max_size=4)
+BRANCH = "audit"
+WRITES = ["append", "rows", "keys", "remove", "rewrite deletes", "schema", "spec", "upgrade", "branch", "expire"]
+OPTIONS = st.builds(
+    PlanOptions,
+    strategy=st.sampled_from(
+        [Strategy.FULL, Strategy.FULL, Strategy.SMALL_FILES, Strategy.DELETE_FILES, Strategy.AUTO]
+    ),
+    where=st.sampled_from([None, None, "region = 'eu'"]),
+    target_file_size=st.sampled_from([None, None, 6_000]),
+    branch=st.sampled_from(["main", "main", "main", BRANCH]),
+    min_input_files=st.just(2),
+    hot_commits=st.just(10_000),
+)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A table at the end of its history, for other readers."""
+
+    name: str
+    rows: list[str]
+    commits: int
+
+
+class Histories(RuleBasedStateMachine):
+    """`warehouse` and `keep` are set by whoever runs it."""
+
+    warehouse: Warehouse
+    keep: Callable[[World, int], bool]
+    _names = itertools.count()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = f"t{next(self._names)}"
+        self.ref = TableRef(self.warehouse.name, ("db",), self.name)
+        self.jobs = self.warehouse.directory / f"{self.name}-jobs.db"
+        self.seen: set[str] = set()
+        self.commits = 0
+
+    def teardown(self) -> None:
+        if hasattr(self, "world") and not type(self).keep(self.world, self.commits):
+            self.warehouse.catalog.purge_table(f"db.{self.name}")
+        for file in self.warehouse.directory.glob(f"{self.name}-jobs.db*"):
+            file.unlink()
+
+    @initialize(
+        layout=st.sampled_from(sorted(LAYOUTS)),
+        version=st.sampled_from([1, 2, 2, 2]),
+        files=st.lists(ROWS, min_size=3, max_size=5),
+    )
+    def create(self, layout: str, version: int, files: list[list[dict[int, Any]]]) -> None:
+        self.world = World(self.warehouse, self.name, layout, version)
+        for rows in files:
+            self.world.append("main", copy.deepcopy(rows))
+
+    @rule(kinds=st.lists(st.sampled_from(WRITES), min_size=1, max_size=4), data=st.data())
+    def write(self, kinds: list[str], data: st.DataObject) -> None:
+        for kind in kinds:
+            self._draw(kind, data)()
+        self._check()
+
+    @rule(steps=st.integers(1, 3))
+    def roll_back(self, steps: int) -> None:
+        self.world.roll_back(steps)
+        self._check()
+
+    @rule(how=OPTIONS)
+    def compact(self, how: PlanOptions) -> None:
+        result = self._compact(how, Steps(self.jobs))
+        if result is None:
+            return
+        assert not result.groups_left
+        self._check()
+        again = self._compact(how, Steps(self.jobs))
+        assert again is not None
+        assert again.outcome == "nothing", "I10: what is tidy is left alone"
+
+    @rule(
+        how=OPTIONS,
+        kinds=st.lists(st.sampled_from([*WRITES, "keys", "rows", "roll back", "compact"]), min_size=1, max_size=3),
+        data=st.data(),
+    )
+    def compact_beside_writers(self, how: PlanOptions, kinds: list[str], data: st.DataObject) -> None:
+        stops = {data.draw(st.integers(1, MAX_STEP)): self._draw_later(kind, data) for kind in kinds}
+        with contextlib.suppress(Conflict, StalePlan):
+            self._compact(how, Steps(self.jobs, stops))
+        self._check()
+
+    @rule(
+        how=OPTIONS,
+        crash_at=st.integers(1, MAX_STEP),
+        kinds=st.lists(st.sampled_from(WRITES), max_size=2),
+        data=st.data(),
+    )
+    def crash_and_recover(self, how: PlanOptions, crash_at: int, kinds: list[str], data: st.DataObject) -> None:
+        with contextlib.suppress(Crash):
+            self._compact(how, Steps(self.jobs, crash_at=crash_at))
+        self._check(after_crash=True)
+        for kind in kinds:
+            self._draw(kind, data)()
+        recover(self.warehouse, self.jobs, self.ref)
+        self._check()
+
+    def _compact(self, how: PlanOptions, store: Steps) -> CompactionResult | None:
+        """None: there is no such branch."""
+        if how.branch not in self.world.table.refresh().metadata.refs:
+            return None
+        try:
+            with make_control(self.warehouse, store=store) as control:
+                result = control.compact(self.ref, how, verify=VerifyMode.FULL)
+        finally:
+            self.world.learn_snapshots()
+        self.commits += result.outcome == "committed"
+        return result
+
+    def _check(self, *, after_crash: bool = False) -> None:
+        check_rows(self.world)
+        check_structure(self.world)
+        check_pyiceberg(self.world)
+        check_files(self.world, self.seen, after_crash=after_crash)
+
+    # Drawing what a writer does: from the table as it stands when it does it.
+
+    def _draw_later(self, kind: str, data: st.DataObject) -> Act:
+        def act() -> None:
+            self._draw(kind, data)()
+
+        return act
+
+    def _draw(self, kind: str, data: st.DataObject) -> Act:
+        world = self.world
+        branch = data.draw(st.sampled_from(sorted(world.rows)))
+        can_delete = world.table.refresh().metadata.format_version > 1 and bool(world.files(branch))
+        match kind:
+            case "rows" if can_delete:
+                return self._draw_rows(branch, data)
+            case "keys" if can_delete:
+                return self._draw_keys(branch, data)
+            case "remove" if world.files(branch):
+                files = data.draw(st.lists(st.sampled_from(world.files(branch)), min_size=1, max_size=2, unique=True))
+                return lambda: world.remove_files(branch, files)
+            case "rewrite deletes" if can_delete:
+                return lambda: world.rewrite_deletes(branch)
+            case "schema":
+                change = data.draw(st.sampled_from(["promote", "promote", "add", "drop", "rename", "nest", "move"]))
+                return lambda: world.change_schema(change)
+            case "spec":
+                layout = data.draw(st.sampled_from(sorted(LAYOUTS)))
+                return lambda: world.change_spec(layout)
+            case "upgrade":
+                return world.upgrade
+            case "branch":
+                return lambda: world.create_branch(BRANCH)
+            case "expire":
+                return self._expire
+            case "roll back":
+                return lambda: world.roll_back(1)
+            case "compact":
+                return self._compact_elsewhere
+        rows = copy.deepcopy(data.draw(ROWS))
+        return lambda: world.append(branch, rows)
+
+    def _draw_rows(self, branch: str, data: st.DataObject) -> Act:
+        """Rows of one file, or of several files of one partition."""
+        files = self.world.files(branch)
+        first = data.draw(st.sampled_from(files))
+        beside = [file for file in files if (file.spec_id, file.partition) == (first.spec_id, first.partition)]
+        more: list[LiveFile] = data.draw(st.lists(st.sampled_from(beside), max_size=2))
+        positions = {
+            file.path: sorted(data.draw(st.sets(st.integers(0, file.records - 1), min_size=1)))
+            for file in {file.path: file for file in (first, *more)}.values()
+        }
+        file_scoped = len(positions) == 1 and data.draw(st.booleans())
+        return lambda: self.world.delete_rows(branch, positions, file_scoped=file_scoped)
+
+    def _draw_keys(self, branch: str, data: st.DataObject) -> Act:
+        """Keys over one or two columns, for a partition or, in an unpartitioned spec, for the whole table."""
+        world = self.world
+        fields = [field for field in world.table.schema().fields if field.field_id != TAGS]
+        names = [field.name for field in fields if field.field_id != PLACE] + ["place.city"]
+        columns = data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
+        paths = [world.path_to(name) for name in columns]
+        known = [row.plain_key(paths) for row in world.rows[branch]]
+        keys = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=3)) if known else []
+        like: LiveFile = data.draw(st.sampled_from(world.files(branch)))
+        plain = world.spec_without_partitions()
+        for_all = world.table.specs()[like.spec_id].is_unpartitioned() or (
+            plain is not None and data.draw(st.booleans())
+        )
+        return lambda: world.delete_keys(branch, columns, keys, None if for_all else like)
+
+    def _expire(self) -> None:
+        check_files(self.world, self.seen, after_crash=True)  # what is referenced now was written by someone
+        self.world.expire()
+
+    def _compact_elsewhere(self) -> None:
+        """Another installation of ours, which knows nothing of this one."""
+        jobs = Path(f"{self.jobs}-elsewhere")
+        with make_control(self.warehouse, store=Steps(jobs)) as control:
+            how = PlanOptions(strategy=Strategy.FULL, min_input_files=2, hot_commits=10_000)
+            control.compact(self.ref, how, verify=VerifyMode.FULL)
+        self.world.learn_snapshots()

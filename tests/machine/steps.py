@@ -1,0 +1,87 @@
+"""Stops a compaction between any two of its steps: to let another writer in, or to end it there for good."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tests.control.conftest import make_control
+from tidyberg.control.control import Control
+from tidyberg.execute.engine import Engine
+from tidyberg.model.job import Job, Owner
+from tidyberg.model.table import TableRef
+from tidyberg.record.process import is_alive
+from tidyberg.record.sqlite import SqliteStore
+from tidyberg.testing import Warehouse
+
+LATER_MS = 3_600_000  # long enough after a crash that no catalog can still be working on the dead job's commit
+
+
+class Crash(BaseException):
+    """The process is gone: nothing that is written to handle failures may handle this."""
+
+
+class Steps(SqliteStore):
+    """A job store that counts what is recorded in it: before each step a job records what it is about to do.
+
+    `at` are things to do before a step, by its number; from the step `crash_at` on nothing is recorded any more, so
+    that the job ends where it stands and tidies up nothing, as if its process had been killed.
+    """
+
+    def __init__(
+        self, path: Path, at: Mapping[int, Callable[[], object]] | None = None, crash_at: int | None = None
+    ) -> None:
+        super().__init__(path, is_alive)
+        self._at = dict(at or {})
+        self._crash_at = crash_at
+        self.steps = 0
+        self.crashed = False
+
+    def save(self, job: Job) -> None:
+        self._step()
+        super().save(job)
+
+    def note_paths(self, job_id: str, paths: Sequence[str]) -> None:
+        self._step()
+        super().note_paths(job_id, paths)
+
+    def renew(self, table_uuid: str, job_id: str, *, now_ms: int, ttl_ms: int) -> bool:
+        self._refuse_the_dead()
+        return super().renew(table_uuid, job_id, now_ms=now_ms, ttl_ms=ttl_ms)
+
+    def release(self, table_uuid: str, job_id: str) -> None:
+        self._refuse_the_dead()
+        super().release(table_uuid, job_id)
+
+    def forget_paths(self, job_id: str) -> None:
+        self._refuse_the_dead()
+        super().forget_paths(job_id)
+
+    def _step(self) -> None:
+        self._refuse_the_dead()
+        self.steps += 1
+        if self.steps in self._at:
+            self._at.pop(self.steps)()
+        if self.steps == self._crash_at:
+            self.crashed = True
+            raise Crash
+
+    def _refuse_the_dead(self) -> None:
+        if self.crashed:
+            raise Crash
+
+
+def survivor(warehouse: Warehouse, jobs: Path, engine: Engine | None = None) -> Control:
+    """A control room that finds the jobs of a process which no longer runs."""
+    store = SqliteStore(jobs, _is_dead)
+    control = make_control(warehouse, engine, store=store)
+    clock = control.now_ms
+    control.now_ms = lambda: clock() + LATER_MS
+    return control
+
+
+def recover(warehouse: Warehouse, jobs: Path, ref: TableRef) -> list[str]:
+    with survivor(warehouse, jobs) as control:
+        return control.recover(ref)
+
+
+def _is_dead(_: Owner) -> bool | None:
+    return False

@@ -1,0 +1,71 @@
+"""Whatever writers, compactions and crashes do in whatever order, the table holds the rows that plain lists hold.
+
+The number of histories is TIDYBERG_HISTORIES; TIDYBERG_SEED repeats a run whose seed was printed. A part of the
+tables is kept for Java, which reads them all in one session.
+"""
+
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.machine.histories import Histories, Kept
+from tests.machine.world import World
+from tests.oracle.client import Oracle
+from tests.oracle.tables import arrow_rows
+from tidyberg.testing import Warehouse
+
+EXAMPLES = int(os.environ.get("TIDYBERG_HISTORIES", "40"))
+FOR_JAVA = max(8, EXAMPLES // 10)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    with Warehouse(tmp_path_factory.mktemp("histories")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def kept(lab: Warehouse) -> list[Kept]:
+    """The tables that were kept from all histories; those in which most was compacted."""
+    chosen = int(os.environ.get("TIDYBERG_SEED", random.SystemRandom().randrange(10**6)))
+    print(f"seed {chosen}")  # noqa: T201
+    found: list[Kept] = []
+
+    class Run(Histories):
+        warehouse = lab
+
+        @staticmethod
+        def keep(world: World, commits: int) -> bool:
+            if commits < 2 or len(found) >= FOR_JAVA:
+                return False
+            found.append(Kept(world.name, world.expected(), commits))
+            return True
+
+    run_state_machine_as_test(
+        seed(chosen)(Run),
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=8,
+            phases=[Phase.generate],  # a history is short enough to be read, and making it shorter takes minutes
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    return found
+
+
+@pytest.mark.slow
+def test_every_history_ends_with_the_rows_it_should(kept: list[Kept]) -> None:
+    assert sum(table.commits for table in kept) > 0
+
+
+@pytest.mark.slow
+def test_java_reads_what_histories_left(kept: list[Kept], lab: Warehouse, oracle: Oracle) -> None:
+    java = oracle.attach(lab)
+    for table in kept:
+        loaded = lab.catalog.load_table(f"db.{table.name}")
+        assert lab.rows(loaded) == table.rows
+        assert java.rows(f"db.{table.name}") == arrow_rows(loaded), table.name
