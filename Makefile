@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-fast test-kill lint format lock build bench clean check-java
+.PHONY: help setup demo test test-fast test-kill test-long lint format lock build bench clean check-java
 
 help: ## list what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -29,6 +29,13 @@ test: check-java lint ## everything that must hold: lint, types, import rules, a
 
 test-kill: check-java setup ## kill -9 at 200 random moments on the inline engine and 25 on Spark
 	TIDYBERG_KILLS=200 TIDYBERG_SPARK_KILLS=25 $(BIN)/pytest -s --timeout 3600 tests/control/test_kill.py
+
+# The same seed draws the same histories, moments and faults again: SEED=… make test-long
+test-long: SEED := $(or $(SEED),$(shell od -An -N3 -tu4 /dev/urandom | tr -d ' '))
+test-long: check-java setup ## soak: 1,000 random histories, 500 kills, more faults; prints a seed that repeats it
+	@echo "seed $(SEED): SEED=$(SEED) make test-long runs this again"
+	TIDYBERG_SEED=$(SEED) TIDYBERG_HISTORIES=1000 TIDYBERG_KILLS=475 TIDYBERG_SPARK_KILLS=25 \
+	  $(BIN)/pytest -s --timeout 14400 --hypothesis-seed=$(SEED) tests/machine tests/deletes tests/control tests/rest
 
 test-fast: setup ## only the tests that need no Spark session and no Java
 	$(BIN)/pytest -m "not spark and not oracle and not slow"

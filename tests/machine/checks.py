@@ -13,6 +13,7 @@ from tests.machine.rows import Row, texts
 from tests.machine.world import World
 from tidyberg.commit.avro import Container
 from tidyberg.testing import local_path
+from tidyberg.testing.reading import read_rows
 
 ADDED, EXISTING, DELETED = 1, 0, 2
 COUNTS = {ADDED: (504, 512), EXISTING: (505, 513), DELETED: (506, 514)}  # files and rows by status
@@ -41,6 +42,25 @@ def check_pyiceberg(world: World) -> None:
         return
     rows = world.table.scan().to_arrow().to_pylist()
     assert sorted(repr(tuple(row.values())) for row in rows) == world.expected()
+
+
+def check_lineage(world: World) -> None:
+    """A row that has an id keeps it, and the number of the commit that wrote it, from snapshot to snapshot [I8]."""
+    if world.table.refresh().metadata.format_version < 3:
+        return
+    for snapshot in world.table.metadata.snapshots:
+        if snapshot.snapshot_id in world.lineage:
+            continue
+        found = {
+            row["id"]: (row["_row_id"], row["_last_updated_sequence_number"])
+            for row in read_rows(world.table, snapshot, lineage=True)
+        }
+        given = [row_id for row_id, _ in found.values() if row_id is not None]
+        assert len(given) == len(set(given)), "no two rows share an id"
+        before = world.lineage.get(snapshot.parent_snapshot_id or -1, {})
+        kept = {number: ids for number, ids in before.items() if ids[0] is not None and number in found}
+        assert {number: found[number] for number in kept} == kept
+        world.lineage[snapshot.snapshot_id] = found
 
 
 def check_structure(world: World) -> None:

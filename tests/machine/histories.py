@@ -1,18 +1,18 @@
 """Random tables, and random interleavings of writers, compactions, crashes and recoveries on them."""
 
-import contextlib
 import copy
 import itertools
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.control.conftest import make_control
-from tests.machine.checks import check_files, check_pyiceberg, check_rows, check_structure
+from tests.machine.checks import check_files, check_lineage, check_pyiceberg, check_rows, check_structure
 from tests.machine.steps import Crash, Steps, recover
 from tests.machine.world import AMOUNT, AT, CITY, DAYS, HEIGHT, LAYOUTS, NOTE, PLACE, PRICE, REGION, TAGS, World
 from tidyberg.errors import Conflict, StalePlan
@@ -51,6 +51,7 @@ OPTIONS = st.builds(
     branch=st.sampled_from(["main", "main", "main", BRANCH]),
     min_input_files=st.just(2),
     hot_commits=st.just(10_000),
+    ignore_wap_branches=st.sampled_from([True, True, False]),
 )
 
 
@@ -64,10 +65,11 @@ class Kept:
 
 
 class Histories(RuleBasedStateMachine):
-    """`warehouse` and `keep` are set by whoever runs it."""
+    """`warehouse`, `keep` and `happened` are set by whoever runs it."""
 
     warehouse: Warehouse
     keep: Callable[[World, int], bool]
+    happened: ClassVar[Counter[str]]
     _names = itertools.count()
 
     def __init__(self) -> None:
@@ -86,7 +88,7 @@ class Histories(RuleBasedStateMachine):
 
     @initialize(
         layout=st.sampled_from(sorted(LAYOUTS)),
-        version=st.sampled_from([1, 2, 2, 2]),
+        version=st.sampled_from([1, 2, 2, 3]),
         files=st.lists(ROWS, min_size=3, max_size=5),
     )
     def create(self, layout: str, version: int, files: list[list[dict[int, Any]]]) -> None:
@@ -123,8 +125,11 @@ class Histories(RuleBasedStateMachine):
     )
     def compact_beside_writers(self, how: PlanOptions, kinds: list[str], data: st.DataObject) -> None:
         stops = {data.draw(st.integers(1, MAX_STEP)): self._draw_later(kind, data) for kind in kinds}
-        with contextlib.suppress(Conflict, StalePlan):
-            self._compact(how, Steps(self.jobs, stops))
+        try:
+            result = self._compact(how, Steps(self.jobs, stops))
+            self.happened["groups left out"] += len(result.groups_left) if result else 0
+        except (Conflict, StalePlan):
+            self.happened["conflicts"] += 1
         self._check()
 
     @rule(
@@ -134,8 +139,10 @@ class Histories(RuleBasedStateMachine):
         data=st.data(),
     )
     def crash_and_recover(self, how: PlanOptions, crash_at: int, kinds: list[str], data: st.DataObject) -> None:
-        with contextlib.suppress(Crash):
+        try:
             self._compact(how, Steps(self.jobs, crash_at=crash_at))
+        except Crash:
+            self.happened["crashes"] += 1
         self._check(after_crash=True)
         for kind in kinds:
             self._draw(kind, data)()
@@ -152,10 +159,12 @@ class Histories(RuleBasedStateMachine):
         finally:
             self.world.learn_snapshots()
         self.commits += result.outcome == "committed"
+        self.happened[result.outcome] += 1
         return result
 
     def _check(self, *, after_crash: bool = False) -> None:
         check_rows(self.world)
+        check_lineage(self.world)
         check_structure(self.world)
         check_pyiceberg(self.world)
         check_files(self.world, self.seen, after_crash=after_crash)

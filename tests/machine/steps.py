@@ -8,7 +8,6 @@ from tidyberg.control.control import Control
 from tidyberg.execute.engine import Engine
 from tidyberg.model.job import Job, Owner
 from tidyberg.model.table import TableRef
-from tidyberg.record.process import is_alive
 from tidyberg.record.sqlite import SqliteStore
 from tidyberg.testing import Warehouse
 
@@ -29,7 +28,7 @@ class Steps(SqliteStore):
     def __init__(
         self, path: Path, at: Mapping[int, Callable[[], object]] | None = None, crash_at: int | None = None
     ) -> None:
-        super().__init__(path, is_alive)
+        super().__init__(path, _is_dead)  # of one table's jobs here, only the newest can be alive
         self._at = dict(at or {})
         self._crash_at = crash_at
         self.steps = 0

@@ -6,7 +6,9 @@ tables is kept for Java, which reads them all in one session.
 
 import os
 import random
+from collections import Counter
 from collections.abc import Iterator
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -37,6 +39,7 @@ def kept(lab: Warehouse) -> list[Kept]:
 
     class Run(Histories):
         warehouse = lab
+        happened: ClassVar[Counter[str]] = Counter()
 
         @staticmethod
         def keep(world: World, commits: int) -> bool:
@@ -54,12 +57,14 @@ def kept(lab: Warehouse) -> list[Kept]:
             suppress_health_check=list(HealthCheck),
         ),
     )
+    print(dict(Run.happened))  # noqa: T201
+    assert Run.happened["committed"] > EXAMPLES / 4, "most histories compact something"
     return found
 
 
 @pytest.mark.slow
 def test_every_history_ends_with_the_rows_it_should(kept: list[Kept]) -> None:
-    assert sum(table.commits for table in kept) > 0
+    assert kept, "some were compacted twice"
 
 
 @pytest.mark.slow

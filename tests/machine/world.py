@@ -11,7 +11,7 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, Transform
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, Transform, VoidTransform
 from pyiceberg.types import (
     DoubleType,
     FloatType,
@@ -26,8 +26,8 @@ from pyiceberg.types import (
 
 from tests.machine.rows import ID, Row, as_dicts, texts
 from tidyberg.testing import LiveFile, Warehouse, local_path
-from tidyberg.testing.deletes import EqualTo, Positions, commit_deletes
-from tidyberg.testing.reading import live_files
+from tidyberg.testing.deletes import EqualTo, Positions, Vectors, commit_deletes
+from tidyberg.testing.manifests import live_files
 
 REGION, AT, AMOUNT, PRICE, NOTE, PLACE, TAGS = 2, 3, 4, 5, 6, 7, 8
 CITY, HEIGHT = 9, 10
@@ -75,6 +75,7 @@ class World:
         self.history: dict[int, list[Row]] = {}
         self.read: set[tuple[int, int]] = set()  # snapshots and the schemas in which their rows were found right
         self.examined: set[int] = set()  # snapshots whose metadata was found right
+        self.lineage: dict[int, dict[int, tuple[int | None, int | None]]] = {}  # by snapshot and number
         self._next_number = 0
         self._changes = 0
 
@@ -128,9 +129,12 @@ class World:
         self._now(branch, self.rows[branch] + added)
 
     def delete_rows(self, branch: str, positions: Mapping[str, Sequence[int]], *, file_scoped: bool) -> None:
+        """By position deletes, and in format version 3 by deletion vectors."""
         files = {file.path: file for file in self.files(branch)}
         gone = {self.numbers_in(files[path])[place] for path, places in positions.items() for place in places}
-        commit_deletes(self.table, Positions(positions, file_scoped), branch=branch)
+        by_vector = self.table.metadata.format_version > 2
+        delete = Vectors(positions) if by_vector else Positions(positions, file_scoped)
+        commit_deletes(self.table, delete, branch=branch)
         self._now(branch, [row for row in self.rows[branch] if row.number not in gone])
 
     def delete_keys(
@@ -141,9 +145,11 @@ class World:
         given = {name: [key[place] for key in keys] for place, name in enumerate(columns)}
         if like is None:
             scope = EqualTo(given, spec_id=self.spec_without_partitions() or 0)
-            reached = {row.number for row in self.rows[branch]}
         else:
             scope = EqualTo(given, like.path)
+        if like is None or self._has_no_partitions(like.spec_id):
+            reached = {row.number for row in self.rows[branch]}
+        else:
             beside = [f for f in self.files(branch) if (f.spec_id, f.partition) == (like.spec_id, like.partition)]
             reached = {number for file in beside for number in self.numbers_in(file)}
         wanted = {Row(_nest(paths, key)).key(paths) for key in keys}
@@ -158,9 +164,11 @@ class World:
 
     def rewrite_deletes(self, branch: str) -> None:
         """As Java's rewrite of position delete files: one a partition, as old as the newest that it replaces."""
+        if self.table.refresh().metadata.format_version > 2:
+            return  # that version has no new position delete files
         by_partition: dict[tuple[int, tuple[Any, ...]], list[LiveFile]] = {}
         for file in self.delete_files(branch):
-            if file.content is DataFileContent.POSITION_DELETES:
+            if file.content is DataFileContent.POSITION_DELETES and not file.is_vector:
                 by_partition.setdefault((file.spec_id, file.partition), []).append(file)
         live = {file.path for file in self.files(branch)}
         replaced, written = set(), []
@@ -202,6 +210,9 @@ class World:
     def change_spec(self, layout: str) -> None:
         """To another layout; partitions that it drops stay in the old specs."""
         current = self.table.refresh().spec()
+        sources = {SCHEMA.find_field(source).field_id for source, _ in LAYOUTS[layout]}
+        if self.table.metadata.format_version == 1 and sources & {field.source_id for field in current.fields}:
+            return  # version 1 keeps removed fields as void ones, and PyIceberg writes no spec with a source twice
         with self.table.update_spec() as update:
             for field in current.fields:
                 update.remove_field(field.name)
@@ -210,9 +221,8 @@ class World:
 
     def upgrade(self) -> None:
         version = self.table.refresh().metadata.format_version
-        if version < 2:
-            with self.table.transaction() as transaction:
-                transaction.upgrade_table_version(2)
+        if version < 3:
+            self.warehouse.upgrade(self.table, version + 1)
 
     def create_branch(self, branch: str) -> None:
         if branch not in self.table.refresh().metadata.refs:
@@ -239,6 +249,10 @@ class World:
             self.table.maintenance.expire_snapshots().by_ids(old).commit()
 
     # Odds and ends.
+
+    def _has_no_partitions(self, spec_id: int) -> bool:
+        """A spec of void fields only is one without partitions, as version 1 leaves it."""
+        return all(isinstance(field.transform, VoidTransform) for field in self.table.specs()[spec_id].fields)
 
     def spec_without_partitions(self) -> int | None:
         return next((number for number, spec in self.table.specs().items() if spec.is_unpartitioned()), None)
