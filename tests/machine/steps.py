@@ -1,13 +1,15 @@
 """Stops a compaction between any two of its steps: to let another writer in, or to end it there for good."""
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 
 from tests.control.conftest import make_control
 from tidyberg.control.control import Control
 from tidyberg.execute.engine import Engine
-from tidyberg.model.job import Job, Owner
+from tidyberg.model.job import Job, Owner, Stage
 from tidyberg.model.table import TableRef
+from tidyberg.record.process import is_alive
 from tidyberg.record.sqlite import SqliteStore
 from tidyberg.testing import Warehouse
 
@@ -66,6 +68,39 @@ class Steps(SqliteStore):
     def _refuse_the_dead(self) -> None:
         if self.crashed:
             raise Crash
+
+
+class Moment(StrEnum):
+    """Between two stages of a job, each named by what was just done."""
+
+    PLANNED = "planned"
+    REWRITTEN = "rewritten"
+    VERIFIED = "verified"
+    STAGED = "staged"  # the manifests are written; the commit is sent next
+
+    def has_come(self, job: Job) -> bool:
+        if self is Moment.STAGED:
+            return job.sent_snapshot_id is not None
+        return job.stage is {Moment.PLANNED: Stage.EXECUTE, Moment.REWRITTEN: Stage.VERIFY}.get(self, Stage.COMMIT)
+
+
+class AtMoment(SqliteStore):
+    """A job store that lets something happen once, at a moment of the job."""
+
+    def __init__(self, path: Path, moment: Moment, act: Callable[[], object]) -> None:
+        super().__init__(path, is_alive)
+        self._moment = moment
+        self._act: Callable[[], object] | None = act
+
+    @property
+    def acted(self) -> bool:
+        return self._act is None
+
+    def save(self, job: Job) -> None:
+        if self._act is not None and self._moment.has_come(job):
+            act, self._act = self._act, None
+            act()
+        super().save(job)
 
 
 def survivor(warehouse: Warehouse, jobs: Path, engine: Engine | None = None) -> Control:

@@ -1,0 +1,74 @@
+"""A table of Java's with every kind of delete, in an evolved schema and spec, upgraded on the way [I1, I4, I8]."""
+
+from tests.oracle.client import JavaCatalog
+from tests.oracle.tables import NAME, compact
+from tidyberg.testing import Warehouse
+
+LINEAGE = "_row_id, _last_updated_sequence_number"
+
+
+def test_java_reads_the_same_rows_and_row_ids_before_and_after(warehouse: Warehouse, java: JavaCatalog) -> None:
+    make_table(java)
+    kinds = {(content, kind) for content, kind in java.sql(f"SELECT content, file_format FROM {NAME}.delete_files")}
+    assert kinds == {(1, "PARQUET"), (1, "PUFFIN"), (2, "PARQUET")}, "position deletes, vectors and keys"
+    assert len(java.sql(f"SELECT DISTINCT spec_id FROM {NAME}.data_files")) == 2
+    before, lineage = java.rows(NAME), lineage_of(java)
+    assert before
+    assert all(row_id is not None and updated is not None for _, row_id, updated in lineage)
+
+    result = compact(warehouse)
+
+    assert not result.groups_left
+    assert java.rows(NAME) == before
+    assert lineage_of(java) == lineage
+    assert java.sql(f"SELECT count(*) FROM {NAME}.delete_files") == [(0,)]
+    assert java.rows(NAME, snapshot_id=result.plan.snapshot_id) == before
+
+    insert(java, 400, 450)
+    java.sql(f"DELETE FROM {NAME} WHERE id % 10 = 6")
+    expected = java.rows(NAME), lineage_of(java)
+    compact(warehouse)
+    assert (java.rows(NAME), lineage_of(java)) == expected
+
+
+def make_table(java: JavaCatalog) -> None:
+    java.sql("CREATE NAMESPACE IF NOT EXISTS db")
+    java.sql(
+        f"CREATE TABLE {NAME} (id BIGINT, region STRING, amount INT, note STRING, gone STRING, "
+        "place STRUCT<city: STRING>) USING iceberg PARTITIONED BY (region) TBLPROPERTIES ('format-version' = '2', "
+        "'write.delete.mode' = 'merge-on-read', 'write.update.mode' = 'merge-on-read')"
+    )
+    for start in (0, 100):
+        java.sql(
+            f"INSERT INTO {NAME} SELECT id, IF(id % 2 = 0, 'eu', 'us'), CAST(IF(id % 7 = 0, NULL, id % 7) AS INT), "
+            "concat('note-', id % 3), concat('gone-', id % 11), IF(id % 5 = 0, NULL, named_struct('city', 'c')) "
+            f"FROM range({start}, {start + 100})"
+        )
+    java.sql(f"DELETE FROM {NAME} WHERE id % 10 IN (2, 3)")  # position deletes
+    java.equality_delete(NAME, {"gone": ["gone-4"]}, ("eu",))
+    java.equality_delete(NAME, {"amount": [None, 2], "note": ["note-1", "note-2"]}, ("us",))
+    java.sql(f"ALTER TABLE {NAME} DROP COLUMN gone")
+    java.sql(f"ALTER TABLE {NAME} ALTER COLUMN amount TYPE BIGINT")
+    java.sql(f"ALTER TABLE {NAME} RENAME COLUMN note TO remark")
+    java.sql(f"ALTER TABLE {NAME} ADD COLUMNS (late STRING, place.height INT)")
+    java.sql(f"ALTER TABLE {NAME} SET TBLPROPERTIES ('format-version' = '3')")
+    java.sql(f"ALTER TABLE {NAME} ADD PARTITION FIELD bucket(2, id)")
+    insert(java, 200, 300)
+    insert(java, 300, 400)
+    # Vectors, on files of both specs. Old position deletes of a file become part of its vector, so one region stays.
+    java.sql(f"DELETE FROM {NAME} WHERE id % 10 = 5 AND region = 'us' AND id < 100")
+    java.sql(f"DELETE FROM {NAME} WHERE id % 10 = 4 AND id >= 200")
+    java.sql(f"UPDATE {NAME} SET remark = 'updated' WHERE id % 50 = 7")
+    java.equality_delete(NAME, {"amount": [3]}, ("eu", 0))
+
+
+def insert(java: JavaCatalog, start: int, end: int) -> None:
+    java.sql(
+        f"INSERT INTO {NAME} (id, region, amount, remark, late, place) SELECT id, IF(id % 2 = 0, 'eu', 'us'), "
+        "CAST(id % 7 AS BIGINT), concat('note-', id % 3), concat('late-', id % 5), "
+        f"named_struct('city', 'd', 'height', CAST(id AS INT)) FROM range({start}, {end})"
+    )
+
+
+def lineage_of(java: JavaCatalog) -> list[tuple[int, int | None, int | None]]:
+    return [(row[0], row[1], row[2]) for row in java.sql(f"SELECT id, {LINEAGE} FROM {NAME} ORDER BY id")]
