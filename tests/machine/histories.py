@@ -21,7 +21,8 @@ from tidyberg.model.report import CompactionResult
 from tidyberg.model.table import TableRef
 from tidyberg.testing import LiveFile, Warehouse
 
-MAX_STEP = 16  # a compaction of a small table records about this many steps
+FIRST_STEP = 3  # before it the table was not looked at yet
+MAX_STEP = 20  # a compaction of a small table records about this many steps
 Act = Callable[[], None]
 
 ROW = st.fixed_dictionaries(
@@ -41,6 +42,7 @@ ROW = st.fixed_dictionaries(
 ROWS = st.lists(ROW, min_size=1, max_size=4)
 BRANCH = "audit"
 WRITES = ["append", "rows", "keys", "remove", "rewrite deletes", "schema", "spec", "upgrade", "branch", "expire"]
+BEFORE = st.lists(st.sampled_from([*WRITES, "append", "append", "append", "rows", "keys"]), min_size=2, max_size=4)
 OPTIONS = st.builds(
     PlanOptions,
     strategy=st.sampled_from(
@@ -51,6 +53,8 @@ OPTIONS = st.builds(
     branch=st.sampled_from(["main"] * 5 + [BRANCH]),
     min_input_files=st.just(2),
     hot_commits=st.just(10_000),
+    commit_every=st.sampled_from([None, None, 1]),
+    rewrite_to_current_spec=st.sampled_from([False, False, True]),
     ignore_wap_branches=st.sampled_from([True, True, True, False]),
 )
 
@@ -107,8 +111,9 @@ class Histories(RuleBasedStateMachine):
         self.world.roll_back(steps)
         self._check()
 
-    @rule(how=OPTIONS)
-    def compact(self, how: PlanOptions) -> None:
+    @rule(before=BEFORE, how=OPTIONS, data=st.data())
+    def compact(self, before: list[str], how: PlanOptions, data: st.DataObject) -> None:
+        self.write(before, data)
         result = self._compact(how, Steps(self.jobs))
         if result is None:
             return
@@ -120,12 +125,16 @@ class Histories(RuleBasedStateMachine):
             assert again.outcome == "nothing", "I10: what is tidy is left alone"
 
     @rule(
+        before=BEFORE,
         how=OPTIONS,
         kinds=st.lists(st.sampled_from([*WRITES, "keys", "rows", "roll back", "compact"]), min_size=1, max_size=3),
         data=st.data(),
     )
-    def compact_beside_writers(self, how: PlanOptions, kinds: list[str], data: st.DataObject) -> None:
-        stops = {data.draw(st.integers(1, MAX_STEP)): self._draw_later(kind, data) for kind in kinds}
+    def compact_beside_writers(
+        self, before: list[str], how: PlanOptions, kinds: list[str], data: st.DataObject
+    ) -> None:
+        self.write(before, data)
+        stops = {data.draw(st.integers(FIRST_STEP, MAX_STEP)): self._draw_later(kind, data) for kind in kinds}
         try:
             result = self._compact(how, Steps(self.jobs, stops))
             self.happened["groups left out"] += len(result.groups_left) if result else 0
@@ -134,12 +143,23 @@ class Histories(RuleBasedStateMachine):
         self._check()
 
     @rule(
+        before=BEFORE,
         how=OPTIONS,
         crash_at=st.integers(1, MAX_STEP),
         kinds=st.lists(st.sampled_from(WRITES), max_size=2),
+        resume=st.booleans(),
         data=st.data(),
     )
-    def crash_and_recover(self, how: PlanOptions, crash_at: int, kinds: list[str], data: st.DataObject) -> None:
+    def crash_and_recover(
+        self,
+        before: list[str],
+        how: PlanOptions,
+        crash_at: int,
+        kinds: list[str],
+        resume: bool,
+        data: st.DataObject,
+    ) -> None:
+        self.write(before, data)
         try:
             self._compact(how, Steps(self.jobs, crash_at=crash_at))
         except Crash:
@@ -147,6 +167,9 @@ class Histories(RuleBasedStateMachine):
         self._check(after_crash=True)
         for kind in kinds:
             self._draw(kind, data)()
+        if resume:  # the next job takes over what the dead one had finished, where it still holds
+            self._compact(how, Steps(self.jobs))
+            self._check(after_crash=True)
         recover(self.warehouse, self.jobs, self.ref)
         self._check()
 
@@ -161,6 +184,7 @@ class Histories(RuleBasedStateMachine):
             self.world.learn_snapshots()
         self.commits += result.outcome == "committed"
         self.happened[result.outcome] += 1
+        self.happened["most steps"] = max(self.happened["most steps"], store.steps)
         return result
 
     def _check(self, *, after_crash: bool = False) -> None:

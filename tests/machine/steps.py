@@ -1,6 +1,6 @@
 """Stops a compaction between any two of its steps: to let another writer in, or to end it there for good."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from tidyberg.model.job import Job, Owner, Stage
 from tidyberg.model.table import TableRef
 from tidyberg.record.process import is_alive
 from tidyberg.record.sqlite import SqliteStore
+from tidyberg.record.store import Finished
 from tidyberg.testing import Warehouse
 
 LATER_MS = 3_600_000  # long enough after a crash that no catalog can still be working on the dead job's commit
@@ -56,6 +57,22 @@ class Steps(SqliteStore):
         self._refuse_the_dead()
         super().forget_paths(job_id)
 
+    def save_plan(self, job_id: str, document: str) -> None:
+        self._step()
+        super().save_plan(job_id, document)
+
+    def save_finished(self, job_id: str, finished: Finished) -> None:
+        self._step()
+        super().save_finished(job_id, finished)
+
+    def withdraw(self, table_uuid: str, job_id: str, groups: Collection[int] | None = None) -> bool:
+        self._refuse_the_dead()
+        return super().withdraw(table_uuid, job_id, groups)
+
+    def forget(self, job_id: str) -> None:
+        self._step()
+        super().forget(job_id)
+
     def _step(self) -> None:
         self._refuse_the_dead()
         self.steps += 1
@@ -80,7 +97,7 @@ class Moment(StrEnum):
 
     def has_come(self, job: Job) -> bool:
         if self is Moment.STAGED:
-            return job.sent_snapshot_id is not None
+            return job.sent is not None
         return job.stage is {Moment.PLANNED: Stage.EXECUTE, Moment.REWRITTEN: Stage.VERIFY}.get(self, Stage.COMMIT)
 
 

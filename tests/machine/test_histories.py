@@ -52,7 +52,7 @@ def kept(lab: Warehouse) -> list[Kept]:
         seed(chosen)(Run),
         settings=settings(
             max_examples=EXAMPLES,
-            stateful_step_count=8,
+            stateful_step_count=6,
             phases=[Phase.generate],  # a history is short enough to be read, and making it shorter takes minutes
             suppress_health_check=list(HealthCheck),
         ),

@@ -57,6 +57,12 @@ SMALL = {
     "eight-files-in-four-partitions-become-four": Case([insert(1, 400, 4)] * 2, 8, 4, BY_C1),
     "a-filter-takes-one-partition": Case([insert(1, 400, 4)] * 2, 8, 7, BY_C1, where="c1 = 1"),
     "what-a-filter-leaves-over-drops-no-rows": Case([insert(2, 100)], 2, 1, where="c3 = 'bar0'"),
+    "files-of-an-older-spec-move-to-the-current-one": Case(
+        [insert(4, 400), "ALTER TABLE {table} ADD PARTITION FIELD c3"],
+        4,
+        4,  # one for each of the four values of c3
+        ours=replace(FULL, rewrite_to_current_spec=True),
+    ),
     "forty-percent-deleted-is-enough": Case(
         [insert(5, 100), "DELETE FROM {table} WHERE c1 % 10 < 4"],
         5,
@@ -151,6 +157,20 @@ def test_groups_of_two_files_are_committed_at_once(warehouse: Warehouse, java: J
     assert len(result.plan.groups) == 10
     assert data_files(java, OURS) == data_files(java, THEIRS) == 10
     assert snapshot_count(java) == snapshots + 1
+    assert java.rows(OURS) == java.rows(THEIRS) == rows
+
+
+def test_groups_can_be_committed_one_by_one(warehouse: Warehouse, java: JavaCatalog) -> None:
+    make_twins(java, Case([insert(8, 400)], 8, 4))
+    group = total_size(java) // 8 * 2 + 1000
+    rows, snapshots = java.rows(OURS), snapshot_count(java)
+
+    compact(warehouse, replace(FULL, max_group_size=group, commit_every=1))
+    partial = {"partial-progress.enabled": "true", "partial-progress.max-commits": "4"}
+    java.call("rewrite_data_files", table=THEIRS, options={**BASIC, **partial, "max-file-group-size-bytes": str(group)})
+
+    assert snapshot_count(java) == snapshot_count(java, THEIRS) == snapshots + 4
+    assert data_files(java, OURS) == data_files(java, THEIRS) == 4
     assert java.rows(OURS) == java.rows(THEIRS) == rows
 
 
