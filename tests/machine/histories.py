@@ -22,7 +22,7 @@ from tidyberg.model.table import TableRef
 from tidyberg.testing import LiveFile, Warehouse
 
 FIRST_STEP = 3  # before it the table was not looked at yet
-MAX_STEP = 20  # a compaction of a small table records about this many steps
+MAX_STEP = 40  # a compaction in one commit records about half as many steps, one in chunks more
 Act = Callable[[], None]
 
 ROW = st.fixed_dictionaries(
