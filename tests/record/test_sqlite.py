@@ -4,15 +4,19 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tidyberg.errors import ConfigurationError
 from tidyberg.model.job import CompactionStats, Intent, Job, JobStatus, Owner, Progress, Stage
 from tidyberg.model.table import TableRef
+from tidyberg.model.task import ColumnFacts, TaskResult, WrittenFile
 from tidyberg.record.process import is_alive, this_process
 from tidyberg.record.sqlite import SqliteStore
+from tidyberg.record.store import Finished
 
 HERE = Owner("here", 1, 1.0)
 ELSEWHERE = Owner("elsewhere", 2, 1.0)
@@ -119,6 +123,47 @@ def test_noted_paths_are_kept_until_forgotten(store: SqliteStore) -> None:
     assert store.paths("a") == ["x", "y"]
     store.forget_paths("a")
     assert store.paths("a") == []
+
+
+def finished(group_id: int, **changes: Any) -> Finished:
+    file = WrittenFile("x", 9, 1, {1: 4}, {1: 1}, {1: 0}, {}, {1: b"\xff\x00"}, {1: b"\x80"}, (4, 8), **changes)
+    facts = {1: ColumnFacts(1, None, b"\xfe", None)}
+    return Finished(TaskResult("a", group_id, 0, (file,), 1, 0, 1, 7, 9, 0.5, 3, facts, facts, "ab", ("w",)), 5)
+
+
+def test_finished_groups_come_back_byte_for_byte(store: SqliteStore) -> None:
+    store.save_finished("a", finished(1))
+    store.save_finished("a", finished(0))
+    assert store.finished("a") == [finished(0), finished(1)]
+    assert store.finished("b") == []
+
+
+def test_partition_values_that_would_lose_their_type_are_not_kept(store: SqliteStore) -> None:
+    store.save_finished("a", finished(1, partition=(Decimal("1.50"),)))
+    assert store.finished("a") == []
+
+
+def test_what_is_too_large_is_not_kept(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidyberg.record.sqlite.MOST_RESULT_BYTES", 10)
+    monkeypatch.setattr("tidyberg.record.sqlite.MOST_PLAN_BYTES", 10)
+    store.save_finished("a", finished(1))
+    store.save_plan("a", "{}")
+    store.save_plan("a", "a plan of more than ten bytes")
+    assert store.finished("a") == []
+    assert store.plan("a") is None
+
+
+def test_only_who_holds_the_table_may_withdraw_finished_groups(store: SqliteStore) -> None:
+    store.acquire("t", "a", ELSEWHERE, now_ms=0, ttl_ms=10)
+    for group_id in range(3):
+        store.save_finished("a", finished(group_id))
+    assert store.withdraw("t", "a", [1])
+    assert [done.result.group_id for done in store.finished("a")] == [0, 2]
+    store.acquire("t", "b", HERE, now_ms=100, ttl_ms=10)
+    assert not store.withdraw("t", "a")
+    assert len(store.finished("a")) == 2
+    store.forget("a")
+    assert store.finished("a") == []
 
 
 def test_a_store_that_cannot_be_opened_says_what_to_do(tmp_path: Path) -> None:
