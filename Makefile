@@ -35,7 +35,7 @@ test-long: SEED := $(or $(SEED),$(shell od -An -N3 -tu4 /dev/urandom | tr -d ' '
 test-long: check-java setup ## soak: 1,000 random histories, 500 kills, more faults; prints a seed that repeats it
 	@echo "seed $(SEED): SEED=$(SEED) make test-long runs this again"
 	TIDYBERG_SEED=$(SEED) TIDYBERG_HISTORIES=1000 TIDYBERG_KILLS=475 TIDYBERG_SPARK_KILLS=25 TIDYBERG_MOMENTS=all \
-	  $(BIN)/pytest -s --timeout 14400 --hypothesis-seed=$(SEED) tests/machine tests/deletes tests/control tests/rest \
+	  $(BIN)/pytest -s --timeout 14400 --hypothesis-seed=$(SEED) tests/machine tests/deletes tests/control tests/rest $(wildcard tests/faults) \
 	  tests/oracle/test_live_writers.py
 
 test-fast: setup ## only the tests that need no Spark session and no Java
