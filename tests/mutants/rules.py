@@ -11,6 +11,7 @@ INVENTORY = ("tests/observe/test_inventory.py", "tests/observe/test_manifest.py"
 METRICS = ("tests/execute/test_metrics.py",)
 ABSENT = ("tests/execute/test_evolution.py", "tests/execute/test_tasks.py")
 PROJECTION = ("tests/execute/test_project.py",)
+LINEAGE_TESTS = ("tests/execute/test_lineage.py",)
 RECOVERY = ("tests/control/test_recovery.py",)
 
 SEQUENCE_NUMBERS = (
@@ -454,6 +455,65 @@ EVOLUTION = (
     ),
 )
 
+LINEAGE = (
+    Mutant(
+        "a row id is inherited by the position in the whole file [I8]",
+        "execute/kernel/lineage.py",
+        "start = file.first_row_id + first",
+        "start = file.first_row_id",
+        LINEAGE_TESTS,
+    ),
+    Mutant(
+        "a stored row id counts before an inherited one [I8]",
+        "execute/kernel/lineage.py",
+        "pc.coalesce(stored_ids, inherited)",
+        "inherited",
+        LINEAGE_TESTS,
+    ),
+    Mutant(
+        "positions of inherited row ids count deleted rows [I8]",
+        "execute/kernel/run.py",
+        "yield first, fill_lineage(batch, file.input, first) if task.lineage else batch",
+        "yield first, fill_lineage(batch, file.input, 0) if task.lineage else batch",
+        LINEAGE_TESTS,
+    ),
+    Mutant(
+        "the last update is inherited from the file's data sequence number, ids or not [I8]",
+        "execute/kernel/lineage.py",
+        "if stored_updates.null_count:",
+        "if stored_updates.null_count and file.first_row_id is not None:",
+        LINEAGE_TESTS,
+    ),
+    Mutant(
+        "tables of format v3 keep row lineage [I8]",
+        "execute/tasks.py",
+        "lineage = pinned.format_version >= 3",
+        "lineage = pinned.format_version > 3",
+        ("tests/execute/test_format_v3.py",),
+    ),
+    Mutant(
+        "no bounds of row ids where some are yet to be given [I8 I9]",
+        "execute/kernel/metrics.py",
+        " or (found.nulls and leaf.field_id in (ROW_ID, LAST_UPDATED))",
+        "",
+        LINEAGE_TESTS,
+    ),
+    Mutant(
+        "full verification covers lineage [I8]",
+        "verify/contents.py",
+        "lineage=by_group[result.group_id].lineage,",
+        "lineage=False,",
+        LINEAGE_TESTS,
+    ),
+    Mutant(
+        "a deletion vector holds as many rows as its manifest says",
+        "execute/kernel/delete_files.py",
+        "len(positions) != vector.records",
+        "len(positions) < vector.records",
+        ("tests/execute/test_vectors.py",),
+    ),
+)
+
 MUTANTS: tuple[Mutant, ...] = (
     *SEQUENCE_NUMBERS,
     *DELETES,
@@ -462,4 +522,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *OUTCOMES,
     *VALUES,
     *EVOLUTION,
+    *LINEAGE,
 )
