@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -50,6 +51,7 @@ def _problem(output: WrittenFile, field: PartitionField, value: Any, leaf: Leaf)
         return f"{nulls} of {output.records} rows of {leaf.name} are null"
     if value is None:
         return None
+    value = value.bytes if isinstance(value, UUID) else value  # as bounds hold it
     lower, upper = (leaf.decode(bounds.get(field.source_id)) for bounds in (output.lower_bounds, output.upper_bounds))
     transform = field.transform.transform(leaf.type)
     if isinstance(field.transform, BucketTransform):
