@@ -34,4 +34,4 @@ def make_table(warehouse: Warehouse, spec: PartitionSpec, format_version: int = 
 
 
 def move(warehouse: Warehouse, *, engine: Engine | None = None, how: PlanOptions = MOVE) -> CompactionResult:
-    return compact_as_told(warehouse, how, engine=engine)
+    return compact_as_told(warehouse, how, engine=engine, replans=0)
