@@ -35,6 +35,10 @@ class ListedManifest:
         return str(self.fields[500])
 
     @property
+    def length(self) -> int:
+        return int(self.fields[501])
+
+    @property
     def spec_id(self) -> int:
         return int(self.fields[502])
 

@@ -28,10 +28,13 @@ def write_file(io: FileIO, path: str, content: bytes) -> None:
     try:
         with io.new_output(path).create(overwrite=True) as stream:
             stream.write(content)
+        size = len(io.new_input(path))
     except PermissionError as error:
         raise AccessDenied(f"Cannot write {path}: {error}.", hint="Check the rights on that location.") from error
     except OSError as error:
         raise StorageError(f"Cannot write {path}: {error}.", hint="Check its room and the network.") from error
+    if size != len(content):
+        raise StorageError(f"{path} has {size} bytes after {len(content)} were written.", hint="Try again.")
 
 
 def read_manifest_list(io: FileIO, path: str) -> list[ListedManifest]:
@@ -39,7 +42,10 @@ def read_manifest_list(io: FileIO, path: str) -> list[ListedManifest]:
 
 
 def read_manifest(io: FileIO, listed: ListedManifest) -> Manifest:
-    container = Container.parse(read_bytes(io, listed.path), listed.path)
+    content = read_bytes(io, listed.path)
+    if len(content) < listed.length:
+        raise damaged(listed.path, f"it has {len(content)} bytes, the manifest list says {listed.length}")
+    container = Container.parse(content, listed.path)
     return Manifest(listed, container, tuple(live_entries(container, listed)))
 
 

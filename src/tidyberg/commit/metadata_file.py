@@ -77,9 +77,12 @@ def as_document(metadata: TableMetadata) -> dict[str, Any]:
 
 
 def write_document(document: dict[str, Any], io: FileIO, location: str, *, overwrite: bool) -> None:
-    pack = Compressor.get_compressor(location).bytes_compressor()
+    content = Compressor.get_compressor(location).bytes_compressor()(json.dumps(document).encode())
     with io.new_output(location).create(overwrite=overwrite) as stream:
-        stream.write(pack(json.dumps(document).encode()))
+        stream.write(content)
+    size = len(io.new_input(location))
+    if size != len(content):  # the table would be unreadable with it
+        raise OSError(f"{location} has {size} bytes after {len(content)} were written")
 
 
 def _merge(raw: Any, before: Any, after: Any) -> Any:

@@ -1,11 +1,12 @@
 """The files a job wrote, looked up in storage: before they are committed, and to find what was left behind."""
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pyiceberg.io import FileIO
 
-from tidyberg.errors import DamagedFile
+from tidyberg.errors import AccessDenied, DamagedFile, StorageError, TidybergError
 from tidyberg.model.job import Intent
 from tidyberg.model.task import TaskResult, WrittenFile, output_name
 
@@ -22,7 +23,7 @@ def check_outputs(io: FileIO, results: Sequence[TaskResult]) -> None:
 
 def _check_output(io: FileIO, file: WrittenFile) -> None:
     try:
-        size = len(io.new_input(file.path))
+        size = _size(io, file.path)
     except FileNotFoundError as error:
         raise DamagedFile(
             f"{file.path} vanished before it was committed.",
@@ -30,6 +31,20 @@ def _check_output(io: FileIO, file: WrittenFile) -> None:
         ) from error
     if size != file.size:
         raise DamagedFile(f"{file.path} has {size} bytes where its writer reported {file.size}.")
+
+
+def _size(io: FileIO, path: str) -> int:
+    """Asked again when storage did not answer: a whole job's work hangs on it."""
+    for wait in (0.1, 0.4, None):
+        try:
+            return len(io.new_input(path))
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if wait is None or isinstance(error, PermissionError):
+                raise _no_answer(path, error) from error
+            time.sleep(wait)
+    raise AssertionError("the last round returns or raises")
 
 
 def existing_outputs(io: FileIO, intent: Intent) -> list[str]:
@@ -40,7 +55,7 @@ def existing_outputs(io: FileIO, intent: Intent) -> list[str]:
 
 
 def _existing_of(io: FileIO, intent: Intent, group_id: int) -> list[str]:
-    found = [path for path in intent.adopted.get(group_id, ()) if io.new_input(path).exists()]
+    found = [path for path in intent.adopted.get(group_id, ()) if exists(io, path)]
     if group_id not in intent.directories:
         return found
     for attempt in range(intent.attempts):
@@ -48,9 +63,22 @@ def _existing_of(io: FileIO, intent: Intent, group_id: int) -> list[str]:
         while True:
             name = output_name(intent.job_id, group_id, attempt, number)
             path = f"{intent.directories[group_id]}/{name}"
-            if io.new_input(path).exists():
+            if exists(io, path):
                 found.append(path)
             elif number >= intent.outputs[group_id] + SPARE_OUTPUTS:
                 break
             number += 1
     return found
+
+
+def exists(io: FileIO, path: str) -> bool:
+    try:
+        return io.new_input(path).exists()
+    except OSError as error:
+        raise _no_answer(path, error) from error
+
+
+def _no_answer(path: str, error: OSError) -> TidybergError:
+    if isinstance(error, PermissionError):
+        return AccessDenied(f"Cannot look up {path}: {error}.", hint="Check the rights on that location.")
+    return StorageError(f"Cannot look up {path}: {error}.", hint="Check the storage and the network, then try again.")

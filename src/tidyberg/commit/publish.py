@@ -46,6 +46,8 @@ from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import pin
 
+STORAGE_RETRIES = 3  # of a commit
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -101,6 +103,7 @@ class Publisher:
     _attempts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # manifest list -> groups it commits
     _conflicts: dict[int, str] = field(default_factory=dict)
     _unknown_parent: int | None = None  # what the branch must still be at for an unanswered attempt to land
+    _storage_failures: int = 0
     _unseen: bool = False  # whether an attempt that a server may have accepted was sent since the table was last read
 
     def publish(self, finished: Sequence[FinishedGroup]) -> Committed:
@@ -133,6 +136,10 @@ class Publisher:
             try:
                 table = self._load()
                 parent = self._observe(table)
+            except StorageError as error:
+                self._bear(error)
+                failure = failure or error
+                continue
             except TidybergError:
                 raise
             except Exception as error:  # noqa: BLE001  # clients have many; a catalog that is away may come back
@@ -148,13 +155,19 @@ class Publisher:
                 return landed
             if attempt > self.retry.retries or (failure is not None and time.monotonic() > deadline):
                 break
-            staged = self._stage(stager, table, parent, finished, attempt)
+            try:
+                staged = self._stage(stager, table, parent, finished, attempt)
+            except StorageError as error:
+                self._bear(error)
+                failure = failure or error
+                continue
             try:
                 self._send(table, staged, parent.pinned.snapshot_id, finished, attempt)
             except TidybergError:
                 raise
             except Exception as error:  # noqa: BLE001  # whatever it is, only the table knows whether the commit landed
                 failure = error
+                _end_open_transaction(self.catalog)
                 self._unseen = not isinstance(self.catalog, SqlCatalog)
                 if self._is_unknown(error):
                     self._unknown_parent = parent.pinned.snapshot_id
@@ -162,6 +175,13 @@ class Publisher:
                 continue
             return Committed(self.snapshot_id, staged.groups, dict(self._conflicts), attempt + 1)
         raise self._gave_up(failure, finished)
+
+    def _bear(self, error: StorageError) -> None:
+        """A job's whole work hangs on a few small files: storage that failed once is asked again."""
+        self._storage_failures += 1
+        if self._storage_failures > STORAGE_RETRIES:
+            raise error
+        self.notice(f"storage failed while the commit was prepared ({_brief(error)}); trying again")
 
     def _load(self) -> Table:
         ending = "" if self._unseen else "; nothing was committed"
@@ -274,6 +294,8 @@ class Publisher:
         tries = self.retry.retries + 1
         if failure is not None and (self._unseen or self._unknown_parent is not None):
             return self._unknown(failure)
+        if isinstance(failure, StorageError):
+            return failure
         if isinstance(failure, CommitFailedException):
             return Conflict(
                 f"{self.plan.table} was too busy: {tries} attempts to commit {len(finished)} groups lost "
@@ -300,6 +322,16 @@ class Publisher:
 
 def _numbering(table: Table) -> tuple[int, int, int | None]:
     return table.metadata.format_version, last_sequence_number(table.metadata), next_row_id(table)
+
+
+def _end_open_transaction(catalog: Catalog) -> None:
+    """Let the next look at the table see what everybody sees.
+
+    SQLAlchemy gives a connection whose COMMIT failed back to its pool as it is, and so our own swap would show in
+    it, which nobody else will ever see. SQLite refuses a COMMIT while another process reads.
+    """
+    if isinstance(catalog, SqlCatalog) and catalog.engine.url.database not in (None, "", ":memory:"):
+        catalog.engine.dispose()
 
 
 def _brief(error: BaseException | None) -> str:

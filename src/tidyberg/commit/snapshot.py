@@ -107,6 +107,9 @@ class Stager:
         deletes = dangling_deletes(parent, groups, self._applied(groups))
         removed = _removed_entries(parent, groups, deletes)
         listed = {manifest.path: manifest for manifest in read_manifest_list(table.io, head.manifest_list)}
+        if listed.keys() != {manifest.path for manifest in parent.manifests}:
+            # I1: what is missing in the list that we copy would be missing in the table.
+            raise damaged(head.manifest_list, "it lists other manifests than a moment ago")
         manifests = self._added_manifests(table, parent, groups, listed)
         for path, manifest in listed.items():
             if path in removed:

@@ -79,12 +79,15 @@ class Leftovers:
         assert job.intent is not None
         if not record.may_delete():
             return "another job took over the table"
-        candidates = {*existing_outputs(self.table.io, job.intent), *record.noted_paths()}
+        noted = record.noted_paths()
+        candidates = {*existing_outputs(self.table.io, job.intent), *noted}
         referenced: set[str] = set()
-        if job.sent is not None or job.unresolved:  # else no snapshot can know them
+        # Without a commit, and without metadata for one, no snapshot can know them. That a commit is settled proves
+        # nothing: the store may have failed before it forgot the metadata that is the table's now.
+        if noted or job.sent is not None or job.commits or job.unresolved:
             if (fresh := self._fresh()) is not None:
                 referenced = referenced_paths(fresh, candidates, job.intent.sequence_number)
-            elif job.unresolved:
+            elif job.unresolved or job.commits:
                 return _GONE  # else every answer to the commit had been a definite no
         return self._remove(candidates - referenced)
 

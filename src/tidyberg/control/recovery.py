@@ -15,7 +15,7 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 
 from tidyberg.commit.cleanup import referenced_paths, remove
-from tidyberg.commit.outputs import existing_outputs
+from tidyberg.commit.outputs import existing_outputs, exists
 from tidyberg.commit.snapshot import snapshot_of_job
 from tidyberg.model.job import Intent, Job, JobStatus, Stage
 from tidyberg.record.process import is_alive
@@ -57,7 +57,7 @@ class Recovery:
         if not job.status.is_final and intent.settle_seconds:
             self.sleep(intent.settle_seconds)  # workers outlive the process that started them by some seconds
         io = table.io if table else load_file_io(dict(catalog.properties), _location(intent))
-        noted = [path for path in self.store.paths(job.job_id) if io.new_input(path).exists()]
+        noted = [path for path in self.store.paths(job.job_id) if exists(io, path)]
         files = {*existing_outputs(io, intent), *noted}
         if table is None:
             return Finding(io, None, frozenset(files), frozenset(), landed=False, may_land=False)

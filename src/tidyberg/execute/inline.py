@@ -7,19 +7,20 @@ from collections.abc import Callable, Sequence
 
 from tidyberg.errors import EngineError
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, error_of
-from tidyberg.execute.kernel.failures import KernelFailure
+from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.options import Resources
 from tidyberg.model.task import StorageAccess
 
 _POLL_SECONDS = 0.1
+_FIRST_WAIT_SECONDS = 0.025  # doubled before each new attempt of a task
 
 
 class InlineEngine:
     """Threads suffice: Arrow leaves the interpreter's lock alone while it decodes and encodes."""
 
     name = "inline"
-    attempts = 1
+    attempts = 4  # as many as Spark gives a task
     settle_seconds = 0.0  # a run returns only after its threads have ended and removed what they wrote
 
     def __init__(self, max_parallelism: int | None = None, memory_gb: float = 1.0) -> None:
@@ -72,9 +73,22 @@ class _Run:
             except queue.Empty:
                 return
             try:
-                self._done.put((position, run_task(task, 0, self._storage, self._should_stop)))
+                self._done.put((position, self._run(task)))
             except BaseException as error:  # noqa: BLE001 - whatever it was, the caller's thread raises it
                 self._done.put((position, error))
+
+    def _run(self, task: AnyTask) -> AnyResult:
+        """Storage that refused or lost a request may answer the next one; nothing else is worth another attempt."""
+        attempt = 0
+        while True:
+            try:
+                return run_task(task, attempt, self._storage, self._should_stop)
+            except KernelFailure as failure:
+                attempt += 1
+                if failure.kind is not FailureKind.STORAGE or attempt == InlineEngine.attempts:
+                    raise
+                if self.stopping.wait(_FIRST_WAIT_SECONDS * 2**attempt):
+                    raise
 
     def gather(self, on_result: Callable[[AnyResult], None]) -> list[AnyResult]:
         results: dict[int, AnyResult] = {}

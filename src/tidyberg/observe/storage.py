@@ -1,5 +1,7 @@
 """Metadata files as bytes, through the table's own file access; what goes wrong is named after the file."""
 
+import os
+
 from pyiceberg.io import FileIO
 
 from tidyberg.errors import AccessDenied, DamagedFile, StorageError
@@ -10,7 +12,9 @@ _DENIED = ("ACCESS_DENIED", "Access Denied", "AccessDenied", "Forbidden", "Inval
 def read_bytes(io: FileIO, location: str) -> bytes:
     try:
         with io.new_input(location).open() as stream:
-            return bytes(stream.read())
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(0)
+            content = bytes(stream.read())
     except FileNotFoundError:
         raise DamagedFile(
             f"{location} does not exist, though the table refers to it.",
@@ -25,6 +29,10 @@ def read_bytes(io: FileIO, location: str) -> bytes:
         raise StorageError(
             f"Cannot read {location}: {error}.", hint="Check the storage and the network, then try again."
         ) from error
+    # I1: an Avro file that ends early may look whole, and what it no longer lists would be lost with the next commit.
+    if len(content) != size:
+        raise StorageError(f"Reading {location} gave {len(content)} of its {size} bytes.", hint="Try again.")
+    return content
 
 
 def _denied(location: str, error: OSError) -> AccessDenied:

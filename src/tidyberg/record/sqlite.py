@@ -208,10 +208,11 @@ class SqliteStore:
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
                     yield self._connection
+                    self._connection.execute("COMMIT")
                 except BaseException:
-                    self._connection.execute("ROLLBACK")
+                    if self._connection.in_transaction:  # some errors end it by themselves
+                        self._connection.execute("ROLLBACK")
                     raise
-                self._connection.execute("COMMIT")
             except sqlite3.Error as error:
                 raise StorageError(
                     f"The job store did not answer ({error}).", hint="See that its disk has room and is writable."

@@ -51,8 +51,7 @@ def catalog_errors(catalog: str, *, what: str = "", secrets: Sequence[str] = ())
     except (
         iceberg.RESTError, iceberg.NoSuchTableError, iceberg.NoSuchNamespaceError, iceberg.NoSuchIdentifierError,
         iceberg.NotInstalledError, iceberg.SignError, iceberg.DynamoDbError, iceberg.ValidationError,
-        requests.RequestException,
-        OSError, ValueError, ImportError, NotImplementedError,
+        requests.RequestException, OSError, EOFError, ValueError, ImportError, NotImplementedError,
     ) as error:  # fmt: skip
         raise translate(error, catalog, what, secrets) from _without_secrets(error, secrets)
     except Exception as error:
@@ -81,7 +80,7 @@ def translate(error: Exception, catalog: str, what: str, secrets: Sequence[str])
         return ConfigurationError(f"The address of catalog {catalog!r} is not usable: {said}")
     if isinstance(error, requests.RequestException) or _is_sql(error, "OperationalError", "InterfaceError"):
         return _unreachable(catalog, error, said)
-    if isinstance(error, iceberg.ValidationError):
+    if isinstance(error, iceberg.ValidationError | EOFError):  # what is missing in a compressed file is an EOFError
         return DamagedFile(f"The metadata of {what or 'a table'} cannot be understood: {' '.join(str(error).split())}")
     if isinstance(error, ValidationError):
         return CatalogUnreachable(

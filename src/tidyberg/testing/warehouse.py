@@ -137,6 +137,8 @@ class Warehouse:
         for snapshot in table.metadata.snapshots:
             found.add(snapshot.manifest_list)
             for manifest in snapshot.manifests(table.io):
+                if manifest.manifest_path in found:
+                    continue
                 found.add(manifest.manifest_path)
                 found.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
         return {local_path(location) for location in found}

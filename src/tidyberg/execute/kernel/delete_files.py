@@ -149,7 +149,10 @@ def delete_bytes(storage: Storage, delete: TaskDelete) -> bytes:
     """All bytes of a delete file."""
     source = storage.open_input(storage.place(delete.path))
     with storage.guard(delete.path), source:
-        return bytes(source.read())
+        content, size = bytes(source.read()), int(source.size())
+    if len(content) != size:
+        raise KernelFailure(FailureKind.STORAGE, f"Reading {delete.path} gave {len(content)} of its {size} bytes.")
+    return content
 
 
 def sorted_unique(positions: Positions) -> Positions:

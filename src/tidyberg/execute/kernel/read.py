@@ -45,10 +45,14 @@ def fetch_source(storage: Storage, path: str) -> tuple[pa.NativeFile, bool]:
     """An open file, and whether all of its bytes are in memory already."""
     source = storage.open_input(storage.place(path))
     with storage.guard(path):
-        if source.size() > _FETCHED_WHOLE:
+        size = source.size()
+        if size > _FETCHED_WHOLE:
             return source, False
         with source:
-            return pa.BufferReader(source.read_buffer()), True
+            content = source.read_buffer()
+    if content.size != size:
+        raise KernelFailure(FailureKind.STORAGE, f"Reading {path} gave {content.size} of its {size} bytes.")
+    return pa.BufferReader(content), True
 
 
 def open_file(storage: Storage, file: TaskInput) -> OpenFile:

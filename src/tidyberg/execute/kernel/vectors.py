@@ -36,6 +36,10 @@ def read_vectors(storage: Storage, vectors: Sequence[TaskDelete]) -> list[bytes]
     source = storage.open_input(storage.place(first.path))
     with storage.guard(first.path), source:
         content = source.read_at(end - start, start)
+        if len(content) < end - start and source.size() >= end:
+            raise KernelFailure(
+                FailureKind.STORAGE, f"Reading {first.path} gave {len(content)} of {end - start} bytes."
+            )
     return [content[offset - start : offset - start + size] for offset, size in map(_range, vectors)]
 
 

@@ -1,0 +1,77 @@
+"""Each I/O call of a job goes wrong in turn: the table was committed to once or not at all, and nothing is left.
+
+`make test` lets each call go wrong in one way that the seed picks, on one of the tables; with TIDYBERG_LONG every call
+goes wrong in every way on all of them.
+"""
+
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.faults.lab import Lab, Outcome
+from tests.faults.layer import Call, Kind, Layer, Wire, at, choose
+from tidyberg.errors import TidybergError
+
+EVERYTHING = bool(os.environ.get("TIDYBERG_LONG"))
+SEED = int(os.environ.get("TIDYBERG_SEED", random.SystemRandom().randrange(10**6)))
+VERSIONS = (2, 3)
+COMMIT = Call(Wire.CATALOG, "commit", "", 0)
+
+
+def chosen(recorded: Layer, lab: Lab) -> list[tuple[Call, Kind]]:
+    if EVERYTHING:
+        return list(choose(recorded.calls, None))
+    rng = random.Random(SEED)
+    first = VERSIONS[SEED % len(VERSIONS)] == lab.format_version
+    return list(choose(recorded.calls, rng))[first :: len(VERSIONS)]
+
+
+def check(lab: Lab, outcome: Outcome, fault: tuple[Call, Kind]) -> bool:
+    call, kind = fault
+    try:
+        assert outcome.layer.injected, "the call was not made this time"
+        return lab.check(outcome)
+    except (AssertionError, TidybergError) as problem:
+        text = f"seed {SEED}, version {lab.format_version}, {kind.value} at {call}: {problem}"
+        raise AssertionError(text) from outcome.error
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_job_ends_committed_once_or_untouched_whichever_call_fails(tmp_path: Path, version: int) -> None:
+    print(f"seed {SEED}")  # noqa: T201
+    lab = Lab(tmp_path, version)
+    recorded = lab.compact()
+    assert recorded.result == "committed"
+    assert {call.wire for call, _ in recorded.layer.calls} == set(Wire)
+    ends: Counter[bool] = Counter()
+    for call, kind in chosen(recorded.layer, lab):
+        lab.restore()
+        ends[check(lab, lab.compact(Layer(at(call, kind))), (call, kind))] += 1
+    print(f"{ends[True]} committed, {ends[False]} untouched")  # noqa: T201
+    assert ends[True]
+    assert ends[False]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("died", ["before its commit", "after its commit"])
+def test_recovery_can_fail_at_any_call_and_be_repeated(tmp_path: Path, died: str) -> None:
+    print(f"seed {SEED}")  # noqa: T201
+    lab = Lab(tmp_path, VERSIONS[SEED % len(VERSIONS)])
+    calls = [call for call, _ in lab.compact().layer.calls]
+    last = calls.index(COMMIT) + (died == "after its commit")
+    lab.restore()
+    assert lab.compact(Layer(at(calls[last], Kind.CRASH))).layer.is_dead
+    lab.keep()
+    recorded = lab.recover()
+    assert recorded.result is not None
+    assert ("had committed" if died == "after its commit" else "had not committed") in recorded.result
+    for call, kind in choose(recorded.layer.calls, None if EVERYTHING else random.Random(SEED)):
+        lab.restore()
+        outcome = lab.recover(Layer(at(call, kind)))
+        assert check(lab, outcome, (call, kind)) is (died == "after its commit")
