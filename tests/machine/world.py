@@ -76,6 +76,7 @@ class World:
         self.read: set[tuple[int, int]] = set()  # snapshots and the schemas in which their rows were found right
         self.examined: set[int] = set()  # snapshots whose metadata was found right
         self.lineage: dict[int, dict[int, tuple[int | None, int | None]]] = {}  # by snapshot and number
+        self._numbers: dict[str, list[int]] = {}  # by data file
         self._next_number = 0
         self._changes = 0
 
@@ -87,10 +88,10 @@ class World:
         return snapshot
 
     def files(self, branch: str = "main") -> list[LiveFile]:
-        """Live data files, oldest first."""
+        """Live data files, in an order that no random name decides: drawing from them must be repeatable."""
         found = live_files(self.table.refresh(), self.table.metadata.snapshot_by_name(branch))
         data = [file for file in found if file.content is DataFileContent.DATA]
-        return sorted(data, key=lambda file: (file.sequence_number, file.path))
+        return sorted(data, key=lambda file: (file.sequence_number, self.numbers_in(file)))
 
     def delete_files(self, branch: str = "main") -> list[LiveFile]:
         found = live_files(self.table.refresh(), self.table.metadata.snapshot_by_name(branch))
@@ -98,8 +99,10 @@ class World:
 
     def numbers_in(self, file: LiveFile) -> list[int]:
         """The ids of a data file's rows, in order; deleted ones too."""
-        numbers: list[int] = pq.read_table(local_path(file.path), columns=["id"], partitioning=None)["id"].to_pylist()
-        return numbers
+        if file.path not in self._numbers:
+            contents = pq.read_table(local_path(file.path), columns=["id"], partitioning=None)
+            self._numbers[file.path] = contents["id"].to_pylist()
+        return self._numbers[file.path]
 
     def expected(self, branch: str = "main") -> list[str]:
         return texts(self.rows[branch], self.table.refresh().schema())
