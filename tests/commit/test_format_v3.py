@@ -40,6 +40,12 @@ def row_ids(warehouse: Warehouse, table: Table) -> list[int | None]:
     return [None if row_id == "None" else int(row_id) for row_id in found]
 
 
+def append_to_both_regions(warehouse: Warehouse, table: Table) -> None:
+    """Two commits, whose manifests list files of both partitions."""
+    both = [pa.concat_tables([rows_of(number, "eu"), rows_of(number + 1, "us")]) for number in (6, 8)]
+    warehouse.append_files(table, 2, rows=both.__getitem__, files_per_commit=1)
+
+
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_every_row_keeps_its_id_and_the_time_of_its_last_update(warehouse: Warehouse, spec: Any) -> None:
     table = make_table(warehouse, spec, format_version=3)
@@ -55,8 +61,7 @@ def test_every_row_keeps_its_id_and_the_time_of_its_last_update(warehouse: Wareh
 
 def test_files_that_stay_in_a_touched_manifest_keep_their_row_ids(warehouse: Warehouse) -> None:
     table = make_table(warehouse, BY_REGION, format_version=3)
-    both = [pa.concat_tables([rows_of(number, "eu"), rows_of(number + 1, "us")]) for number in (6, 8)]
-    warehouse.append_files(table, 2, rows=both.__getitem__)
+    append_to_both_regions(warehouse, table)
     before = warehouse.rows(table, lineage=True)
     for where in (EU, "region = 'us'"):
         compact(warehouse, options(where=where))
@@ -98,17 +103,18 @@ def test_rows_that_move_to_the_current_spec_keep_their_ids(warehouse: Warehouse)
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_first_commit_after_an_upgrade_gives_every_row_an_id(warehouse: Warehouse, version: int) -> None:
     table = make_table(warehouse, BY_REGION, format_version=version)
+    append_to_both_regions(warehouse, table)
     rows = warehouse.rows(table)
     warehouse.upgrade(table, 3)
     assert set(row_ids(warehouse, table)) == {None}
     compact(warehouse, options(where=EU))
     assert warehouse.rows(table) == rows
-    assert len(set(row_ids(warehouse, table)) - {None}) == 60
+    assert len(set(row_ids(warehouse, table)) - {None}) == 100
     lineage = warehouse.rows(table, lineage=True)
     append(warehouse, table, [8], "us")
     compact(warehouse)
     assert set(lineage) <= set(warehouse.rows(table, lineage=True))
-    assert len(set(row_ids(warehouse, table))) == 70
+    assert len(set(row_ids(warehouse, table))) == 110
 
 
 def test_an_upgraded_table_whose_rows_have_ids_keeps_them(warehouse: Warehouse) -> None:

@@ -1,5 +1,6 @@
 """The rules of the format that a compaction must obey, each with a change of the code that breaks it."""
 
+from tests.mutants.format_v3 import FORMAT_V3
 from tests.mutants.mutant import Mutant
 
 COMMIT = ("tests/commit",)
@@ -523,4 +524,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *VALUES,
     *EVOLUTION,
     *LINEAGE,
+    *FORMAT_V3,
 )
