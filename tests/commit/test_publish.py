@@ -87,6 +87,8 @@ def test_outputs_carry_the_plans_sequence_number_and_the_rest_their_own(warehous
     assert sorted(file["sequence_number"] for file in files) == [plan.sequence_number] * 2 + [appended]
     outputs = [file for file in files if file["sequence_number"] == plan.sequence_number]
     assert {file["file_sequence_number"] for file in outputs} == {last_sequence_number(table.refresh().metadata)}
+    manifests = inventory_of(table).manifests
+    assert {manifests[file["manifest"]].min_sequence_number for file in outputs} == {plan.sequence_number}
 
 
 def test_entries_of_a_touched_manifest_keep_or_say_what_the_spec_asks(warehouse: Warehouse) -> None:
