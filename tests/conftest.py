@@ -12,8 +12,15 @@ settings.register_profile("tidyberg", deadline=None, suppress_health_check=[Heal
 settings.load_profile("tidyberg")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever asks Java is marked so, wherever it stands."""
+    """Whatever asks Java is marked so, wherever it stands; tests that share a server stay in one process."""
     for item in items:
-        if "oracle" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        if "oracle" in fixtures:
             item.add_marker(pytest.mark.oracle)
+            item.add_marker(pytest.mark.xdist_group("java"))
+        elif "rest_server" in fixtures:
+            item.add_marker(pytest.mark.xdist_group("rest"))
+        elif item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
