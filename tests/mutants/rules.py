@@ -272,9 +272,9 @@ CONFLICTS = (
     ),
     Mutant(
         "a branch rolled back behind the plan gets no commit",
-        "commit/publish.py",
-        "if current is None or parent.pinned.sequence_number < self.plan.sequence_number:",
-        "if False:",
+        "commit/conflicts.py",
+        "return current is None or parent.sequence_number < plan.sequence_number",
+        "return False",
         COMMIT,
     ),
 )
@@ -318,14 +318,14 @@ OUTCOMES = (
     Mutant(
         "nothing that a snapshot references is deleted by recovery [I6]",
         "control/recovery.py",
-        "removal = remove(io, sorted(candidates - referenced))",
-        "removal = remove(io, sorted(candidates))",
+        "sorted(finding.files - finding.referenced - frozenset(keep))",
+        "sorted(finding.files - frozenset(keep))",
         RECOVERY,
     ),
     Mutant(
         "while a sent commit may still land its files are kept [I6]",
         "control/recovery.py",
-        "if not landed and not referenced and self._may_still_land(catalog, table, job):",
+        "if finding.may_land:",
         "if False:",
         RECOVERY,
     ),
