@@ -13,7 +13,7 @@ from tests.deletes.tables import REF
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, Engine
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.audit import AuditReport, Harm, SnapshotAudit
-from tidyberg.model.task import StorageAccess, TaskResult
+from tidyberg.model.task import StorageAccess, TaskResult, WrittenFile
 from tidyberg.testing import Warehouse, local_path
 
 
@@ -57,12 +57,17 @@ class Spoiling(InlineEngine):
         cancel: CancelToken,
         max_parallelism: int | None = None,
     ) -> list[AnyResult]:
-        results = super().run(tasks, storage, on_result=on_result, cancel=cancel, max_parallelism=max_parallelism)
-        first = results[0]
-        assert isinstance(first, TaskResult)
-        output = first.outputs[0]
+        spoiled: list[str] = []
+
+        def spoil_first(result: AnyResult) -> None:
+            if isinstance(result, TaskResult) and not spoiled:
+                spoiled.append(result.outputs[0].path)
+                result = replace(result, outputs=(self._spoiled(result.outputs[0]), *result.outputs[1:]))
+            on_result(result)
+
+        return super().run(tasks, storage, on_result=spoil_first, cancel=cancel, max_parallelism=max_parallelism)
+
+    def _spoiled(self, output: WrittenFile) -> WrittenFile:
         rows = self._spoil(pq.read_table(local_path(output.path), partitioning=None))
         overwrite(output.path, rows)
-        size = Path(local_path(output.path)).stat().st_size
-        spoiled = replace(output, records=rows.num_rows, size=size)
-        return [replace(first, outputs=(spoiled, *first.outputs[1:])), *results[1:]]
+        return replace(output, records=rows.num_rows, size=Path(local_path(output.path)).stat().st_size)
