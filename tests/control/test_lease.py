@@ -16,10 +16,11 @@ from tests.control.conftest import make_control
 from tests.control.test_chunks import REF, REGIONS, OneAtATime, chunks, leftovers
 from tests.control.test_resume import AT_ONCE
 from tidyberg.control.lease import LEASE_MS
-from tidyberg.errors import Cancelled, Conflict, TableBusy
+from tidyberg.errors import Cancelled, Conflict, StorageError, TableBusy
 from tidyberg.execute.engine import AnyResult, CancelToken
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.job import JobStatus
+from tidyberg.record.process import is_alive, this_process
 from tidyberg.record.sqlite import SqliteStore
 from tidyberg.testing import Warehouse
 
@@ -65,8 +66,6 @@ def test_waiting_ends_with_its_time_and_with_a_cancel(warehouse: Warehouse, tabl
     slept: list[float] = []
     uuid = str(table.metadata.table_uuid)
     with make_control(warehouse, wait_seconds=2.5, sleep=slept.append) as control:
-        from tidyberg.record.process import this_process
-
         control.store.acquire(uuid, "another", this_process(), now_ms=now_ms(), ttl_ms=LEASE_MS)
         with pytest.raises(TableBusy, match="--wait"):
             control.compact(REF, AT_ONCE)
@@ -75,6 +74,38 @@ def test_waiting_ends_with_its_time_and_with_a_cancel(warehouse: Warehouse, tabl
         cancel.cancel()
         with pytest.raises(Cancelled):
             control.compact(REF, AT_ONCE, cancel=cancel)
+
+
+class Stuck(SqliteStore):
+    """Cannot release a table so many times."""
+
+    def __init__(self, warehouse: Warehouse, failures: int) -> None:
+        super().__init__(warehouse.directory / "jobs.db", is_alive)
+        self._failures = failures
+
+    def release(self, table_uuid: str, job_id: str) -> None:
+        self._failures -= 1
+        if self._failures >= 0:
+            raise StorageError("The job store did not answer.")
+        super().release(table_uuid, job_id)
+
+
+def test_a_store_that_hiccups_when_a_table_is_released_does_not_keep_it_busy(
+    warehouse: Warehouse, table: Table
+) -> None:
+    with make_control(warehouse, store=Stuck(warehouse, 2), sleep=lambda _: None) as control:
+        assert control.compact(REF, AT_ONCE).outcome == "committed"
+        assert control.compact(REF, AT_ONCE).outcome == "nothing"
+
+
+def test_a_table_that_could_not_be_released_is_free_when_the_lease_ends(warehouse: Warehouse, table: Table) -> None:
+    """The job did its work and ended; only its process lives on, as a service does."""
+    with make_control(warehouse, store=Stuck(warehouse, 1000), sleep=lambda _: None) as control:
+        assert control.compact(REF, AT_ONCE).outcome == "committed"
+        with make_control(warehouse) as other, pytest.raises(TableBusy):
+            other.compact(REF, AT_ONCE)
+        with make_control(warehouse, now_ms=after_the_lease) as other:
+            assert other.compact(REF, AT_ONCE).outcome == "nothing"
 
 
 class Overtaken(InlineEngine):

@@ -77,6 +77,16 @@ def test_a_table_held_by_a_living_process_stays_held_beyond_its_lease(store: Sql
     assert store.acquire("t", "b", HERE, now_ms=1000, ttl_ms=10) == "a"
 
 
+def test_a_table_of_a_job_that_ended_is_free_when_the_lease_ends_though_its_process_lives(store: SqliteStore) -> None:
+    """It could not release the table when it ended, and a service lives on."""
+    assert store.acquire("t", "a", HERE, now_ms=0, ttl_ms=10) is None
+    store.save(job("a"))
+    assert store.acquire("t", "b", HERE, now_ms=11, ttl_ms=10) == "a"
+    store.save(replace(job("a"), status=JobStatus.FAILED))
+    assert store.acquire("t", "b", HERE, now_ms=9, ttl_ms=10) == "a"
+    assert store.acquire("t", "b", HERE, now_ms=11, ttl_ms=10) is None
+
+
 def test_a_table_held_elsewhere_is_free_when_the_lease_ends(store: SqliteStore) -> None:
     assert store.acquire("t", "a", ELSEWHERE, now_ms=0, ttl_ms=10) is None
     assert store.acquire("t", "b", HERE, now_ms=5, ttl_ms=10) == "a"

@@ -12,6 +12,7 @@ from tidyberg.record.store import JobStore
 
 LEASE_MS = 60_000
 _ASK_AGAIN_SECONDS = 1.0
+_RELEASE_PAUSES = (0.1, 0.2, 0.4, 0.8)
 
 
 class Lease:
@@ -59,12 +60,22 @@ class Lease:
     ) -> None:
         self._stopped.set()
         self._renewer.join()
-        self._store.release(self._table_uuid, self._job.job_id)
+        self._release()
 
     def check(self) -> None:
         """I7: who lost the lease commits nothing and deletes nothing."""
         if not self._renew():
             raise Conflict(f"Another job took over {self._job.table}; this one stops without a trace in the table.")
+
+    def _release(self) -> None:
+        """The job has ended, and what it came to is what its caller must hear of, not of this."""
+        for pause in _RELEASE_PAUSES:
+            try:
+                self._store.release(self._table_uuid, self._job.job_id)
+                return
+            except TidybergError:
+                self._sleep(pause)
+        # The store gives the table to others once the lease is over: nobody renews it any more.
 
     def _acquire(self) -> str | None:
         return self._store.acquire(

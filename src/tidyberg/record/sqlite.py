@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from tidyberg.errors import ConfigurationError, StorageError
-from tidyberg.model.job import Job, Owner
+from tidyberg.model.job import Job, JobStatus, Owner
 from tidyberg.model.table import TableRef
 from tidyberg.model.task import TaskResult
 from tidyberg.record.store import Finished
@@ -111,11 +111,16 @@ class SqliteStore:
     def acquire(self, table_uuid: str, job_id: str, owner: Owner, *, now_ms: int, ttl_ms: int) -> str | None:
         with self._transaction() as connection:
             held = connection.execute(
-                "SELECT job_id, owner, expires_ms FROM leases WHERE table_uuid = ?", (table_uuid,)
+                "SELECT leases.job_id, owner, expires_ms, status FROM leases LEFT JOIN jobs USING (job_id)"
+                " WHERE table_uuid = ?",
+                (table_uuid,),
             ).fetchone()
             if held is not None and held[0] != job_id:
                 alive = self._is_alive(_OWNER.validate_json(held[1]))
-                if alive or (alive is None and held[2] > now_ms):
+                # A living process may have been stopped for long, but not one whose job has ended: that one only could
+                # not release the table.
+                has_ended = held[3] is not None and JobStatus(held[3]).is_final
+                if alive is not False and (held[2] > now_ms or (alive and not has_ended)):
                     return str(held[0])
             connection.execute(
                 "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)",

@@ -29,7 +29,11 @@ class JobStore(Protocol):
         ...
 
     def acquire(self, table_uuid: str, job_id: str, owner: Owner, *, now_ms: int, ttl_ms: int) -> str | None:
-        """Take the table for this job. None: it is ours now; else the id of the job that holds it."""
+        """Take the table for this job. None: it is ours now; else the id of the job that holds it.
+
+        A job holds it until it releases it or its process dies; beyond its lease only while its process is seen to
+        live and the job has not ended.
+        """
         ...
 
     def renew(self, table_uuid: str, job_id: str, *, now_ms: int, ttl_ms: int) -> bool:
