@@ -93,6 +93,13 @@ SEQUENCE_NUMBERS = (
         'pc.coalesce(inherited, entries["sequence_number"])',
         INVENTORY,
     ),
+    Mutant(
+        "partitions of doubles are told apart to the last bit",
+        "observe/avro.py",
+        "FieldReader(read_double, _Decoder.skip_double)",
+        "FieldReader(_Decoder.read_double, _Decoder.skip_double)",
+        INVENTORY,
+    ),
 )
 
 DELETES = (

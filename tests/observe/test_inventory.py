@@ -323,3 +323,12 @@ def test_dates_travel_as_days(warehouse: Warehouse) -> None:
     warehouse.append_files(table, 1, 3, values={"day": dt.date(1970, 1, 11)})
     partition = inventory_of(table).partitions[0]
     assert (partition.values, partition.path) == ((10,), "day=1970-01-11")
+
+
+def test_partitions_of_doubles_are_told_apart_to_the_last_bit(warehouse: Warehouse) -> None:
+    spec = PartitionSpec(PartitionField(4, 1000, IdentityTransform(), "amount"))
+    table = warehouse.create_table(partition_spec=spec)
+    values = [0.1, 0.1 + 2**-56, 1e300]
+    for value in values:
+        warehouse.append_files(table, 2, 3, values={"amount": value})
+    assert sorted(partition.values for partition in inventory_of(table).partitions) == [(value,) for value in values]

@@ -15,7 +15,7 @@ from typing import Any
 from pyiceberg.avro.codecs.deflate import DeflateCodec
 from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 
-from tidyberg.observe.avro import AvroError, blocks, open_container
+from tidyberg.observe.avro import AvroError, blocks, open_container, read_double
 from tidyberg.observe.storage import damaged
 
 MAGIC = b"Obj\x01"
@@ -205,7 +205,7 @@ _READ: dict[str, Read] = {
     "int": lambda decoder: decoder.read_int(),
     "long": lambda decoder: decoder.read_int(),
     "float": lambda decoder: decoder.read_float(),
-    "double": lambda decoder: decoder.read_double(),
+    "double": read_double,
     "bytes": lambda decoder: decoder.read_bytes(),
     "string": lambda decoder: decoder.read_utf8(),
 }

@@ -13,13 +13,37 @@ from pyiceberg.manifest import PartitionFieldStats
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import IcebergType, NestedField, PrimitiveType
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    UnknownType,
+    UUIDType,
+)
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tidyberg.commit.avro import Container, field_id, resolve_names, writer
 from tidyberg.commit.entries import DATA, ListedManifest, Manifest, entry_schema, with_partition
 
 _EXACT = Context(prec=40)
+_HELD_AS: dict[str, PrimitiveType] = {
+    "null": UnknownType(),
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "string": StringType(),
+    "bytes": BinaryType(),
+}
 
 
 def empty_manifest(metadata: TableMetadata, spec_id: int) -> Manifest:
@@ -59,12 +83,29 @@ def encode_partition(template: Manifest, spec: PartitionSpec, values: Sequence[A
     return bytes(out)
 
 
-def partition_summaries(types: Iterable[IcebergType], partitions: Iterable[Sequence[Any]]) -> list[dict[int, Any]]:
+def partition_types(template: Manifest) -> list[PrimitiveType]:
+    """As the template's entries hold them: dates and times are plain numbers there."""
+    schema = resolve_names(template.container.schema)
+    data_file = next(field["type"] for field in schema["fields"] if field_id(field) == 2)
+    record = next(field["type"] for field in data_file["fields"] if field_id(field) == 102)
+    return [_held_as(field["type"]) for field in record["fields"]]
+
+
+def _held_as(kind: Any) -> PrimitiveType:
+    if isinstance(kind, list):
+        kind = next((branch for branch in kind if branch != "null"), "null")
+    if isinstance(kind, str):
+        return _HELD_AS[kind]
+    if kind.get("logicalType") == "decimal":
+        return DecimalType(kind["precision"], kind["scale"])
+    if kind.get("logicalType") == "uuid":
+        return UUIDType()
+    return FixedType(kind["size"]) if kind["type"] == "fixed" else _HELD_AS[kind["type"]]
+
+
+def partition_summaries(types: Iterable[PrimitiveType], partitions: Iterable[Sequence[Any]]) -> list[dict[int, Any]]:
     """What a manifest list says of the partitions in a manifest: nulls, NaN, the lowest and the highest value."""
-    statistics = []
-    for kind in types:
-        assert isinstance(kind, PrimitiveType)
-        statistics.append(PartitionFieldStats(kind))
+    statistics = [PartitionFieldStats(kind) for kind in types]
     for values in partitions:
         for statistic, value in zip(statistics, values, strict=True):
             statistic.update(value)

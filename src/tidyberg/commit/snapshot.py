@@ -24,8 +24,6 @@ from pyiceberg.table.update import (
     TableUpdate,
     ValidatableTableRequirement,
 )
-from pyiceberg.types import IcebergType, StructType
-from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tidyberg._version import __version__
 from tidyberg.commit.conflicts import Replaceable, identities
@@ -39,7 +37,7 @@ from tidyberg.commit.manifests import (
     rewritten_manifest,
     write_file,
 )
-from tidyberg.commit.new_partitions import empty_manifest, encode_partition, partition_summaries
+from tidyberg.commit.new_partitions import empty_manifest, encode_partition, partition_summaries, partition_types
 from tidyberg.commit.receipt import CONTENT_CHECKSUM, content_checksum
 from tidyberg.commit.statistics import carried_statistics
 from tidyberg.commit.summary import replace_summary, roll_forward
@@ -184,7 +182,7 @@ class Stager:
                 template,
                 outputs,
                 summaries=partition_summaries(
-                    _partition_types(template), [values for m, _ in members for values in self._partitions(parent, m)]
+                    partition_types(template), [values for m, _ in members for values in self._partitions(parent, m)]
                 ),
                 snapshot_id=self.snapshot_id,
                 sequence_number=self.sequence_number,
@@ -342,12 +340,3 @@ def _partition_of(source: Manifest, member: Replaceable) -> bytes:
     partitions = {entry.partition for entry in source.entries if entry.path in wanted}
     assert len(partitions) == 1, "I9: the files of a group share one partition"
     return partitions.pop()
-
-
-def _partition_types(template: Manifest) -> list[IcebergType]:
-    # Without references to named types, which PyIceberg's conversion does not follow.
-    partition_type = (
-        AvroSchemaConversion().avro_to_iceberg(template.container.resolved).find_type("data_file.partition")
-    )
-    assert isinstance(partition_type, StructType)
-    return [field.field_type for field in partition_type.fields]

@@ -6,6 +6,7 @@ partition of unpartitioned tables, and would be the heaviest dependency.
 """
 
 import json
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -179,13 +180,22 @@ def _holds(record: Mapping[str, Any], wanted: frozenset[int]) -> bool:
 
 
 _Decoder = type(new_decoder(b""))  # the compiled one: its methods are called without a frame in between
+_DOUBLE = struct.Struct("<d")
+
+
+def read_double(decoder: BinaryDecoder) -> float:
+    """The decoder's own makes a 32-bit number of it: partitions close to each other would become one."""
+    value: float = _DOUBLE.unpack(decoder.read(8))[0]
+    return value
+
+
 _PRIMITIVES: dict[str, FieldReader] = {
     "null": FieldReader(lambda _: None, lambda _: None),
     "boolean": FieldReader(_Decoder.read_boolean, _Decoder.skip_boolean),
     "int": FieldReader(_Decoder.read_int, _Decoder.skip_int),
     "long": FieldReader(_Decoder.read_int, _Decoder.skip_int),
     "float": FieldReader(_Decoder.read_float, _Decoder.skip_float),
-    "double": FieldReader(_Decoder.read_double, _Decoder.skip_double),
+    "double": FieldReader(read_double, _Decoder.skip_double),
     "bytes": FieldReader(_Decoder.read_bytes, _Decoder.skip_bytes),
     "string": FieldReader(_Decoder.read_utf8, _Decoder.skip_utf8),
 }
