@@ -10,34 +10,65 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.commit.test_publish import BY_REGION, SCHEMA
 from tests.control.conftest import make_control
+from tests.control.shapes import REGIONS, Shape, rows_of, untidy
 from tests.control.test_chunks import chunks
 from tests.control.victim import OPTIONS, REF, compact
+from tidyberg.errors import TidybergError
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import VerifyMode
 from tidyberg.testing import Warehouse
 
 INLINE_KILLS = int(os.environ.get("TIDYBERG_KILLS", "40"))
 SPARK_KILLS = int(os.environ.get("TIDYBERG_SPARK_KILLS", "2"))
-REGIONS = ("asia", "eu", "uk", "us")
-PER_TABLE = 10  # kills before a fresh table is made: the check reads every snapshot
+PER_TABLE = 4  # kills before a fresh table is made: the check reads every snapshot
+
+
+def seeded() -> random.Random:
+    seed = int(os.environ.get("TIDYBERG_SEED", random.SystemRandom().randrange(10**6)))
+    print(f"seed {seed}")  # noqa: T201
+    return random.Random(seed)
+
+
+class Tables:
+    """One table of each shape, to be killed on again and again, and a fresh one after so many kills."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._kills: Counter[Shape] = Counter()
+
+    def directory(self, shape: Shape) -> Path:
+        number = self._kills[shape] // PER_TABLE
+        self._kills[shape] += 1
+        return self._directory / f"{shape.value}-{number}"
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Says which kill it was."""
+    try:
+        yield
+    except (AssertionError, TidybergError) as problem:
+        raise AssertionError(f"{what}: {problem}") from problem
 
 
 def check_after_kill(warehouse: Warehouse, expected: list[str], commit_every: int | None = None) -> None:
     """Readable at once; after one more run tidy, with nothing lost, left over or deleted that is referenced."""
     table = warehouse.catalog.load_table("db.events")
-    assert warehouse.rows(table) == expected, "the table must read right before anything is recovered"
+    assert rows_of(warehouse, table) == expected, "the table must read right before anything is recovered"
     assert warehouse.referenced_files(table) <= warehouse.files_on_disk(table)
     with make_control(warehouse, InlineEngine()) as control:
         control.compact(REF, replace(OPTIONS, commit_every=commit_every), verify=VerifyMode.FULL)
         jobs = control.history(REF, limit=100)
-    assert warehouse.rows(table) == expected
+    assert rows_of(warehouse, table) == expected
     on_disk, referenced = warehouse.files_on_disk(table), warehouse.referenced_files(table)
     assert not on_disk - referenced, "no leftovers after the next run"
     assert not referenced - on_disk, "nothing referenced is ever deleted"
@@ -45,55 +76,43 @@ def check_after_kill(warehouse: Warehouse, expected: list[str], commit_every: in
     committed = chunks(table)
     assert len(committed) == len(set(committed)), "each chunk of a job is committed once"
     live = [file.path for file in warehouse.live_files(table)]
-    assert len(live) == len(set(live)) == len(REGIONS), "each group is committed once"
-
-
-def untidy(warehouse: Warehouse, seed: int) -> list[str]:
-    """More small files for the next victim, in each of four partitions; returns all rows there must be."""
-    if not warehouse.catalog.table_exists("db.events"):
-        warehouse.create_table("db.events", SCHEMA, BY_REGION)
-    table = warehouse.catalog.load_table("db.events")
-    for number, region in enumerate(REGIONS):
-        warehouse.append_files(table, 3, 30, seed=seed + 10 * number, values={"region": region})
-    return warehouse.rows(table)
+    assert len(live) == len(set(live)) == len(REGIONS), "each group is committed once, and its deletes are gone"
 
 
 @pytest.mark.slow
 def test_kill_at_random_moments_on_the_inline_engine(tmp_path: Path) -> None:
-    seed = int(os.environ.get("TIDYBERG_SEED", random.SystemRandom().randrange(10**6)))
-    print(f"seed {seed}")  # noqa: T201
-    rng = random.Random(seed)
+    rng, tables = seeded(), Tables(tmp_path)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.control.victim", "tidyberg.control.control", "pyiceberg.io.pyarrow"])
-    duration = 0.5
+    durations = dict.fromkeys(Shape, 0.5)
     for number in range(INLINE_KILLS):
-        with Warehouse(tmp_path / str(number // PER_TABLE)) as warehouse:
-            expected = untidy(warehouse, seed=1000 * number)
-            commit_every = rng.choice([None, 1, 2, 3])
+        shape, commit_every = rng.choice(list(Shape)), rng.choice([None, 1, 2, 3])
+        with Warehouse(tables.directory(shape)) as warehouse:
+            expected = untidy(warehouse, shape, rng)
             victim = context.Process(target=compact, args=(str(warehouse.directory), "inline", commit_every))
             started = time.monotonic()
             victim.start()
-            victim.join(rng.uniform(0.0, duration))
+            victim.join(rng.uniform(0.0, durations[shape]))
             if victim.is_alive():
                 assert victim.pid is not None
                 os.kill(victim.pid, signal.SIGKILL)
-                duration *= 1.05  # it was not done yet: look a little later next time
+                durations[shape] *= 1.05  # it was not done yet: look a little later next time
             else:
-                duration = time.monotonic() - started
+                durations[shape] = time.monotonic() - started
             victim.join()
-            check_after_kill(warehouse, expected, commit_every)
+            with told(f"kill {number} on {shape.value}, a commit every {commit_every} groups"):
+                check_after_kill(warehouse, expected, commit_every)
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 def test_kill_at_random_moments_on_spark(tmp_path: Path) -> None:
-    seed = int(os.environ.get("TIDYBERG_SEED", random.SystemRandom().randrange(10**6)))
-    print(f"seed {seed}")  # noqa: T201
-    rng = random.Random(seed)
+    rng, tables = seeded(), Tables(tmp_path)
+    first = rng.randrange(len(Shape))
     for number in range(SPARK_KILLS):
-        with Warehouse(tmp_path / str(number // PER_TABLE)) as warehouse:
-            expected = untidy(warehouse, seed=1000 * number)
-            commit_every = rng.choice([1, 2])
+        shape, commit_every = list(Shape)[(first + number) % len(Shape)], rng.choice([1, 2])
+        with Warehouse(tables.directory(shape)) as warehouse:
+            expected = untidy(warehouse, shape, rng)
             arguments = [str(warehouse.directory), "spark", str(commit_every)]
             command = [sys.executable, "-m", "tests.control.victim", *arguments]
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as victim:
@@ -104,4 +123,5 @@ def test_kill_at_random_moments_on_spark(tmp_path: Path) -> None:
                         break
                 time.sleep(rng.uniform(0.0, 6.0 if stage == "execute" else 1.0))
                 victim.kill()
-            check_after_kill(warehouse, expected, commit_every)
+            with told(f"kill {number} on {shape.value} at {stage}, a commit every {commit_every} groups"):
+                check_after_kill(warehouse, expected, commit_every)
