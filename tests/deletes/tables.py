@@ -96,8 +96,8 @@ def compact(
 class Meddling(InlineEngine):
     """Runs the tasks, then lets something else happen before the commit."""
 
-    def __init__(self, meddle: Callable[[], object]) -> None:
-        super().__init__()
+    def __init__(self, meddle: Callable[[], object], max_parallelism: int | None = None) -> None:
+        super().__init__(max_parallelism)
         self._meddle: Callable[[], object] | None = meddle
 
     def run(

@@ -11,7 +11,8 @@ from unittest.mock import patch
 from pyiceberg.table import Table
 
 from tests.control.conftest import make_control
-from tests.deletes.tables import BY_REGION, REF, SCHEMA, append, data_files, options
+from tests.control.test_chunks import chunks
+from tests.deletes.tables import BY_REGION, REF, SCHEMA, Meddling, append, data_files, options
 from tests.faults.layer import Crash, Layer
 from tests.faults.wires import wired
 from tidyberg.control.control import Control
@@ -19,13 +20,14 @@ from tidyberg.errors import TidybergError
 from tidyberg.execute.engine import Engine
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.job import JobStatus, Owner
-from tidyberg.model.options import VerifyMode
+from tidyberg.model.options import PlanOptions, VerifyMode
 from tidyberg.record.process import is_alive
 from tidyberg.record.sqlite import SqliteStore
 from tidyberg.testing import Warehouse
-from tidyberg.testing.deletes import EqualTo, Positions, Vectors, commit_deletes
+from tidyberg.testing.deletes import EqualTo, Positions, Vectors, commit_deletes, delete_rows
 from tidyberg.testing.reading import read_rows
 
+PARTITIONS = 3
 DEAD = Owner(socket.gethostname(), 2**22 + 1, 1.0)  # no process has this number: whoever finds its job finds it dead
 
 
@@ -58,6 +60,7 @@ class Outcome:
     result: str | None
     error: BaseException | None
     layer: Layer
+    rows: list[str]  # that the table has since
 
 
 @dataclass
@@ -66,6 +69,9 @@ class Lab:
 
     directory: Path
     format_version: int = 2
+    how: PlanOptions = field(default_factory=options)
+    commits: int = 1  # those of a job that nothing happens to
+    has_writer: bool = False  # whether another one deletes a row while a job rewrites its file
 
     rows: list[str] = field(default_factory=list)
     files: frozenset[str] = frozenset()
@@ -105,16 +111,26 @@ class Lab:
         """A job that may go wrong, of a process that is gone afterwards."""
         layer = layer or Layer()
         layer.known = self.files
+        outcome = Outcome(None, None, layer, self.rows)
+        if self.has_writer:
+            engine = Meddling(lambda: self._write(outcome), max_parallelism=1)
         with (
             self.open(engine) as (warehouse, control, store),
             patch("tidyberg.control.control.this_process", lambda: DEAD),
             wired(layer, warehouse.catalog, store),
         ):
             try:
-                result = control.compact(REF, options(), verify=VerifyMode.FULL)
+                outcome.result = control.compact(REF, self.how, verify=VerifyMode.FULL).outcome
             except (Exception, Crash) as error:  # noqa: BLE001  # whatever it is, the caller judges it
-                return Outcome(None, error, layer)
-            return Outcome(result.outcome, None, layer)
+                outcome.error = error
+        return outcome
+
+    def _write(self, outcome: Outcome) -> None:
+        """By a process of its own, which nothing happens to."""
+        with Warehouse(self._home) as warehouse:
+            table = warehouse.catalog.load_table("db.events")
+            path = next(file.path for file in data_files(warehouse, table) if file.partition[0] == "eu")
+            outcome.rows = rows_of(warehouse, delete_rows(table, {path: [8]}))
 
     def recover(self, layer: Layer | None = None) -> Outcome:
         layer = layer or Layer()
@@ -125,38 +141,46 @@ class Lab:
             wired(layer, warehouse.catalog, store),
         ):
             try:
-                return Outcome("; ".join(control.recover()), None, layer)
+                return Outcome("; ".join(control.recover()), None, layer, self.rows)
             except (Exception, Crash) as error:  # noqa: BLE001
-                return Outcome(None, error, layer)
+                return Outcome(None, error, layer, self.rows)
 
-    def check(self, outcome: Outcome) -> bool:
-        """Committed once or untouched, and tidy after recovery; says which."""
+    def check(self, outcome: Outcome, *, resume: bool = False) -> int:
+        """Each chunk committed once or not at all, and tidy after recovery; says how many were.
+
+        With `resume` it is the next run that settles the job, and may go on with what that had finished.
+        """
         if outcome.error is not None and not outcome.layer.is_dead:
             assert isinstance(outcome.error, TidybergError), f"a raw {type(outcome.error).__name__}: {outcome.error}"
         with self.open() as (warehouse, control, _):
             table = warehouse.catalog.load_table("db.events")
-            assert rows_of(warehouse, table) == self.rows, "the table must read right before anything is recovered"
-            control.recover()
-            committed = self._check_tidy(warehouse, table, control)
-            assert committed <= 1, "committed more than once"
-            if outcome.result in ("committed", "partly"):
-                assert committed == 1, "said to have committed, and had not"
-            (job,) = control.history(REF) or (None,)
-            if job is not None:
-                assert (job.status is JobStatus.SUCCEEDED) == bool(committed), f"{job.status} after {committed} commits"
+            assert rows_of(warehouse, table) == outcome.rows, "the table must read right before anything is recovered"
+            committed = len(chunks(table))
+            assert committed <= self.commits, "committed more than once"
+            if outcome.result == "committed":
+                assert committed == self.commits, "said to have committed, and had not"
+            assert (outcome.result == "partly") <= bool(committed), "said to have committed in part, and had not"
             assert outcome.result != "nothing", "there was something to do"
-            result = control.compact(REF, options(), verify=VerifyMode.FULL)
-            assert result.outcome == ("nothing" if committed else "committed"), "the next run does what is left to do"
-            assert self._check_tidy(warehouse, table, control) == 1
-            assert rows_of(warehouse, table) == self.rows
-            return bool(committed)
+            if not resume:
+                control.recover()
+                self._check_tidy(warehouse, table, control)
+                assert len(chunks(table)) == committed, "recovery commits nothing"
+            result = control.compact(REF, self.how, verify=VerifyMode.FULL)
+            is_done = committed == self.commits
+            assert result.outcome == ("nothing" if is_done else "committed"), "the next run does what is left to do"
+            self._check_tidy(warehouse, table, control)
+            if (
+                job := next((job for job in control.history(REF) if job.job_id != result.job.job_id), None)
+            ) is not None:
+                assert (job.status is JobStatus.SUCCEEDED) == bool(committed), f"{job.status} after {committed} commits"
+            assert len(warehouse.live_files(table)) == PARTITIONS, "a file a partition, and no deletes"
+            assert rows_of(warehouse, table) == outcome.rows
+            return committed
 
-    def _check_tidy(self, warehouse: Warehouse, table: Table, control: Control) -> int:
-        """Number of commits of ours."""
+    def _check_tidy(self, warehouse: Warehouse, table: Table, control: Control) -> None:
         on_disk, referenced = warehouse.files_on_disk(table), warehouse.referenced_files(table)
         assert not on_disk - referenced, f"leftovers: {on_disk - referenced}"
         assert not referenced - on_disk, "something referenced is gone"
         jobs = control.history(REF, limit=100)
         assert all(job.status.is_final and not job.unresolved for job in jobs), [job.notes for job in jobs]
-        snapshots = table.refresh().metadata.snapshots
-        return sum(s.summary is not None and s.summary.operation.value == "replace" for s in snapshots)
+        assert len(chunks(table)) == len(set(chunks(table))), "a chunk was committed twice"

@@ -1,16 +1,18 @@
 """Each I/O call of a job goes wrong in turn: the table was committed to once or not at all, and nothing is left.
 
-`make test` lets each call go wrong in one way that the seed picks, on one of the tables; with TIDYBERG_LONG every call
-goes wrong in every way on all of them.
+`make test` lets each call go wrong in one way that the seed picks, on one of the tables, and some calls of jobs with
+several commits; with TIDYBERG_LONG every call goes wrong in every way on all of them.
 """
 
 import os
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.deletes.tables import options
 from tests.faults.lab import Lab, Outcome
 from tests.faults.layer import Call, Kind, Layer, Wire, at, choose
 from tidyberg.errors import TidybergError
@@ -29,11 +31,21 @@ def chosen(recorded: Layer, lab: Lab) -> list[tuple[Call, Kind]]:
     return list(choose(recorded.calls, rng))[first :: len(VERSIONS)]
 
 
-def check(lab: Lab, outcome: Outcome, fault: tuple[Call, Kind]) -> bool:
+def sampled(recorded: Layer) -> list[tuple[Call, Kind]]:
+    """Of a job with several commits: most of them after the first, for what comes before is as in any job."""
+    if EVERYTHING:
+        return list(choose(recorded.calls, None))
+    rng = random.Random(SEED)
+    faults = list(choose(recorded.calls, rng))
+    first = [call for call, _ in faults].index(COMMIT)
+    return [*rng.sample(faults[:first], 5), *rng.sample(faults[first:], 15)]
+
+
+def check(lab: Lab, outcome: Outcome, fault: tuple[Call, Kind], *, resume: bool = False) -> int:
     call, kind = fault
     try:
         assert outcome.layer.injected, "the call was not made this time"
-        return lab.check(outcome)
+        return lab.check(outcome, resume=resume)
     except (AssertionError, TidybergError) as problem:
         text = f"seed {SEED}, version {lab.format_version}, {kind.value} at {call}: {problem}"
         raise AssertionError(text) from outcome.error
@@ -48,13 +60,35 @@ def test_a_job_ends_committed_once_or_untouched_whichever_call_fails(tmp_path: P
     recorded = lab.compact()
     assert recorded.result == "committed"
     assert {call.wire for call, _ in recorded.layer.calls} == set(Wire)
-    ends: Counter[bool] = Counter()
+    ends: Counter[int] = Counter()
     for call, kind in chosen(recorded.layer, lab):
         lab.restore()
         ends[check(lab, lab.compact(Layer(at(call, kind))), (call, kind))] += 1
-    print(f"{ends[True]} committed, {ends[False]} untouched")  # noqa: T201
-    assert ends[True]
-    assert ends[False]
+    print(f"{ends[1]} committed, {ends[0]} untouched")  # noqa: T201
+    assert ends[1]
+    assert ends[0]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("version", VERSIONS if EVERYTHING else [VERSIONS[SEED % len(VERSIONS)]])
+@pytest.mark.parametrize("what", ["in chunks", "planned again"])
+def test_a_job_of_several_commits_loses_and_repeats_none_whichever_call_fails(
+    tmp_path: Path, what: str, version: int
+) -> None:
+    print(f"seed {SEED}")  # noqa: T201
+    how = replace(options(), commit_every=1 if what == "in chunks" else None)
+    lab = Lab(tmp_path, version, how, commits=2, has_writer=what == "planned again")
+    recorded = lab.compact()
+    assert recorded.result == "committed"
+    assert (recorded.rows != lab.rows) == lab.has_writer
+    ends: Counter[int] = Counter()
+    for number, (call, kind) in enumerate(sampled(recorded.layer)):
+        lab.restore()
+        outcome = lab.compact(Layer(at(call, kind)))
+        ends[check(lab, outcome, (call, kind), resume=number % 2 == 0)] += 1
+    print(f"{ends[2]} committed, {ends[1]} in part, {ends[0]} untouched")  # noqa: T201
+    assert ends[1]
 
 
 @pytest.mark.slow
@@ -74,4 +108,4 @@ def test_recovery_can_fail_at_any_call_and_be_repeated(tmp_path: Path, died: str
     for call, kind in choose(recorded.layer.calls, None if EVERYTHING else random.Random(SEED)):
         lab.restore()
         outcome = lab.recover(Layer(at(call, kind)))
-        assert check(lab, outcome, (call, kind)) is (died == "after its commit")
+        assert check(lab, outcome, (call, kind)) == (died == "after its commit")
