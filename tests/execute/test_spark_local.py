@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from pyiceberg.table.snapshots import Operation
+from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from tests.control.conftest import make_control
 from tests.deletes.tables import REF, append, delete_files, make_table, options, paths
@@ -26,6 +27,7 @@ from tests.execute.spark_checks import (
     endless_tasks,
     group_tasks,
 )
+from tests.moving.tables import MOVE, change_spec
 from tidyberg.errors import ConfigurationError, EngineError, StorageError
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.execute.spark import SparkEngine
@@ -33,9 +35,10 @@ from tidyberg.execute.spark_run import error_from_spark, split_into_jobs
 from tidyberg.execute.spark_session import check_java, local_cores, retrying_master, session_settings
 from tidyberg.execute.worker import pack
 from tidyberg.model.audit import Harm, Receipt, Verdict
+from tidyberg.model.options import VerifyMode
 from tidyberg.model.task import StorageAccess, TaskResult
 from tidyberg.testing import Warehouse
-from tidyberg.testing.deletes import EqualTo, commit_deletes, delete_positions
+from tidyberg.testing.deletes import EqualTo, commit_deletes, delete_positions, delete_rows
 
 pytestmark = [
     pytest.mark.spark,
@@ -75,6 +78,22 @@ def test_an_audit_reads_on_spark(engine: SparkEngine, tmp_path: Path) -> None:
         control.store.close()  # not the engine: others run on it
     assert (intact.verdict, intact.receipt, intact.rows_after) == (Verdict.INTACT, Receipt.HOLDS, 57)
     assert dict(damaged.harms) == {Harm.CAME_BACK: 4}
+
+
+def test_rows_of_format_v3_keep_their_lineage_when_spark_moves_them(engine: SparkEngine, tmp_path: Path) -> None:
+    with Warehouse(tmp_path / "lab") as warehouse:
+        table = make_table(warehouse, format_version=3)
+        commit_deletes(table, EqualTo({"id": [2, 14]}))
+        delete_rows(table, {path: [0, 9] for path in paths(warehouse, table)[2:]})
+        change_spec(table, ("region", IdentityTransform()), ("id", BucketTransform(2)))
+        rows = warehouse.rows(table, lineage=True)
+        control = make_control(warehouse, engine)
+        result = control.compact(REF, MOVE, verify=VerifyMode.FULL)
+        control.store.close()  # not the engine: others run on it
+        assert result.outcome == "committed"
+        assert warehouse.rows(table, lineage=True) == rows
+        assert {file.spec_id for file in warehouse.live_files(table)} == {1}
+        assert delete_files(warehouse, table) == []
 
 
 def test_deleted_rows_are_left_out(engine: SparkEngine, tmp_path: Path) -> None:

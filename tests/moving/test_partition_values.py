@@ -1,7 +1,9 @@
 """Partition values of outputs are spelled as the inventory spells them: that is how conflicts are found."""
 
 import math
+import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -10,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import (
@@ -35,7 +38,9 @@ from pyiceberg.types import (
 )
 
 from tests.deletes.tables import REF
-from tests.moving.tables import change_spec, move
+from tests.moving.tables import change_spec, make_table, move
+from tidyberg.commit.new_partitions import partition_summaries
+from tidyberg.errors import VerificationFailed
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.execute.kernel.transforms import plain_values
@@ -75,9 +80,12 @@ CASES: list[tuple[PrimitiveType, list[Any], tuple[str, ...]]] = [
 
 
 class Recording(InlineEngine):
-    def __init__(self) -> None:
+    """Remembers the partitions of outputs, and may claim others than the kernel found."""
+
+    def __init__(self, claim: tuple[Any, ...] | None = None) -> None:
         super().__init__()
         self.partitions: set[str] = set()
+        self._claim = claim
 
     def run(
         self,
@@ -88,11 +96,15 @@ class Recording(InlineEngine):
         cancel: CancelToken,
         max_parallelism: int | None = None,
     ) -> list[AnyResult]:
-        results = super().run(tasks, storage, on_result=on_result, cancel=cancel, max_parallelism=max_parallelism)
-        for result in results:
+        def report(result: AnyResult) -> None:
             if isinstance(result, TaskResult):
                 self.partitions |= {repr(output.partition) for output in result.outputs}
-        return results
+                if self._claim is not None:
+                    outputs = tuple(replace(output, partition=self._claim) for output in result.outputs)
+                    result = replace(result, outputs=outputs)
+            on_result(result)
+
+        return super().run(tasks, storage, on_result=report, cancel=cancel, max_parallelism=max_parallelism)
 
 
 def column(values: list[Any], kind: pa.DataType) -> pa.Array:
@@ -107,6 +119,14 @@ def column(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
+def test_outputs_of_another_partition_than_they_claim_are_not_committed(warehouse: Warehouse) -> None:
+    table = change_spec(make_table(warehouse, UNPARTITIONED_PARTITION_SPEC), ("region", parse_transform("identity")))
+    before = table.current_snapshot()
+    with pytest.raises(VerificationFailed, match="wrong partitions"):
+        move(warehouse, engine=Recording(claim=("asia",)))
+    assert table.refresh().current_snapshot() == before
+
+
 @pytest.mark.parametrize(("kind", "values", "transforms"), CASES, ids=[str(case[0]) for case in CASES])
 def test_outputs_spell_partitions_as_the_inventory_does(
     warehouse: Warehouse, kind: PrimitiveType, values: list[Any], transforms: tuple[str, ...]
@@ -116,8 +136,8 @@ def test_outputs_spell_partitions_as_the_inventory_does(
     table = warehouse.create_table("db.events", Schema(*fields, inner), format_version=3)
     target = arrow_schema(table.schema())
     data = column([*values, None], target.field(0).type)
-    struct = pa.StructArray.from_arrays([data], fields=list(target.field("inner").type))
-    rows = pa.table([*([data] * len(transforms)), struct], schema=target)
+    inside = pa.StructArray.from_arrays([data], fields=list(target.field("inner").type))
+    rows = pa.table([*([data] * len(transforms)), inside], schema=target)
     warehouse.append_files(table, 2, rows=lambda _: rows)
     fields_of_spec = [(f"c{number}", parse_transform(name)) for number, name in enumerate(transforms, start=1)]
     change_spec(table, *fields_of_spec, ("inner.leaf", parse_transform(transforms[0])))
@@ -139,3 +159,10 @@ def texts(rows: pa.Table) -> list[str]:
     plain = pa.table({name: plain_values(rows[name].combine_chunks()) for name in rows.column_names if name != "inner"})
     inner = plain_values(pc.struct_field(rows["inner"], [0]).combine_chunks())
     return sorted(map(repr, plain.append_column("inner", inner).to_pylist()))
+
+
+@pytest.mark.parametrize("zeros", [(0.0, -0.0), (-0.0, 0.0)])
+@pytest.mark.parametrize(("kind", "layout"), [(FloatType(), "<f"), (DoubleType(), "<d")])
+def test_a_manifests_summary_covers_both_zeros(kind: PrimitiveType, layout: str, zeros: tuple[float, float]) -> None:
+    summary = partition_summaries([kind], [(zero,) for zero in zeros])[0]
+    assert (summary[510], summary[511]) == (struct.pack(layout, -0.0), struct.pack(layout, 0.0))

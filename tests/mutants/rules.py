@@ -1,6 +1,7 @@
 """The rules of the format that a compaction must obey, each with a change of the code that breaks it."""
 
 from tests.mutants.format_v3 import FORMAT_V3
+from tests.mutants.moves import MOVES
 from tests.mutants.mutant import Mutant
 
 COMMIT = ("tests/commit",)
@@ -532,4 +533,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *EVOLUTION,
     *LINEAGE,
     *FORMAT_V3,
+    *MOVES,
 )

@@ -9,6 +9,7 @@ from decimal import Context, Decimal
 from typing import Any
 from uuid import UUID
 
+from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import PartitionFieldStats
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -105,12 +106,27 @@ def _held_as(kind: Any) -> PrimitiveType:
 
 def partition_summaries(types: Iterable[PrimitiveType], partitions: Iterable[Sequence[Any]]) -> list[dict[int, Any]]:
     """What a manifest list says of the partitions in a manifest: nulls, NaN, the lowest and the highest value."""
+    types = list(types)
     statistics = [PartitionFieldStats(kind) for kind in types]
     for values in partitions:
         for statistic, value in zip(statistics, values, strict=True):
             statistic.update(value)
     summaries = [statistic.to_summary() for statistic in statistics]
-    return [{509: s.contains_null, 518: s.contains_nan, 510: s.lower_bound, 511: s.upper_bound} for s in summaries]
+    return [
+        {
+            509: summary.contains_null,
+            518: summary.contains_nan,
+            510: _with_both_zeros(kind, summary.lower_bound, -0.0),
+            511: _with_both_zeros(kind, summary.upper_bound, 0.0),
+        }
+        for kind, summary in zip(types, summaries, strict=True)
+    ]
+
+
+def _with_both_zeros(kind: PrimitiveType, bound: bytes | None, zero: float) -> bytes | None:
+    """Python finds the zeros equal, so either may have become the bound; Iceberg puts -0.0 below 0.0."""
+    zeros = {to_bytes(kind, -0.0), to_bytes(kind, 0.0)} if isinstance(kind, FloatType | DoubleType) else set()
+    return to_bytes(kind, zero) if bound in zeros else bound
 
 
 def _schema_with_sources(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
