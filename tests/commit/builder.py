@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from tidyberg.commit.publish import Committed, FinishedGroup, Publisher, RetryPolicy
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import SentCommit
-from tidyberg.model.plan import Estimate, FileGroup, InputFile, Plan
+from tidyberg.model.plan import DeleteFile, Estimate, FileGroup, InputFile, Plan
 from tidyberg.model.table import TableRef
 from tidyberg.model.task import TaskResult, WrittenFile
 from tidyberg.observe.cache import ManifestCache
@@ -61,15 +61,18 @@ def groups_of(inventory: Inventory) -> list[FileGroup]:
 
 
 def plan_of(table: Table, branch: str = "main") -> Plan:
-    inventory = inventory_of(table, branch)
+    return plan_for(inventory_of(table, branch))
+
+
+def plan_for(inventory: Inventory, deletes: Sequence[DeleteFile] = ()) -> Plan:
     pinned = inventory.pinned
     return Plan(
         format=1,
         tool_version="0",
-        table=reference(table),
+        table=pinned.table,
         table_uuid=pinned.uuid,
         format_version=pinned.format_version,
-        branch=branch,
+        branch=pinned.branch,
         snapshot_id=pinned.snapshot_id,
         sequence_number=pinned.sequence_number,
         snapshot_ms=pinned.timestamp_ms,
@@ -82,6 +85,7 @@ def plan_of(table: Table, branch: str = "main") -> Plan:
         partitions=(),
         groups=tuple(groups_of(inventory)),
         estimate=NO_ESTIMATE,
+        deletes=tuple(deletes),
         hash="test",
     )
 

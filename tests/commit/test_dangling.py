@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
-from tests.commit.builder import groups_of, inventory_of
+from tests.commit.builder import groups_of, inventory_of, plan_for
 from tests.commit.test_publish import regional
 from tidyberg.commit.conflicts import identities, validate_groups
 from tidyberg.commit.dangling import dangling_deletes
@@ -36,7 +36,7 @@ def deletes_of(inventory: Inventory) -> list[DeleteFile]:
 
 def removed(parent: Inventory, groups: list[FileGroup]) -> int:
     """How many of the parent's delete files go when these groups are replaced, all deletes having been applied."""
-    validation = validate_groups(groups, parent, parent.pinned.sequence_number, deletes_of(parent))
+    validation = validate_groups(groups, parent, plan_for(parent, deletes_of(parent)))
     assert not validation.conflicts
     return len(dangling_deletes(parent, validation.replaceable, set(identities(parent.delete_files))))
 
@@ -102,5 +102,5 @@ def test_only_deletes_that_were_applied_are_considered(table: Table) -> None:
     eu, _ = groups_of(inventory_of(table))
     delete_positions(table, eu.files[0].path, [0])
     parent = inventory_of(table)
-    validation = validate_groups([eu], parent, parent.pinned.sequence_number, deletes_of(parent))
+    validation = validate_groups([eu], parent, plan_for(parent, deletes_of(parent)))
     assert dangling_deletes(parent, validation.replaceable, set()).num_rows == 0

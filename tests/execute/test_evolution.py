@@ -33,9 +33,10 @@ from pyiceberg.types import (
 )
 
 from tidyberg.errors import Unsupported
-from tidyberg.execute.evolution import NAME_MAPPING, absent_values, name_mapping
+from tidyberg.execute.evolution import absent_values, name_mapping
 from tidyberg.execute.schemas import arrow_schema
 from tidyberg.model.inventory import Partition
+from tidyberg.model.table import NAME_MAPPING
 
 MICROS = 1_700_000_000_123_456
 UNPARTITIONED = PartitionSpec(), Partition(0, (), "")

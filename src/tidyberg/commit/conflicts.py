@@ -19,6 +19,7 @@ from tidyberg.model.plan import DeleteFile, FileGroup, Plan
 from tidyberg.model.table import Pinned
 from tidyberg.model.task import WrittenFile
 from tidyberg.planning.deletes import DeleteIndex
+from tidyberg.planning.publishing import waiting_to_be_published
 
 
 @dataclass(frozen=True)
@@ -36,31 +37,41 @@ class Validation:
     conflicts: Mapping[int, str]  # group id -> reason
 
 
-def was_rolled_back(plan: Plan, parent: Pinned) -> bool:
-    """Whether the branch was moved behind the plan's snapshot: then it no longer holds what the plan saw."""
-    if plan.snapshot_id not in parent.snapshots:
-        return parent.sequence_number < plan.sequence_number
+def hindrance(plan: Plan, parent: Pinned) -> str | None:
+    """Why nothing of the plan may be committed on that parent."""
+    descends = _descends(plan, parent)
+    if descends is False or (descends is None and parent.sequence_number < plan.sequence_number):
+        return f"branch {plan.branch} was rolled back behind the plan's snapshot"
+    if not plan.options.get("ignore_wap_branches") and (waiting := waiting_to_be_published(parent)):
+        return waiting.reason
+    return None
+
+
+def _descends(plan: Plan, parent: Pinned) -> bool | None:
+    """Whether the branch still builds on the plan's snapshot. None: a snapshot in between is expired."""
     current = parent.snapshot_id
-    while current is not None and current in parent.snapshots:
+    while current is not None:
         if current == plan.snapshot_id:
-            return False
+            return True
+        if current not in parent.snapshots:
+            return None
         current = parent.snapshots[current].parent_id
-    # The chain may end at an expired snapshot between the plan's and the head: then the state decides.
-    return current is None or parent.sequence_number < plan.sequence_number
+    # Some tools cut the history at a snapshot that they expire, so that it seems to begin there.
+    return False if plan.snapshot_id in parent.snapshots else None
 
 
 def validate_groups(
     groups: Sequence[FileGroup],
     parent: Inventory,
-    plan_sequence_number: int,
-    plan_deletes: Sequence[DeleteFile],
+    plan: Plan,
     outputs: Mapping[int, Sequence[WrittenFile]] = MappingProxyType({}),
 ) -> Validation:
-    """`outputs` are those of the groups, by group id, once they are written."""
+    """`groups` are some of the plan's, and `outputs` theirs, by group id, once they are written."""
     located = _locate(groups, parent)
-    unseen = _touched_by_unseen(parent, plan_sequence_number, plan_deletes)
-    deletes = _NewDeletes(parent, plan_sequence_number)
-    equality = _NewEqualityDeletes(parent, plan_sequence_number)
+    unseen = _touched_by_unseen(parent, plan.sequence_number, plan.deletes)
+    undone = _undone_deletes(plan, parent)
+    deletes = _NewDeletes(parent, plan.sequence_number)
+    equality = _NewEqualityDeletes(parent, plan.sequence_number)
     replaceable: list[Replaceable] = []
     conflicts: dict[int, str] = {}
     for group in groups:
@@ -69,6 +80,7 @@ def validate_groups(
             _gone(group, rows)
             or _newly_deleted(group, rows, deletes)
             or _of_another_history(group, unseen)
+            or _undeleted(group, undone)
             or _renumbered(group, rows)
             or _between_specs(group, rows, outputs.get(group.group_id, ()), equality)
         )
@@ -211,6 +223,24 @@ def _touched_by_unseen(parent: Inventory, plan_sequence_number: int, plan_delete
 def _of_another_history(group: FileGroup, touched: set[str]) -> str | None:
     hit = next((file.path for file in group.files if file.path in touched), None)
     return f"deletes that the plan did not see apply to {hit}" if hit else None
+
+
+def _undone_deletes(plan: Plan, parent: Inventory) -> dict[int, str]:
+    """Position in the plan's deletes -> path of those that are gone, where nobody can tell whether they were undone.
+
+    Rows that they deleted are not in the outputs. A delete file that is gone from a history we know was replaced by
+    another, or has nothing left to apply to. In one with gaps it may have been rolled back: its rows are there again.
+    """
+    if _descends(plan, parent.pinned):
+        return {}
+    live = set(identities(parent.delete_files))
+    known = enumerate(plan.deletes)
+    return {at: d.path for at, d in known if (d.path, d.content_offset, d.content_size) not in live}
+
+
+def _undeleted(group: FileGroup, undone: Mapping[int, str]) -> str | None:
+    hit = next((undone[position] for position in group.deletes if position in undone), None)
+    return f"{hit}, which the plan saw, is gone, and so may be the branch's history" if hit else None
 
 
 def _renumbered(group: FileGroup, rows: Sequence[_Located | None]) -> str | None:

@@ -24,7 +24,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 
-from tidyberg.commit.conflicts import validate_groups, was_rolled_back
+from tidyberg.commit.conflicts import hindrance, validate_groups
 from tidyberg.commit.metadata_file import catalog_for_attempt
 from tidyberg.commit.snapshot import Staged, Stager, last_sequence_number, next_row_id, snapshot_of_job
 from tidyberg.errors import (
@@ -94,6 +94,7 @@ class Publisher:
     snapshot_id: int
     journal: Journal
     cache: ManifestCache
+    name_mapping: str | None = None  # the table's when the groups were read
     chunk: int = 0
     retry: RetryPolicy = RetryPolicy()
     notice: Callable[[str], None] = lambda _: None
@@ -219,8 +220,10 @@ class Publisher:
     def _stage(
         self, stager: Stager, table: Table, parent: Inventory, finished: Sequence[FinishedGroup], attempt: int
     ) -> Staged:
-        if was_rolled_back(self.plan, parent.pinned):
-            text = f"branch {self.plan.branch} was rolled back behind the plan's snapshot"
+        text = hindrance(self.plan, parent.pinned)
+        if text is None and parent.pinned.name_mapping != self.name_mapping:
+            text = "the name mapping changed, by which files without field ids are read"
+        if text is not None:
             raise GroupsConflict(
                 f"Nothing was committed to {self.plan.table}: {text}.",
                 hint="Plan again.",
@@ -228,7 +231,7 @@ class Publisher:
             )
         groups = [done.group for done in finished if done.group.group_id not in self._conflicts]
         outputs = {done.group.group_id: done.result.outputs for done in finished}
-        validation = validate_groups(groups, parent, self.plan.sequence_number, self.plan.deletes, outputs)
+        validation = validate_groups(groups, parent, self.plan, outputs)
         for group_id, reason in validation.conflicts.items():
             self._conflicts[group_id] = reason
             self.notice(f"group {group_id} is left out: {reason}")

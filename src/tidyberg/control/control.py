@@ -19,7 +19,7 @@ from tidyberg.control.pipeline import Pipeline, Planned
 from tidyberg.control.recovery import Recovery
 from tidyberg.control.resume import Request, settle_others
 from tidyberg.control.workbench import Workbench
-from tidyberg.errors import Cancelled, TableBusy, TidybergError
+from tidyberg.errors import Cancelled, TableBusy, TableReplaced, TidybergError
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.inventory import Inventory, PartitionStatistics
@@ -151,8 +151,11 @@ class Control:
             claim = replace(job, job_id=str(uuid.uuid4()))
             try:
                 with Lease(self.store, claim, this_process(), self.now_ms):
+                    found = self.store.get(job.job_id)
+                    if found is None or not found.is_open:
+                        continue  # it ended, or was settled, before the table was ours
                     recovery = Recovery(self.store, self.now_ms, self.sleep)
-                    done.append(recovery.recover(self.catalog(job.table.catalog), job))
+                    done.append(recovery.recover(self.catalog(job.table.catalog), found))
             except TableBusy:
                 continue  # it lives
             except TidybergError as error:  # one catalog that does not answer keeps no other from being tidied
@@ -227,7 +230,7 @@ class Control:
         record, ref = bench.record, bench.record.job.table
         record.update(stage=Stage.OBSERVE)
         bench.emit(StageStarted(Stage.OBSERVE, f"reading the manifests of {ref}"))
-        table = load_table(bench.catalog, ref)
+        table = self._load_same(bench)
         inventory = self._observe(table, ref, bench.options)
         record.update(stage=Stage.RECOVER)
         request = Request(bench, given, inventory, self.max_output_age_ms)
@@ -242,7 +245,7 @@ class Control:
         record, options = bench.record, bench.options
         record.update(stage=Stage.OBSERVE)
         bench.emit(StageStarted(Stage.OBSERVE, f"planning {len(left)} groups again that conflicted"))
-        table = load_table(bench.catalog, record.job.table)
+        table = self._load_same(bench)
         inventory = self._observe(table, record.job.table, options)
         if options.max_files is not None:
             options = replace(options, max_files=sum(len(group.files) for group in left))
@@ -251,6 +254,14 @@ class Control:
         partitions = frozenset((group.spec_id, group.partition_path) for group in left)
         plan = self._plan(inventory, options, only=partitions, first_group=first_group)
         return Planned(table, inventory, plan)
+
+    def _load_same(self, bench: Workbench) -> Table:
+        """The table that the job holds, and not one that was made anew under its name."""
+        job = bench.record.job
+        table = load_table(bench.catalog, job.table)
+        if str(table.metadata.table_uuid) != job.table_uuid:
+            raise TableReplaced(f"{job.table} was dropped and created anew meanwhile.", hint="Try again.")
+        return table
 
     def _record_failure(self, record: JobRecord, error: BaseException) -> None:
         if isinstance(error, Cancelled):
@@ -264,6 +275,8 @@ class Control:
         record.update(
             status=status,
             finished_ms=self.now_ms(),
+            # It may have failed between taking over what a dead job had finished and going on with it.
+            unresolved=record.job.unresolved or (record.job.intent is not None and bool(record.job.intent.groups)),
             error_code=error.code if isinstance(error, TidybergError) else type(error).__name__,
             error=str(error) or type(error).__name__,
         )

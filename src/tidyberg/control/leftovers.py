@@ -14,6 +14,7 @@ from tidyberg.model.report import Notice
 from tidyberg.model.task import TaskResult
 
 _GONE = "the table is gone or renamed, and some of them may be committed"
+_STALE = "the catalog does not show the job's last commit"
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class Leftovers:
         fresh = self._fresh()
         if fresh is None:
             return _GONE
+        if not self._shows_our_commit(fresh):
+            return _STALE
         return self._remove(candidates - referenced_paths(fresh, candidates, intent.sequence_number))
 
     def _remove_all(self) -> str | None:
@@ -82,14 +85,25 @@ class Leftovers:
         noted = record.noted_paths()
         candidates = {*existing_outputs(self.table.io, job.intent), *noted}
         referenced: set[str] = set()
+        fresh: Table | None = None
         # Without a commit, and without metadata for one, no snapshot can know them. That a commit is settled proves
         # nothing: the store may have failed before it forgot the metadata that is the table's now.
         if noted or job.sent is not None or job.commits or job.unresolved:
             if (fresh := self._fresh()) is not None:
+                if not self._shows_our_commit(fresh):
+                    return _STALE
                 referenced = referenced_paths(fresh, candidates, job.intent.sequence_number)
-            elif job.unresolved or job.commits:
-                return _GONE  # else every answer to the commit had been a definite no
-        return self._remove(candidates - referenced)
+            elif job.unresolved:
+                return _GONE
+            elif job.commits:  # what is open was not committed, but what is noted may be of a commit that is settled
+                referenced = set(noted)
+        problem = self._remove(candidates - referenced)
+        return problem or (_GONE if fresh is None and referenced else None)
+
+    def _shows_our_commit(self, fresh: Table) -> bool:
+        """Else it is older than the commit, as a cache may show it, and knows nothing of the commit's files."""
+        job = self.bench.record.job
+        return not job.commits or fresh.metadata.snapshot_by_id(job.snapshot_id or -1) is not None
 
     def _fresh(self) -> Table | None:
         """The table as it is now; None when it is gone, or another one has its name."""
@@ -101,4 +115,6 @@ class Leftovers:
 
     def _remove(self, paths: set[str]) -> str | None:
         refused = remove(self.table.io, sorted(paths)).refused
+        if refused:
+            self.bench.record.about_to_write([path for path, _ in refused])  # else a gap in names hides them
         return f"{len(refused)} could not be removed, first {refused[0][0]}: {refused[0][1]}" if refused else None

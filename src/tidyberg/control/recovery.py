@@ -5,7 +5,7 @@ while a commit that was sent could still land.
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
@@ -32,6 +32,7 @@ class Finding:
     io: FileIO
     table: Table | None  # None when it is gone, or another one has its name now
     files: frozenset[str]  # those of the job that exist
+    noted: frozenset[str]  # those of them that are metadata
     referenced: frozenset[str]  # those of them that some snapshot references
     landed: bool  # whether the commit that it sent last, if any, went through
     may_land: bool  # whether it still could
@@ -56,11 +57,12 @@ class Recovery:
             return None
         if not job.status.is_final and intent.settle_seconds:
             self.sleep(intent.settle_seconds)  # workers outlive the process that started them by some seconds
-        io = table.io if table else load_file_io(dict(catalog.properties), _location(intent))
-        noted = [path for path in self.store.paths(job.job_id) if exists(io, path)]
+        written = self.store.paths(job.job_id)
+        io = table.io if table else load_file_io(dict(catalog.properties), _location(intent, written))
+        noted = [path for path in written if exists(io, path)]
         files = {*existing_outputs(io, intent), *noted}
         if table is None:
-            return Finding(io, None, frozenset(files), frozenset(), landed=False, may_land=False)
+            return Finding(io, None, frozenset(files), frozenset(noted), frozenset(), landed=False, may_land=False)
         referenced = referenced_paths(table, files, intent.sequence_number)
         landed = job.sent is not None and (
             snapshot_of_job(table.metadata, job.job_id, job.sent.chunk) is not None
@@ -68,7 +70,7 @@ class Recovery:
             or not referenced.isdisjoint(existing_outputs(io, intent.only(job.sent.groups)))
         )
         may_land = job.sent is not None and not landed and self._may_still_land(catalog, table, job)
-        return Finding(io, table, frozenset(files), frozenset(referenced), landed, may_land)
+        return Finding(io, table, frozenset(files), frozenset(noted), frozenset(referenced), landed, may_land)
 
     def conclude(self, job: Job, finding: Finding | None, keep: Collection[str] = ()) -> str:
         """Record what became of the job and remove what it left, but for files to `keep`: another job has them now."""
@@ -84,23 +86,27 @@ class Recovery:
             files = len(finding.files)
             what = f"{job.table} is gone or renamed; {files} files that a commit may have published are kept"
             return self._finish(job, status, what)
-        removal = remove(finding.io, sorted(finding.files - finding.referenced - frozenset(keep)))
+        leftovers = finding.files - finding.referenced - frozenset(keep)
+        if finding.table is None and job.commits:
+            leftovers -= finding.noted  # they may be of a commit that is settled: it died before that was forgotten
+        removal = remove(finding.io, sorted(leftovers))
         if removal.refused:
             path, answer = removal.refused[0]
+            self.store.note_paths(job.job_id, [path for path, _ in removal.refused])  # else a gap in names hides them
             return self._postpone(
                 job, f"{len(removal.refused)} leftovers could not be removed, first {path} ({answer})"
             )
         taken_over = f", {len(keep)} taken over by the next job" if keep else ""
-        leftovers = f"{len(removal.removed)} leftovers removed{taken_over}"
+        removed = f"{len(removal.removed)} leftovers removed{taken_over}"
         if not has_committed:
-            return self._finish(job, status, f"had not committed; {leftovers}")
+            return self._finish(job, status, f"had not committed; {removed}")
         rest = len(open_groups(job, finding))
         if finding.landed and job.sent is not None:
             job = replace(job, snapshot_id=job.sent.snapshot_id, stage=Stage.DONE)
             if not rest:
                 job = replace(job, error_code=None, error=None)
         what = f"had committed snapshot {job.snapshot_id}" + (f", but not {rest} further groups" if rest else "")
-        return self._finish(job, status, f"{what}; {leftovers}", died=rest > 0)
+        return self._finish(job, status, f"{what}; {removed}", died=rest > 0)
 
     def _load(self, catalog: Catalog, job: Job) -> Table | None:
         """The job's table, or None when it is gone or another one has its name now."""
@@ -152,6 +158,7 @@ def open_groups(job: Job, finding: Finding) -> frozenset[int]:
     return job.intent.groups - frozenset(committed)
 
 
-def _location(intent: Intent) -> str:
-    """Some place of the table, to open its storage by."""
-    return next(iter([*intent.directories.values(), *(path for paths in intent.adopted.values() for path in paths)]))
+def _location(intent: Intent, written: Sequence[str]) -> str | None:
+    """Some place of the table, to open its storage by; None where there is nothing to look for."""
+    adopted = (path for paths in intent.adopted.values() for path in paths)
+    return next(iter([*intent.directories.values(), *adopted, *written]), None)

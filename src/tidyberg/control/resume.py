@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidyberg._version import __version__
-from tidyberg.commit.conflicts import validate_groups, was_rolled_back
+from tidyberg.commit.conflicts import hindrance, validate_groups
 from tidyberg.commit.outputs import check_outputs
 from tidyberg.control.journal import JobRecord
 from tidyberg.control.recovery import Finding, Recovery, open_groups
@@ -33,6 +33,7 @@ class Adopted:
 
     plan: Plan  # with those groups only that are not committed
     finished: dict[int, Finished]
+    name_mapping: str | None
 
     @property
     def results(self) -> dict[int, TaskResult]:
@@ -57,6 +58,7 @@ class Adopted:
                 outputs={},
                 settle_seconds=0.0,
                 adopted={group_id: tuple(file.path for file in r.outputs) for group_id, r in self.results.items()},
+                name_mapping=self.name_mapping,
             ),
         )
 
@@ -105,7 +107,7 @@ def adoptable(store: JobStore, dead: Job, finding: Finding | None, request: Requ
         and finding.referenced.isdisjoint(file.path for file in finished.result.outputs)
     ]
     held = dict(_that_hold(plan, young, finding, request))
-    return Adopted(plan, held) if held else None
+    return Adopted(plan, held, request.inventory.pinned.name_mapping) if held else None
 
 
 def _same_plan(store: JobStore, dead: Job, request: Request) -> Plan | None:
@@ -129,7 +131,9 @@ def _same_plan(store: JobStore, dead: Job, request: Request) -> Plan | None:
         and plan.branch == pinned.branch
         and plan.schema_id == pinned.schema.schema_id
         and plan.format_version == pinned.format_version
-        and not was_rolled_back(plan, pinned)
+        and dead.intent is not None
+        and dead.intent.name_mapping == pinned.name_mapping
+        and hindrance(plan, pinned) is None
     )
     return plan if is_asked and fits else None
 
@@ -140,9 +144,7 @@ def _that_hold(
     """Groups whose inputs are still in the table as the plan saw them, and whose outputs are whole."""
     groups: dict[int, FileGroup] = {group.group_id: group for group in plan.groups}
     known = [done for done in finished if done.result.group_id in groups]
-    validation = validate_groups(
-        [groups[done.result.group_id] for done in known], request.inventory, plan.sequence_number, plan.deletes
-    )
+    validation = validate_groups([groups[done.result.group_id] for done in known], request.inventory, plan)
     valid = {replaceable.group.group_id for replaceable in validation.replaceable}
     for done in known:
         group_id = done.result.group_id

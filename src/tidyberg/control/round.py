@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
-from tidyberg.commit.conflicts import validate_groups
+from tidyberg.commit.conflicts import hindrance, validate_groups
 from tidyberg.commit.outputs import check_outputs
 from tidyberg.commit.publish import Committed, FinishedGroup, Publisher
 from tidyberg.control.leftovers import Leftovers
@@ -60,7 +60,9 @@ class Round:
         """A plan from a file may be older than the table: its groups that went stale are left out, and said so."""
         if str(self.table.metadata.table_uuid) != self.plan.table_uuid:
             raise StalePlan(f"The plan is for another table that was called {self.plan.table}.", hint="Plan again.")
-        validation = validate_groups(self.plan.groups, self.inventory, self.plan.sequence_number, self.plan.deletes)
+        if self.plan.groups and (reason := hindrance(self.plan, self.inventory.pinned)):
+            raise StalePlan(f"The plan cannot be committed: {reason}.", hint="Plan again.")
+        validation = validate_groups(self.plan.groups, self.inventory, self.plan)
         by_id = {group.group_id: group for group in self.plan.groups}
         for group_id, reason in validation.conflicts.items():
             self.bench.warn(f"group {group_id} of the plan went stale: {reason}")
@@ -96,6 +98,7 @@ class Round:
             outputs={task.group_id: task.outputs for task in tasks},
             settle_seconds=engine.settle_seconds,
             adopted={group_id: tuple(file.path for file in r.outputs) for group_id, r in self.adopted.items()},
+            name_mapping=self.inventory.pinned.name_mapping,
         )
         before = record.job.progress
         record.save_plan(plan_to_json(self.plan))
@@ -215,6 +218,7 @@ class Round:
             chunk=self.tally.chunks - 1,
             snapshot_id=self.table.metadata.new_snapshot_id(),
             journal=record,
+            name_mapping=self.inventory.pinned.name_mapping,
             cache=self.bench.cache,
             retry=self.bench.retry,
             notice=self.bench.warn,

@@ -22,8 +22,7 @@ from pyiceberg.types import (
 
 from tidyberg.errors import Unsupported
 from tidyberg.model.inventory import Partition
-
-NAME_MAPPING = "schema.name-mapping.default"
+from tidyberg.model.table import NAME_MAPPING
 
 
 def name_mapping(properties: Mapping[str, str]) -> dict[tuple[str, ...], int] | None:

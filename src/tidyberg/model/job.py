@@ -79,6 +79,7 @@ class Intent:
     outputs: Mapping[int, int]  # group id -> the number of outputs the plan promised
     settle_seconds: float  # how long workers of a dead job may go on writing
     adopted: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # group id -> outputs of a dead job
+    name_mapping: str | None = None  # the table's, by which files without field ids are read
 
     @property
     def groups(self) -> frozenset[int]:
@@ -133,3 +134,8 @@ class Job:
     sent: SentCommit | None = None  # the commit whose outcome is not settled yet
     unresolved: bool = False  # ended without knowing its outcome, or with leftovers: recovery looks again
     intent: Intent | None = field(default=None, repr=False)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it runs, claims to, or is for recovery to look at."""
+        return not self.status.is_final or self.unresolved

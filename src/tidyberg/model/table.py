@@ -8,6 +8,8 @@ from pyiceberg.schema import Schema
 
 from tidyberg.errors import BadInput
 
+NAME_MAPPING = "schema.name-mapping.default"
+
 
 @dataclass(frozen=True, slots=True)
 class TableRef:
@@ -63,3 +65,8 @@ class Pinned:
     snapshots: Mapping[int, SnapshotInfo] = field(repr=False)
     schemas: Mapping[int, Schema] = field(default_factory=dict, repr=False)  # all of its history, by schema id
     branches: Mapping[str, int] = field(default_factory=dict, repr=False)  # all branches, by name: their heads
+
+    @property
+    def name_mapping(self) -> str | None:
+        """By which files without field ids are read, as the table has it."""
+        return self.properties.get(NAME_MAPPING)
