@@ -161,3 +161,10 @@ def test_an_empty_column_has_no_values() -> None:
     for transform in ("identity", "bucket[3]", "truncate[2]", "void"):
         assert len(apply_transform(transform, pa.array([], pa.string()))) == 0
     assert np.array_equal(apply_transform("day", pa.array([], pa.date32())).to_pylist(), [])
+
+
+def test_a_decimal_whose_partition_would_not_fit_its_type_is_refused() -> None:
+    lowest = pa.array([Decimal("-9999999.99")], pa.decimal128(9, 2))
+    assert apply_transform("truncate[3]", lowest).to_pylist() == [Decimal("-9999999.99")]
+    with pytest.raises(KernelFailure, match=r"-9999999.99 cut by truncate\[50\] does not fit decimal128\(9, 2\)"):
+        apply_transform("truncate[50]", lowest)

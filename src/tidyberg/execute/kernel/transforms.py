@@ -95,7 +95,10 @@ def _truncate(plain: pa.Array, width: int) -> pa.Array:
 
         def floor(value: Decimal) -> Decimal:
             unscaled = int(value.scaleb(kind.scale, _EXACT))
-            return Decimal(unscaled - unscaled % width).scaleb(-kind.scale, _EXACT)
+            floored = unscaled - unscaled % width
+            if floored <= -(10**kind.precision):
+                raise KernelFailure(FailureKind.SCHEMA, f"{value} cut by truncate[{width}] does not fit {kind}.")
+            return Decimal(floored).scaleb(-kind.scale, _EXACT)
 
         return _each(plain, floor, pa.decimal128(38, kind.scale))
     raise _cannot(f"truncate[{width}]", kind)
