@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from tests.commit.test_publish import regional
@@ -262,4 +263,26 @@ def test_a_leftover_that_could_not_be_removed_is_found_again_behind_gaps(
         control.recover()
         (job,) = control.history(REF)
         assert not job.unresolved
+    assert not leftovers(warehouse, table)
+
+
+def test_a_commit_that_was_interrupted_keeps_its_files_until_it_cannot_land(
+    warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with make_control(warehouse) as control:
+        monkeypatch.setattr(SqlCatalog, "commit_table", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            control.compact(REF, AT_ONCE)
+        monkeypatch.undo()
+        (job,) = control.history(REF)
+        assert job.unresolved
+        written = leftovers(warehouse, table)
+        assert sum(path.endswith(".parquet") for path in written) == 5
+        control.recover()
+        assert leftovers(warehouse, table) == written
+        warehouse.append_files(table, 1, 5, values={"region": "eu"}, seed=90)
+        control.recover()
     assert not leftovers(warehouse, table)

@@ -3,6 +3,7 @@
 from tests.mutants.format_v3 import FORMAT_V3
 from tests.mutants.moves import MOVES
 from tests.mutants.mutant import Mutant
+from tests.mutants.outcomes import JOB_OUTCOMES
 
 COMMIT = ("tests/commit",)
 RACES = ("tests/deletes/test_races.py", "tests/commit")
@@ -281,8 +282,8 @@ CONFLICTS = (
     Mutant(
         "a branch rolled back behind the plan gets no commit",
         "commit/conflicts.py",
-        "return current is None or parent.sequence_number < plan.sequence_number",
-        "return False",
+        "if descends is False or (descends is None and parent.sequence_number < plan.sequence_number):",
+        "if False:",
         COMMIT,
     ),
 )
@@ -326,8 +327,8 @@ OUTCOMES = (
     Mutant(
         "nothing that a snapshot references is deleted by recovery [I6]",
         "control/recovery.py",
-        "sorted(finding.files - finding.referenced - frozenset(keep))",
-        "sorted(finding.files - frozenset(keep))",
+        "leftovers = finding.files - finding.referenced - frozenset(keep)",
+        "leftovers = finding.files - frozenset(keep)",
         RECOVERY,
     ),
     Mutant(
@@ -533,5 +534,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *EVOLUTION,
     *LINEAGE,
     *FORMAT_V3,
+    *JOB_OUTCOMES,
     *MOVES,
 )
