@@ -9,6 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.expressions import EqualTo
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -18,8 +19,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from tests.commit.builder import commit_all, finish, inventory_of, plan_of, publisher
+from tidyberg.commit.manifests import write_file
 from tidyberg.commit.snapshot import last_sequence_number
-from tidyberg.errors import Conflict, TableReplaced
+from tidyberg.errors import Conflict, StorageError, TableReplaced
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import delete_equal, delete_positions
 
@@ -422,3 +424,19 @@ def _rows_of(region: str) -> Any:
     return pa.table(
         {"id": pa.array(range(10), pa.int64()), "region": [region] * 10, "amount": pa.array(range(10), pa.int32())}
     )
+
+
+def test_a_manifest_whose_write_failed_gets_another_name(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The write may still come late, and its content is not that of the next attempt."""
+    table = regional(warehouse)
+    names: list[str] = []
+
+    def fail_once(io: FileIO, path: str, content: bytes) -> None:
+        names.append(path)
+        if len(names) == 1:
+            raise StorageError("no answer")
+        write_file(io, path, content)
+
+    monkeypatch.setattr("tidyberg.commit.snapshot.write_file", fail_once)
+    commit_all(table)
+    assert len(names) == len(set(names))

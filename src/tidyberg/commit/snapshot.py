@@ -92,6 +92,7 @@ class Stager:
     deletes: Sequence[DeleteFile]  # of the plan; groups refer to them by position
     about_to_write: Callable[[Sequence[str]], None]
     now_ms: Callable[[], int]
+    _names: int = 0
     _written: dict[object, ListedManifest] = field(default_factory=dict)
     _sources: dict[tuple[str, int | None], Manifest] = field(default_factory=dict)
 
@@ -235,7 +236,9 @@ class Stager:
         write_file(table.io, path, content)
 
     def _next_manifest_path(self, table: Table) -> str:
-        return self._location(table, f"{self.job_id}-c{self.chunk}-m{len(self._written)}.avro")
+        # Never one that was tried before: storage may carry out a write late that it had said to have failed.
+        self._names += 1
+        return self._location(table, f"{self.job_id}-c{self.chunk}-m{self._names - 1}.avro")
 
     def _location(self, table: Table, name: str) -> str:
         return table.location_provider().new_metadata_location(name)
