@@ -4,12 +4,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.oracle.fixtures import java, oracle, warehouse
+from tests.seed import SEED
 
 __all__ = ["java", "oracle", "warehouse"]
 
 # Shared machines are slow at odd moments: a slow example is no defect, a wrong one is.
 settings.register_profile("tidyberg", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("tidyberg")
+
+
+def pytest_report_header() -> str:
+    return f"seed {SEED}: TIDYBERG_SEED={SEED} draws the same again"
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups

@@ -22,6 +22,7 @@ from tests.control.conftest import make_control
 from tests.control.shapes import REGIONS, Shape, rows_of, untidy
 from tests.control.test_chunks import chunks
 from tests.control.victim import OPTIONS, REF, compact
+from tests.seed import SEED
 from tidyberg.errors import TidybergError
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import VerifyMode
@@ -30,12 +31,6 @@ from tidyberg.testing import Warehouse
 INLINE_KILLS = int(os.environ.get("TIDYBERG_KILLS", "40"))
 SPARK_KILLS = int(os.environ.get("TIDYBERG_SPARK_KILLS", "2"))
 PER_TABLE = 4  # kills before a fresh table is made: the check reads every snapshot
-
-
-def seeded() -> random.Random:
-    seed = int(os.environ.get("TIDYBERG_SEED", random.SystemRandom().randrange(10**6)))
-    print(f"seed {seed}")  # noqa: T201
-    return random.Random(seed)
 
 
 class Tables:
@@ -81,7 +76,7 @@ def check_after_kill(warehouse: Warehouse, expected: list[str], commit_every: in
 
 @pytest.mark.slow
 def test_kill_at_random_moments_on_the_inline_engine(tmp_path: Path) -> None:
-    rng, tables = seeded(), Tables(tmp_path)
+    rng, tables = random.Random(SEED), Tables(tmp_path)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.control.victim", "tidyberg.control.control", "pyiceberg.io.pyarrow"])
     durations = dict.fromkeys(Shape, 0.5)
@@ -107,7 +102,7 @@ def test_kill_at_random_moments_on_the_inline_engine(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_kill_at_random_moments_on_spark(tmp_path: Path) -> None:
-    rng, tables = seeded(), Tables(tmp_path)
+    rng, tables = random.Random(SEED), Tables(tmp_path)
     first = rng.randrange(len(Shape))
     for number in range(SPARK_KILLS):
         shape, commit_every = list(Shape)[(first + number) % len(Shape)], rng.choice([1, 2])

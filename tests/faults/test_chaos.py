@@ -9,6 +9,7 @@ import pytest
 
 from tests.faults.lab import Lab
 from tests.faults.layer import Layer, Wire, at_random
+from tests.seed import SEED
 
 JOBS = int(os.environ.get("TIDYBERG_CHAOS_JOBS", "500" if os.environ.get("TIDYBERG_LONG") else "30"))
 RATES = {Wire.CATALOG: 0.10, Wire.FILES: 0.05, Wire.KERNEL: 0.05}
@@ -17,9 +18,7 @@ RATES = {Wire.CATALOG: 0.10, Wire.FILES: 0.05, Wire.KERNEL: 0.05}
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_jobs_and_their_recovery_end_well_where_requests_keep_failing(tmp_path: Path) -> None:
-    seed = int(os.environ.get("TIDYBERG_SEED", random.SystemRandom().randrange(10**6)))
-    print(f"seed {seed}")  # noqa: T201
-    rng = random.Random(seed)
+    rng = random.Random(SEED)
     labs = [Lab(tmp_path / str(version), version) for version in (2, 3)]
     ends: Counter[str] = Counter()
     for number in range(JOBS):
@@ -34,7 +33,7 @@ def test_jobs_and_their_recovery_end_well_where_requests_keep_failing(tmp_path: 
         try:
             committed = lab.check(outcome)
         except AssertionError as problem:
-            raise AssertionError(f"seed {seed}, job {number}, which ended with {said}: {problem}") from outcome.error
+            raise AssertionError(f"seed {SEED}, job {number}, which ended with {said}: {problem}") from outcome.error
         ends[f"{said}, {'committed' if committed else 'untouched'}"] += 1
     print(dict(ends))  # noqa: T201
     assert ends["committed, committed"]

@@ -15,10 +15,10 @@ import pytest
 from tests.deletes.tables import options
 from tests.faults.lab import Lab, Outcome
 from tests.faults.layer import Call, Kind, Layer, Wire, at, choose
+from tests.seed import SEED
 from tidyberg.errors import TidybergError
 
 EVERYTHING = bool(os.environ.get("TIDYBERG_LONG"))
-SEED = int(os.environ.get("TIDYBERG_SEED", random.SystemRandom().randrange(10**6)))
 VERSIONS = (2, 3)
 COMMIT = Call(Wire.CATALOG, "commit", "", 0)
 
@@ -55,7 +55,6 @@ def check(lab: Lab, outcome: Outcome, fault: tuple[Call, Kind], *, resume: bool 
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_job_ends_committed_once_or_untouched_whichever_call_fails(tmp_path: Path, version: int) -> None:
-    print(f"seed {SEED}")  # noqa: T201
     lab = Lab(tmp_path, version)
     recorded = lab.compact()
     assert recorded.result == "committed"
@@ -76,7 +75,6 @@ def test_a_job_ends_committed_once_or_untouched_whichever_call_fails(tmp_path: P
 def test_a_job_of_several_commits_loses_and_repeats_none_whichever_call_fails(
     tmp_path: Path, what: str, version: int
 ) -> None:
-    print(f"seed {SEED}")  # noqa: T201
     how = replace(options(), commit_every=1 if what == "in chunks" else None)
     lab = Lab(tmp_path, version, how, commits=2, has_writer=what == "planned again")
     recorded = lab.compact()
@@ -95,7 +93,6 @@ def test_a_job_of_several_commits_loses_and_repeats_none_whichever_call_fails(
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("died", ["before its commit", "after its commit"])
 def test_recovery_can_fail_at_any_call_and_be_repeated(tmp_path: Path, died: str) -> None:
-    print(f"seed {SEED}")  # noqa: T201
     lab = Lab(tmp_path, VERSIONS[SEED % len(VERSIONS)])
     calls = [call for call, _ in lab.compact().layer.calls]
     last = calls.index(COMMIT) + (died == "after its commit")
