@@ -22,6 +22,7 @@ from tidyberg.control.recovery import COMMIT_GRACE_MS, Recovery
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.job import Job, JobStatus
 from tidyberg.model.task import output_name
+from tidyberg.record.process import this_process
 from tidyberg.testing import Warehouse
 from tidyberg.testing.warehouse import local_path
 
@@ -192,8 +193,32 @@ def test_after_the_grace_a_sent_commit_is_given_up(warehouse: Warehouse, monkeyp
     with make_control(warehouse) as control:
         assert job.heartbeat_ms is not None
         later = job.heartbeat_ms + COMMIT_GRACE_MS + 1
-        Recovery(control.store, lambda: later).recover(warehouse.catalog, job)
+        assert control.store.acquire(job.table_uuid, "us", this_process(), now_ms=later, ttl_ms=60_000) is None
+        Recovery(control.store, "us", lambda: later).recover(warehouse.catalog, job)
     assert not leftovers(warehouse, table)
+
+
+def test_a_recovery_that_lost_the_table_meanwhile_deletes_and_records_nothing(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paused for longer than its lease, say: who took the table over may have taken over the outputs too."""
+    table = warehouse.catalog.load_table("db.events")
+    job = dead_job(warehouse, "execution")
+    on_disk = warehouse.files_on_disk(table)
+    with make_control(warehouse) as control:
+        examine = Recovery.examine
+
+        def examine_then_lose_the_table(recovery: Recovery, *arguments: Any) -> Any:
+            finding = examine(recovery, *arguments)
+            control.store.release(job.table_uuid, recovery.holder)
+            assert control.store.acquire(job.table_uuid, "another", this_process(), now_ms=0, ttl_ms=1) is None
+            return finding
+
+        monkeypatch.setattr(Recovery, "examine", examine_then_lose_the_table)
+        (said,) = control.recover()
+        assert "took over" in said
+        assert warehouse.files_on_disk(table) == on_disk
+        assert control.store.get(job.job_id) == job
 
 
 def test_a_job_whose_table_was_dropped_is_settled(warehouse: Warehouse) -> None:

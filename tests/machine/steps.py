@@ -65,9 +65,9 @@ class Steps(SqliteStore):
         self._step()
         super().save_finished(job_id, finished)
 
-    def withdraw(self, table_uuid: str, job_id: str, groups: Collection[int] | None = None) -> bool:
+    def withdraw(self, table_uuid: str, holder: str, job_id: str, groups: Collection[int] | None = None) -> bool:
         self._refuse_the_dead()
-        return super().withdraw(table_uuid, job_id, groups)
+        return super().withdraw(table_uuid, holder, job_id, groups)
 
     def forget(self, job_id: str) -> None:
         self._step()

@@ -102,7 +102,7 @@ JOB_OUTCOMES = (
     Mutant(
         "outcome: outputs that are about to be removed can no longer be taken over",
         "control/journal.py",
-        "return self._store.withdraw(self.job.table_uuid, self.job.job_id, groups)",
+        "return self._store.withdraw(self.job.table_uuid, self.job.job_id, self.job.job_id, groups)",
         "return True",
         ("tests/control/test_lease.py",),
     ),

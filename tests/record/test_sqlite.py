@@ -167,10 +167,10 @@ def test_only_who_holds_the_table_may_withdraw_finished_groups(store: SqliteStor
     store.acquire("t", "a", ELSEWHERE, now_ms=0, ttl_ms=10)
     for group_id in range(3):
         store.save_finished("a", finished(group_id))
-    assert store.withdraw("t", "a", [1])
+    assert store.withdraw("t", "a", "a", [1])
     assert [done.result.group_id for done in store.finished("a")] == [0, 2]
     store.acquire("t", "b", HERE, now_ms=100, ttl_ms=10)
-    assert not store.withdraw("t", "a")
+    assert not store.withdraw("t", "a", "a")
     assert len(store.finished("a")) == 2
     store.forget("a")
     assert store.finished("a") == []

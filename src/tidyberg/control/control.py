@@ -154,7 +154,7 @@ class Control:
                     found = self.store.get(job.job_id)
                     if found is None or not found.is_open:
                         continue  # it ended, or was settled, before the table was ours
-                    recovery = Recovery(self.store, self.now_ms, self.sleep)
+                    recovery = Recovery(self.store, claim.job_id, self.now_ms, self.sleep)
                     done.append(recovery.recover(self.catalog(job.table.catalog), found))
             except TableBusy:
                 continue  # it lives
@@ -234,7 +234,7 @@ class Control:
         inventory = self._observe(table, ref, bench.options)
         record.update(stage=Stage.RECOVER)
         request = Request(bench, given, inventory, self.max_output_age_ms)
-        adopted = settle_others(self.store, Recovery(self.store, self.now_ms, self.sleep), request)
+        adopted = settle_others(self.store, Recovery(self.store, record.job.job_id, self.now_ms, self.sleep), request)
         record.update(stage=Stage.PLAN)
         if adopted is not None:
             return Planned(table, inventory, adopted.plan, adopted.results)

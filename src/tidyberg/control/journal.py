@@ -43,7 +43,7 @@ class JobRecord:
 
     def may_delete(self, groups: Collection[int] | None = None) -> bool:
         """Outputs have an owner, and it moves with the lease. From here on nobody takes these groups over."""
-        return self._store.withdraw(self.job.table_uuid, self.job.job_id, groups)
+        return self._store.withdraw(self.job.table_uuid, self.job.job_id, self.job.job_id, groups)
 
     def noted_paths(self) -> list[str]:
         return self._store.paths(self.job.job_id)
@@ -53,7 +53,7 @@ class JobRecord:
         intent = self.job.intent
         assert intent is not None
         self.update(sent=None, intent=intent.only(intent.groups - frozenset(groups)))
-        self._store.withdraw(self.job.table_uuid, self.job.job_id, groups)
+        self._store.withdraw(self.job.table_uuid, self.job.job_id, self.job.job_id, groups)
         if not self.job.unresolved:  # else they may be those of an earlier commit, for recovery to look at
             self._store.forget_paths(self.job.job_id)
 

@@ -41,6 +41,7 @@ class Finding:
 @dataclass(frozen=True)
 class Recovery:
     store: JobStore
+    holder: str  # the job, or the claim of a recovery, that holds the table
     now_ms: Callable[[], int]
     sleep: Callable[[float], None] = time.sleep
 
@@ -89,6 +90,8 @@ class Recovery:
         leftovers = finding.files - finding.referenced - frozenset(keep)
         if finding.table is None and job.commits:
             leftovers -= finding.noted  # they may be of a commit that is settled: it died before that was forgotten
+        if not self.store.withdraw(job.table_uuid, self.holder, job.job_id):
+            return f"job {job.job_id} is left to the one that took over {job.table} meanwhile"
         removal = remove(finding.io, sorted(leftovers))
         if removal.refused:
             path, answer = removal.refused[0]

@@ -185,10 +185,10 @@ class SqliteStore:
                 found.append(Finished(_RESULT.validate_json(result)[0], finished_ms))
         return found
 
-    def withdraw(self, table_uuid: str, job_id: str, groups: Collection[int] | None = None) -> bool:
+    def withdraw(self, table_uuid: str, holder: str, job_id: str, groups: Collection[int] | None = None) -> bool:
         with self._transaction() as connection:
             held = connection.execute("SELECT job_id FROM leases WHERE table_uuid = ?", (table_uuid,)).fetchone()
-            if held is None or held[0] != job_id:
+            if held is None or held[0] != holder:
                 return False
             if groups is None:
                 connection.execute("DELETE FROM finished WHERE job_id = ?", (job_id,))

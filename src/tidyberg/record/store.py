@@ -64,10 +64,10 @@ class JobStore(Protocol):
         """What can be read of it by this version."""
         ...
 
-    def withdraw(self, table_uuid: str, job_id: str, groups: Collection[int] | None = None) -> bool:
-        """Before outputs are deleted: forget those groups, or all, so that nobody takes them over.
+    def withdraw(self, table_uuid: str, holder: str, job_id: str, groups: Collection[int] | None = None) -> bool:
+        """Before outputs of a job are deleted: forget those groups, or all, so that nobody takes them over.
 
-        False, and nothing is forgotten: another job holds the table and may have taken them over already.
+        False, and nothing is forgotten: `holder` no longer has the table, and who has it may have taken them over.
         """
         ...
 
