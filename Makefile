@@ -28,13 +28,13 @@ test: check-java lint ## everything that must hold: lint, types, import rules, a
 	$(BIN)/pytest -n 2 --dist loadgroup --cov --cov-report=term
 
 test-kill: check-java setup ## kill -9 at 475 random moments on the inline engine and 25 on Spark
-	TIDYBERG_KILLS=475 TIDYBERG_SPARK_KILLS=25 $(BIN)/pytest -s --timeout 7200 tests/control/test_kill.py
+	TEST_KILLS=475 TEST_SPARK_KILLS=25 $(BIN)/pytest -s --timeout 7200 tests/control/test_kill.py
 
 # The same seed draws the same histories, moments and faults again: SEED=… make test-long
 test-long: SEED := $(or $(SEED),$(shell od -An -N3 -tu4 /dev/urandom | tr -d ' '))
 test-long: check-java setup ## soak: 1,000 random histories, 500 kills, more faults; prints a seed that repeats it
 	@echo "seed $(SEED): SEED=$(SEED) make test-long runs this again"
-	TIDYBERG_SEED=$(SEED) TIDYBERG_LONG=1 TIDYBERG_HISTORIES=1000 TIDYBERG_KILLS=475 TIDYBERG_SPARK_KILLS=25 TIDYBERG_MOMENTS=all \
+	TEST_SEED=$(SEED) TEST_LONG=1 TEST_HISTORIES=1000 TEST_KILLS=475 TEST_SPARK_KILLS=25 TEST_MOMENTS=all \
 	  $(BIN)/pytest -s --timeout 14400 --hypothesis-seed=$(SEED) tests/machine tests/deletes tests/control tests/rest tests/faults \
 	  tests/oracle/test_live_writers.py
 

@@ -14,7 +14,7 @@ settings.load_profile("tidyberg")
 
 
 def pytest_report_header() -> str:
-    return f"seed {SEED}: TIDYBERG_SEED={SEED} draws the same again"
+    return f"seed {SEED}: TEST_SEED={SEED} draws the same again"
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups

@@ -1,6 +1,6 @@
 """kill -9 at random moments, then run again: the table is intact, nothing is lost, nothing is left [I6, I7].
 
-The number of kills is TIDYBERG_KILLS (inline) and TIDYBERG_SPARK_KILLS; `make test-kill` raises both.
+The number of kills is TEST_KILLS (inline) and TEST_SPARK_KILLS; `make test-kill` raises both.
 """
 
 import multiprocessing
@@ -28,8 +28,8 @@ from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import VerifyMode
 from tidyberg.testing import Warehouse
 
-INLINE_KILLS = int(os.environ.get("TIDYBERG_KILLS", "40"))
-SPARK_KILLS = int(os.environ.get("TIDYBERG_SPARK_KILLS", "2"))
+INLINE_KILLS = int(os.environ.get("TEST_KILLS", "40"))
+SPARK_KILLS = int(os.environ.get("TEST_SPARK_KILLS", "2"))
 PER_TABLE = 4  # kills before a fresh table is made: the check reads every snapshot
 
 

@@ -1,7 +1,7 @@
 """Each I/O call of a job goes wrong in turn: the table was committed to once or not at all, and nothing is left.
 
 `make test` lets each call go wrong in one way that the seed picks, on one of the tables, and some calls of jobs with
-several commits; with TIDYBERG_LONG every call goes wrong in every way on all of them.
+several commits; with TEST_LONG every call goes wrong in every way on all of them.
 """
 
 import os
@@ -18,7 +18,7 @@ from tests.faults.layer import Call, Kind, Layer, Wire, at, choose
 from tests.seed import SEED
 from tidyberg.errors import TidybergError
 
-EVERYTHING = bool(os.environ.get("TIDYBERG_LONG"))
+EVERYTHING = bool(os.environ.get("TEST_LONG"))
 VERSIONS = (2, 3)
 COMMIT = Call(Wire.CATALOG, "commit", "", 0)
 

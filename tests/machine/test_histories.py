@@ -1,6 +1,6 @@
 """Whatever writers, compactions and crashes do in whatever order, the table holds the rows that plain lists hold.
 
-The number of histories is TIDYBERG_HISTORIES; TIDYBERG_SEED repeats a run whose seed was printed. A part of the
+The number of histories is TEST_HISTORIES; TEST_SEED repeats a run whose seed was printed. A part of the
 tables is kept for Java, which reads them all in one session.
 """
 
@@ -20,7 +20,7 @@ from tests.oracle.tables import arrow_rows
 from tests.seed import SEED
 from tidyberg.testing import Warehouse
 
-EXAMPLES = int(os.environ.get("TIDYBERG_HISTORIES", "40"))
+EXAMPLES = int(os.environ.get("TEST_HISTORIES", "40"))
 FOR_JAVA = max(8, EXAMPLES // 10)
 
 

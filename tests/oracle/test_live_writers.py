@@ -1,6 +1,6 @@
 """Java commits between any two stages of a compaction: the table ends as Java says it does without the compaction.
 
-Each writer is let in at one moment, and at all of them with TIDYBERG_MOMENTS=all.
+Each writer is let in at one moment, and at all of them with TEST_MOMENTS=all.
 """
 
 import itertools
@@ -119,7 +119,7 @@ HARMLESS = (
     "rewrite-of-position-deletes",
 )
 ROTATING = list(zip(WRITES, itertools.cycle(Moment)))
-MOMENTS = list(itertools.product(WRITES, Moment)) if os.environ.get("TIDYBERG_MOMENTS") == "all" else ROTATING
+MOMENTS = list(itertools.product(WRITES, Moment)) if os.environ.get("TEST_MOMENTS") == "all" else ROTATING
 
 
 @pytest.mark.parametrize(("name", "moment"), MOMENTS, ids=[f"{name}-when-{moment.value}" for name, moment in MOMENTS])
