@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-fast test-kill test-long lint format lock build bench clean check-java
+.PHONY: help setup demo test test-fast test-kill test-long mutants lint format lock build bench clean check-java
 
 help: ## list what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ test-long: check-java setup ## soak: 1,000 random histories, 500 kills, more fau
 	TEST_SEED=$(SEED) TEST_LONG=1 TEST_HISTORIES=1000 TEST_KILLS=475 TEST_SPARK_KILLS=25 TEST_MOMENTS=all \
 	  $(BIN)/pytest -s --timeout 14400 --hypothesis-seed=$(SEED) tests/machine tests/deletes tests/control tests/rest tests/faults \
 	  tests/oracle/test_live_writers.py
+
+mutants: setup ## break each rule of the format in a copy of the code: a test must fail for each
+	$(BIN)/python -m tests.mutants
 
 test-fast: setup ## only the tests that need no Spark session and no Java
 	$(BIN)/pytest -m "not spark and not oracle and not slow"

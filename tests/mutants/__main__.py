@@ -25,6 +25,9 @@ ROOT = SOURCE.parents[1]
 def main() -> int:
     options = parse_options()
     chosen = [mutant for mutant in MUTANTS if options.only.lower() in f"{mutant.rule} {mutant.file}".lower()]
+    if not chosen:
+        say(f"no mutant's rule or file contains {options.only!r}")
+        return 2
     started = time.monotonic()
     with untouched() as copy:
         tests = sorted({test for mutant in chosen for test in mutant.tests})

@@ -1,0 +1,93 @@
+"""What manifests and their lists must say."""
+
+from tests.mutants.mutant import Mutant
+
+COMMIT = ("tests/commit",)
+INVENTORY = ("tests/observe/test_inventory.py", "tests/observe/test_manifest.py")
+
+SEQUENCE_NUMBERS = (
+    Mutant(
+        "outputs carry the data sequence number of the plan's snapshot [I3]",
+        "commit/entries.py",
+        "{0: ADDED, 1: snapshot_id, 3: sequence_number, 4: None}",
+        "{0: ADDED, 1: snapshot_id, 3: None, 4: None}",
+        COMMIT,
+    ),
+    Mutant(
+        "the file sequence number of outputs is inherited",
+        "commit/entries.py",
+        "{0: ADDED, 1: snapshot_id, 3: sequence_number, 4: None}",
+        "{0: ADDED, 1: snapshot_id, 3: sequence_number, 4: sequence_number}",
+        COMMIT,
+    ),
+    Mutant(
+        "kept entries carry their original snapshot id",
+        "commit/manifests.py",
+        "encode.existing(entry, EXISTING, entry.snapshot_id)",
+        "encode.existing(entry, EXISTING, snapshot_id)",
+        COMMIT,
+    ),
+    Mutant(
+        "removed entries carry the new snapshot's id",
+        "commit/manifests.py",
+        "encode.existing(entry, DELETED, snapshot_id)",
+        "encode.existing(entry, DELETED, entry.snapshot_id)",
+        COMMIT,
+    ),
+    Mutant(
+        "entries that were deleted before are not carried over",
+        "commit/entries.py",
+        "if values[0] == DELETED:",
+        "if False:",
+        COMMIT,
+    ),
+    Mutant(
+        "a manifest's minimum sequence number reflects the older explicit number of outputs",
+        "commit/manifests.py",
+        "516: sequence_number,",
+        "516: None,",
+        COMMIT,
+    ),
+    Mutant(
+        "a manifest's minimum sequence number is that of its live files",
+        "commit/manifests.py",
+        "516: min((entry.sequence_number for entry in kept), default=None),",
+        "516: None,",
+        COMMIT,
+    ),
+    Mutant(
+        "counts of kept files and rows are right",
+        "commit/manifests.py",
+        "513: sum(entry.records for entry in kept),",
+        "513: sum(entry.records for entry in source.entries),",
+        COMMIT,
+    ),
+    Mutant(
+        "manifests without live files leave the list",
+        "commit/snapshot.py",
+        "elif manifest.may_have_live_files:",
+        "else:",
+        COMMIT,
+    ),
+    Mutant(
+        "only new entries inherit a sequence number",
+        "observe/inventory.py",
+        'may_inherit = pc.or_(pc.equal(entries["status"], _ADDED), pa.array(sequence == 0))',
+        "may_inherit = pa.array(sequence >= 0)",
+        ("tests/observe/test_damage.py", *INVENTORY),
+    ),
+    Mutant(
+        "an entry's own sequence number goes before its manifest's",
+        "observe/inventory.py",
+        'pc.coalesce(entries["sequence_number"], inherited)',
+        'pc.coalesce(inherited, entries["sequence_number"])',
+        INVENTORY,
+    ),
+    Mutant(
+        "partitions of doubles are told apart to the last bit",
+        "observe/avro.py",
+        "FieldReader(read_double, _Decoder.skip_double)",
+        "FieldReader(_Decoder.read_double, _Decoder.skip_double)",
+        INVENTORY,
+    ),
+)

@@ -1,0 +1,180 @@
+"""How values, columns and row ids come out as they went in."""
+
+from tests.mutants.mutant import Mutant
+
+METRICS = ("tests/execute/test_metrics.py",)
+ABSENT = ("tests/execute/test_evolution.py", "tests/execute/test_tasks.py")
+PROJECTION = ("tests/execute/test_project.py",)
+LINEAGE_TESTS = ("tests/execute/test_lineage.py",)
+
+VALUES = (
+    Mutant(
+        "bounds exclude NaN",
+        "execute/kernel/bounds.py",
+        "if math.isnan(value):",
+        "if False:",
+        METRICS,
+    ),
+    Mutant(
+        "a zero as lower bound covers both zeros",
+        "execute/kernel/bounds.py",
+        "return -0.0 if lower else 0.0",
+        "return 0.0",
+        METRICS,
+    ),
+    Mutant(
+        "truncated upper bounds are rounded up",
+        "execute/kernel/bounds.py",
+        "return _next_text(text[:length])",
+        "return text[:length].encode()",
+        METRICS,
+    ),
+    Mutant(
+        "truncated upper bounds of bytes are rounded up",
+        "execute/kernel/bounds.py",
+        "return _next_bytes(value[:length])",
+        "return value[:length]",
+        METRICS,
+    ),
+    Mutant(
+        "split offsets are ascending row group starts",
+        "execute/kernel/metrics.py",
+        "starts.append(min(offsets))",
+        "starts.append(max(offsets))",
+        METRICS,
+    ),
+    Mutant(
+        "INT96 timestamps are read in microseconds",
+        "execute/kernel/read.py",
+        'coerce_int96_timestamp_unit="us",',
+        'coerce_int96_timestamp_unit="ns",',
+        ("tests/execute/test_read.py",),
+    ),
+)
+
+
+EVOLUTION = (
+    Mutant(
+        "the partition's value goes before the initial default, also where it is null",
+        "execute/evolution.py",
+        "            values[field.source_id] = value\n",
+        "            values[field.source_id] = value if value is not None else values.get(field.source_id)\n",
+        ABSENT,
+    ),
+    Mutant(
+        "only identity transforms tell a column's value",
+        "execute/evolution.py",
+        "if isinstance(field.transform, IdentityTransform):",
+        "if True:",
+        ABSENT,
+    ),
+    Mutant(
+        "initial defaults fill nested fields too",
+        "execute/evolution.py",
+        "        yield from _fields_below(field.field_type)\n",
+        "",
+        ABSENT,
+    ),
+    Mutant(
+        "the text null and a missing value are two partitions",
+        "execute/tasks.py",
+        "firsts[path]: inventory.partitions[partition]",
+        "firsts[path]: inventory.partitions[0]",
+        ABSENT,
+    ),
+    Mutant(
+        "a required column that a file lacks is never null",
+        "execute/kernel/project.py",
+        "if not wanted.nullable:",
+        "if False:",
+        PROJECTION,
+    ),
+    Mutant(
+        "a null struct stays null",
+        "execute/kernel/project.py",
+        "mask = array.is_null() if array.null_count else None",
+        "mask = None",
+        PROJECTION,
+    ),
+    Mutant(
+        "one field id in a file makes all its columns count by id",
+        "execute/kernel/names.py",
+        "return field_id(column) is not None or any(_has_id(child) for _, child in children(column.type))",
+        "return field_id(column) is not None",
+        PROJECTION,
+    ),
+    Mutant(
+        "without a name mapping the first column is field 1",
+        "execute/kernel/names.py",
+        "return {(column.name,): identifier for identifier, column in enumerate(schema, start=1)}",
+        "return {(column.name,): identifier for identifier, column in enumerate(schema, start=0)}",
+        PROJECTION,
+    ),
+    Mutant(
+        "numbers that would change are refused",
+        "execute/kernel/project.py",
+        "return bool(source.bit_width <= wanted.bit_width)",
+        "return True",
+        PROJECTION,
+    ),
+)
+
+
+LINEAGE = (
+    Mutant(
+        "a row id is inherited by the position in the whole file [I8]",
+        "execute/kernel/lineage.py",
+        "start = file.first_row_id + first",
+        "start = file.first_row_id",
+        LINEAGE_TESTS,
+    ),
+    Mutant(
+        "a stored row id counts before an inherited one [I8]",
+        "execute/kernel/lineage.py",
+        "pc.coalesce(stored_ids, inherited)",
+        "inherited",
+        LINEAGE_TESTS,
+    ),
+    Mutant(
+        "positions of inherited row ids count deleted rows [I8]",
+        "execute/kernel/run.py",
+        "yield first, fill_lineage(batch, file.input, first) if task.lineage else batch",
+        "yield first, fill_lineage(batch, file.input, 0) if task.lineage else batch",
+        LINEAGE_TESTS,
+    ),
+    Mutant(
+        "the last update is inherited from the file's data sequence number, ids or not [I8]",
+        "execute/kernel/lineage.py",
+        "if stored_updates.null_count:",
+        "if stored_updates.null_count and file.first_row_id is not None:",
+        LINEAGE_TESTS,
+    ),
+    Mutant(
+        "tables of format v3 keep row lineage [I8]",
+        "execute/tasks.py",
+        "lineage = pinned.format_version >= 3",
+        "lineage = pinned.format_version > 3",
+        ("tests/execute/test_format_v3.py",),
+    ),
+    Mutant(
+        "no bounds of row ids where some are yet to be given [I8 I9]",
+        "execute/kernel/metrics.py",
+        " or (found.nulls and leaf.field_id in (ROW_ID, LAST_UPDATED))",
+        "",
+        LINEAGE_TESTS,
+    ),
+    Mutant(
+        "full verification covers lineage [I8]",
+        "verify/contents.py",
+        "lineage=by_group[result.group_id].lineage,",
+        "lineage=False,",
+        LINEAGE_TESTS,
+    ),
+    Mutant(
+        "a deletion vector holds as many rows as its manifest says",
+        "execute/kernel/delete_files.py",
+        "len(positions) != vector.records",
+        "len(positions) < vector.records",
+        ("tests/execute/test_vectors.py",),
+    ),
+)
