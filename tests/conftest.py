@@ -1,5 +1,7 @@
 """What every test shares."""
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -17,15 +19,15 @@ def pytest_report_header() -> str:
     return f"seed {SEED}: TEST_SEED={SEED} draws the same again"
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist's, asked where tests are shared out to processes
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.sharing import ByServer
+
+    return ByServer(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever asks Java is marked so, wherever it stands; tests that share a server stay in one process."""
+    """Whatever asks Java is marked so, wherever it stands."""
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        if "oracle" in fixtures:
+        if "oracle" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.oracle)
-            item.add_marker(pytest.mark.xdist_group("java"))
-        elif "rest_server" in fixtures:
-            item.add_marker(pytest.mark.xdist_group("rest"))
-        elif item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))

@@ -1,0 +1,20 @@
+"""How the tests are shared out to processes: those that need the same server stay together, so that it starts once."""
+
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+TOGETHER = {
+    "java": ("tests/oracle/", "tests/machine/", "tests/observe/test_java_tables.py", "tests/verify/test_end_to_end.py"),
+    "rest": ("tests/rest/",),
+    "spark": ("tests/execute/test_spark_local.py",),
+    "cluster": ("tests/execute/test_spark_cluster.py",),
+}
+
+
+class ByServer(LoadScopeScheduling):  # type: ignore[misc]  # untyped
+    """Each test by itself but for these; the largest crowd first."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        for server, places in TOGETHER.items():
+            if nodeid.startswith(places):
+                return server
+        return nodeid
