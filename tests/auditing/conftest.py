@@ -1,6 +1,6 @@
 """Audits on the inline engine, and compactions that go wrong on purpose."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +10,10 @@ import pytest
 
 from tests.control.conftest import make_control
 from tests.deletes.tables import REF
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, Engine
-from tidyberg.execute.inline import InlineEngine
+from tests.engines import Spoiling
+from tidyberg.execute.engine import Engine
 from tidyberg.model.audit import AuditReport, Harm, SnapshotAudit
-from tidyberg.model.task import StorageAccess, TaskResult, WrittenFile
+from tidyberg.model.task import TaskResult
 from tidyberg.testing import Warehouse, local_path
 
 
@@ -41,33 +41,19 @@ def overwrite(path: str, rows: pa.Table) -> None:
     pq.write_table(rows, local_path(path), store_schema=False)
 
 
-class Spoiling(InlineEngine):
-    """Runs the tasks, then spoils the rows of the first output and reports as if all were well."""
+class SpoilingRows(Spoiling):
+    """Spoils the rows of the first output and reports as if all were well."""
 
     def __init__(self, spoil: Callable[[pa.Table], pa.Table]) -> None:
-        super().__init__()
-        self._spoil = spoil
+        super().__init__(self._spoil_first)
+        self._spoil_rows: Callable[[pa.Table], pa.Table] | None = spoil
 
-    def run(
-        self,
-        tasks: Sequence[AnyTask],
-        storage: StorageAccess,
-        *,
-        on_result: Callable[[AnyResult], None],
-        cancel: CancelToken,
-        max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
-        spoiled: list[str] = []
-
-        def spoil_first(result: AnyResult) -> None:
-            if isinstance(result, TaskResult) and not spoiled:
-                spoiled.append(result.outputs[0].path)
-                result = replace(result, outputs=(self._spoiled(result.outputs[0]), *result.outputs[1:]))
-            on_result(result)
-
-        return super().run(tasks, storage, on_result=spoil_first, cancel=cancel, max_parallelism=max_parallelism)
-
-    def _spoiled(self, output: WrittenFile) -> WrittenFile:
-        rows = self._spoil(pq.read_table(local_path(output.path), partitioning=None))
+    def _spoil_first(self, result: TaskResult) -> TaskResult:
+        if self._spoil_rows is None:
+            return result
+        output = result.outputs[0]
+        rows = self._spoil_rows(pq.read_table(local_path(output.path), partitioning=None))
+        self._spoil_rows = None
         overwrite(output.path, rows)
-        return replace(output, records=rows.num_rows, size=Path(local_path(output.path)).stat().st_size)
+        spoiled = replace(output, records=rows.num_rows, size=Path(local_path(output.path)).stat().st_size)
+        return replace(result, outputs=(spoiled, *result.outputs[1:]))

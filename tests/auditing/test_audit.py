@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import LongType, StringType
 
-from tests.auditing.conftest import Spoiling, audit, audit_latest, harms, overwrite
+from tests.auditing.conftest import SpoilingRows, audit, audit_latest, harms, overwrite
 from tests.deletes.tables import (
     BY_REGION,
     SPECS,
@@ -73,7 +73,7 @@ def test_every_replace_in_the_history_is_audited_newest_first(warehouse: Warehou
 def test_a_dropped_row_is_lost_and_its_place_before_is_told(warehouse: Warehouse) -> None:
     table = make_table(warehouse)
     before = paths(warehouse, table)
-    compact(warehouse, engine=Spoiling(lambda rows: rows.filter(pa.compute.not_equal(rows["id"], 23))), verify=OFF)
+    compact(warehouse, engine=SpoilingRows(lambda rows: rows.filter(pa.compute.not_equal(rows["id"], 23))), verify=OFF)
     audited = audit_latest(warehouse)
     assert audited.verdict is Verdict.DAMAGED
     assert dict(audited.harms) == {Harm.LOST: 1}
@@ -89,7 +89,7 @@ def test_a_changed_value_is_a_changed_row(warehouse: Warehouse) -> None:
         amounts[7] = 99
         return rows.set_column(2, rows.schema.field(2), pa.array(amounts, pa.int32()))
 
-    compact(warehouse, engine=Spoiling(spoil), verify=OFF)
+    compact(warehouse, engine=SpoilingRows(spoil), verify=OFF)
     audited = audit_latest(warehouse)
     assert dict(audited.harms) == {Harm.CHANGED: 1}
     assert len(audited.examples) == 2  # the row as it was, and as it is
@@ -103,7 +103,7 @@ def test_more_harm_than_can_be_looked_at_is_told_as_the_least_there_is(
     def spoil(rows: pa.Table) -> pa.Table:
         return rows.set_column(2, rows.schema.field(2), pa.array([99] * rows.num_rows, pa.int32()))
 
-    compact(warehouse, engine=Spoiling(spoil), verify=OFF)
+    compact(warehouse, engine=SpoilingRows(spoil), verify=OFF)
     assert harms(warehouse) == {Harm.CHANGED: 60}
     monkeypatch.setattr(auditor, "_MOST_ROWS", 20)
     audited = audit_latest(warehouse)
@@ -118,7 +118,7 @@ def test_a_null_that_became_empty_is_a_changed_row(warehouse: Warehouse) -> None
         places = [{"city": None} if place is None else place for place in rows["place"].to_pylist()]
         return rows.set_column(4, rows.schema.field(4), pa.array(places, rows.schema.field(4).type))
 
-    compact(warehouse, engine=Spoiling(spoil), verify=OFF)
+    compact(warehouse, engine=SpoilingRows(spoil), verify=OFF)
     assert harms(warehouse) == {Harm.CHANGED: 12}
 
 
@@ -219,7 +219,7 @@ def test_rows_that_never_were_in_the_table_appear(warehouse: Warehouse, monkeypa
     def spoil(rows: pa.Table) -> pa.Table:
         return pa.concat_tables([rows, rows.slice(0, 2).set_column(0, rows.schema.field(0), pa.array([-1, -2]))])
 
-    compact(warehouse, engine=Spoiling(spoil), verify=OFF)
+    compact(warehouse, engine=SpoilingRows(spoil), verify=OFF)
     assert harms(warehouse) == {Harm.APPEARED: 2}
 
 

@@ -28,7 +28,7 @@ from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import VerifyMode
 from tidyberg.testing import Warehouse
 
-INLINE_KILLS = int(os.environ.get("TEST_KILLS", "40"))
+INLINE_KILLS = int(os.environ.get("TEST_KILLS", "25"))
 SPARK_KILLS = int(os.environ.get("TEST_SPARK_KILLS", "2"))
 PER_TABLE = 4  # kills before a fresh table is made: the check reads every snapshot
 

@@ -1,7 +1,7 @@
 """A job whose outputs are wrong commits nothing and leaves nothing behind, and Java would have noticed."""
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +12,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from tests.engines import Spoiling
 from tests.oracle.client import JavaCatalog
 from tests.oracle.tables import NAME, make_table
 from tidyberg.control.control import Control
 from tidyberg.errors import VerificationFailed
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken
-from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.table import TableRef
-from tidyberg.model.task import StorageAccess, TaskResult, WrittenFile
+from tidyberg.model.task import TaskResult, WrittenFile
 from tidyberg.record.process import is_alive
 from tidyberg.record.sqlite import SqliteStore
 from tidyberg.testing import Warehouse, local_path
@@ -30,29 +29,9 @@ Spoil = Callable[[TaskResult], TaskResult]
 COUNT_ID = 2
 
 
-class SpoilingEngine(InlineEngine):
-    """The inline engine, but its results are spoilt before anybody sees them."""
-
-    def __init__(self, spoil: Spoil) -> None:
-        super().__init__()
-        self._spoil = spoil
-
-    def run(
-        self,
-        tasks: Sequence[AnyTask],
-        storage: StorageAccess,
-        *,
-        on_result: Callable[[AnyResult], None],
-        cancel: CancelToken,
-        max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
-        results = super().run(tasks, storage, on_result=on_result, cancel=cancel, max_parallelism=max_parallelism)
-        return [self._spoil(result) if isinstance(result, TaskResult) else result for result in results]
-
-
 def compact(warehouse: Warehouse, spoil: Spoil, verify: VerifyMode) -> CompactionResult:
     store = SqliteStore(warehouse.directory / "jobs.db", is_alive)
-    with Control(lambda _: warehouse.catalog, lambda: SpoilingEngine(spoil), store) as control:
+    with Control(lambda _: warehouse.catalog, lambda: Spoiling(spoil), store) as control:
         options = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
         return control.compact(TableRef.parse(NAME, warehouse.name), options, verify=verify)
 
