@@ -1,6 +1,8 @@
 """Compaction of tables with deletes: the same rows before and after, and the deletes gone with what they deleted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from pyiceberg.partitioning import PartitionSpec
@@ -21,7 +23,10 @@ from tests.deletes.tables import (
     options,
     paths,
 )
+from tidyberg.execute.engine import AnyResult, AnyTask
+from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import Strategy, VerifyMode
+from tidyberg.model.task import Task
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import EqualTo, Positions, commit_deletes, delete_equal, delete_positions
 
@@ -253,3 +258,22 @@ def test_the_delete_strategy_rewrites_a_single_file_and_leaves_files_without_del
     assert second not in after
     assert delete_files(warehouse, table) == []
     assert compact(warehouse, options(Strategy.DELETE_FILES)).outcome == "nothing"
+
+
+@pytest.mark.parametrize(("size", "travel"), [(10_000_000, True), (1, False)])
+def test_deletes_travel_with_their_task_up_to_a_size(warehouse: Warehouse, size: int, travel: bool) -> None:
+    table = make_table(warehouse)
+    delete_positions(table, paths(warehouse, table)[0], [1, 2])
+    before = warehouse.rows(table)
+    seen: list[AnyTask] = []
+
+    class Looking(InlineEngine):
+        def run(self, tasks: Sequence[AnyTask], *args: Any, **kwargs: Any) -> list[AnyResult]:
+            seen.extend(tasks)
+            return super().run(tasks, *args, **kwargs)
+
+    compact(warehouse, replace(options(), inline_delete_size=size), engine=Looking(), verify=VerifyMode.COUNTS)
+    (task,) = seen
+    assert isinstance(task, Task)
+    assert [delete.content is not None for delete in task.deletes] == [travel]
+    assert warehouse.rows(table) == before

@@ -123,7 +123,7 @@ class Round:
         storage = storage_access(self.table)
         try:
             engine.run(
-                with_delete_contents(tasks, storage),
+                with_delete_contents(tasks, storage, per_task=self.bench.options.inline_delete_size),
                 storage,
                 on_result=self._take,
                 cancel=self.bench.cancel,

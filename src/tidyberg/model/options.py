@@ -49,6 +49,7 @@ _AT_LEAST_ONE = (
     "max_parallelism",
     "commit_every",
     "max_record_batch_rows",
+    "inline_delete_size",
     "small_file_threshold",
     "min_input_files",
 )
@@ -74,6 +75,7 @@ class PlanOptions:
     max_parallelism: int | None = None
     commit_every: int | None = None  # groups per commit; None: one commit for all
     max_record_batch_rows: int | None = None
+    inline_delete_size: int = 10 * MB  # deletes of a task up to it travel with the task; else its worker reads them
     max_file_count_per_partition: int = 100
     max_delete_ratio: float = 0.1  # also called fragment_ratio_threshold
     hot_window_seconds: int = 600  # a partition written within it is hot for time_series and auto

@@ -77,6 +77,7 @@ class Options(Section):
     max_parallelism: int | None = Field(None, ge=1, description="Most groups rewritten at the same time.")
     commit_every: int | None = Field(None, ge=1, description="Commit whenever so many groups are done; else once.")
     max_record_batch_rows: int | None = Field(None, ge=1, description="Rows per Arrow batch while reading.")
+    inline_delete_size: Size | None = Field(None, description="Deletes up to it travel with a task; 10MB by default.")
     max_file_count_per_partition: int | None = Field(None, ge=1, description="Above it a partition is untidy; 100.")
     max_delete_ratio: float | None = Field(None, ge=0, description="Delete files per data file; 0.1 by default.")
     hot_window_seconds: int | None = Field(None, ge=0, description="How long after a write a partition is hot; 600.")
