@@ -15,6 +15,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, TableRequirement
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
@@ -75,6 +76,24 @@ def test_the_summary_rolls_totals_forward_and_names_the_job(warehouse: Warehouse
     assert (summary["total-data-files"], summary["total-records"]) == ("2", "80")
     assert summary["added-records"] == summary["deleted-records"] == "80"
     assert summary["tidyberg.job-id"]
+
+
+def test_a_commit_says_for_which_table_and_state_it_is(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = regional(warehouse)
+    metadata = table.refresh().metadata
+    sent: list[tuple[TableRequirement, ...]] = []
+    commit = SqlCatalog.commit_table
+
+    def recording(catalog: SqlCatalog, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+        sent.append(requirements)
+        return commit(catalog, table, requirements, updates)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", recording)
+    commit_all(table)
+
+    (requirements,) = sent
+    assert AssertTableUUID(uuid=metadata.table_uuid) in requirements
+    assert AssertRefSnapshotId(ref="main", snapshot_id=metadata.current_snapshot_id) in requirements
 
 
 def test_outputs_carry_the_plans_sequence_number_and_the_rest_their_own(warehouse: Warehouse) -> None:
