@@ -24,7 +24,7 @@ from tidyberg.commit.manifests import write_file
 from tidyberg.commit.snapshot import last_sequence_number
 from tidyberg.errors import Conflict, StorageError, TableReplaced
 from tidyberg.testing import Warehouse
-from tidyberg.testing.deletes import delete_equal, delete_positions
+from tidyberg.testing.deletes import commit_deletes, delete_equal, delete_positions
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -259,6 +259,20 @@ def test_a_group_whose_files_were_replaced_meanwhile_is_left_out(warehouse: Ware
     assert warehouse.rows(table) == before
     assert len(committed.groups) == 1
     assert "no longer in the table" in next(iter(committed.conflicts.values()))
+
+
+def test_a_group_that_lost_one_of_its_files_meanwhile_is_left_out(warehouse: Warehouse) -> None:
+    table = regional(warehouse)
+    plan = plan_of(table)
+    gone = plan.groups[0].files[0].path
+    commit_deletes(table, remove=[gone])
+    before = warehouse.rows(table)
+
+    committed = commit_all(table, plan)
+
+    assert committed.groups == (plan.groups[1].group_id,)
+    assert gone in committed.conflicts[plan.groups[0].group_id]
+    assert warehouse.rows(table) == before
 
 
 def test_when_every_group_conflicts_nothing_is_committed(warehouse: Warehouse) -> None:

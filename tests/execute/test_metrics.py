@@ -39,7 +39,7 @@ from pyiceberg.types import (
 )
 
 from tests.execute.builders import STORAGE, field, make_task, write_file
-from tidyberg.execute.kernel.bounds import encode, truncate_lower, truncate_upper
+from tidyberg.execute.kernel.bounds import encode, normalised, truncate_lower, truncate_upper
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.schemas import arrow_schema
 from tidyberg.model.task import TaskResult, WriteSettings, WrittenFile
@@ -263,3 +263,9 @@ def test_every_iceberg_primitive_has_an_arrow_type() -> None:
     kinds: list[IcebergType] = [kind for kind, _ in VALUES]
     schema = arrow_schema(Schema(*(NestedField(i, f"c{i}", kind, required=True) for i, kind in enumerate(kinds, 1))))
     assert [column.nullable for column in schema] == [False] * len(kinds)
+
+
+def test_nan_is_no_bound_and_zeros_cover_both_zeros() -> None:
+    assert normalised(math.nan, lower=True) is None
+    assert [str(normalised(zero, lower=True)) for zero in (0.0, -0.0)] == ["-0.0", "-0.0"]
+    assert [str(normalised(zero, lower=False)) for zero in (0.0, -0.0)] == ["0.0", "0.0"]
