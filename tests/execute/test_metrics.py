@@ -40,6 +40,7 @@ from pyiceberg.types import (
 
 from tests.execute.builders import STORAGE, field, make_task, write_file
 from tidyberg.execute.kernel.bounds import encode, normalised, truncate_lower, truncate_upper
+from tidyberg.execute.kernel.metrics import split_offsets
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.schemas import arrow_schema
 from tidyberg.model.task import TaskResult, WriteSettings, WrittenFile
@@ -269,3 +270,12 @@ def test_nan_is_no_bound_and_zeros_cover_both_zeros() -> None:
     assert normalised(math.nan, lower=True) is None
     assert [str(normalised(zero, lower=True)) for zero in (0.0, -0.0)] == ["-0.0", "-0.0"]
     assert [str(normalised(zero, lower=False)) for zero in (0.0, -0.0)] == ["0.0", "0.0"]
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_a_row_group_starts_with_its_dictionary_where_it_has_one(tmp_path: Path, dictionary: bool) -> None:
+    table = pa.table({"c": ["a", "b"] * 50})
+    pq.write_table(table, tmp_path / "file.parquet", row_group_size=50, use_dictionary=dictionary)
+    first, second = split_offsets(pq.read_metadata(tmp_path / "file.parquet"))
+    assert first == 4  # right behind the magic bytes
+    assert second > first
