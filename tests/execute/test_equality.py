@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,3 +66,20 @@ def test_a_row_goes_exactly_when_a_later_delete_holds_its_key(
         if any(data_sequence < sequence and any(all(map(same, row, key)) for key in file) for sequence, file in deletes)
     ]
     assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_nan_equals_nan_whatever_their_bits(kind: pa.DataType) -> None:
+    numbers = [0x7FC00000, 0x7FC00001, 0xFFC00000] if kind == pa.float32() else [0x7FF8 << 48, (0x7FF8 << 48) + 1]
+    integers = pa.uint32() if kind == pa.float32() else pa.uint64()
+    nans = pa.chunked_array([pa.array(numbers, integers).view(kind)])
+    assert EqualityDeletes([[nans[:1]]], [2]).positions([nans], 1).tolist() == list(range(len(nans)))
+
+
+def test_a_row_that_shares_one_column_with_a_key_stays() -> None:
+    """Also where its other value is unknown to the deletes, next to which the numbers of another key lie."""
+    keys = [(1, "a"), (1, "b"), (2, "a")]
+    rows = [(2, "unknown"), (1, "unknown"), (3, "a"), (2, "b"), (1, "b")]
+    kinds = [pa.int64(), pa.string()]
+    matcher = EqualityDeletes([[column(keys, number, kind) for number, kind in enumerate(kinds)]], [2])
+    assert matcher.positions([column(rows, number, kind) for number, kind in enumerate(kinds)], 1).tolist() == [4]

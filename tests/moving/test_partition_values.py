@@ -2,7 +2,6 @@
 
 import math
 import struct
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -38,14 +37,13 @@ from pyiceberg.types import (
 )
 
 from tests.deletes.tables import REF
+from tests.engines import Spoiling
 from tests.moving.tables import change_spec, make_table, move
 from tidyberg.commit.new_partitions import partition_summaries
 from tidyberg.errors import VerificationFailed
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken
-from tidyberg.execute.inline import InlineEngine
 from tidyberg.execute.kernel.transforms import plain_values
 from tidyberg.execute.schemas import arrow_schema
-from tidyberg.model.task import StorageAccess, TaskResult
+from tidyberg.model.task import TaskResult
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import pin
 from tidyberg.testing import Warehouse
@@ -79,32 +77,19 @@ CASES: list[tuple[PrimitiveType, list[Any], tuple[str, ...]]] = [
 ]  # fmt: skip
 
 
-class Recording(InlineEngine):
+class Recording(Spoiling):
     """Remembers the partitions of outputs, and may claim others than the kernel found."""
 
     def __init__(self, claim: tuple[Any, ...] | None = None) -> None:
-        super().__init__()
+        super().__init__(self._record)
         self.partitions: set[str] = set()
         self._claim = claim
 
-    def run(
-        self,
-        tasks: Sequence[AnyTask],
-        storage: StorageAccess,
-        *,
-        on_result: Callable[[AnyResult], None],
-        cancel: CancelToken,
-        max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
-        def report(result: AnyResult) -> None:
-            if isinstance(result, TaskResult):
-                self.partitions |= {repr(output.partition) for output in result.outputs}
-                if self._claim is not None:
-                    outputs = tuple(replace(output, partition=self._claim) for output in result.outputs)
-                    result = replace(result, outputs=outputs)
-            on_result(result)
-
-        return super().run(tasks, storage, on_result=report, cancel=cancel, max_parallelism=max_parallelism)
+    def _record(self, result: TaskResult) -> TaskResult:
+        self.partitions |= {repr(output.partition) for output in result.outputs}
+        if self._claim is None:
+            return result
+        return replace(result, outputs=tuple(replace(output, partition=self._claim) for output in result.outputs))
 
 
 def column(values: list[Any], kind: pa.DataType) -> pa.Array:

@@ -20,7 +20,7 @@ _HARMS = {
 _MARKS = {Verdict.INTACT: ("✓", "bold green"), Verdict.DAMAGED: ("✗", "bold red"), Verdict.NOT_AUDITED: ("?", "yellow")}
 _RECEIPTS = {
     Receipt.HOLDS: "receipt holds",
-    Receipt.BROKEN: "receipt broken: files are not those that were written and verified",
+    Receipt.BROKEN: "receipt broken: files are not those that were written",
     Receipt.UNCHECKED: "receipt not checked",
 }
 

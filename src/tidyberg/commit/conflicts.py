@@ -215,7 +215,7 @@ def _touched_by_unseen(parent: Inventory, plan_sequence_number: int, plan_delete
     files = parent.data_files.sort_by([("partition", "ascending"), ("sequence_number", "ascending")])
     index = DeleteIndex(files, parent.delete_files)
     old = index.rows["file_sequence_number"].to_numpy() <= plan_sequence_number
-    known = {(delete.path, delete.content_offset, delete.content_size) for delete in plan_deletes}
+    known = {delete.identity for delete in plan_deletes}
     unknown = np.array([identity not in known for identity in identities(index.rows)], dtype=np.bool_)
     return set(files["path"].filter(pa.array(index.touched(old & unknown))).to_pylist())
 
@@ -234,8 +234,7 @@ def _undone_deletes(plan: Plan, parent: Inventory) -> dict[int, str]:
     if _descends(plan, parent.pinned):
         return {}
     live = set(identities(parent.delete_files))
-    known = enumerate(plan.deletes)
-    return {at: d.path for at, d in known if (d.path, d.content_offset, d.content_size) not in live}
+    return {at: delete.path for at, delete in enumerate(plan.deletes) if delete.identity not in live}
 
 
 def _undeleted(group: FileGroup, undone: Mapping[int, str]) -> str | None:

@@ -1,9 +1,9 @@
 """The receipt of a commit: one checksum over the bytes of every file that a snapshot added.
 
-Each output's SHA-256 is taken from the bytes on their way to storage, of the very file that was verified. The receipt
-is the SHA-256 of one line a file (name, size, digest) in the order of the names, so it depends neither on groups nor on
-attempts, and every snapshot of a job that commits in several has its own. It holds when the files that the snapshot
-added are, byte for byte and none more or less, those that the job wrote and verified.
+Each output's SHA-256 is taken from the bytes on their way to storage. The receipt is the SHA-256 of one line a file
+(name, size, digest) in the order of the names, so it depends neither on groups nor on attempts, and every snapshot of a
+job that commits in several has its own. It holds when the files that the snapshot added are, byte for byte and none
+more or less, those that the job wrote.
 """
 
 import hashlib

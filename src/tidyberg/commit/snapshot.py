@@ -150,7 +150,7 @@ class Stager:
 
     def _applied(self, groups: Sequence[Replaceable]) -> set[Identity]:
         applied = {position for member in groups for position in member.group.deletes}
-        return {(d.path, d.content_offset, d.content_size) for d in (self.deletes[position] for position in applied)}
+        return {self.deletes[position].identity for position in applied}
 
     def _added_manifests(
         self, table: Table, parent: Inventory, groups: Sequence[Replaceable], listed: Mapping[str, ListedManifest]

@@ -16,7 +16,7 @@ class Receipt(StrEnum):
     """What became of the checksum that a snapshot of ours carries."""
 
     NONE = "none"  # it carries none
-    HOLDS = "holds"  # the files it added are those that were written and verified
+    HOLDS = "holds"  # the files it added are those that were written
     BROKEN = "broken"
     UNCHECKED = "unchecked"  # it carries one, but its files could not be read
 

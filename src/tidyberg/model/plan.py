@@ -40,6 +40,11 @@ class DeleteFile:
     content_offset: int | None = None
     content_size: int | None = None
 
+    @property
+    def identity(self) -> tuple[str, int | None, int | None]:
+        """I5: a DV is a piece of a Puffin file that many share."""
+        return self.path, self.content_offset, self.content_size
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
