@@ -1,12 +1,12 @@
 """Random tables, and random interleavings of writers, compactions, crashes and recoveries on them."""
 
-import copy
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from random import Random
+from typing import Any, ClassVar, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -19,27 +19,16 @@ from tidyberg.errors import Conflict, StalePlan
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.table import TableRef
-from tidyberg.testing import LiveFile, Warehouse
+from tidyberg.testing import Warehouse
 
 FIRST_STEP = 3  # before it the table was not looked at yet
 MAX_STEP = 40  # a compaction in one commit records about half as many steps, one in chunks more
 Act = Callable[[], None]
+T = TypeVar("T")
 
-ROW = st.fixed_dictionaries(
-    {
-        REGION: st.sampled_from(["eu", "us"]),
-        AT: st.sampled_from(DAYS),
-        AMOUNT: st.sampled_from([None, 0, 1, 2]),
-        PRICE: st.sampled_from([None, 0.5, float("nan"), -0.0, 0.0]),
-        NOTE: st.sampled_from([None, "a", "b"]),
-        PLACE: st.one_of(
-            st.none(),
-            st.fixed_dictionaries({CITY: st.sampled_from([None, "x", "y"]), HEIGHT: st.sampled_from([None, 7])}),
-        ),
-        TAGS: st.sampled_from([None, [], ["t", None]]),
-    }
-)
-ROWS = st.lists(ROW, min_size=1, max_size=4)
+# What writers do is drawn from the table as it stands when they do it, and that depends on random names. So it is drawn
+# by chance of their own: what hypothesis itself draws must be the same whenever a history is repeated.
+CHANCE = st.randoms(use_true_random=True)
 BRANCH = "audit"
 WRITES = ["append", "rows", "keys", "remove", "rewrite deletes", "schema", "spec", "upgrade", "branch", "expire"]
 BEFORE = st.lists(st.sampled_from([*WRITES, "append", "append", "append", "rows", "keys"]), min_size=2, max_size=4)
@@ -93,17 +82,18 @@ class Histories(RuleBasedStateMachine):
     @initialize(
         layout=st.sampled_from(sorted(LAYOUTS)),
         version=st.sampled_from([1, 2, 2, 3]),
-        files=st.lists(ROWS, min_size=4, max_size=6),
+        files=st.integers(4, 6),
+        chance=CHANCE,
     )
-    def create(self, layout: str, version: int, files: list[list[dict[int, Any]]]) -> None:
+    def create(self, layout: str, version: int, files: int, chance: Random) -> None:
         self.world = World(self.warehouse, self.name, layout, version)
-        for rows in files:
-            self.world.append("main", copy.deepcopy(rows))
+        for _ in range(files):
+            self.world.append("main", some_rows(chance))
 
-    @rule(kinds=st.lists(st.sampled_from(WRITES), min_size=1, max_size=4), data=st.data())
-    def write(self, kinds: list[str], data: st.DataObject) -> None:
+    @rule(kinds=st.lists(st.sampled_from(WRITES), min_size=1, max_size=4), chance=CHANCE)
+    def write(self, kinds: list[str], chance: Random) -> None:
         for kind in kinds:
-            self._draw(kind, data)()
+            self._draw(kind, chance)()
         self._check()
 
     @rule(steps=st.integers(1, 3))
@@ -111,9 +101,9 @@ class Histories(RuleBasedStateMachine):
         self.world.roll_back(steps)
         self._check()
 
-    @rule(before=BEFORE, how=OPTIONS, data=st.data())
-    def compact(self, before: list[str], how: PlanOptions, data: st.DataObject) -> None:
-        self.write(before, data)
+    @rule(before=BEFORE, how=OPTIONS, chance=CHANCE)
+    def compact(self, before: list[str], how: PlanOptions, chance: Random) -> None:
+        self.write(before, chance)
         result = self._compact(how, Steps(self.jobs))
         if result is None:
             return
@@ -128,13 +118,11 @@ class Histories(RuleBasedStateMachine):
         before=BEFORE,
         how=OPTIONS,
         kinds=st.lists(st.sampled_from([*WRITES, "keys", "rows", "roll back", "compact"]), min_size=1, max_size=3),
-        data=st.data(),
+        chance=CHANCE,
     )
-    def compact_beside_writers(
-        self, before: list[str], how: PlanOptions, kinds: list[str], data: st.DataObject
-    ) -> None:
-        self.write(before, data)
-        stops = {data.draw(st.integers(FIRST_STEP, MAX_STEP)): self._draw_later(kind, data) for kind in kinds}
+    def compact_beside_writers(self, before: list[str], how: PlanOptions, kinds: list[str], chance: Random) -> None:
+        self.write(before, chance)
+        stops = {chance.randint(FIRST_STEP, MAX_STEP): self._draw_later(kind, chance) for kind in kinds}
         try:
             result = self._compact(how, Steps(self.jobs, stops))
             self.happened["groups left out"] += len(result.groups_left) if result else 0
@@ -148,7 +136,7 @@ class Histories(RuleBasedStateMachine):
         crash_at=st.integers(1, MAX_STEP),
         kinds=st.lists(st.sampled_from(WRITES), max_size=2),
         resume=st.booleans(),
-        data=st.data(),
+        chance=CHANCE,
     )
     def crash_and_recover(
         self,
@@ -157,16 +145,16 @@ class Histories(RuleBasedStateMachine):
         crash_at: int,
         kinds: list[str],
         resume: bool,
-        data: st.DataObject,
+        chance: Random,
     ) -> None:
-        self.write(before, data)
+        self.write(before, chance)
         try:
             self._compact(how, Steps(self.jobs, crash_at=crash_at))
         except Crash:
             self.happened["crashes"] += 1
         self._check(after_crash=True)
         for kind in kinds:
-            self._draw(kind, data)()
+            self._draw(kind, chance)()
         if resume:  # the next job takes over what the dead one had finished, where it still holds
             self._compact(how, Steps(self.jobs))
             self._check(after_crash=True)
@@ -196,31 +184,31 @@ class Histories(RuleBasedStateMachine):
 
     # Drawing what a writer does: from the table as it stands when it does it.
 
-    def _draw_later(self, kind: str, data: st.DataObject) -> Act:
+    def _draw_later(self, kind: str, chance: Random) -> Act:
         def act() -> None:
-            self._draw(kind, data)()
+            self._draw(kind, chance)()
 
         return act
 
-    def _draw(self, kind: str, data: st.DataObject) -> Act:
+    def _draw(self, kind: str, chance: Random) -> Act:
         world = self.world
-        branch = data.draw(st.sampled_from(sorted(world.rows)))
+        branch = chance.choice(sorted(world.rows))
         can_delete = world.table.refresh().metadata.format_version > 1 and bool(world.files(branch))
         match kind:
             case "rows" if can_delete:
-                return self._draw_rows(branch, data)
+                return self._draw_rows(branch, chance)
             case "keys" if can_delete:
-                return self._draw_keys(branch, data)
+                return self._draw_keys(branch, chance)
             case "remove" if world.files(branch):
-                files = data.draw(st.lists(st.sampled_from(world.files(branch)), min_size=1, max_size=2, unique=True))
+                files = some(chance, world.files(branch), 2)
                 return lambda: world.remove_files(branch, files)
             case "rewrite deletes" if can_delete:
                 return lambda: world.rewrite_deletes(branch)
             case "schema":
-                change = data.draw(st.sampled_from(["promote", "promote", "add", "drop", "rename", "nest", "move"]))
+                change = chance.choice(["promote", "promote", "add", "drop", "rename", "nest", "move"])
                 return lambda: world.change_schema(change)
             case "spec":
-                layout = data.draw(st.sampled_from(sorted(LAYOUTS)))
+                layout = chance.choice(sorted(LAYOUTS))
                 return lambda: world.change_spec(layout)
             case "upgrade":
                 return world.upgrade
@@ -232,36 +220,34 @@ class Histories(RuleBasedStateMachine):
                 return lambda: world.roll_back(1)
             case "compact":
                 return self._compact_elsewhere
-        rows = copy.deepcopy(data.draw(ROWS))
+        rows = some_rows(chance)
         return lambda: world.append(branch, rows)
 
-    def _draw_rows(self, branch: str, data: st.DataObject) -> Act:
+    def _draw_rows(self, branch: str, chance: Random) -> Act:
         """Rows of one file, or of several files of one partition."""
         files = self.world.files(branch)
-        first = data.draw(st.sampled_from(files))
+        first = chance.choice(files)
         beside = [file for file in files if (file.spec_id, file.partition) == (first.spec_id, first.partition)]
-        more: list[LiveFile] = data.draw(st.lists(st.sampled_from(beside), max_size=2))
+        more = chance.choices(beside, k=chance.randint(0, 2))
         positions = {
-            file.path: sorted(data.draw(st.sets(st.integers(0, file.records - 1), min_size=1)))
+            file.path: sorted(some(chance, range(file.records), file.records))
             for file in {file.path: file for file in (first, *more)}.values()
         }
-        file_scoped = len(positions) == 1 and data.draw(st.booleans())
+        file_scoped = len(positions) == 1 and chance.random() < 0.5
         return lambda: self.world.delete_rows(branch, positions, file_scoped=file_scoped)
 
-    def _draw_keys(self, branch: str, data: st.DataObject) -> Act:
+    def _draw_keys(self, branch: str, chance: Random) -> Act:
         """Keys over one or two columns, for a partition or, in an unpartitioned spec, for the whole table."""
         world = self.world
         fields = [field for field in world.table.schema().fields if field.field_id != TAGS]
         names = [field.name for field in fields if field.field_id != PLACE] + ["place.city"]
-        columns = data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
+        columns = some(chance, names, 2)
         paths = [world.path_to(name) for name in columns]
         known = [row.plain_key(paths) for row in world.rows[branch]]
-        keys = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=3)) if known else []
-        like: LiveFile = data.draw(st.sampled_from(world.files(branch)))
+        keys = chance.choices(known, k=chance.randint(1, 3)) if known else []
+        like = chance.choice(world.files(branch))
         plain = world.spec_without_partitions()
-        for_all = world.table.specs()[like.spec_id].is_unpartitioned() or (
-            plain is not None and data.draw(st.booleans())
-        )
+        for_all = world.table.specs()[like.spec_id].is_unpartitioned() or (plain is not None and chance.random() < 0.5)
         return lambda: world.delete_keys(branch, columns, keys, None if for_all else like)
 
     def _expire(self) -> None:
@@ -275,3 +261,25 @@ class Histories(RuleBasedStateMachine):
             how = PlanOptions(strategy=Strategy.FULL, min_input_files=2, hot_commits=10_000)
             control.compact(self.ref, how, verify=VerifyMode.FULL)
         self.world.learn_snapshots()
+
+
+def some_rows(chance: Random) -> list[dict[int, Any]]:
+    return [_row(chance) for _ in range(chance.randint(1, 4))]
+
+
+def _row(chance: Random) -> dict[int, Any]:
+    place = {CITY: chance.choice([None, "x", "y"]), HEIGHT: chance.choice([None, 7])}
+    return {
+        REGION: chance.choice(["eu", "us"]),
+        AT: chance.choice(DAYS),
+        AMOUNT: chance.choice([None, 0, 1, 2]),
+        PRICE: chance.choice([None, 0.5, float("nan"), -0.0, 0.0]),
+        NOTE: chance.choice([None, "a", "b"]),
+        PLACE: chance.choice([None, place]),
+        TAGS: chance.choice([None, [], ["t", None]]),
+    }
+
+
+def some(chance: Random, of: Sequence[T], most: int) -> list[T]:
+    """At least one of them, none twice."""
+    return chance.sample(of, chance.randint(1, min(most, len(of))))
