@@ -73,6 +73,42 @@ class BadPlan(BadInput):
     code = "bad-plan"
 
 
+class UnknownJob(BadInput):
+    code = "unknown-job"
+    http_status = 404
+
+
+class UnknownPlan(BadInput):
+    code = "unknown-plan"
+    http_status = 404
+
+
+class UnknownSchedule(BadInput):
+    code = "unknown-schedule"
+    http_status = 404
+
+
+class IdempotencyMismatch(BadInput):
+    """An idempotency key that was used before, for something else."""
+
+    code = "idempotency-mismatch"
+    http_status = 422
+
+
+class NotAuthenticated(Terminal):
+    """No credential, or one that is not valid (any more)."""
+
+    code = "not-authenticated"
+    http_status = 401
+
+
+class QuotaExceeded(Transient):
+    """A limit of the tenant or of the service is reached."""
+
+    code = "quota-exceeded"
+    http_status = 429
+
+
 class StalePlan(TidybergError):
     """The table moved on since the plan was made and none of its groups can be applied."""
 

@@ -1,0 +1,1 @@
+"""The REST API: parses, asks the service, shows."""

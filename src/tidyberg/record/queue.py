@@ -1,0 +1,71 @@
+"""The queue of submissions as the rest of tidyberg sees it. Replicas share one; every method is atomic.
+
+Times come from the caller's clock, so that tests own it. A claim that is not renewed runs out, and the submission is
+given to the next worker that asks: its token is higher, and what the former holder still tries to write is refused.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+from tidyberg.model.job import JobStatus
+from tidyberg.model.submission import JobEvent, Limits, Page, Query, Submission
+
+
+class JobQueue(Protocol):
+    def submit(self, submission: Submission, *, key: str | None = None) -> Submission:
+        """Keep it, and give it back. With an idempotency `key` that its tenant has used: the submission that it made.
+
+        Raises IdempotencyMismatch when that one asked for something else.
+        """
+        ...
+
+    def submission(self, job_id: str) -> Submission | None: ...
+
+    def submissions(self, query: Query) -> Page: ...
+
+    def counts(self) -> Mapping[tuple[str, JobStatus], int]:
+        """How many there are by tenant and status; of those that ended, at least the ones still kept."""
+        ...
+
+    def claim(self, worker: str, *, now_ms: int, ttl_ms: int, limits: Limits) -> Submission | None:
+        """The next one to run, now running and ours; None when nothing may run now.
+
+        Of the tenants that have one to run, the one with the fewest running goes first, then the one that was served
+        longest ago; within a tenant the highest priority, then the oldest. A table has at most one running. Running
+        ones whose claim has run out come before all others and count an attempt more.
+        """
+        ...
+
+    def beat(self, job_id: str, token: int, *, now_ms: int, ttl_ms: int) -> Literal["held", "cancel", "lost"]:
+        """Renew the claim. "cancel": held, and someone wants it to stop; "lost": another worker has it, or it ended."""
+        ...
+
+    def update(self, job_id: str, token: int, changes: Mapping[str, Any]) -> bool:
+        """Change fields of a running submission (run_id, estimates, error, …). False: the claim is lost."""
+        ...
+
+    def finish(self, job_id: str, token: int, status: JobStatus, *, now_ms: int, changes: Mapping[str, Any]) -> bool:
+        """End it. False, and nothing changed: the claim is lost, so that another one ends it."""
+        ...
+
+    def put_back(self, job_id: str, token: int, *, not_before_ms: int, reason: str) -> bool:
+        """Queue it again, with its attempts; it waits until then. False: the claim is lost."""
+        ...
+
+    def cancel(self, job_id: str, *, now_ms: int) -> Submission | None:
+        """A queued one ends at once; a running one is asked to stop; one that ended stays. None: there is none."""
+        ...
+
+    def estimate(self, job_id: str, *, seconds: float, dollars: float) -> None:
+        """Fill in what it is thought to take, if nobody has."""
+        ...
+
+    def add_event(self, job_id: str, at_ms: int, kind: str, data: Mapping[str, Any]) -> None:
+        """Only the newest some hundred of a job are kept; their numbers go on."""
+        ...
+
+    def events(self, job_id: str, *, after: int = 0, limit: int = 100) -> list[JobEvent]: ...
+
+    def prune(self, *, ended_before_ms: int, at_most: int = 1000) -> int:
+        """Forget submissions that ended before then, with their events and idempotency keys, oldest first."""
+        ...

@@ -1,0 +1,1 @@
+"""The service: what waits, what runs, and when; the API and the scheduler call it."""
