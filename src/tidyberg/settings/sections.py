@@ -276,11 +276,6 @@ class Commit(Section):
     )
 
 
-class Server(Section):
-    host: str = "127.0.0.1"
-    port: int = Field(8080, ge=0, le=65535)
-
-
 class Scheduler(Section):
     enabled: bool = False
     default_schedule: CronLine | None = None

@@ -14,12 +14,12 @@ from tidyberg.settings.sections import (
     PriceList,
     ResourceOverrides,
     Scheduler,
-    Server,
     Spark,
     Storage,
     Store,
     TableEntry,
 )
+from tidyberg.settings.serving import Queue, Retention, Server
 
 DEFAULT_CATALOG = "default"
 
@@ -53,6 +53,8 @@ class Settings(BaseSettings, Section):
     timezone: TimeZoneName = Field("UTC", description="Of the times that are shown; `current_date` is UTC.")
     http_timeout_seconds: float = Field(60.0, gt=0, description="How long a catalog may take to answer.")
     server: Server = Field(Server(), description="Where a service listens.")
+    queue: Queue = Field(Queue(), description="How a service's jobs wait and run.")
+    retention: Retention = Field(Retention(), description="How long a service remembers.")
     scheduler: Scheduler = Field(Scheduler(), description="Whether and when a service compacts by itself.")
 
     @classmethod

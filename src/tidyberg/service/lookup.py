@@ -1,0 +1,130 @@
+"""What catalogs know of tables, from memory where that is fresh, and without ever waiting long for one."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+
+from tidyberg.errors import CatalogUnreachable, TidybergError, Transient, UnknownTable
+from tidyberg.model.table import TableRef
+from tidyberg.settings.catalogs import list_tables, load_table
+
+FRESH_SECONDS = 60.0
+PATIENCE_SECONDS = 3.0
+REST_SECONDS = 5.0  # a catalog that did not answer is left alone for so long
+MOST_TABLES = 10_000
+MOST_QUESTIONS = 8  # at once; a catalog that hangs must not pile up threads
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class KnownTable:
+    uuid: str
+    schema: Schema
+
+
+@dataclass
+class Lookup:
+    open_catalog: Callable[[str | None], Catalog]
+    patience_seconds: float = PATIENCE_SECONDS
+    clock: Callable[[], float] = time.monotonic
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _fresh: "OrderedDict[object, tuple[float, Any]]" = field(default_factory=OrderedDict)
+    _asked: dict[object, "Future[Any]"] = field(default_factory=dict)
+    _resting: dict[str, float] = field(default_factory=dict)  # until when
+
+    def table(self, ref: TableRef, *, anew: bool = False) -> KnownTable | None:
+        """None: its catalog does not tell now. Raises UnknownTable, or what else keeps it from being loaded."""
+        if not anew and (known := self._remembered(ref)) is not None:
+            assert isinstance(known, KnownTable)
+            return known
+        try:
+            return self._ask(ref.catalog, ref, lambda: self._load(ref))
+        except Transient:
+            return None
+
+    def namespace_of(self, catalog: str, name: str) -> str:
+        """The only namespace with a table of that name. Raises when there is none, several, or no answer."""
+        key = (catalog, name)
+        if (known := self._remembered(key)) is not None:
+            return str(known)
+        return self._ask(catalog, key, lambda: self._find(catalog, name))
+
+    def answers(self, catalog: str) -> None:
+        """Raises when the catalog does not answer now."""
+        key = ("catalog", catalog)
+        if self._remembered(key) is None:
+            self._ask(catalog, key, lambda: bool(self.open_catalog(catalog).list_namespaces()) or True)
+
+    def _load(self, ref: TableRef) -> KnownTable:
+        metadata = load_table(self.open_catalog(ref.catalog), ref).metadata
+        return KnownTable(str(metadata.table_uuid), metadata.schema())
+
+    def _find(self, catalog: str, name: str) -> str:
+        found = [ref for ref in list_tables(self.open_catalog(catalog)) if ref.name == name]
+        if len(found) == 1:
+            return ".".join(found[0].namespace)
+        if found:
+            names = ", ".join(map(str, found[:5]))
+            raise UnknownTable(f"Several tables are called {name!r}: {names}.", hint="Write namespace.table.")
+        raise UnknownTable(f"There is no table {name!r} in any namespace of catalog {catalog!r}.")
+
+    def _remembered(self, key: object) -> Any:
+        with self._lock:
+            found = self._fresh.get(key)
+            if found is None or self.clock() - found[0] >= FRESH_SECONDS:
+                return None
+            return found[1]
+
+    def _ask(self, catalog: str, key: object, question: Callable[[], Answer]) -> Answer:
+        """One question of a kind at a time; what takes too long is remembered when it comes."""
+        with self._lock:
+            asked: Future[Answer] | None = self._asked.get(key)
+            if asked is None:
+                if self.clock() < self._resting.get(catalog, 0.0) or len(self._asked) >= MOST_QUESTIONS:
+                    raise _no_answer(catalog)
+                asked = self._asked[key] = Future()
+                threading.Thread(
+                    target=self._answer, args=(catalog, key, question, asked), name="tidyberg-lookup", daemon=True
+                ).start()
+        try:
+            return asked.result(self.patience_seconds)
+        except FutureTimeout:
+            self._rest(catalog)
+            raise _no_answer(catalog) from None
+
+    def _answer(self, catalog: str, key: object, question: Callable[[], Answer], asked: "Future[Answer]") -> None:
+        try:
+            answer = question()
+        except Exception as error:  # noqa: BLE001  # it is the asker's
+            if isinstance(error, Transient):
+                self._rest(catalog)
+            with self._lock:
+                self._fresh.pop(key, None)
+                self._asked.pop(key)
+            asked.set_exception(error)
+            return
+        with self._lock:
+            self._fresh[key] = (self.clock(), answer)
+            self._fresh.move_to_end(key)
+            while len(self._fresh) > MOST_TABLES:
+                self._fresh.popitem(last=False)
+            self._asked.pop(key)
+            self._resting.pop(catalog, None)
+        asked.set_result(answer)
+
+    def _rest(self, catalog: str) -> None:
+        with self._lock:
+            self._resting[catalog] = self.clock() + REST_SECONDS
+
+
+def _no_answer(catalog: str) -> TidybergError:
+    return CatalogUnreachable(f"Catalog {catalog!r} did not answer in time.", hint="Try again later.")

@@ -1,0 +1,70 @@
+"""Schedules as people keep them: checked, owned by a tenant, and audited."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tidyberg.errors import AccessDenied, BadInput, UnknownSchedule
+from tidyberg.model.options import Strategy
+from tidyberg.model.principal import Principal, Role
+from tidyberg.model.submission import MAX_PRIORITY, MIN_PRIORITY, Schedule
+from tidyberg.record.ledger import Ledger
+from tidyberg.service.access import Access
+from tidyberg.service.auditing import AuditLog
+from tidyberg.service.names import is_id
+from tidyberg.settings.options import parse_options
+from tidyberg.settings.settings import Settings
+
+
+@dataclass(frozen=True)
+class Schedules:
+    ledger: Ledger
+    log: AuditLog
+    access: Access
+    settings: Settings
+    now_ms: Callable[[], int]
+
+    def all(self, who: Principal) -> list[Schedule]:
+        self.access.require(who, Role.VIEWER)
+        return [schedule for schedule in self.ledger.schedules() if _is_visible(schedule, who)]
+
+    def get(self, schedule_id: str, who: Principal) -> Schedule:
+        self.access.require(who, Role.VIEWER)
+        found = self.ledger.schedule(schedule_id) if is_id(schedule_id) else None
+        if found is None or not _is_visible(found, who):
+            raise UnknownSchedule(f"There is no schedule {schedule_id[:100]!r}.")
+        return found
+
+    def save(self, schedule: Schedule, who: Principal) -> Schedule:
+        with self.log.acting(who, "schedule.save", schedule.schedule_id[:200], {"table": schedule.table[:200]}) as act:
+            self.access.require(who, Role.OPERATOR)
+            act.tenant = schedule.tenant
+            if not _is_visible(schedule, who):
+                raise AccessDenied(f"{who.name} may not schedule for tenant {schedule.tenant!r}.")
+            _check(schedule)
+            before = self.ledger.schedule(schedule.schedule_id)
+            if before is not None and not _is_visible(before, who):
+                raise AccessDenied(f"The id {schedule.schedule_id!r} is taken.", hint="Choose another.")
+            now = self.now_ms()
+            kept = replace(schedule, created_ms=before.created_ms if before else now, updated_ms=now)
+            self.ledger.save_schedule(kept)
+            return kept
+
+    def delete(self, schedule_id: str, who: Principal) -> None:
+        with self.log.acting(who, "schedule.delete", schedule_id[:200]) as act:
+            self.access.require(who, Role.OPERATOR)
+            act.tenant = self.get(schedule_id, who).tenant
+            self.ledger.delete_schedule(schedule_id)
+
+
+def _is_visible(schedule: Schedule, who: Principal) -> bool:
+    return who.tenants is None or schedule.tenant in who.tenants
+
+
+def _check(schedule: Schedule) -> None:
+    if not is_id(schedule.schedule_id):
+        raise BadInput("The id of a schedule has up to 255 ASCII characters.")
+    if schedule.strategy is not None:
+        Strategy.parse(schedule.strategy)
+    parse_options(schedule.options)
+    if not MIN_PRIORITY <= schedule.priority <= MAX_PRIORITY:
+        raise BadInput(f"priority must be from {MIN_PRIORITY} to {MAX_PRIORITY}, not {schedule.priority}.")

@@ -1,0 +1,257 @@
+"""The service as the API, the scheduler and tests see it: checks what is asked, and who asks, and keeps it."""
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tidyberg.control.control import Control
+from tidyberg.errors import BadInput, BadPredicate, UnknownCatalog, UnknownJob, UnknownPlan
+from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
+from tidyberg.model.plan import Plan
+from tidyberg.model.principal import Principal, Role
+from tidyberg.model.report import HealthReport, TableSummary
+from tidyberg.model.submission import (
+    MAX_PRIORITY,
+    MIN_PRIORITY,
+    AuditEntry,
+    JobEvent,
+    KeptPlan,
+    Page,
+    Query,
+    Schedule,
+    Submission,
+)
+from tidyberg.model.table import TableRef
+from tidyberg.planning.document import plan_from_json, plan_to_json
+from tidyberg.planning.predicate import parse_predicate
+from tidyberg.record.records import Records
+from tidyberg.service.access import Access, OpenAccess
+from tidyberg.service.auditing import AuditLog
+from tidyberg.service.lookup import Lookup
+from tidyberg.service.names import is_id, table_ref
+from tidyberg.service.readiness import ReadinessCheck
+from tidyberg.service.requests import JobView, Readiness, SubmitRequest
+from tidyberg.service.schedules import Schedules
+from tidyberg.settings.catalogs import default_catalog_name, known_catalogs
+from tidyberg.settings.options import plan_options
+from tidyberg.settings.settings import Settings
+
+MOST_OPTION_BYTES = 64 * 1024
+MOST_ON_A_PAGE = 1000
+
+
+def _wall_clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass
+class Service:
+    settings: Settings
+    control: Control
+    records: Records
+    access: Access = field(default_factory=OpenAccess)
+    check_engine: Callable[[], None] = lambda: None  # raises when it cannot run jobs
+    now_ms: Callable[[], int] = _wall_clock
+
+    def __post_init__(self) -> None:
+        self.lookup = Lookup(self.control.catalog)
+        self._catalogs = frozenset(known_catalogs(self.settings))
+        self._readiness = ReadinessCheck(
+            self.records.queue, self.lookup, sorted(self._catalogs), lambda: self.check_engine()
+        )
+        self._audit = AuditLog(self.records.ledger, self.now_ms)
+        self._schedules = Schedules(self.records.ledger, self._audit, self.access, self.settings, self.now_ms)
+
+    def submit(self, request: SubmitRequest, who: Principal, key: str | None = None) -> Submission:
+        with self._audit.acting(who, "job.submit", request.table[:500]) as act:
+            self.access.require(who, Role.OPERATOR)
+            ref = self.resolve(request.table, request.catalog, request.namespace)
+            act.target = f"{ref.catalog}.{ref}"
+            act.tenant = tenant = self.access.tenant_for(who, ref, request.tenant)
+            options = self._checked_options(ref, request)
+            submission = Submission(
+                job_id=str(uuid.uuid4()),
+                table=ref,
+                strategy=options.strategy.value,
+                options=_as_asked(request),
+                created_ms=self.now_ms(),
+                created_by=who.name,
+                tenant=tenant,
+                priority=_checked_priority(request.priority),
+                verify=VerifyMode.parse(request.verify).value if request.verify is not None else None,
+            )
+            kept = self._queue(submission, key)
+            act.details |= {"job_id": kept.job_id, "strategy": kept.strategy}
+            return kept
+
+    def apply(self, plan_hash: str, who: Principal, key: str | None = None, priority: int = 0) -> Submission:
+        """Queue this very plan, which was kept when it was shown."""
+        with self._audit.acting(who, "plan.apply", plan_hash[:100]) as act:
+            self.access.require(who, Role.OPERATOR)
+            kept = self.records.ledger.kept_plan(plan_hash) if is_id(plan_hash) else None
+            if kept is None or not self.access.may_see(who, kept.table):
+                raise UnknownPlan(f"There is no plan {plan_hash[:100]!r}.", hint="Plans are kept for some days only.")
+            act.tenant = tenant = self.access.tenant_for(who, kept.table, None)
+            plan = plan_from_json(kept.document)
+            submission = Submission(
+                job_id=str(uuid.uuid4()),
+                table=plan.table,
+                strategy=str(plan.options.get("strategy", Strategy.AUTO.value)),
+                options={},
+                created_ms=self.now_ms(),
+                created_by=who.name,
+                tenant=tenant,
+                priority=_checked_priority(priority),
+                plan_hash=plan.hash,
+                estimated_seconds=plan.estimate.seconds,
+                estimated_dollars=plan.estimate.dollars,
+            )
+            queued = self._queue(submission, key)
+            act.details |= {"job_id": queued.job_id, "table": f"{plan.table.catalog}.{plan.table}"}
+            return queued
+
+    def plan(self, request: SubmitRequest, who: Principal) -> Plan:
+        """What a job would do; kept, so that it can be applied by its hash."""
+        self.access.require(who, Role.VIEWER)
+        ref = self.resolve(request.table, request.catalog, request.namespace)
+        tenant = self.access.tenant_for(who, ref, request.tenant)
+        plan = self.control.plan(ref, self._options(ref, request))
+        self.records.ledger.keep_plan(KeptPlan(plan.hash, ref, tenant, self.now_ms(), plan_to_json(plan)))
+        return plan
+
+    def job(self, job_id: str, who: Principal) -> JobView:
+        submission = self._visible(job_id, who)
+        return JobView(submission, self.records.store.get(submission.run_id) if submission.run_id else None)
+
+    def jobs(self, query: Query, who: Principal) -> Page:
+        """Of those tenants only that this one may see."""
+        self.access.require(who, Role.VIEWER)
+        if not 1 <= query.limit <= MOST_ON_A_PAGE:
+            raise BadInput(f"limit must be from 1 to {MOST_ON_A_PAGE}, not {query.limit}.")
+        if who.tenants is not None:
+            query = replace(query, tenants=who.tenants if query.tenants is None else query.tenants & who.tenants)
+        return self.records.queue.submissions(query)
+
+    def cancel(self, job_id: str, who: Principal) -> Submission:
+        with self._audit.acting(who, "job.cancel", job_id[:100]) as act:
+            self.access.require(who, Role.OPERATOR)
+            act.tenant = self._visible(job_id, who).tenant
+            cancelled = self.records.queue.cancel(job_id, now_ms=self.now_ms())
+            if cancelled is None:
+                raise _unknown_job(job_id)
+            return cancelled
+
+    def events(self, job_id: str, who: Principal, after: int = 0) -> list[JobEvent]:
+        self._visible(job_id, who)
+        return self.records.queue.events(job_id, after=after)
+
+    def tables(self, who: Principal, catalog: str | None = None, namespace: str | None = None) -> list[TableSummary]:
+        self.access.require(who, Role.VIEWER)
+        found = self.control.tables(self._catalog(catalog), namespace)
+        return [summary for summary in found if self.access.may_see(who, summary.table)]
+
+    def health(self, ref: TableRef, who: Principal) -> HealthReport:
+        self.access.require(who, Role.VIEWER)
+        self._catalog(ref.catalog)
+        self.access.tenant_for(who, ref, None)
+        return self.control.health(ref, plan_options(self.settings, ref, {}))
+
+    def schedules(self, who: Principal) -> list[Schedule]:
+        return self._schedules.all(who)
+
+    def schedule(self, schedule_id: str, who: Principal) -> Schedule:
+        return self._schedules.get(schedule_id, who)
+
+    def save_schedule(self, schedule: Schedule, who: Principal) -> Schedule:
+        return self._schedules.save(schedule, who)
+
+    def delete_schedule(self, schedule_id: str, who: Principal) -> None:
+        self._schedules.delete(schedule_id, who)
+
+    def audit(self, who: Principal, before: int | None = None, limit: int = 50) -> Sequence[AuditEntry]:
+        self.access.require(who, Role.ADMIN)
+        if not 1 <= limit <= MOST_ON_A_PAGE:
+            raise BadInput(f"limit must be from 1 to {MOST_ON_A_PAGE}, not {limit}.")
+        return self.records.ledger.audit(tenants=who.tenants, before=before, limit=limit)
+
+    def ready(self) -> Readiness:
+        return self._readiness.ready()
+
+    def resolve(self, table: str, catalog: str | None = None, namespace: str | None = None) -> TableRef:
+        """The table that is meant, whether or not it exists."""
+        catalog = self._catalog(catalog)
+        return table_ref(
+            catalog,
+            namespace,
+            table,
+            lambda: self.settings.default_namespace or self.lookup.namespace_of(catalog, table),
+        )
+
+    def _catalog(self, name: str | None) -> str:
+        name = name if name is not None else default_catalog_name(self.settings)
+        if name not in self._catalogs:
+            known = ", ".join(sorted(self._catalogs)) or "none is configured"
+            raise UnknownCatalog(f"There is no catalog {name[:100]!r}.", hint=f"Known: {known}.")
+        return name
+
+    def _options(self, ref: TableRef, request: SubmitRequest) -> PlanOptions:
+        return plan_options(self.settings, ref, _as_asked(request))
+
+    def _checked_options(self, ref: TableRef, request: SubmitRequest) -> PlanOptions:
+        """As they would be now; a filter is checked against the table's columns when they are known."""
+        options = self._options(ref, request)
+        known = self.lookup.table(ref)
+        if options.where is not None and known is not None:
+            try:
+                parse_predicate(options.where, known.schema, self.now_ms())
+            except BadPredicate:  # a column may be new
+                if (known := self.lookup.table(ref, anew=True)) is not None:
+                    parse_predicate(options.where, known.schema, self.now_ms())
+        return options
+
+    def _queue(self, submission: Submission, key: str | None) -> Submission:
+        if key is not None and not is_id(key):
+            raise BadInput(f"{key[:100]!r} is not an idempotency key.", hint="Use up to 255 ASCII characters.")
+        self.access.admit(submission.tenant, self.records.queue.counts)
+        return self.records.queue.submit(submission, key=key)
+
+    def _visible(self, job_id: str, who: Principal) -> Submission:
+        """Jobs of other tenants are as unknown as those that never were."""
+        self.access.require(who, Role.VIEWER)
+        found = self.records.queue.submission(job_id) if is_id(job_id) else None
+        if found is None or (who.tenants is not None and found.tenant not in who.tenants):
+            raise _unknown_job(job_id)
+        return found
+
+
+def _as_asked(request: SubmitRequest) -> dict[str, Any]:
+    """The options in the caller's words; the strategy is one of them."""
+    options = {str(name): value for name, value in request.options.items() if value is not None}
+    _check_text(options)
+    if request.strategy is not None:
+        if "strategy" in options and Strategy.parse(str(options["strategy"])) is not Strategy.parse(request.strategy):
+            raise BadInput("The strategy is given twice, and differently.", hint="Leave it out of the options.")
+        options["strategy"] = request.strategy
+    return options
+
+
+def _check_text(options: Mapping[str, Any]) -> None:
+    try:
+        size = len(json.dumps(options, ensure_ascii=False, allow_nan=False).encode())
+    except (TypeError, ValueError):  # half a surrogate pair too: no store can keep it
+        raise BadInput("The options hold something that is not plain JSON.") from None
+    if size > MOST_OPTION_BYTES:
+        raise BadInput(f"The options have {size} bytes; at most {MOST_OPTION_BYTES} are taken.")
+
+
+def _checked_priority(priority: int) -> int:
+    if not MIN_PRIORITY <= priority <= MAX_PRIORITY:
+        raise BadInput(f"priority must be from {MIN_PRIORITY} to {MAX_PRIORITY}, not {priority}.")
+    return priority
+
+
+def _unknown_job(job_id: str) -> UnknownJob:
+    return UnknownJob(f"There is no job {job_id[:100]!r}.")

@@ -1,0 +1,31 @@
+"""How the service serves: where it listens, how jobs wait and run, and how long they are remembered."""
+
+from pydantic import Field
+
+from tidyberg.settings.fields import Section
+
+
+class Server(Section):
+    host: str = "127.0.0.1"
+    port: int = Field(8080, ge=0, le=65535)
+
+
+class Queue(Section):
+    workers: int = Field(2, ge=0, le=256, description="Jobs this process runs at once; 0 only takes and shows jobs.")
+    max_running: int | None = Field(None, ge=1, description="Jobs that all replicas together run at once.")
+    max_running_per_tenant: int | None = Field(None, ge=1, description="The same for each tenant.")
+    max_attempts: int = Field(12, ge=1, description="How often a job is tried whose failures may pass.")
+    retry_seconds: float = Field(10.0, gt=0, description="How long it waits after the first; twice as long each time.")
+    max_retry_seconds: float = Field(900.0, gt=0, description="How long it waits at most.")
+    claim_seconds: float = Field(
+        30.0, ge=1, description="A replica that has not been heard of for so long has died: others take its jobs."
+    )
+    poll_seconds: float = Field(1.0, gt=0, description="How often workers look for jobs that others took in.")
+    grace_seconds: float = Field(20.0, ge=0, description="How long running jobs may go on when the service is stopped.")
+    estimate: bool = Field(True, description="Plan waiting jobs in the background to tell how long they will take.")
+
+
+class Retention(Section):
+    jobs_days: float = Field(30.0, gt=0, description="How long jobs that ended are remembered.")
+    plans_days: float = Field(7.0, gt=0, description="How long a plan that was shown can be applied.")
+    audit_days: float | None = Field(None, gt=0, description="How long the audit log goes back; for ever by default.")
