@@ -1,5 +1,10 @@
-"""The control room: what the command line, the Python API and the service call."""
+"""The control room: what the command line, the Python API and the service call.
 
+Threads may share one: each opens catalogs of its own (a REST session and a database connection belong to one thread),
+all use one engine, and the job store and the manifest cache guard themselves.
+"""
+
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -14,12 +19,12 @@ from tidyberg.commit.publish import RetryPolicy
 from tidyberg.control.calibration import calibrate
 from tidyberg.control.describe import health_report, summarise
 from tidyberg.control.journal import JobRecord
-from tidyberg.control.lease import Lease
+from tidyberg.control.lease import LEASE_MS, Lease
 from tidyberg.control.pipeline import Pipeline, Planned
 from tidyberg.control.recovery import Recovery
 from tidyberg.control.resume import Request, settle_others
 from tidyberg.control.workbench import Workbench
-from tidyberg.errors import Cancelled, TableBusy, TableReplaced, TidybergError
+from tidyberg.errors import BadInput, Cancelled, TableBusy, TableReplaced, TidybergError
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.inventory import Inventory, PartitionStatistics
@@ -46,6 +51,12 @@ def _wall_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    job_id: str | None
+    submission_id: str | None
+
+
 @dataclass
 class Control:
     open_catalog: Callable[[str | None], Catalog]
@@ -57,11 +68,13 @@ class Control:
     replans: int = 2  # how often groups that conflicted are planned again within a job
     max_output_age_ms: int = DAY_MS  # older outputs of dead jobs are not reused: a cleaner may have taken them
     wait_seconds: float = 0.0  # how long to wait for a table that another job holds
+    lease_ms: int = LEASE_MS  # a job that does not renew its lease for so long has lost its table
     now_ms: Callable[[], int] = _wall_clock
     sleep: Callable[[float], None] = time.sleep
     cache: ManifestCache = field(default_factory=ManifestCache)
     _engine: Engine | None = None
-    _catalogs: dict[str | None, Catalog] = field(default_factory=dict)
+    _engine_lock: threading.Lock = field(default_factory=threading.Lock)
+    _of_thread: threading.local = field(default_factory=threading.local)
 
     def __enter__(self) -> "Control":
         return self
@@ -72,15 +85,18 @@ class Control:
         self.close()
 
     def close(self) -> None:
-        if self._engine is not None:
-            self._engine.close()
-            self._engine = None
+        with self._engine_lock:
+            if self._engine is not None:
+                self._engine.close()
+                self._engine = None
         self.store.close()
 
     def catalog(self, name: str | None = None) -> Catalog:
-        if name not in self._catalogs:
-            self._catalogs[name] = self.open_catalog(name)
-        return self._catalogs[name]
+        """This thread's own."""
+        opened: dict[str | None, Catalog] = self._of_thread.__dict__.setdefault("catalogs", {})
+        if name not in opened:
+            opened[name] = self.open_catalog(name)
+        return opened[name]
 
     def tables(self, catalog: str | None = None, namespace: str | None = None) -> list[TableSummary]:
         opened = self.catalog(catalog)
@@ -102,8 +118,12 @@ class Control:
         verify: VerifyMode = VerifyMode.COUNTS,
         on_event: EventSink | None = None,
         cancel: CancelToken | None = None,
+        job_id: str | None = None,
+        submission_id: str | None = None,
     ) -> CompactionResult:
-        return self._run(ref, options, None, verify, on_event or _ignore, cancel or CancelToken())
+        """`job_id`: the run's, one that no run had before; `submission_id`: whose attempt it is."""
+        identity = _Identity(job_id, submission_id)
+        return self._run(identity, ref, options, None, verify, on_event or _ignore, cancel or CancelToken())
 
     def apply(
         self,
@@ -112,9 +132,12 @@ class Control:
         verify: VerifyMode = VerifyMode.COUNTS,
         on_event: EventSink | None = None,
         cancel: CancelToken | None = None,
+        job_id: str | None = None,
+        submission_id: str | None = None,
     ) -> CompactionResult:
         """Run this very plan; its groups that went stale are left out."""
-        return self._run(plan.table, options_of(plan), plan, verify, on_event or _ignore, cancel or CancelToken())
+        identity, options = _Identity(job_id, submission_id), options_of(plan)
+        return self._run(identity, plan.table, options, plan, verify, on_event or _ignore, cancel or CancelToken())
 
     def audit(
         self,
@@ -150,7 +173,7 @@ class Control:
         for job in self.store.find(table=ref, unfinished=True, limit=1000):
             claim = replace(job, job_id=str(uuid.uuid4()))
             try:
-                with Lease(self.store, claim, this_process(), self.now_ms):
+                with Lease(self.store, claim, this_process(), self.now_ms, ttl_ms=self.lease_ms):
                     found = self.store.get(job.job_id)
                     if found is None or not found.is_open:
                         continue  # it ended, or was settled, before the table was ours
@@ -165,6 +188,7 @@ class Control:
 
     def _run(
         self,
+        identity: _Identity,
         ref: TableRef,
         options: PlanOptions,
         plan: Plan | None,
@@ -176,7 +200,8 @@ class Control:
         table = load_table(catalog, ref)
         now = self.now_ms()
         job = Job(
-            job_id=str(uuid.uuid4()),
+            job_id=identity.job_id or str(uuid.uuid4()),
+            submission_id=identity.submission_id,
             table=ref,
             table_uuid=str(table.metadata.table_uuid),
             branch=options.branch,
@@ -195,10 +220,13 @@ class Control:
             job,
             this_process(),
             self.now_ms,
+            ttl_ms=self.lease_ms,
             wait_seconds=self.wait_seconds,
             sleep=self.sleep,
             cancel=cancel,
         ) as lease:
+            if self.store.get(job.job_id) is not None:  # names of outputs contain it [I5]
+                raise BadInput(f"There was a run {job.job_id} before.", hint="Give each run an id of its own.")
             record = JobRecord(self.store, job, lease)
             bench = Workbench(
                 catalog=catalog,
@@ -282,9 +310,10 @@ class Control:
         )
 
     def _get_engine(self) -> Engine:
-        if self._engine is None:
-            self._engine = self.open_engine()
-        return self._engine
+        with self._engine_lock:
+            if self._engine is None:
+                self._engine = self.open_engine()
+            return self._engine
 
     def _observe(self, table: Table, ref: TableRef, options: PlanOptions) -> Inventory:
         with catalog_errors(ref.catalog, what=str(ref)):

@@ -25,6 +25,7 @@ class Lease:
         owner: Owner,
         now_ms: Callable[[], int],
         *,
+        ttl_ms: int = LEASE_MS,
         wait_seconds: float = 0.0,
         sleep: Callable[[float], None] = time.sleep,
         cancel: CancelToken | None = None,
@@ -34,6 +35,7 @@ class Lease:
         self._job = job
         self._owner = owner
         self.now_ms = now_ms
+        self._ttl_ms = ttl_ms
         self._wait_seconds = wait_seconds
         self._sleep = sleep
         self._cancel = cancel or CancelToken()
@@ -79,14 +81,14 @@ class Lease:
 
     def _acquire(self) -> str | None:
         return self._store.acquire(
-            self._table_uuid, self._job.job_id, self._owner, now_ms=self.now_ms(), ttl_ms=LEASE_MS
+            self._table_uuid, self._job.job_id, self._owner, now_ms=self.now_ms(), ttl_ms=self._ttl_ms
         )
 
     def _renew(self) -> bool:
-        return self._store.renew(self._table_uuid, self._job.job_id, now_ms=self.now_ms(), ttl_ms=LEASE_MS)
+        return self._store.renew(self._table_uuid, self._job.job_id, now_ms=self.now_ms(), ttl_ms=self._ttl_ms)
 
     def _renew_until_stopped(self) -> None:
-        while not self._stopped.wait(LEASE_MS / 3000):
+        while not self._stopped.wait(self._ttl_ms / 3000):
             try:
                 self._renew()
             except TidybergError:

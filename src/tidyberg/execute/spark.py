@@ -140,9 +140,10 @@ class SparkEngine:
             return  # local workers import the very package that runs here
         if is_connect(session) and self._shipped:
             return
-        archive = write_archive(self._directory())
-        session.addArtifacts(str(archive), pyfile=True)
-        self._shipped = True
+        with self._lock:  # threads may run tasks at once
+            archive = write_archive(self._directory())
+            session.addArtifacts(str(archive), pyfile=True)
+            self._shipped = True
 
     def _setting(self, name: str) -> str | None:
         """A Spark setting, of the session where there is one; Connect servers may keep some to themselves."""

@@ -134,6 +134,7 @@ class Job:
     sent: SentCommit | None = None  # the commit whose outcome is not settled yet
     unresolved: bool = False  # ended without knowing its outcome, or with leftovers: recovery looks again
     intent: Intent | None = field(default=None, repr=False)
+    submission_id: str | None = None  # what it is an attempt of, when the service runs it
 
     @property
     def is_open(self) -> bool:
