@@ -85,7 +85,7 @@ def test_a_manifest_list_that_became_shorter_is_not_copied(lab: Lab) -> None:
 def test_the_job_store_goes_on_after_a_commit_that_failed(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "jobs.db", is_alive)
     layer = Layer(at(Call(Wire.STORE, "execute", "COMMIT", 0), Kind.ERROR))
-    store._connection = _Connection(layer, store._connection)  # type: ignore[assignment]
+    store._file._writer = _Connection(layer, store._file._writer)  # type: ignore[assignment]
     with pytest.raises(StorageError, match="did not answer"):
         store.acquire("table", "job", this_process(), now_ms=0, ttl_ms=1)
     assert store.acquire("table", "job", this_process(), now_ms=0, ttl_ms=1) is None

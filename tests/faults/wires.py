@@ -46,8 +46,10 @@ def wired(layer: Layer, catalog: SqlCatalog, store: SqliteStore) -> Iterator[Non
     def commit(connection: Any) -> None:
         layer.run(Wire.CATALOG, "commit", "", lambda: do_commit(connection), kinds=CHANGES, fail=_database_failure)
 
-    connection = store._connection
-    store._connection = _Connection(layer, connection)  # type: ignore[assignment]
+    file = store._file
+    writer, reader = file._writer, file._reader
+    file._writer = _Connection(layer, writer)  # type: ignore[assignment]
+    file._reader = _Connection(layer, reader)  # type: ignore[assignment]
     catalog.properties["py-io-impl"] = f"{__name__}.{FaultyFileIO.__name__}"
     _current.append(layer)
     try:
@@ -61,7 +63,7 @@ def wired(layer: Layer, catalog: SqlCatalog, store: SqliteStore) -> Iterator[Non
         layer.end()
         _current.pop()
         del catalog.properties["py-io-impl"]
-        store._connection = connection
+        file._writer, file._reader = writer, reader
 
 
 def _brief(statement: str) -> str:

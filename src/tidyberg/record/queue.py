@@ -15,13 +15,16 @@ class JobQueue(Protocol):
     def submit(self, submission: Submission, *, key: str | None = None) -> Submission:
         """Keep it, and give it back. With an idempotency `key` that its tenant has used: the submission that it made.
 
-        Raises IdempotencyMismatch when that one asked for something else.
+        One whose job id is kept already is not kept twice: the call may be repeated when its answer got lost. Raises
+        IdempotencyMismatch when the key's submission asked for something else.
         """
         ...
 
     def submission(self, job_id: str) -> Submission | None: ...
 
-    def submissions(self, query: Query) -> Page: ...
+    def submissions(self, query: Query) -> Page:
+        """In the order in which they arrived at the store, or backwards: new ones change no page that was begun."""
+        ...
 
     def counts(self) -> Mapping[tuple[str, JobStatus], int]:
         """How many there are by tenant and status; of those that ended, at least the ones still kept."""
@@ -31,8 +34,9 @@ class JobQueue(Protocol):
         """The next one to run, now running and ours; None when nothing may run now.
 
         Of the tenants that have one to run, the one with the fewest running goes first, then the one that was served
-        longest ago; within a tenant the highest priority, then the oldest. A table has at most one running. Running
-        ones whose claim has run out come before all others and count an attempt more.
+        longest ago, then by name; within a tenant the highest priority, then the one that arrived first. A table has
+        at most one running. Running ones whose claim has run out come before all others, whatever the limits. Each
+        claim counts an attempt; its token is higher than that of any claim before, of any submission.
         """
         ...
 
@@ -41,7 +45,10 @@ class JobQueue(Protocol):
         ...
 
     def update(self, job_id: str, token: int, changes: Mapping[str, Any]) -> bool:
-        """Change fields of a running submission (run_id, estimates, error, …). False: the claim is lost."""
+        """Change fields of a running submission (run_id, estimates, error, …). False: the claim is lost.
+
+        ValueError for what is the queue's own (status, claim, attempts, …) or was asked for.
+        """
         ...
 
     def finish(self, job_id: str, token: int, status: JobStatus, *, now_ms: int, changes: Mapping[str, Any]) -> bool:
@@ -57,11 +64,11 @@ class JobQueue(Protocol):
         ...
 
     def estimate(self, job_id: str, *, seconds: float, dollars: float) -> None:
-        """Fill in what it is thought to take, if nobody has."""
+        """Fill in what it is thought to take, if nobody has (its seconds are None)."""
         ...
 
     def add_event(self, job_id: str, at_ms: int, kind: str, data: Mapping[str, Any]) -> None:
-        """Only the newest some hundred of a job are kept; their numbers go on."""
+        """Only the newest some hundred of a job are kept; their numbers go on. Of an unknown job: none."""
         ...
 
     def events(self, job_id: str, *, after: int = 0, limit: int = 100) -> list[JobEvent]: ...

@@ -1,9 +1,16 @@
 """All that is recorded, in one place: SQLite for one machine, Redis for several replicas."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from tidyberg.model.job import Owner
 from tidyberg.record.ledger import Ledger
 from tidyberg.record.queue import JobQueue
+from tidyberg.record.sqlite import SqliteStore
+from tidyberg.record.sqlite_file import SqliteFile
+from tidyberg.record.sqlite_ledger import SqliteLedger
+from tidyberg.record.sqlite_queue import SqliteQueue
 from tidyberg.record.store import JobStore
 
 
@@ -15,3 +22,8 @@ class Records:
 
     def close(self) -> None:
         self.store.close()  # the three share one connection
+
+
+def open_sqlite(path: Path, is_alive: Callable[[Owner], bool | None]) -> Records:
+    file = SqliteFile(path)
+    return Records(SqliteStore(file, is_alive), SqliteQueue(file), SqliteLedger(file))

@@ -75,4 +75,11 @@ class JobStore(Protocol):
         """The job is settled: its paths, its plan and its finished groups are of no use any more."""
         ...
 
+    def prune(self, *, ended_before_ms: int, at_most: int = 1000) -> int:
+        """Forget jobs that ended before then, with all that is kept of them, oldest first.
+
+        Never one whose outcome is not known, nor one that still holds its table.
+        """
+        ...
+
     def close(self) -> None: ...

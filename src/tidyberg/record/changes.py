@@ -1,0 +1,87 @@
+"""How a submission changes from state to state: the same whoever keeps it. Pure."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from tidyberg.errors import BadInput, IdempotencyMismatch
+from tidyberg.model.job import JobStatus
+from tidyberg.model.submission import Claim, Submission
+
+KEPT_EVENTS = 300  # of each job
+
+# What a worker learns while it runs one. All else is what was asked for, or the queue's own.
+_LEARNED = frozenset(("run_id", "estimated_seconds", "estimated_dollars", "outcome", "dollars", "error_code", "error"))
+assert frozenset(field.name for field in fields(Submission)) >= _LEARNED
+
+
+def claimed(submission: Submission, claim: Claim, now_ms: int) -> Submission:
+    return replace(
+        submission,
+        status=JobStatus.RUNNING,
+        claim=claim,
+        attempts=submission.attempts + 1,
+        started_ms=now_ms if submission.started_ms is None else submission.started_ms,
+        error_code=None,
+        error=None,
+    )
+
+
+def renewed(submission: Submission, expires_ms: int) -> Submission:
+    assert submission.claim is not None, "only a claim can be renewed"
+    return replace(submission, claim=replace(submission.claim, expires_ms=expires_ms))
+
+
+def learned(submission: Submission, changes: Mapping[str, Any]) -> Submission:
+    if not changes.keys() <= _LEARNED:
+        raise ValueError(f"a worker cannot change {sorted(changes.keys() - _LEARNED)} of a submission")
+    return replace(submission, **changes)
+
+
+def ended(submission: Submission, status: JobStatus, now_ms: int) -> Submission:
+    if not status.is_final:
+        raise ValueError(f"a submission cannot end as {status}")
+    return replace(submission, status=status, finished_ms=now_ms, claim=None)
+
+
+def put_back(submission: Submission, not_before_ms: int, reason: str) -> Submission:
+    return replace(submission, status=JobStatus.QUEUED, claim=None, not_before_ms=not_before_ms, error=reason)
+
+
+def cancelled(submission: Submission, now_ms: int) -> Submission:
+    if submission.status is JobStatus.QUEUED:
+        return ended(submission, JobStatus.CANCELLED, now_ms)
+    return replace(submission, cancel_requested=submission.cancel_requested or submission.status is JobStatus.RUNNING)
+
+
+def estimated(submission: Submission, seconds: float, dollars: float) -> Submission:
+    if submission.estimated_seconds is not None:
+        return submission
+    return replace(submission, estimated_seconds=seconds, estimated_dollars=dollars)
+
+
+def holds(submission: Submission | None, token: int) -> bool:
+    return submission is not None and submission.claim is not None and submission.claim.token == token
+
+
+def asked_for(submission: Submission) -> str:
+    """What an idempotency key stands for."""
+    table = (submission.table.catalog, *submission.table.identifier)
+    asked = (table, submission.strategy, submission.options, submission.priority, submission.verify)
+    return json.dumps((*asked, submission.plan_hash), sort_keys=True, default=str)
+
+
+def check_same_request(kept: Submission, new: Submission, key: str) -> None:
+    if asked_for(kept) != asked_for(new):
+        raise IdempotencyMismatch(
+            f"The idempotency key {key!r} was used before, for another request (job {kept.job_id}).",
+            hint="Send a new key with a new request.",
+        )
+
+
+def position(cursor: str) -> int:
+    """Where a page goes on: after the submission of this number."""
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+        raise BadInput(f"{cursor!r} is not a cursor.", hint="Give the `next` of a page, or none to start over.")
+    return int(cursor)

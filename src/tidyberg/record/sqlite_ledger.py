@@ -1,0 +1,95 @@
+"""Schedules, kept plans and the audit log in a SQLite file."""
+
+from dataclasses import replace
+
+from pydantic import TypeAdapter
+
+from tidyberg.model.submission import AuditEntry, KeptPlan, Schedule
+from tidyberg.record.sqlite_file import SqliteFile
+
+_SCHEDULE = TypeAdapter(Schedule)
+_PLAN = TypeAdapter(KeptPlan)
+_ENTRY = TypeAdapter(AuditEntry)
+
+
+class SqliteLedger:
+    """Implements Ledger."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
+
+    def save_schedule(self, schedule: Schedule) -> None:
+        row = (schedule.schedule_id, _SCHEDULE.dump_json(schedule).decode())
+        with self._file.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO schedules VALUES (?, ?)", row)
+
+    def schedule(self, schedule_id: str) -> Schedule | None:
+        with self._file.reading() as connection:
+            row = connection.execute("SELECT document FROM schedules WHERE schedule_id = ?", (schedule_id,)).fetchone()
+        return _SCHEDULE.validate_json(row[0]) if row else None
+
+    def schedules(self) -> list[Schedule]:
+        with self._file.reading() as connection:
+            rows = connection.execute("SELECT document FROM schedules ORDER BY schedule_id").fetchall()
+        return [_SCHEDULE.validate_json(row[0]) for row in rows]
+
+    def delete_schedule(self, schedule_id: str) -> bool:
+        with self._file.transaction() as connection:
+            connection.execute("DELETE FROM dues WHERE schedule_id = ?", (schedule_id,))
+            return connection.execute("DELETE FROM schedules WHERE schedule_id = ?", (schedule_id,)).rowcount == 1
+
+    def last_due(self, schedule_id: str) -> int | None:
+        with self._file.reading() as connection:
+            row = connection.execute("SELECT due_ms FROM dues WHERE schedule_id = ?", (schedule_id,)).fetchone()
+        return int(row[0]) if row else None
+
+    def advance(self, schedule_id: str, due_ms: int) -> int:
+        with self._file.transaction() as connection:
+            connection.execute(
+                "INSERT INTO dues VALUES (?, ?)"
+                " ON CONFLICT (schedule_id) DO UPDATE SET due_ms = max(due_ms, excluded.due_ms)",
+                (schedule_id, due_ms),
+            )
+            row = connection.execute("SELECT due_ms FROM dues WHERE schedule_id = ?", (schedule_id,)).fetchone()
+        return int(row[0])
+
+    def keep_plan(self, plan: KeptPlan) -> None:
+        row = (plan.plan_hash, plan.created_ms, _PLAN.dump_json(plan).decode())
+        with self._file.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO kept_plans VALUES (?, ?, ?)", row)
+
+    def kept_plan(self, plan_hash: str) -> KeptPlan | None:
+        with self._file.reading() as connection:
+            row = connection.execute("SELECT document FROM kept_plans WHERE plan_hash = ?", (plan_hash,)).fetchone()
+        return _PLAN.validate_json(row[0]) if row else None
+
+    def append_audit(self, entry: AuditEntry) -> AuditEntry:
+        with self._file.transaction() as connection:
+            number = connection.execute(
+                "INSERT INTO audit (tenant, at_ms, document) VALUES (?, ?, ?)",
+                (entry.tenant, entry.at_ms, _ENTRY.dump_json(entry).decode()),
+            ).lastrowid
+        assert number is not None, "an insert gives a number"
+        return replace(entry, number=number)
+
+    def audit(
+        self, *, tenants: frozenset[str] | None = None, before: int | None = None, limit: int = 50
+    ) -> list[AuditEntry]:
+        conditions, values = ["1 = 1"], list[object]()
+        if tenants is not None:
+            conditions.append(f"tenant IN ({', '.join('?' for _ in tenants)})")
+            values += sorted(tenants)
+        if before is not None:
+            conditions.append("number < ?")
+            values.append(before)
+        statement = f"SELECT number, document FROM audit WHERE {' AND '.join(conditions)} ORDER BY number DESC LIMIT ?"  # noqa: S608  # literals
+        with self._file.reading() as connection:
+            rows = connection.execute(statement, (*values, limit)).fetchall()
+        return [replace(_ENTRY.validate_json(document), number=number) for number, document in rows]
+
+    def prune_ledger(self, *, plans_before_ms: int, audit_before_ms: int | None) -> int:
+        with self._file.transaction() as connection:
+            gone = connection.execute("DELETE FROM kept_plans WHERE created_ms < ?", (plans_before_ms,)).rowcount
+            if audit_before_ms is not None:
+                gone += connection.execute("DELETE FROM audit WHERE at_ms < ?", (audit_before_ms,)).rowcount
+        return gone
