@@ -115,6 +115,7 @@ class Pipeline:
             groups_left=tally.groups_left,
             sizes_before=tally.sizes_before,
             sizes_after=tally.sizes_after,
+            sizes_written=tally.sizes_written,
             failure=failure,
         )
 

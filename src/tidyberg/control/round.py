@@ -107,8 +107,11 @@ class Round:
             intent=_joined(record.job.intent, intent),
             engine=engine.name,
             cores=engine.resources.cores,
+            cluster=engine.resources.name,
+            groups_adopted=record.job.groups_adopted + len(self.adopted),
             plan_hash=self.plan.hash,
             predicted_seconds=(record.job.predicted_seconds or 0.0) + self.plan.estimate.seconds,
+            predicted_bytes=(record.job.predicted_bytes or 0) + self.plan.estimate.bytes_written,
             predicted_dollars=(record.job.predicted_dollars or 0.0) + self.plan.estimate.dollars,
             progress=replace(
                 before,
@@ -181,8 +184,14 @@ class Round:
             conflicts = conflict.reasons
         if committed is not None:
             record = self.bench.record
-            record.update(snapshot_id=committed.snapshot_id, commits=record.job.commits + 1)
+            record.update(
+                snapshot_id=committed.snapshot_id,
+                commits=record.job.commits + 1,
+                commit_retries=record.job.commit_retries + max(0, committed.attempts - 1),
+            )
             self.tally.add(groups, results, committed)
+        if conflicts:
+            self.bench.record.update(conflicts=self.bench.record.job.conflicts + len(conflicts))
         for group in groups:
             if group.group_id in conflicts:
                 self.tally.leave(group, conflicts[group.group_id])

@@ -89,6 +89,10 @@ class Tally:
         kept = [size for path, size in zip(paths, sizes, strict=True) if path not in self._replaced]
         return (*kept, *self._added.values())
 
+    @property
+    def sizes_written(self) -> tuple[int, ...]:
+        return tuple(self._added.values())
+
     def stats(self, *, small_file_threshold: int, milliseconds: int) -> CompactionStats:
         before, after = self.sizes_before, self.sizes_after
         return CompactionStats(

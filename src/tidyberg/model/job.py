@@ -120,11 +120,16 @@ class Job:
     owner: Owner | None = None
     plan_hash: str | None = None
     predicted_seconds: float | None = None
+    predicted_bytes: int | None = None  # to be written; what was written is in the progress
     predicted_dollars: float | None = None
     actual_dollars: float | None = None
     snapshot_id: int | None = None  # the snapshot it committed; the last one when there were several
     execute_seconds: float | None = None
     cores: int | None = None
+    cluster: str | None = None  # what the engine ran on, by its name: speed is learned for each
+    groups_adopted: int = 0  # rewritten by a job that died, and only committed by this one
+    commit_retries: int = 0  # attempts to commit beyond the first of each chunk
+    conflicts: int = 0  # groups that other writers had changed meanwhile
     progress: Progress = field(default_factory=Progress)
     stats: CompactionStats | None = None
     error_code: str | None = None

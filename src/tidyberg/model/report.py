@@ -60,6 +60,7 @@ class CompactionResult:
     groups_left: tuple[str, ...]  # groups that could not be committed, each with its reason
     sizes_before: tuple[int, ...]
     sizes_after: tuple[int, ...]
+    sizes_written: tuple[int, ...] = ()  # of the files that it committed
     failure: TidybergError | None = None  # what ended a job that is committed partly
 
 

@@ -20,6 +20,7 @@ from tidyberg.settings.sections import (
     TableEntry,
 )
 from tidyberg.settings.serving import Queue, Retention, Server
+from tidyberg.settings.telemetry import Telemetry
 
 DEFAULT_CATALOG = "default"
 
@@ -56,6 +57,7 @@ class Settings(BaseSettings, Section):
     queue: Queue = Field(Queue(), description="How a service's jobs wait and run.")
     retention: Retention = Field(Retention(), description="How long a service remembers.")
     scheduler: Scheduler = Field(Scheduler(), description="Whether and when a service compacts by itself.")
+    telemetry: Telemetry = Field(Telemetry(), description="Metrics, traces and logs of a service.")
 
     @classmethod
     def settings_customise_sources(

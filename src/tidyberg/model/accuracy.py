@@ -1,0 +1,37 @@
+"""How well a job was predicted: what its plan said beside what it took."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tidyberg.model.job import Job, JobStatus
+
+Quantity = Literal["seconds", "bytes", "dollars"]
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    quantity: Quantity
+    predicted: float
+    actual: float
+
+    @property
+    def ratio(self) -> float:
+        """1 is exact, 2 is twice as much as predicted."""
+        return self.actual / self.predicted
+
+
+def accuracies(job: Job) -> list[Accuracy]:
+    """Of a job that did what its plan said; none where part of it failed or nothing was to be done."""
+    if job.status is not JobStatus.SUCCEEDED or job.error_code is not None or not job.commits or job.groups_adopted:
+        return []
+    seconds = None if job.started_ms is None or job.finished_ms is None else (job.finished_ms - job.started_ms) / 1000
+    pairs: list[tuple[Quantity, float | None, float | None]] = [
+        ("seconds", job.predicted_seconds, seconds),
+        ("bytes", job.predicted_bytes, job.progress.bytes_written),
+        ("dollars", job.predicted_dollars, job.actual_dollars),
+    ]
+    return [
+        Accuracy(quantity, predicted, actual)
+        for quantity, predicted, actual in pairs
+        if predicted and actual is not None
+    ]

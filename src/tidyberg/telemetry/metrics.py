@@ -1,0 +1,179 @@
+"""What a service counts, for Prometheus: one registry per process, nothing global, no label without bounds."""
+
+import platform
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from tidyberg._version import __version__
+from tidyberg.model.accuracy import accuracies
+from tidyberg.model.job import Job, JobStatus
+from tidyberg.model.sizes import GB, MB
+from tidyberg.model.submission import Submission
+from tidyberg.record.queue import JobQueue
+from tidyberg.telemetry.exposition import as_text
+from tidyberg.telemetry.store_gauges import StoreGauges
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+UNMATCHED: Final = "unmatched"  # the route of a request that no route answers
+
+_STATUS_LABEL: Mapping[JobStatus, str] = {
+    JobStatus.SUCCEEDED: "success",
+    JobStatus.FAILED: "failed",
+    JobStatus.CANCELLED: "cancelled",
+}
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_DURATIONS = (1, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200)
+_WAITS = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600, 21600, 86400)
+_FILE_SIZES = (1 * MB, 8 * MB, 32 * MB, 64 * MB, 128 * MB, 256 * MB, 384 * MB, 512 * MB, 768 * MB, 1 * GB, 2 * GB)
+_COMPRESSIONS = (0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10)
+_RATIOS = (0.1, 0.25, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 4, 10)
+_REQUESTS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+_M = TypeVar("_M", Counter, Histogram)
+
+
+def _of(metric: _M, table: tuple[str, ...]) -> _M:
+    return metric.labels(*table) if table else metric
+
+
+class Metrics:
+    """Safe to call from any thread. With `table_labels` what concerns a job also says which table it was for."""
+
+    def __init__(self, *, table_labels: bool = False) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._table_labels = table_labels
+        self._define_jobs(("table",) if table_labels else ())
+        self._define_service()
+        ProcessCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+
+    def _define_jobs(self, table: tuple[str, ...]) -> None:
+        def counter(name: str, words: str, labels: tuple[str, ...] = ()) -> Counter:
+            return Counter(name, words, labels, registry=self.registry)
+
+        def histogram(name: str, words: str, buckets: Iterable[float], labels: tuple[str, ...] = ()) -> Histogram:
+            return Histogram(name, words, labels, buckets=tuple(buckets), registry=self.registry)
+
+        self._jobs = counter("compaction_jobs_total", "Total number of compaction jobs", ("status", *table))
+        self._duration = histogram("compaction_duration_seconds", "Compaction job duration", _DURATIONS, table)
+        self._files = counter("files_compacted_total", "Total files compacted", table)
+        self._bytes_read = counter("compaction_bytes_read_total", "Bytes of the files that jobs read", table)
+        self._bytes_written = counter("compaction_bytes_written_total", "Bytes of the files that jobs wrote", table)
+        self._cost = counter("compaction_cost_dollars_total", "Dollars that jobs cost: requests and compute", table)
+        self._succeeded = counter("compactions_succeeded_total", "Compaction jobs that succeeded")
+        self._failed = counter("compactions_failed_total", "Compaction jobs that failed")
+        self._submitted = counter("compaction_jobs_submitted_total", "Compaction jobs asked for, by whom", ("source",))
+        self._sizes = histogram("file_size_distribution_bytes", "Sizes of the files that jobs wrote", _FILE_SIZES)
+        self._compression = histogram(
+            "compression_ratio", "Bytes read per byte written, of jobs that committed", _COMPRESSIONS
+        )
+        self._accuracy = histogram(
+            "compaction_actual_to_predicted_ratio",
+            "What a job took, divided by what its plan had predicted",
+            _RATIOS,
+            ("quantity",),
+        )
+        self._wait = histogram("compaction_queue_wait_seconds", "How long jobs waited before they ran", _WAITS)
+        self._retries = counter("compaction_retries_total", "Runs that failed in a way that may pass: queued again")
+        self._takeovers = counter("compaction_takeovers_total", "Jobs taken over from a worker that stopped answering")
+        self._claims_lost = counter("compaction_claims_lost_total", "Jobs that this process lost to another worker")
+        self._commit_retries = counter("compaction_commit_retries_total", "Attempts to commit that lost a race")
+        self._conflicts = counter("compaction_conflicts_total", "Groups of files that other writers changed first")
+        if not table:
+            for status in _STATUS_LABEL.values():
+                self._jobs.labels(status)  # so that a rate can be taken of the first one
+        for source in ("api", "schedule", "auto"):
+            self._submitted.labels(source)
+
+    def _define_service(self) -> None:
+        registry = self.registry
+        self._http = Counter(
+            "http_requests_total", "HTTP requests answered", ("method", "route", "status"), registry=registry
+        )
+        self._http_seconds = Histogram(
+            "http_request_duration_seconds",
+            "How long it took to answer",
+            ("method", "route"),
+            buckets=_REQUESTS,
+            registry=registry,
+        )
+        self._fired = Counter("compaction_schedules_fired_total", "Times of schedules dealt with", registry=registry)
+        self._missed = Counter("compaction_schedules_missed_total", "Times of schedules let pass", registry=registry)
+        self._store_errors = Counter("tidyberg_store_errors_total", "Failed calls of the job store", registry=registry)
+        build = Gauge("tidyberg_build_info", "Which version runs", ("version", "python"), registry=registry)
+        build.labels(__version__, platform.python_version()).set(1)
+
+    def watch(self, queue: JobQueue) -> None:
+        """Also tell, whenever someone asks, how many jobs wait and run."""
+        self.registry.register(StoreGauges(queue, self.store_failed))
+
+    def render(self) -> bytes:
+        return as_text(self.registry)
+
+    def job_submitted(self, submission: Submission) -> None:
+        """A new one; not the answer to an idempotency key that was used before."""
+        source = submission.created_by.partition(":")[0]
+        self._submitted.labels(source if source in ("schedule", "auto") else "api").inc()
+
+    def job_started(self, submission: Submission) -> None:
+        """A worker has claimed it; only the first time counts as waiting."""
+        if submission.attempts <= 1 and submission.started_ms is not None:
+            self._wait.observe(max(0, submission.started_ms - submission.created_ms) / 1000)
+
+    def job_ended(self, submission: Submission, run: Job | None = None, sizes: Iterable[int] = ()) -> None:
+        """It ended for good, here: with its last run, if any came that far, and the sizes of the files committed."""
+        table = (f"{submission.table.catalog}.{submission.table}",) if self._table_labels else ()
+        self._jobs.labels(_STATUS_LABEL[submission.status], *table).inc()
+        if submission.status is JobStatus.SUCCEEDED:
+            self._succeeded.inc()
+        elif submission.status is JobStatus.FAILED:
+            self._failed.inc()
+        if submission.started_ms is not None and submission.finished_ms is not None:
+            seconds = max(0, submission.finished_ms - submission.started_ms) / 1000
+            _of(self._duration, table).observe(seconds)
+        for size in sizes:
+            self._sizes.observe(size)
+        if run is not None:
+            self._count_run(run, table)
+
+    def _count_run(self, run: Job, table: tuple[str, ...]) -> None:
+        if run.commits and run.stats is not None:
+            _of(self._files, table).inc(run.stats.files_compacted)
+        _of(self._bytes_read, table).inc(run.progress.bytes_read)
+        _of(self._bytes_written, table).inc(run.progress.bytes_written)
+        _of(self._cost, table).inc(run.actual_dollars or 0.0)
+        if run.commits and run.progress.bytes_written:
+            self._compression.observe(run.progress.bytes_read / run.progress.bytes_written)
+        self._commit_retries.inc(run.commit_retries)
+        self._conflicts.inc(run.conflicts)
+        for accuracy in accuracies(run):
+            self._accuracy.labels(accuracy.quantity).observe(accuracy.ratio)
+
+    def job_retried(self) -> None:
+        self._retries.inc()
+
+    def job_taken_over(self) -> None:
+        self._takeovers.inc()
+
+    def claim_lost(self) -> None:
+        self._claims_lost.inc()
+
+    def http(self, method: str, route: str, status: int, seconds: float) -> None:
+        """`route` is a template such as /api/v1/jobs/{job_id}, never the path that was asked for."""
+        known = method if method in _METHODS else "OTHER"
+        self._http.labels(known, route, str(status)).inc()
+        self._http_seconds.labels(known, route).observe(seconds)
+
+    def schedule_fired(self, times: int = 1) -> None:
+        self._fired.inc(times)
+
+    def schedule_missed(self, times: int = 1) -> None:
+        self._missed.inc(times)
+
+    def store_failed(self) -> None:
+        self._store_errors.inc()

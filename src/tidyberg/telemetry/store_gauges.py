@@ -1,0 +1,100 @@
+"""How many jobs wait and run, asked of the shared store when someone looks; a store that is away hinders nobody."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from tidyberg.model.job import JobStatus
+from tidyberg.model.submission import Query
+from tidyberg.record.queue import JobQueue
+
+_FRESH_SECONDS = 1.0
+_PATIENCE_SECONDS = 2.0  # a scrape gives up after ten by default
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """All replicas see the same."""
+
+    pending: int
+    active: int
+    oldest_pending_ms: int | None  # when the one that waits longest was asked for
+    last_succeeded_ms: int | None
+
+
+def look_at(queue: JobQueue) -> QueueState:
+    counts = queue.counts()
+    oldest = queue.submissions(Query(statuses=frozenset({JobStatus.QUEUED}), newest_first=False, limit=1)).submissions
+    newest = queue.submissions(Query(statuses=frozenset({JobStatus.SUCCEEDED}), limit=1)).submissions
+    return QueueState(
+        pending=sum(count for (_, status), count in counts.items() if status is JobStatus.QUEUED),
+        active=sum(count for (_, status), count in counts.items() if status is JobStatus.RUNNING),
+        oldest_pending_ms=oldest[0].created_ms if oldest else None,
+        last_succeeded_ms=newest[0].finished_ms if newest else None,
+    )
+
+
+class StoreGauges(Collector):
+    """Asks in a thread of its own, one at a time: a store that hangs costs a scrape two seconds, once per look."""
+
+    def __init__(
+        self, queue: JobQueue, on_error: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._queue = queue
+        self._on_error = on_error
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._state: QueueState | None = None
+        self._seen_at = float("-inf")
+        self._looking: threading.Thread | None = None
+
+    def describe(self) -> Iterator[Metric]:
+        """Names only: registering must not ask the store."""
+        return iter(_families(None, 0.0))
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(_families(self._current(), time.time()))
+
+    def _current(self) -> QueueState | None:
+        with self._lock:
+            if self._clock() - self._seen_at < _FRESH_SECONDS:
+                return self._state
+            if self._looking is None or not self._looking.is_alive():
+                self._looking = threading.Thread(target=self._look, name="tidyberg-queue-state", daemon=True)
+                self._looking.start()
+            looking = self._looking
+        looking.join(_PATIENCE_SECONDS)
+        with self._lock:
+            return self._state if self._clock() - self._seen_at < _FRESH_SECONDS + _PATIENCE_SECONDS else None
+
+    def _look(self) -> None:
+        state: QueueState | None = None
+        try:
+            state = look_at(self._queue)
+        except Exception:  # noqa: BLE001  # whatever a store raises: the scrape says that it is away
+            self._on_error()
+        with self._lock:
+            self._state, self._seen_at = state, self._clock()
+
+
+def _families(state: QueueState | None, now: float) -> list[Metric]:
+    up = GaugeMetricFamily("tidyberg_store_up", "Whether the job store answers", value=float(state is not None))
+    pending = GaugeMetricFamily("pending_compactions", "Jobs that wait, over all replicas")
+    active = GaugeMetricFamily("active_compactions", "Jobs that run, over all replicas")
+    oldest = GaugeMetricFamily(
+        "oldest_pending_compaction_age_seconds", "How long the job that waits longest has waited; 0 when none waits"
+    )
+    last = GaugeMetricFamily("last_compaction_timestamp_seconds", "When the newest job that succeeded ended")
+    if state is not None:
+        pending.add_metric((), state.pending)
+        active.add_metric((), state.active)
+        waited = 0.0 if state.oldest_pending_ms is None else max(0.0, now - state.oldest_pending_ms / 1000)
+        oldest.add_metric((), waited)
+        if state.last_succeeded_ms is not None:
+            last.add_metric((), state.last_succeeded_ms / 1000)
+    return [up, pending, active, oldest, last]

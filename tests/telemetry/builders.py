@@ -1,0 +1,88 @@
+"""Submissions and runs for tests of telemetry, and a queue of given contents."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tidyberg.model.job import CompactionStats, Job, JobStatus, Progress, Stage
+from tidyberg.model.submission import Page, Query, Submission
+from tidyberg.model.table import TableRef
+
+TABLE = TableRef("lake", ("db",), "events")
+
+SUBMISSION = Submission(
+    job_id="job-1",
+    table=TABLE,
+    strategy="small_files",
+    options={},
+    created_ms=1_000_000,
+    created_by="ada",
+    status=JobStatus.SUCCEEDED,
+    started_ms=1_004_000,
+    finished_ms=1_094_000,
+    attempts=1,
+    run_id="job-1",
+)
+STATS = CompactionStats(
+    files_before=12,
+    files_after=3,
+    files_compacted=10,
+    files_removed=10,
+    bytes_before=1000,
+    bytes_after=600,
+    bytes_saved=400,
+    snapshots_expired=0,
+    compaction_time_ms=90_000.0,
+    small_files_remaining=0,
+)
+RUN = Job(
+    job_id="job-1",
+    table=TABLE,
+    table_uuid="uuid",
+    branch="main",
+    strategy="small_files",
+    options={},
+    status=JobStatus.SUCCEEDED,
+    stage=Stage.DONE,
+    engine="inline",
+    created_ms=1_004_000,
+    started_ms=1_004_000,
+    finished_ms=1_094_000,
+    predicted_seconds=45.0,
+    predicted_bytes=500,
+    predicted_dollars=0.02,
+    actual_dollars=0.01,
+    execute_seconds=80.0,
+    cores=2,
+    cluster="inline",
+    commits=1,
+    progress=Progress(1, 1, 1, 1, 10, 1000, 500),
+    stats=STATS,
+)
+
+
+def submission(status: JobStatus = JobStatus.SUCCEEDED, **changes: Any) -> Submission:
+    return replace(SUBMISSION, status=status, **changes)
+
+
+@dataclass
+class FixedQueue:
+    """Only what metrics ask of a queue."""
+
+    contents: list[Submission] = field(default_factory=list)
+    asked: int = 0
+    failure: Exception | None = None
+
+    def counts(self) -> Mapping[tuple[str, JobStatus], int]:
+        self.asked += 1
+        if self.failure is not None:
+            raise self.failure
+        found: dict[tuple[str, JobStatus], int] = {}
+        for each in self.contents:
+            found[each.tenant, each.status] = found.get((each.tenant, each.status), 0) + 1
+        return found
+
+    def submissions(self, query: Query) -> Page:
+        matching = [each for each in self.contents if query.statuses is None or each.status in query.statuses]
+        matching.sort(key=lambda each: each.created_ms, reverse=query.newest_first)
+        return Page(tuple(matching[: query.limit]), None)
