@@ -5,6 +5,8 @@ from enum import StrEnum
 
 from tidyberg.model.submission import DEFAULT_TENANT
 
+ALL_TENANTS = "*"  # of those who look or operate for everyone without being admins, such as a collector of metrics
+
 
 class Role(StrEnum):
     """Each may do what the ones before it may."""
@@ -27,7 +29,8 @@ class Principal:
     @property
     def tenants(self) -> frozenset[str] | None:
         """Whose jobs this one sees; None: all."""
-        return None if self.role is Role.ADMIN else frozenset((self.tenant,))
+        everyone = self.role is Role.ADMIN or self.tenant == ALL_TENANTS
+        return None if everyone else frozenset((self.tenant,))
 
 
 # Without authentication everyone who reaches the loopback interface is the owner of the machine.

@@ -1,56 +1,85 @@
-"""Who may do what to which table, for which tenant, and how much: the rules the service asks."""
+"""Who may do what to which table, and for which tenant: the rules the service asks.
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+What belongs to others is refused before a catalog is asked, so that no answer tells whether it exists.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from tidyberg.errors import AccessDenied, BadInput
-from tidyberg.model.job import JobStatus
 from tidyberg.model.principal import Principal, Role
 from tidyberg.model.submission import DEFAULT_TENANT, Limits
 from tidyberg.model.table import TableRef
+from tidyberg.record.queue import JobQueue
+from tidyberg.service.quotas import Quotas
+from tidyberg.settings.access import Tenant
 
-Counts = Mapping[tuple[str, JobStatus], int]  # by tenant and status, as the queue tells them
 
+@dataclass
+class Access:
+    """Without tenants everything belongs to one, and nothing is limited."""
 
-class Access(Protocol):
+    tenants: Mapping[str, Tenant] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._quotas = Quotas(self.tenants)
+
     def require(self, who: Principal, role: Role) -> None:
         """Raises AccessDenied unless this one's role includes it."""
-        ...
+        if not who.role.includes(role):
+            raise AccessDenied(f"{who.name} is {_a(who.role)}; this needs {_a(role)}.")
+
+    def require_everyone(self, who: Principal) -> None:
+        """Raises AccessDenied unless this one may see what tells of all tenants together."""
+        if self.tenants and who.tenants is not None:
+            raise AccessDenied(f"{who.name} sees tenant {who.tenant!r} only; this tells of all tenants.")
+
+    def check_tenant(self, tenant: str) -> None:
+        if tenant != DEFAULT_TENANT and tenant not in self.tenants:
+            known = f"Known: {', '.join(self.tenants)}." if self.tenants else "No tenants are configured: leave it out."
+            raise BadInput(f"There is no tenant {tenant[:100]!r}.", hint=known)
 
     def tenant_for(self, who: Principal, table: TableRef, asked: str | None) -> str:
         """For which tenant this one works on a table; AccessDenied when it is not theirs to touch."""
-        ...
+        if who.tenants is None:
+            tenant = asked if asked is not None else self._owner(table)
+            self.check_tenant(tenant)
+        else:
+            tenant = who.tenant
+            if asked not in (None, tenant):  # the same for tenants that exist and for those that do not
+                raise AccessDenied(f"{who.name} may not work for tenant {str(asked)[:100]!r}.")
+        if not self._owns(tenant, table, anything=who.tenants is None):
+            raise AccessDenied(f"{table} in catalog {table.catalog!r} does not belong to tenant {tenant!r}.")
+        return tenant
 
-    def may_see(self, who: Principal, table: TableRef) -> bool: ...
+    def may_see(self, who: Principal, table: TableRef) -> bool:
+        return who.tenants is None or any(self._owns(tenant, table) for tenant in who.tenants)
 
-    def admit(self, tenant: str, counts: Callable[[], Counts]) -> None:
-        """Raises QuotaExceeded when the tenant may not queue another job now. Counting costs: only where it must."""
-        ...
+    def may_see_catalog(self, who: Principal, catalog: str) -> bool:
+        """Whether this one may know that there is such a catalog."""
+        if who.tenants is None or not self.tenants:
+            return True
+        own = (self.tenants[name] for name in who.tenants if name in self.tenants)
+        return any(not tenant.catalogs or catalog in tenant.catalogs for tenant in own)
+
+    def admit(self, tenant: str, queue: JobQueue, now_ms: int) -> None:
+        """Raises QuotaExceeded when the tenant may not queue another job now."""
+        self._quotas.admit(tenant, queue, now_ms)
 
     def limits(self, limits: Limits) -> Limits:
         """How much may run at once, with what tenants have of their own."""
-        ...
+        own = {name: tenant.max_running for name, tenant in self.tenants.items() if tenant.max_running is not None}
+        return replace(limits, of_tenant={**limits.of_tenant, **own})
+
+    def _owner(self, table: TableRef) -> str:
+        """The first whose it is; what nobody owns is the default tenant's, which only admins work for."""
+        return next((name for name, tenant in self.tenants.items() if tenant.owns(table)), DEFAULT_TENANT)
+
+    def _owns(self, tenant: str, table: TableRef, *, anything: bool = False) -> bool:
+        if tenant in self.tenants:
+            return self.tenants[tenant].owns(table)
+        return tenant == DEFAULT_TENANT and (anything or not self.tenants)
 
 
-class OpenAccess:
-    """Everything belongs to one tenant, and nothing is limited."""
-
-    def require(self, who: Principal, role: Role) -> None:
-        if not who.role.includes(role):
-            raise AccessDenied(f"{who.name} is a {who.role.value}; this needs a {role.value}.")
-
-    def tenant_for(self, who: Principal, table: TableRef, asked: str | None) -> str:
-        if asked not in (None, DEFAULT_TENANT):
-            raise BadInput(f"There is no tenant {asked!r}.", hint="Leave it out: no tenants are configured.")
-        if not self.may_see(who, table):
-            raise AccessDenied(f"{table} does not belong to {who.name}'s tenant.")
-        return DEFAULT_TENANT
-
-    def may_see(self, who: Principal, table: TableRef) -> bool:  # noqa: ARG002  # all tables are the same to it
-        return who.tenants is None or DEFAULT_TENANT in who.tenants
-
-    def admit(self, tenant: str, counts: Callable[[], Counts]) -> None:  # noqa: ARG002
-        return None
-
-    def limits(self, limits: Limits) -> Limits:
-        return limits
+def _a(role: Role) -> str:
+    return f"{'a' if role is Role.VIEWER else 'an'} {role.value}"

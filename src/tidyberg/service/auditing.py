@@ -32,9 +32,9 @@ class AuditLog:
         act = Act(target, who.tenant, dict(details or {}))
         try:
             yield act
-        except TidybergError as error:
+        except Exception as error:  # a defect too: what was tried is told, and the error goes on
             denied = isinstance(error, AccessDenied | QuotaExceeded)
-            act.details["error"] = error.code
+            act.details["error"] = error.code if isinstance(error, TidybergError) else TidybergError.code
             with suppress(TidybergError):  # the caller must hear of the first error, not of this one
                 self._append(who, action, act, "denied" if denied else "failed")
             raise

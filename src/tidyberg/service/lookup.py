@@ -51,12 +51,21 @@ class Lookup:
         except Transient:
             return None
 
-    def namespace_of(self, catalog: str, name: str) -> str:
-        """The only namespace with a table of that name. Raises when there is none, several, or no answer."""
+    def namespace_of(self, catalog: str, name: str, counts: Callable[[TableRef], bool]) -> str:
+        """The only namespace with a table of that name that `counts`. Raises when there is none, several, or no answer.
+
+        Tables that do not count are those of other tenants: nothing tells that they exist.
+        """
         key = (catalog, name)
-        if (known := self._remembered(key)) is not None:
-            return str(known)
-        return self._ask(catalog, key, lambda: self._find(catalog, name))
+        known = self._remembered(key)
+        called_so = known if known is not None else self._ask(catalog, key, lambda: self._find(catalog, name))
+        found = [ref for ref in called_so if counts(ref)]
+        if len(found) == 1:
+            return ".".join(found[0].namespace)
+        if found:
+            names = ", ".join(map(str, found[:5]))
+            raise UnknownTable(f"Several tables are called {name!r}: {names}.", hint="Write namespace.table.")
+        raise UnknownTable(f"There is no table {name!r} in any namespace of catalog {catalog!r}.")
 
     def answers(self, catalog: str) -> None:
         """Raises when the catalog does not answer now."""
@@ -68,14 +77,8 @@ class Lookup:
         metadata = load_table(self.open_catalog(ref.catalog), ref).metadata
         return KnownTable(str(metadata.table_uuid), metadata.schema())
 
-    def _find(self, catalog: str, name: str) -> str:
-        found = [ref for ref in list_tables(self.open_catalog(catalog)) if ref.name == name]
-        if len(found) == 1:
-            return ".".join(found[0].namespace)
-        if found:
-            names = ", ".join(map(str, found[:5]))
-            raise UnknownTable(f"Several tables are called {name!r}: {names}.", hint="Write namespace.table.")
-        raise UnknownTable(f"There is no table {name!r} in any namespace of catalog {catalog!r}.")
+    def _find(self, catalog: str, name: str) -> tuple[TableRef, ...]:
+        return tuple(ref for ref in list_tables(self.open_catalog(catalog)) if ref.name == name)
 
     def _remembered(self, key: object) -> Any:
         with self._lock:

@@ -40,6 +40,7 @@ class Schedules:
             act.tenant = schedule.tenant
             if not _is_visible(schedule, who):
                 raise AccessDenied(f"{who.name} may not schedule for tenant {schedule.tenant!r}.")
+            self.access.check_tenant(schedule.tenant)
             _check(schedule)
             before = self.ledger.schedule(schedule.schedule_id)
             if before is not None and not _is_visible(before, who):

@@ -28,7 +28,7 @@ from tidyberg.model.table import TableRef
 from tidyberg.planning.document import plan_from_json, plan_to_json
 from tidyberg.planning.predicate import parse_predicate
 from tidyberg.record.records import Records
-from tidyberg.service.access import Access, OpenAccess
+from tidyberg.service.access import Access
 from tidyberg.service.auditing import AuditLog
 from tidyberg.service.lookup import Lookup
 from tidyberg.service.names import is_id, table_ref
@@ -52,7 +52,7 @@ class Service:
     settings: Settings
     control: Control
     records: Records
-    access: Access = field(default_factory=OpenAccess)
+    access: Access = field(default_factory=Access)
     check_engine: Callable[[], None] = lambda: None  # raises when it cannot run jobs
     now_ms: Callable[[], int] = _wall_clock
 
@@ -68,7 +68,7 @@ class Service:
     def submit(self, request: SubmitRequest, who: Principal, key: str | None = None) -> Submission:
         with self._audit.acting(who, "job.submit", request.table[:500]) as act:
             self.access.require(who, Role.OPERATOR)
-            ref = self.resolve(request.table, request.catalog, request.namespace)
+            ref = self.resolve(request.table, request.catalog, request.namespace, who=who)
             act.target = f"{ref.catalog}.{ref}"
             act.tenant = tenant = self.access.tenant_for(who, ref, request.tenant)
             options = self._checked_options(ref, request)
@@ -116,7 +116,7 @@ class Service:
     def plan(self, request: SubmitRequest, who: Principal) -> Plan:
         """What a job would do; kept, so that it can be applied by its hash."""
         self.access.require(who, Role.VIEWER)
-        ref = self.resolve(request.table, request.catalog, request.namespace)
+        ref = self.resolve(request.table, request.catalog, request.namespace, who=who)
         tenant = self.access.tenant_for(who, ref, request.tenant)
         plan = self.control.plan(ref, self._options(ref, request))
         self.records.ledger.keep_plan(KeptPlan(plan.hash, ref, tenant, self.now_ms(), plan_to_json(plan)))
@@ -150,12 +150,12 @@ class Service:
 
     def tables(self, who: Principal, catalog: str | None = None, namespace: str | None = None) -> list[TableSummary]:
         self.access.require(who, Role.VIEWER)
-        found = self.control.tables(self._catalog(catalog), namespace)
+        found = self.control.tables(self._catalog(catalog, who), namespace)
         return [summary for summary in found if self.access.may_see(who, summary.table)]
 
     def health(self, ref: TableRef, who: Principal) -> HealthReport:
         self.access.require(who, Role.VIEWER)
-        self._catalog(ref.catalog)
+        self._catalog(ref.catalog, who)
         self.access.tenant_for(who, ref, None)
         return self.control.health(ref, plan_options(self.settings, ref, {}))
 
@@ -180,20 +180,24 @@ class Service:
     def ready(self) -> Readiness:
         return self._readiness.ready()
 
-    def resolve(self, table: str, catalog: str | None = None, namespace: str | None = None) -> TableRef:
-        """The table that is meant, whether or not it exists."""
-        catalog = self._catalog(catalog)
-        return table_ref(
-            catalog,
-            namespace,
-            table,
-            lambda: self.settings.default_namespace or self.lookup.namespace_of(catalog, table),
+    def resolve(
+        self, table: str, catalog: str | None = None, namespace: str | None = None, *, who: Principal
+    ) -> TableRef:
+        """The table that this one means, whether or not it exists."""
+        catalog = self._catalog(catalog, who)
+        return table_ref(catalog, namespace, table, lambda: self._namespace(catalog, table, who))
+
+    def _namespace(self, catalog: str, table: str, who: Principal) -> str:
+        return self.settings.default_namespace or self.lookup.namespace_of(
+            catalog, table, lambda ref: self.access.may_see(who, ref)
         )
 
-    def _catalog(self, name: str | None) -> str:
+    def _catalog(self, name: str | None, who: Principal) -> str:
+        """Catalogs of other tenants are as unknown as those that never were."""
         name = name if name is not None else default_catalog_name(self.settings)
-        if name not in self._catalogs:
-            known = ", ".join(sorted(self._catalogs)) or "none is configured"
+        visible = [known for known in sorted(self._catalogs) if self.access.may_see_catalog(who, known)]
+        if name not in visible:
+            known = ", ".join(visible) or "none is configured"
             raise UnknownCatalog(f"There is no catalog {name[:100]!r}.", hint=f"Known: {known}.")
         return name
 
@@ -215,7 +219,7 @@ class Service:
     def _queue(self, submission: Submission, key: str | None) -> Submission:
         if key is not None and not is_id(key):
             raise BadInput(f"{key[:100]!r} is not an idempotency key.", hint="Use up to 255 ASCII characters.")
-        self.access.admit(submission.tenant, self.records.queue.counts)
+        self.access.admit(submission.tenant, self.records.queue, self.now_ms())
         return self.records.queue.submit(submission, key=key)
 
     def _visible(self, job_id: str, who: Principal) -> Submission:

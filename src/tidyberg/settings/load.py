@@ -17,8 +17,9 @@ from tidyberg.settings.sections import state_directory
 from tidyberg.settings.settings import Settings
 
 CONFIG_VARIABLE = "TIDYBERG_CONFIG"
+INSECURE_VARIABLE = "TIDYBERG_INSECURE"
 # TIDYBERG_* variables that are no settings: where things are, and how much to say.
-_RESERVED = {CONFIG_VARIABLE, "TIDYBERG_HOME", "TIDYBERG_DEBUG"}
+_RESERVED = {CONFIG_VARIABLE, "TIDYBERG_HOME", "TIDYBERG_DEBUG", INSECURE_VARIABLE}
 # The contract's variables for one catalog, and what they set.
 _CATALOG_VARIABLES = {
     "CATALOG_URI": "uri",

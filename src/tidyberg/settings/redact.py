@@ -22,6 +22,9 @@ _USER_INFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.\-]*://[^\s:/@]*):(?P<passwor
 _QUERY = re.compile(
     r"(?P<name>[?&][^=&\s]*(?:token|secret|passw|sig|key|credential)[^=&\s]*)=[^&\s'\"]+", re.IGNORECASE
 )
+# Credentials of our own callers, wherever they stand: API keys and signed tokens.
+_API_KEY = re.compile(r"\btdb_[A-Za-z0-9_\-]{8,}")
+_SIGNED_TOKEN = re.compile(r"\beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=\-]{6,}")
 
 
@@ -35,6 +38,8 @@ def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
         if len(secret) >= 4:
             text = text.replace(secret, MASK)
     text = _USER_INFO.sub(rf"\g<scheme>:{MASK}@", text)
+    text = _API_KEY.sub(MASK, text)
+    text = _SIGNED_TOKEN.sub(MASK, text)
     text = _QUERY.sub(rf"\g<name>={MASK}", text)
     return _BEARER.sub(rf"\1 {MASK}", text)
 

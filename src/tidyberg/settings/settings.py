@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from tidyberg.model.options import VerifyMode
+from tidyberg.settings.access import Access, Tenants, check_tenants
 from tidyberg.settings.fields import Section, TimeZoneName
 from tidyberg.settings.sections import (
     Catalog,
@@ -56,6 +57,8 @@ class Settings(BaseSettings, Section):
     server: Server = Field(Server(), description="Where a service listens.")
     queue: Queue = Field(Queue(), description="How a service's jobs wait and run.")
     retention: Retention = Field(Retention(), description="How long a service remembers.")
+    access: Access = Field(Access(), description="Who may use a service.")
+    tenants: Tenants = Field(default_factory=dict, description="Who shares a service, and what is theirs.")
     scheduler: Scheduler = Field(Scheduler(), description="Whether and when a service compacts by itself.")
     telemetry: Telemetry = Field(Telemetry(), description="Metrics, traces and logs of a service.")
 
@@ -74,6 +77,11 @@ class Settings(BaseSettings, Section):
     def _catalogs_have_one_name_each(self) -> "Settings":
         if self.catalog is not None and self.catalog_name in self.catalogs:
             raise ValueError(f"catalog {self.catalog_name!r} is given twice: under `catalog:` and under `catalogs:`")
+        return self
+
+    @model_validator(mode="after")
+    def _keys_are_of_known_tenants(self) -> "Settings":
+        check_tenants(self.access, self.tenants)
         return self
 
     @property
