@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, settings
 
 from tests.oracle.fixtures import java, oracle, warehouse
 from tests.seed import SEED
+from tests.servers.redis_fixtures import redis_of_session, redis_server, redis_to_kill
 
-__all__ = ["java", "oracle", "warehouse"]
+__all__ = ["java", "oracle", "redis_of_session", "redis_server", "redis_to_kill", "warehouse"]
 
 # Shared machines are slow at odd moments: a slow example is no defect, a wrong one is.
 settings.register_profile("tidyberg", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

@@ -154,8 +154,8 @@ def test_partition_values_that_would_lose_their_type_are_not_kept(store: SqliteS
 
 
 def test_what_is_too_large_is_not_kept(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidyberg.record.sqlite.MOST_RESULT_BYTES", 10)
-    monkeypatch.setattr("tidyberg.record.sqlite.MOST_PLAN_BYTES", 10)
+    monkeypatch.setattr("tidyberg.record.documents.MOST_RESULT_BYTES", 10)
+    monkeypatch.setattr("tidyberg.record.documents.MOST_PLAN_BYTES", 10)
     store.save_finished("a", finished(1))
     store.save_plan("a", "{}")
     store.save_plan("a", "a plan of more than ten bytes")

@@ -2,20 +2,13 @@
 
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from pathlib import Path
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from tidyberg.model.job import Job, JobStatus, Owner
 from tidyberg.model.table import TableRef
-from tidyberg.model.task import TaskResult
+from tidyberg.record.documents import JOB, OWNER, kept_result, plan_to_keep, result_to_keep
 from tidyberg.record.sqlite_file import SqliteFile
 from tidyberg.record.store import Finished
-
-_JOB = TypeAdapter(Job)
-_OWNER = TypeAdapter(Owner)
-_RESULT = TypeAdapter(tuple[TaskResult], config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))
 
 _KEPT_FOR_RECOVERY = ("written", "plans", "finished")
 # What ended before a moment was created before it: the index on that time finds candidates.
@@ -24,9 +17,6 @@ _ENDED = """
         AND json_extract(document, '$.finished_ms') < ? AND job_id NOT IN (SELECT job_id FROM leases)
     ORDER BY created_ms, rowid LIMIT ?
 """
-
-MOST_PLAN_BYTES = 64 * 1024 * 1024
-MOST_RESULT_BYTES = 1024 * 1024  # a result has some hundred bytes a column and file
 
 
 class SqliteStore:
@@ -44,7 +34,7 @@ class SqliteStore:
             job.status.value,
             job.unresolved,
             job.created_ms,
-            _JOB.dump_json(job).decode(),
+            JOB.dump_json(job).decode(),
         )
         with self._file.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
@@ -52,7 +42,7 @@ class SqliteStore:
     def get(self, job_id: str) -> Job | None:
         with self._file.reading() as connection:
             row = connection.execute("SELECT document FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
-        return _JOB.validate_json(row[0]) if row else None
+        return JOB.validate_json(row[0]) if row else None
 
     def find(self, *, table: TableRef | None = None, unfinished: bool = False, limit: int = 20) -> list[Job]:
         conditions, values = ["1 = 1"], list[object]()
@@ -66,7 +56,7 @@ class SqliteStore:
         )
         with self._file.reading() as connection:
             rows = connection.execute(query, (*values, limit)).fetchall()
-        return [_JOB.validate_json(row[0]) for row in rows]
+        return [JOB.validate_json(row[0]) for row in rows]
 
     def acquire(self, table_uuid: str, job_id: str, owner: Owner, *, now_ms: int, ttl_ms: int) -> str | None:
         with self._file.transaction() as connection:
@@ -76,7 +66,7 @@ class SqliteStore:
                 (table_uuid,),
             ).fetchone()
             if held is not None and held[0] != job_id:
-                alive = self._is_alive(_OWNER.validate_json(held[1]))
+                alive = self._is_alive(OWNER.validate_json(held[1]))
                 # A living process may have been stopped for long, but not one whose job has ended: that one only could
                 # not release the table.
                 has_ended = held[3] is not None and JobStatus(held[3]).is_final
@@ -84,7 +74,7 @@ class SqliteStore:
                     return str(held[0])
             connection.execute(
                 "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)",
-                (table_uuid, job_id, _OWNER.dump_json(owner).decode(), now_ms + ttl_ms),
+                (table_uuid, job_id, OWNER.dump_json(owner).decode(), now_ms + ttl_ms),
             )
         return None
 
@@ -116,8 +106,8 @@ class SqliteStore:
     def save_plan(self, job_id: str, document: str) -> None:
         with self._file.transaction() as connection:
             connection.execute("DELETE FROM plans WHERE job_id = ?", (job_id,))
-            if len(document) <= MOST_PLAN_BYTES:
-                connection.execute("INSERT INTO plans VALUES (?, ?)", (job_id, document))
+            if kept := plan_to_keep(document):
+                connection.execute("INSERT INTO plans VALUES (?, ?)", (job_id, kept))
 
     def plan(self, job_id: str) -> str | None:
         with self._file.reading() as connection:
@@ -125,10 +115,8 @@ class SqliteStore:
         return str(row[0]) if row else None
 
     def save_finished(self, job_id: str, finished: Finished) -> None:
-        if any(output.partition is not None for output in finished.result.outputs):
-            return  # JSON would not give back the exact types of partition values [I9]
-        result = _RESULT.dump_json((finished.result,))
-        if len(result) > MOST_RESULT_BYTES:
+        result = result_to_keep(finished)
+        if result is None:
             return
         row = (job_id, finished.result.group_id, finished.finished_ms, result)
         with self._file.transaction() as connection:
@@ -139,11 +127,8 @@ class SqliteStore:
             rows = connection.execute(
                 "SELECT result, finished_ms FROM finished WHERE job_id = ? ORDER BY group_id", (job_id,)
             ).fetchall()
-        found = []
-        for result, finished_ms in rows:
-            with suppress(ValidationError):  # another version wrote it
-                found.append(Finished(_RESULT.validate_json(result)[0], finished_ms))
-        return found
+        found = (kept_result(result, finished_ms) for result, finished_ms in rows)
+        return [finished for finished in found if finished is not None]
 
     def withdraw(self, table_uuid: str, holder: str, job_id: str, groups: Collection[int] | None = None) -> bool:
         with self._file.transaction() as connection:

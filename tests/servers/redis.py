@@ -1,0 +1,95 @@
+"""A real Redis server as a process of its own, on the loopback interface, that tests may kill, stop and start again."""
+
+import os
+import secrets
+import signal
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from tests.servers.redis_binary import RedisBinary, redis_binary
+from tests.servers.rest import free_port
+
+START_SECONDS = 30.0
+
+
+class RedisServer:
+    """Runs until closed. `durable`: what it has answered is on disk."""
+
+    def __init__(self, directory: Path, *, durable: bool = False) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.password = secrets.token_hex(8)
+        self.url = f"redis://:{self.password}@127.0.0.1:{self.port}/0"
+        self._durable = durable
+        self._binary: RedisBinary = redis_binary()
+        self.start()
+
+    def __enter__(self) -> "RedisServer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        command = [self._binary.path, "--port", str(self.port), "--bind", "127.0.0.1", "--requirepass", self.password]
+        command += ["--dir", str(self.directory), "--save", "", "--appendonly", "yes" if self._durable else "no"]
+        command += ["--appendfsync", "always"]
+        with (self.directory / "redis.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self._binary.environment},
+            )
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def kill(self) -> None:
+        """As a power cut would, but for what the system has not written yet."""
+        self._process.kill()
+        self._process.wait()
+
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def flush(self) -> None:
+        with self.client() as client:
+            client.flushall()
+
+    def client(self) -> "Redis":
+        return Redis.from_url(self.url, decode_responses=True)
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        with self.client() as client:
+            while time.monotonic() < deadline:
+                if self._process.poll() is not None:
+                    raise AssertionError(f"Redis ended with {self._process.returncode}: {self._last_words()}")
+                try:
+                    client.ping()
+                    return
+                except RedisError:
+                    time.sleep(0.05)
+        raise AssertionError(f"Redis was not ready after {START_SECONDS:.0f} seconds: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        return " ".join((self.directory / "redis.log").read_text(errors="replace").split())[-500:]
