@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tidyberg.errors import AccessDenied, BadInput, UnknownSchedule
+from tidyberg.model.cron import parse_cron, time_zone
 from tidyberg.model.options import Strategy
 from tidyberg.model.principal import Principal, Role
 from tidyberg.model.submission import MAX_PRIORITY, MIN_PRIORITY, Schedule
@@ -13,6 +14,8 @@ from tidyberg.service.auditing import AuditLog
 from tidyberg.service.names import is_id
 from tidyberg.settings.options import parse_options
 from tidyberg.settings.settings import Settings
+
+MOST_JITTER_SECONDS = 86_400
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,12 @@ def _is_visible(schedule: Schedule, who: Principal) -> bool:
 def _check(schedule: Schedule) -> None:
     if not is_id(schedule.schedule_id):
         raise BadInput("The id of a schedule has up to 255 ASCII characters.")
+    parse_cron(schedule.cron)
+    time_zone(schedule.timezone)
+    if not 0 <= schedule.jitter_seconds <= MOST_JITTER_SECONDS:
+        raise BadInput(f"jitter_seconds must be from 0 to {MOST_JITTER_SECONDS}, not {schedule.jitter_seconds}.")
+    if schedule.missed not in ("skip", "once", "all"):
+        raise BadInput(f"missed is skip, once or all, not {schedule.missed!r}.")
     if schedule.strategy is not None:
         Strategy.parse(schedule.strategy)
     parse_options(schedule.options)

@@ -1,13 +1,12 @@
 """The small types settings are made of: sizes, strategies, cron lines, and a base that never shows a secret."""
 
-import re
 from collections.abc import Iterable
 from typing import Annotated, Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 
 from tidyberg.errors import BadInput
+from tidyberg.model.cron import parse_cron, time_zone
 from tidyberg.model.options import Strategy
 from tidyberg.model.sizes import parse_size
 from tidyberg.settings.redact import redact
@@ -37,22 +36,18 @@ def _strategy(value: Any) -> Strategy:
         raise ValueError(str(error)) from None
 
 
-_CRON_FIELD = re.compile(r"[0-9A-Za-z*/,\-#?]+")
-
-
 def _cron(value: str) -> str:
-    fields = value.split()
-    if len(fields) != 5 or not all(_CRON_FIELD.fullmatch(field) for field in fields):
-        raise ValueError(f'{value!r} is not a cron line: it needs five fields, such as "0 */6 * * *"')
-    return value
+    try:
+        return parse_cron(value).line
+    except BadInput as error:
+        raise ValueError(str(error)) from None
 
 
 def _timezone(value: str) -> str:
     try:
-        ZoneInfo(value)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f'{value!r} is not a time zone; write one such as "UTC" or "Europe/Berlin"') from None
-    return value
+        return time_zone(value).key
+    except BadInput as error:
+        raise ValueError(str(error)) from None
 
 
 Size = Annotated[

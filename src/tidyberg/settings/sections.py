@@ -18,8 +18,9 @@ from pydantic import (
 )
 
 from tidyberg.model.options import Prices
-from tidyberg.settings.fields import CronLine, Section, Size, StrategyName
+from tidyberg.settings.fields import CronLine, Section, Size, StrategyName, TimeZoneName
 from tidyberg.settings.redact import redact, seal, unseal
+from tidyberg.settings.scheduling import JitterSeconds, MissedPolicy
 
 # Other spellings of an option, and the unit of their numbers.
 OPTION_ALIASES: Mapping[str, tuple[str, str]] = {
@@ -133,6 +134,9 @@ class TableEntry(Section):
     name: str = Field(min_length=1, description="table, namespace.table or a pattern such as analytics.*")
     catalog: str | None = Field(None, description="Only in this catalog; any when absent.")
     schedule: CronLine | None = Field(None, description="When a service compacts it, as a cron line.")
+    timezone: TimeZoneName | None = Field(None, description="Of the schedule; else scheduler.timezone.")
+    jitter_seconds: JitterSeconds | None = Field(None, description="Else scheduler.jitter_seconds.")
+    missed: MissedPolicy | None = Field(None, description="skip, once or all; else scheduler.missed.")
     strategy: StrategyName | None = None
     options: Options = Options()
 
@@ -274,8 +278,3 @@ class Commit(Section):
     max_output_age_hours: float = Field(
         24.0, ge=0, description="Older outputs of a job that died are not reused; 0 reuses none."
     )
-
-
-class Scheduler(Section):
-    enabled: bool = False
-    default_schedule: CronLine | None = None

@@ -8,13 +8,13 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from tidyberg.model.options import VerifyMode
 from tidyberg.settings.access import Access, Tenants, check_tenants
 from tidyberg.settings.fields import Section, TimeZoneName
+from tidyberg.settings.scheduling import Scheduler
 from tidyberg.settings.sections import (
     Catalog,
     Commit,
     Compaction,
     PriceList,
     ResourceOverrides,
-    Scheduler,
     Spark,
     Storage,
     Store,
