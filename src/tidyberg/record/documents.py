@@ -3,11 +3,17 @@
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from tidyberg.model.job import Job, Owner
+from tidyberg.model.submission import AuditEntry, JobEvent, KeptPlan, Schedule, Submission
 from tidyberg.model.task import TaskResult
 from tidyberg.record.store import Finished
 
 JOB = TypeAdapter(Job)
 OWNER = TypeAdapter(Owner)
+SUBMISSION = TypeAdapter(Submission)
+EVENT = TypeAdapter(JobEvent)
+SCHEDULE = TypeAdapter(Schedule)
+KEPT_PLAN = TypeAdapter(KeptPlan)
+AUDIT_ENTRY = TypeAdapter(AuditEntry)
 _RESULT = TypeAdapter(tuple[TaskResult], config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))
 
 MOST_PLAN_BYTES = 64 * 1024 * 1024

@@ -2,14 +2,9 @@
 
 from dataclasses import replace
 
-from pydantic import TypeAdapter
-
 from tidyberg.model.submission import AuditEntry, KeptPlan, Schedule
+from tidyberg.record.documents import AUDIT_ENTRY, KEPT_PLAN, SCHEDULE
 from tidyberg.record.sqlite_file import SqliteFile
-
-_SCHEDULE = TypeAdapter(Schedule)
-_PLAN = TypeAdapter(KeptPlan)
-_ENTRY = TypeAdapter(AuditEntry)
 
 
 class SqliteLedger:
@@ -19,19 +14,19 @@ class SqliteLedger:
         self._file = file
 
     def save_schedule(self, schedule: Schedule) -> None:
-        row = (schedule.schedule_id, _SCHEDULE.dump_json(schedule).decode())
+        row = (schedule.schedule_id, SCHEDULE.dump_json(schedule).decode())
         with self._file.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO schedules VALUES (?, ?)", row)
 
     def schedule(self, schedule_id: str) -> Schedule | None:
         with self._file.reading() as connection:
             row = connection.execute("SELECT document FROM schedules WHERE schedule_id = ?", (schedule_id,)).fetchone()
-        return _SCHEDULE.validate_json(row[0]) if row else None
+        return SCHEDULE.validate_json(row[0]) if row else None
 
     def schedules(self) -> list[Schedule]:
         with self._file.reading() as connection:
             rows = connection.execute("SELECT document FROM schedules ORDER BY schedule_id").fetchall()
-        return [_SCHEDULE.validate_json(row[0]) for row in rows]
+        return [SCHEDULE.validate_json(row[0]) for row in rows]
 
     def delete_schedule(self, schedule_id: str) -> bool:
         with self._file.transaction() as connection:
@@ -54,20 +49,20 @@ class SqliteLedger:
         return int(row[0])
 
     def keep_plan(self, plan: KeptPlan) -> None:
-        row = (plan.plan_hash, plan.created_ms, _PLAN.dump_json(plan).decode())
+        row = (plan.plan_hash, plan.created_ms, KEPT_PLAN.dump_json(plan).decode())
         with self._file.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO kept_plans VALUES (?, ?, ?)", row)
 
     def kept_plan(self, plan_hash: str) -> KeptPlan | None:
         with self._file.reading() as connection:
             row = connection.execute("SELECT document FROM kept_plans WHERE plan_hash = ?", (plan_hash,)).fetchone()
-        return _PLAN.validate_json(row[0]) if row else None
+        return KEPT_PLAN.validate_json(row[0]) if row else None
 
     def append_audit(self, entry: AuditEntry) -> AuditEntry:
         with self._file.transaction() as connection:
             number = connection.execute(
                 "INSERT INTO audit (tenant, at_ms, document) VALUES (?, ?, ?)",
-                (entry.tenant, entry.at_ms, _ENTRY.dump_json(entry).decode()),
+                (entry.tenant, entry.at_ms, AUDIT_ENTRY.dump_json(entry).decode()),
             ).lastrowid
         assert number is not None, "an insert gives a number"
         return replace(entry, number=number)
@@ -85,7 +80,7 @@ class SqliteLedger:
         statement = f"SELECT number, document FROM audit WHERE {' AND '.join(conditions)} ORDER BY number DESC LIMIT ?"  # noqa: S608  # literals
         with self._file.reading() as connection:
             rows = connection.execute(statement, (*values, limit)).fetchall()
-        return [replace(_ENTRY.validate_json(document), number=number) for number, document in rows]
+        return [replace(AUDIT_ENTRY.validate_json(document), number=number) for number, document in rows]
 
     def prune_ledger(self, *, plans_before_ms: int, audit_before_ms: int | None) -> int:
         with self._file.transaction() as connection:

@@ -5,16 +5,12 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
-
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Claim, JobEvent, Limits, Page, Query, Submission
 from tidyberg.model.table import TableRef
 from tidyberg.record import changes as change
+from tidyberg.record.documents import EVENT, SUBMISSION
 from tidyberg.record.sqlite_file import SqliteFile
-
-_SUBMISSION = TypeAdapter(Submission)
-_EVENT = TypeAdapter(JobEvent)
 
 # Jumps from tenant to tenant, so that its work does not grow with what they have waiting.
 _TENANTS = """
@@ -79,7 +75,7 @@ class SqliteQueue:
         with self._file.reading() as connection:
             rows = connection.execute(statement, (*values, query.limit + 1)).fetchall()
         page = rows[: query.limit]
-        found = tuple(_SUBMISSION.validate_json(document) for _, document in page)
+        found = tuple(SUBMISSION.validate_json(document) for _, document in page)
         return Page(found, str(page[-1][0]) if page and len(rows) > len(page) else None)
 
     def counts(self) -> Mapping[tuple[str, JobStatus], int]:
@@ -150,8 +146,8 @@ class SqliteQueue:
                 return
             last = "SELECT coalesce(max(number), 0) FROM events WHERE job_id = ?"
             number = connection.execute(last, (job_id,)).fetchone()[0] + 1
-            event = _EVENT.validate_python({"number": number, "at_ms": at_ms, "kind": kind, "data": data})
-            row = (job_id, number, _EVENT.dump_json(event).decode())
+            event = EVENT.validate_python({"number": number, "at_ms": at_ms, "kind": kind, "data": data})
+            row = (job_id, number, EVENT.dump_json(event).decode())
             connection.execute("INSERT INTO events VALUES (?, ?, ?)", row)
             trim = "DELETE FROM events WHERE job_id = ? AND number <= ?"
             connection.execute(trim, (job_id, number - change.KEPT_EVENTS))
@@ -160,7 +156,7 @@ class SqliteQueue:
         statement = "SELECT document FROM events WHERE job_id = ? AND number > ? ORDER BY number LIMIT ?"
         with self._file.reading() as connection:
             rows = connection.execute(statement, (job_id, after, limit)).fetchall()
-        return [_EVENT.validate_json(row[0]) for row in rows]
+        return [EVENT.validate_json(row[0]) for row in rows]
 
     def prune(self, *, ended_before_ms: int, at_most: int = 1000) -> int:
         ended = "SELECT job_id FROM submissions WHERE finished_ms < ? ORDER BY finished_ms, number LIMIT ?"
@@ -198,7 +194,7 @@ def _conditions(query: Query) -> tuple[str, list[object]]:
 
 def _load(connection: sqlite3.Connection, job_id: str) -> Submission | None:
     row = connection.execute("SELECT document FROM submissions WHERE job_id = ?", (job_id,)).fetchone()
-    return _SUBMISSION.validate_json(row[0]) if row else None
+    return SUBMISSION.validate_json(row[0]) if row else None
 
 
 def _held(connection: sqlite3.Connection, job_id: str, token: int) -> Submission | None:
@@ -220,7 +216,7 @@ def _insert(connection: sqlite3.Connection, submission: Submission) -> None:
             submission.not_before_ms,
             submission.created_by,
             submission.created_ms,
-            _SUBMISSION.dump_json(submission).decode(),
+            SUBMISSION.dump_json(submission).decode(),
         ),
     )
     _mark_head(connection, submission)
@@ -238,7 +234,7 @@ def _save(connection: sqlite3.Connection, submission: Submission) -> None:
             submission.not_before_ms,
             claim.expires_ms if claim else None,
             submission.finished_ms,
-            _SUBMISSION.dump_json(submission).decode(),
+            SUBMISSION.dump_json(submission).decode(),
             submission.job_id,
         ),
     )
@@ -272,7 +268,7 @@ def _may_have_work(connection: sqlite3.Connection, now_ms: int) -> bool:
 
 def _run_out(connection: sqlite3.Connection, now_ms: int) -> Submission | None:
     row = connection.execute(_RUN_OUT, (now_ms,)).fetchone()
-    return _SUBMISSION.validate_json(row[0]) if row else None
+    return SUBMISSION.validate_json(row[0]) if row else None
 
 
 def _next(connection: sqlite3.Connection, now_ms: int, limits: Limits) -> Submission | None:
@@ -284,7 +280,7 @@ def _next(connection: sqlite3.Connection, now_ms: int, limits: Limits) -> Submis
         if of_tenant >= limits.for_tenant(tenant):
             continue
         if row := connection.execute(_NEXT_OF_TENANT, (tenant,)).fetchone():
-            return _SUBMISSION.validate_json(row[0])
+            return SUBMISSION.validate_json(row[0])
     return None
 
 
@@ -293,4 +289,4 @@ def _let_wait(connection: sqlite3.Connection, now_ms: int) -> None:
     due = "SELECT number, document FROM submissions WHERE status = 'queued' AND is_waiting = 0 AND not_before_ms <= ?"
     for number, document in connection.execute(due, (now_ms,)).fetchall():
         connection.execute("UPDATE submissions SET is_waiting = 1 WHERE number = ?", (number,))
-        _mark_head(connection, _SUBMISSION.validate_json(document))
+        _mark_head(connection, SUBMISSION.validate_json(document))

@@ -47,6 +47,8 @@ _RUNS = (
     """,
 )
 
+_OPEN_RUNS = ("CREATE INDEX jobs_open ON jobs (created_ms) WHERE (status = 'running' OR unresolved = 1)",)
+
 # A lane is what one tenant has waiting for one table. Its head, the one that would go first, is marked: a claim looks
 # at heads only, however many wait behind them.
 _QUEUE = (
@@ -142,4 +144,4 @@ _LEDGER = (
     "CREATE INDEX audit_by_time ON audit (at_ms)",
 )
 
-VERSIONS = (_RUNS, (*_QUEUE, *_LEDGER))
+VERSIONS = (_RUNS, (*_OPEN_RUNS, *_QUEUE, *_LEDGER))

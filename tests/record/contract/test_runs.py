@@ -1,32 +1,23 @@
 """The job store: jobs survive, and a table belongs to one living job at a time."""
 
-import sqlite3
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tidyberg.errors import ConfigurationError
-from tidyberg.model.job import CompactionStats, Intent, Job, JobStatus, Owner, Progress, Stage
+from tests.record.conftest import ELSEWHERE, HERE, Open
+from tidyberg.model.job import CompactionStats, Intent, Job, JobStatus, Progress, Stage
 from tidyberg.model.table import TableRef
 from tidyberg.model.task import ColumnFacts, TaskResult, WrittenFile
-from tidyberg.record.process import is_alive, this_process
-from tidyberg.record.sqlite import SqliteStore
-from tidyberg.record.store import Finished
-
-HERE = Owner("here", 1, 1.0)
-ELSEWHERE = Owner("elsewhere", 2, 1.0)
+from tidyberg.record.records import Records
+from tidyberg.record.store import Finished, JobStore
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    opened = SqliteStore(tmp_path / "state" / "jobs.db", lambda owner: True if owner == HERE else None)
-    yield opened
-    opened.close()
+def store(records: Records) -> JobStore:
+    return records.store
 
 
 def job(job_id: str = "a", table: str = "db.events", created_ms: int = 1) -> Job:
@@ -44,7 +35,7 @@ def job(job_id: str = "a", table: str = "db.events", created_ms: int = 1) -> Job
     )
 
 
-def test_a_job_comes_back_as_it_was_saved(store: SqliteStore) -> None:
+def test_a_job_comes_back_as_it_was_saved(store: JobStore) -> None:
     saved = replace(
         job(),
         owner=HERE,
@@ -58,26 +49,26 @@ def test_a_job_comes_back_as_it_was_saved(store: SqliteStore) -> None:
     assert store.get("b") is None
 
 
-def test_jobs_are_found_by_table_newest_first(store: SqliteStore) -> None:
+def test_jobs_are_found_by_table_newest_first(store: JobStore) -> None:
     for number, table in enumerate(["db.events", "db.other", "db.events"]):
         store.save(job(str(number), table, created_ms=number))
     assert [found.job_id for found in store.find(table=TableRef.parse("db.events", "lab"))] == ["2", "0"]
     assert [found.job_id for found in store.find(limit=2)] == ["2", "1"]
 
 
-def test_unfinished_are_running_jobs_and_unresolved_ones(store: SqliteStore) -> None:
+def test_unfinished_are_running_jobs_and_unresolved_ones(store: JobStore) -> None:
     store.save(job("running"))
     store.save(replace(job("done"), status=JobStatus.SUCCEEDED))
     store.save(replace(job("unknown"), status=JobStatus.FAILED, unresolved=True))
     assert {found.job_id for found in store.find(unfinished=True)} == {"running", "unknown"}
 
 
-def test_a_table_held_by_a_living_process_stays_held_beyond_its_lease(store: SqliteStore) -> None:
+def test_a_table_held_by_a_living_process_stays_held_beyond_its_lease(store: JobStore) -> None:
     assert store.acquire("t", "a", HERE, now_ms=0, ttl_ms=10) is None
     assert store.acquire("t", "b", HERE, now_ms=1000, ttl_ms=10) == "a"
 
 
-def test_a_table_of_a_job_that_ended_is_free_when_the_lease_ends_though_its_process_lives(store: SqliteStore) -> None:
+def test_a_table_of_a_job_that_ended_is_free_when_the_lease_ends_though_its_process_lives(store: JobStore) -> None:
     """It could not release the table when it ended, and a service lives on."""
     assert store.acquire("t", "a", HERE, now_ms=0, ttl_ms=10) is None
     store.save(job("a"))
@@ -87,13 +78,13 @@ def test_a_table_of_a_job_that_ended_is_free_when_the_lease_ends_though_its_proc
     assert store.acquire("t", "b", HERE, now_ms=11, ttl_ms=10) is None
 
 
-def test_a_table_held_elsewhere_is_free_when_the_lease_ends(store: SqliteStore) -> None:
+def test_a_table_held_elsewhere_is_free_when_the_lease_ends(store: JobStore) -> None:
     assert store.acquire("t", "a", ELSEWHERE, now_ms=0, ttl_ms=10) is None
     assert store.acquire("t", "b", HERE, now_ms=5, ttl_ms=10) == "a"
     assert store.acquire("t", "b", HERE, now_ms=11, ttl_ms=10) is None
 
 
-def test_who_lost_the_lease_cannot_renew_it(store: SqliteStore) -> None:
+def test_who_lost_the_lease_cannot_renew_it(store: JobStore) -> None:
     store.acquire("t", "a", ELSEWHERE, now_ms=0, ttl_ms=10)
     assert store.renew("t", "a", now_ms=5, ttl_ms=10)
     store.acquire("t", "b", HERE, now_ms=100, ttl_ms=10)
@@ -102,15 +93,14 @@ def test_who_lost_the_lease_cannot_renew_it(store: SqliteStore) -> None:
     assert store.renew("t", "b", now_ms=102, ttl_ms=10)
 
 
-def test_a_table_held_by_a_dead_process_is_free_at_once(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "jobs.db", lambda _: False)
+def test_a_table_held_by_a_dead_process_is_free_at_once(open_records: Open) -> None:
+    store = open_records(lambda _: False).store
     store.acquire("t", "a", HERE, now_ms=0, ttl_ms=10**9)
     assert store.acquire("t", "b", HERE, now_ms=1, ttl_ms=10) is None
-    store.close()
 
 
-def test_only_one_of_many_gets_the_table(tmp_path: Path) -> None:
-    stores = [SqliteStore(tmp_path / "jobs.db", lambda _: True) for _ in range(8)]
+def test_only_one_of_many_gets_the_table(open_records: Open) -> None:
+    stores = [open_records(lambda _: True).store for _ in range(8)]
     winners: list[int] = []
 
     def race(number: int) -> None:
@@ -122,12 +112,10 @@ def test_only_one_of_many_gets_the_table(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    for store in stores:
-        store.close()
     assert len(winners) == 1
 
 
-def test_noted_paths_are_kept_until_forgotten(store: SqliteStore) -> None:
+def test_noted_paths_are_kept_until_forgotten(store: JobStore) -> None:
     store.note_paths("a", ["x", "y"])
     store.note_paths("a", ["x"])
     assert store.paths("a") == ["x", "y"]
@@ -141,19 +129,19 @@ def finished(group_id: int, **changes: Any) -> Finished:
     return Finished(TaskResult("a", group_id, 0, (file,), 1, 0, 1, 7, 9, 0.5, 3, facts, facts, "ab", ("w",)), 5)
 
 
-def test_finished_groups_come_back_byte_for_byte(store: SqliteStore) -> None:
+def test_finished_groups_come_back_byte_for_byte(store: JobStore) -> None:
     store.save_finished("a", finished(1))
     store.save_finished("a", finished(0))
     assert store.finished("a") == [finished(0), finished(1)]
     assert store.finished("b") == []
 
 
-def test_partition_values_that_would_lose_their_type_are_not_kept(store: SqliteStore) -> None:
+def test_partition_values_that_would_lose_their_type_are_not_kept(store: JobStore) -> None:
     store.save_finished("a", finished(1, partition=(Decimal("1.50"),)))
     assert store.finished("a") == []
 
 
-def test_what_is_too_large_is_not_kept(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_large_is_not_kept(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidyberg.record.documents.MOST_RESULT_BYTES", 10)
     monkeypatch.setattr("tidyberg.record.documents.MOST_PLAN_BYTES", 10)
     store.save_finished("a", finished(1))
@@ -163,7 +151,7 @@ def test_what_is_too_large_is_not_kept(store: SqliteStore, monkeypatch: pytest.M
     assert store.plan("a") is None
 
 
-def test_only_who_holds_the_table_may_withdraw_finished_groups(store: SqliteStore) -> None:
+def test_only_who_holds_the_table_may_withdraw_finished_groups(store: JobStore) -> None:
     store.acquire("t", "a", ELSEWHERE, now_ms=0, ttl_ms=10)
     for group_id in range(3):
         store.save_finished("a", finished(group_id))
@@ -176,24 +164,65 @@ def test_only_who_holds_the_table_may_withdraw_finished_groups(store: SqliteStor
     assert store.finished("a") == []
 
 
-def test_a_store_that_cannot_be_opened_says_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigurationError, match=r"store\.path"):
-        SqliteStore(tmp_path / "file" / "jobs.db", is_alive)
+def test_what_ended_long_ago_is_forgotten_with_all_that_is_kept_of_it(store: JobStore) -> None:
+    for number, job_id in enumerate(["old", "older", "new"]):
+        store.save(
+            replace(job(job_id), status=JobStatus.SUCCEEDED, created_ms=3 - number, finished_ms=[20, 10, 30][number])
+        )
+        store.note_paths(job_id, ["x"])
+        store.save_plan(job_id, "{}")
+        store.save_finished(job_id, finished(0))
+    assert store.prune(ended_before_ms=30) == 2
+    assert [kept.job_id for kept in store.find()] == ["new"]
+    for job_id, is_kept in {"old": False, "new": True}.items():
+        assert [bool(store.get(job_id)), bool(store.paths(job_id)), bool(store.plan(job_id))] == [is_kept] * 3
+        assert bool(store.finished(job_id)) is is_kept
 
 
-def test_a_store_that_is_no_database_says_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "jobs.db").write_text("not a database, but long enough to be one " * 100)
-    with pytest.raises(ConfigurationError, match=r"cannot be opened"):
-        SqliteStore(tmp_path / "jobs.db", is_alive)
+def test_few_are_forgotten_at_a_time_oldest_first(store: JobStore) -> None:
+    for number in range(5):
+        store.save(replace(job(str(number), created_ms=number), status=JobStatus.FAILED, finished_ms=10 + number))
+    assert store.prune(ended_before_ms=100, at_most=2) == 2
+    assert [kept.job_id for kept in store.find()] == ["4", "3", "2"]
 
 
-def test_this_process_is_alive_and_its_pid_in_another_life_is_not() -> None:
-    assert is_alive(this_process()) is True
-    assert is_alive(replace(this_process(), started=1.5)) is False
-    assert is_alive(replace(this_process(), host="elsewhere")) is None
-    assert is_alive(Owner(this_process().host, 2**22 + 1, 5.0)) is False
+def test_what_runs_or_is_unresolved_or_holds_its_table_is_never_forgotten(store: JobStore) -> None:
+    store.save(job("running"))
+    store.save(replace(job("unknown"), status=JobStatus.FAILED, unresolved=True, finished_ms=2))
+    store.save(replace(job("holds"), status=JobStatus.SUCCEEDED, finished_ms=2))
+    store.acquire("t", "holds", ELSEWHERE, now_ms=0, ttl_ms=10)
+    assert store.prune(ended_before_ms=100) == 0
+    assert len(store.find()) == 3
+    store.release("t", "holds")
+    assert store.prune(ended_before_ms=100) == 1
 
 
-def test_sqlite_is_new_enough_for_the_store() -> None:
-    assert sqlite3.sqlite_version_info >= (3, 24)
+def test_tables_of_one_name_in_two_catalogs_are_two(store: JobStore) -> None:
+    store.save(job("a"))
+    assert store.find(table=TableRef.parse("db.events", "other")) == []
+
+
+def test_a_job_is_replaced_by_what_is_saved_later(store: JobStore) -> None:
+    store.save(job("a"))
+    store.save(replace(job("a"), status=JobStatus.CANCELLED, submission_id="s"))
+    assert [found.status for found in store.find()] == [JobStatus.CANCELLED]
+    assert store.find(unfinished=True) == []
+
+
+def test_a_plan_is_replaced_and_forgotten(store: JobStore) -> None:
+    store.save_plan("a", "one")
+    store.save_plan("a", "two")
+    assert store.plan("a") == "two"
+    store.forget("a")
+    assert store.plan("a") is None
+
+
+def test_every_connection_sees_what_one_wrote(open_records: Open) -> None:
+    first, second = open_records().store, open_records().store
+    first.save(job("a"))
+    first.note_paths("a", ["x"])
+    assert second.get("a") == first.get("a")
+    assert second.paths("a") == ["x"]
+    assert second.acquire("t", "a", ELSEWHERE, now_ms=0, ttl_ms=10) is None
+    assert first.acquire("t", "b", ELSEWHERE, now_ms=1, ttl_ms=10) == "a"
+    assert first.renew("t", "a", now_ms=2, ttl_ms=10)

@@ -1,0 +1,51 @@
+"""The stores that the contract is tested on: each test of it runs on each of them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.record.places import IsAlive, Place, SqlitePlace, nobody_knows
+from tidyberg.model.job import Owner
+from tidyberg.record.records import Records
+
+Open = Callable[..., Records]
+
+HERE = Owner("here", 1, 1.0)
+ELSEWHERE = Owner("elsewhere", 2, 1.0)
+
+
+@pytest.fixture(params=["sqlite"])
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Place]:
+    """Makes an empty place each time."""
+    made: list[Place] = []
+
+    def new() -> Place:
+        made.append(SqlitePlace(tmp_path / f"state-{len(made)}" / "jobs.db"))
+        return made[-1]
+
+    return new
+
+
+@pytest.fixture
+def place(new_place: Callable[[], Place]) -> Place:
+    return new_place()
+
+
+@pytest.fixture
+def open_records(place: Place) -> Iterator[Open]:
+    opened: list[Records] = []
+
+    def open_one(is_alive: IsAlive = nobody_knows) -> Records:
+        opened.append(place.open(is_alive))
+        return opened[-1]
+
+    yield open_one
+    for records in opened:
+        records.close()
+
+
+@pytest.fixture
+def records(open_records: Open) -> Records:
+    """One where a process on this machine is seen to live."""
+    return open_records(lambda owner: True if owner == HERE else None)

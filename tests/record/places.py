@@ -1,0 +1,29 @@
+"""Where records are kept in tests. A place can be sent to other processes, which open it as replicas would."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tidyberg.model.job import Owner
+from tidyberg.record.records import Records, open_sqlite
+
+IsAlive = Callable[[Owner], bool | None]
+
+
+def nobody_knows(_: Owner) -> bool | None:
+    return None
+
+
+class Place(Protocol):
+    def open(self, is_alive: IsAlive = nobody_knows) -> Records:
+        """A connection of its own, as each replica has one."""
+        ...
+
+
+@dataclass(frozen=True)
+class SqlitePlace:
+    path: Path
+
+    def open(self, is_alive: IsAlive = nobody_knows) -> Records:
+        return open_sqlite(self.path, is_alive)

@@ -1,0 +1,88 @@
+"""The SQLite file: who may open it, what older and newer versions of it mean, and what a failure leaves."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.record.contract.test_runs import job
+from tidyberg.errors import ConfigurationError, StorageError
+from tidyberg.record.process import is_alive, this_process
+from tidyberg.record.records import open_sqlite
+from tidyberg.record.sqlite import SqliteStore
+from tidyberg.record.sqlite_file import SqliteFile
+from tidyberg.record.sqlite_schema import VERSIONS
+
+
+def test_a_store_that_cannot_be_opened_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigurationError, match=r"store\.path"):
+        SqliteStore(tmp_path / "file" / "jobs.db", is_alive)
+
+
+def test_a_store_that_is_no_database_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "jobs.db").write_text("not a database, but long enough to be one " * 100)
+    with pytest.raises(ConfigurationError, match=r"cannot be opened"):
+        SqliteStore(tmp_path / "jobs.db", is_alive)
+
+
+def test_sqlite_is_new_enough_for_the_store() -> None:
+    assert sqlite3.sqlite_version_info >= (3, 24)
+
+
+def test_a_file_from_before_versions_were_counted_keeps_its_jobs(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "jobs.db") as connection:
+        for statement in VERSIONS[0]:
+            connection.execute(statement)
+        connection.execute('INSERT INTO leases VALUES (\'t\', \'a\', \'{"host":"h","pid":1,"started":1}\', 100)')
+    connection.close()
+    records = open_sqlite(tmp_path / "jobs.db", lambda _: None)
+    assert records.store.acquire("t", "b", this_process(), now_ms=50, ttl_ms=1) == "a"
+    assert records.queue.counts() == {}
+    records.close()
+
+
+def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+    SqliteFile(tmp_path / "jobs.db").close()
+    with sqlite3.connect(tmp_path / "jobs.db") as connection:
+        connection.execute(f"PRAGMA user_version={len(VERSIONS) + 1}")
+    connection.close()
+    with pytest.raises(ConfigurationError, match=r"newer tidyberg.*Upgrade"):
+        SqliteFile(tmp_path / "jobs.db")
+
+
+def test_a_change_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
+    file = SqliteFile(tmp_path / "jobs.db")
+    with pytest.raises(StorageError, match="did not answer"), file.transaction() as connection:
+        connection.executemany("INSERT INTO dues VALUES (?, ?)", [("a", 1), ("a", 2)])
+    with file.reading() as connection:
+        assert connection.execute("SELECT * FROM dues").fetchall() == []
+    file.close()
+
+
+def test_who_only_reads_cannot_write(tmp_path: Path) -> None:
+    file = SqliteFile(tmp_path / "jobs.db")
+    with pytest.raises(StorageError, match="readonly"), file.reading() as connection:
+        connection.execute("INSERT INTO dues VALUES ('a', 1)")
+    file.close()
+
+
+def test_readers_wait_for_no_writer(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "jobs.db", is_alive)
+    other = SqliteFile(tmp_path / "jobs.db")
+    with other.transaction() as connection:
+        connection.execute("INSERT INTO dues VALUES ('a', 1)")
+        assert store.find() == []
+    store.save(job("a"))
+    other.close()
+    store.close()
+
+
+def test_what_must_outlive_a_power_cut_reaches_the_disk_after_something_that_need_not(tmp_path: Path) -> None:
+    file = SqliteFile(tmp_path / "jobs.db")
+    levels = []
+    for durable in (True, False, True):
+        with file.transaction(durable=durable) as connection:
+            levels.append(connection.execute("PRAGMA synchronous").fetchone()[0])
+    assert levels == [2, 1, 2]
+    file.close()
