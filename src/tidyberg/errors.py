@@ -167,6 +167,12 @@ class StorageError(Transient):
     code = "storage"
 
 
+class StoreUnreachable(Transient):
+    """The job store does not answer; what it has recorded is kept."""
+
+    code = "store-unreachable"
+
+
 class DamagedFile(Terminal):
     """A data or metadata file is missing, truncated or not what the manifest says."""
 

@@ -1,11 +1,13 @@
 """The stores that the contract is tested on: each test of it runs on each of them."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.record.places import IsAlive, Place, SqlitePlace, nobody_knows
+from tests.record.places import IsAlive, Place, RedisPlace, SqlitePlace, nobody_knows
+from tests.servers.redis import RedisServer
 from tidyberg.model.job import Owner
 from tidyberg.record.records import Records
 
@@ -15,16 +17,14 @@ HERE = Owner("here", 1, 1.0)
 ELSEWHERE = Owner("elsewhere", 2, 1.0)
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(params=["sqlite", "redis"])
 def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Place]:
     """Makes an empty place each time."""
-    made: list[Place] = []
-
-    def new() -> Place:
-        made.append(SqlitePlace(tmp_path / f"state-{len(made)}" / "jobs.db"))
-        return made[-1]
-
-    return new
+    number = itertools.count()
+    if request.param == "sqlite":
+        return lambda: SqlitePlace(tmp_path / f"state-{next(number)}" / "jobs.db")
+    redis: RedisServer = request.getfixturevalue("redis_server")
+    return lambda: RedisPlace(redis.url, f"place-{next(number)}:")
 
 
 @pytest.fixture

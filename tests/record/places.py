@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tidyberg.model.job import Owner
 from tidyberg.record.records import Records, open_sqlite
+from tidyberg.record.redis_records import open_redis
 
 IsAlive = Callable[[Owner], bool | None]
 
@@ -27,3 +28,12 @@ class SqlitePlace:
 
     def open(self, is_alive: IsAlive = nobody_knows) -> Records:
         return open_sqlite(self.path, is_alive)
+
+
+@dataclass(frozen=True)
+class RedisPlace:
+    url: str
+    prefix: str
+
+    def open(self, is_alive: IsAlive = nobody_knows) -> Records:
+        return open_redis(self.url, self.prefix, is_alive)

@@ -1,0 +1,2 @@
+-- Forgets what only recovery needed of a job. ARGV: job id.
+forget(ARGV[1])

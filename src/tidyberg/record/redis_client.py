@@ -1,0 +1,108 @@
+"""The connection to Redis: runs the scripts beside it, comes back by itself, and speaks in tidyberg's errors.
+
+One master, not a cluster: scripts name keys that they compute. A call whose answer was lost is sent again, though it
+may have been done: scripts either do no more the second time or, `once`, remember what they answered (lua/once.lua).
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import Any
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.commands.core import Script
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    ConnectionError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    TimeoutError,
+)
+from redis.retry import Retry
+
+from tidyberg.errors import ConfigurationError, StoreUnreachable
+
+CONNECT_SECONDS = 2.0
+ANSWER_SECONDS = 3.0
+# A master that restarts or moves is back soon; longer waits are for who called to decide.
+_PAUSES = (0.05, 0.25)
+_MAY_PASS = (ConnectionError, TimeoutError, ReadOnlyError, BusyLoadingError)
+
+
+class RedisClient:
+    """Safe to share between threads. `prefix` comes before the name of every key."""
+
+    def __init__(self, url: str, prefix: str) -> None:
+        self.prefix = prefix
+        try:
+            # The URL may say more, such as ?socket_timeout=1 or ?ssl_ca_certs=…; retries are made here, not in the
+            # library, where they would multiply. A connection to a master that became a replica is dropped.
+            self._redis = Redis.from_url(
+                url,
+                decode_responses=True,
+                socket_connect_timeout=CONNECT_SECONDS,
+                socket_timeout=ANSWER_SECONDS,
+                retry=Retry(NoBackoff(), 0),
+                retry_on_error=[ReadOnlyError],
+            )
+        except (ValueError, TypeError):  # I12: its message may quote the address
+            raise ConfigurationError(
+                "store.url is not an address of a Redis server.",
+                hint="Write it as redis://host:6379/0, rediss://:password@host:6379/0 or unix:///path/to/socket.",
+            ) from None
+        self._scripts: dict[str, Script] = {}
+
+    @property
+    def place(self) -> str:
+        """Where it connects to, without credentials."""
+        known = self._redis.get_connection_kwargs()
+        return str(known.get("path") or f"{known.get('host', 'localhost')}:{known.get('port', 6379)}")
+
+    def key(self, name: str) -> str:
+        return self.prefix + name
+
+    def run(self, script: str, *arguments: str | int | float, once: bool = False) -> Any:
+        """Run a script as one step that nothing comes between. `once`: also when its answer is lost."""
+        keys = [self.prefix, self.key(f"once:{uuid.uuid4().hex}")] if once else [self.prefix]
+        return self.ask(lambda redis: self._scripts[script](keys=keys, args=arguments, client=redis))
+
+    def ask(self, question: "Callable[[Redis], Any]") -> Any:
+        """Must do no harm when it is asked twice."""
+        try:
+            for pause in _PAUSES:
+                try:
+                    return question(self._redis)
+                except _MAY_PASS:
+                    time.sleep(pause)
+            return question(self._redis)
+        except RedisError as error:
+            raise StoreUnreachable(
+                f"The job store at Redis ({self.place}) did not answer: {error}.", hint=_hint(error)
+            ) from error
+
+    def prepare(self, *scripts: str, after: Sequence[str]) -> None:
+        """Scripts of the files with these names, behind what they share."""
+        shared = [_text(name) for name in after]
+        for name in scripts:
+            self._scripts[name] = self._redis.register_script("\n".join((*shared, _text(name))))
+
+    def close(self) -> None:
+        self._redis.close()
+
+
+def _text(name: str) -> str:
+    return (files("tidyberg.record") / "lua" / f"{name}.lua").read_text(encoding="utf-8")
+
+
+def _hint(error: RedisError) -> str:
+    if isinstance(error, AuthenticationError | AuthorizationError | NoPermissionError):
+        return "Check the user and the password in store.url (or REDIS_URL)."
+    if isinstance(error, OutOfMemoryError):
+        return "Give it more memory (maxmemory), or shorten retention."
+    return "See that Redis runs and that store.url (or REDIS_URL) is right; what was recorded is kept."

@@ -1,0 +1,78 @@
+"""Schedules, kept plans and the audit log in Redis."""
+
+from dataclasses import replace
+
+from pydantic import TypeAdapter
+
+from tidyberg.model.submission import AuditEntry, KeptPlan, Schedule
+from tidyberg.record.redis_client import RedisClient
+
+_SCHEDULE = TypeAdapter(Schedule)
+_PLAN = TypeAdapter(KeptPlan)
+_ENTRY = TypeAdapter(AuditEntry)
+
+_AS_THEY_ARE = ("advance", "keep_plan", "read_audit", "prune_plans", "prune_audit")
+_ONCE = ("delete_schedule", "append_audit")
+_PRUNED_AT_ONCE = 500  # Redis answers nobody else meanwhile
+
+
+class RedisLedger:
+    """Implements Ledger."""
+
+    def __init__(self, client: RedisClient) -> None:
+        self._client = client
+        client.prepare(*_AS_THEY_ARE, after=["ledger"])
+        client.prepare(*_ONCE, after=["ledger", "once"])
+
+    def save_schedule(self, schedule: Schedule) -> None:
+        document = _SCHEDULE.dump_json(schedule).decode()
+        self._client.ask(lambda redis: redis.hset(self._client.key("schedules"), schedule.schedule_id, document))
+
+    def schedule(self, schedule_id: str) -> Schedule | None:
+        document = self._client.ask(lambda redis: redis.hget(self._client.key("schedules"), schedule_id))
+        return _SCHEDULE.validate_json(document) if document else None
+
+    def schedules(self) -> list[Schedule]:
+        documents = self._client.ask(lambda redis: redis.hgetall(self._client.key("schedules")))
+        return [_SCHEDULE.validate_json(documents[schedule_id]) for schedule_id in sorted(documents)]
+
+    def delete_schedule(self, schedule_id: str) -> bool:
+        return bool(self._client.run("delete_schedule", schedule_id, once=True))
+
+    def last_due(self, schedule_id: str) -> int | None:
+        due = self._client.ask(lambda redis: redis.hget(self._client.key("dues"), schedule_id))
+        return None if due is None else int(due)
+
+    def advance(self, schedule_id: str, due_ms: int) -> int:
+        return int(self._client.run("advance", schedule_id, due_ms))
+
+    def keep_plan(self, plan: KeptPlan) -> None:
+        self._client.run("keep_plan", plan.plan_hash, plan.created_ms, _PLAN.dump_json(plan).decode())
+
+    def kept_plan(self, plan_hash: str) -> KeptPlan | None:
+        document = self._client.ask(lambda redis: redis.get(self._client.key(f"kept_plan:{plan_hash}")))
+        return _PLAN.validate_json(document) if document else None
+
+    def append_audit(self, entry: AuditEntry) -> AuditEntry:
+        document = _ENTRY.dump_json(entry).decode()
+        return replace(
+            entry, number=int(self._client.run("append_audit", entry.tenant, entry.at_ms, document, once=True))
+        )
+
+    def audit(
+        self, *, tenants: frozenset[str] | None = None, before: int | None = None, limit: int = 50
+    ) -> list[AuditEntry]:
+        indexes = ["audit_numbers"] if tenants is None else [f"audit_of:{tenant}" for tenant in sorted(tenants)]
+        flat = self._client.run("read_audit", "" if before is None else before, limit, *indexes)
+        rows = zip(flat[::2], flat[1::2], strict=True)
+        return [replace(_ENTRY.validate_json(document), number=int(number)) for number, document in rows]
+
+    def prune_ledger(self, *, plans_before_ms: int, audit_before_ms: int | None) -> int:
+        gone = self._prune("prune_plans", plans_before_ms)
+        return gone if audit_before_ms is None else gone + self._prune("prune_audit", audit_before_ms)
+
+    def _prune(self, script: str, before_ms: int) -> int:
+        forgotten = 0
+        while gone := self._client.run(script, before_ms, _PRUNED_AT_ONCE):
+            forgotten += gone
+        return forgotten

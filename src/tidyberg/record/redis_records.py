@@ -1,0 +1,16 @@
+"""All that is recorded, in one Redis: for several replicas of a service."""
+
+from collections.abc import Callable
+
+from tidyberg.model.job import Owner
+from tidyberg.record.records import Records
+from tidyberg.record.redis_client import RedisClient
+from tidyberg.record.redis_ledger import RedisLedger
+from tidyberg.record.redis_queue import RedisQueue
+from tidyberg.record.redis_store import RedisStore
+
+
+def open_redis(url: str, prefix: str, is_alive: Callable[[Owner], bool | None]) -> Records:
+    """Connects when it is first asked: a service may start before its Redis does."""
+    client = RedisClient(url, prefix)
+    return Records(RedisStore(client, is_alive), RedisQueue(client), RedisLedger(client))
