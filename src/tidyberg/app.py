@@ -1,6 +1,7 @@
 """The one place where parts are wired: from settings to a control room, and the Python API on top of it."""
 
 import os
+from functools import cache
 from typing import Any
 
 from pyiceberg.table import Table
@@ -11,24 +12,32 @@ from tidyberg.errors import BadInput
 from tidyberg.execute.engine import Engine
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.execute.spark import SparkEngine
+from tidyberg.execute.spark_session import check_java
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.options import PlanOptions, Resources, VerifyMode
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink
 from tidyberg.model.table import TableRef
 from tidyberg.record.process import is_alive
-from tidyberg.record.sqlite import SqliteStore
+from tidyberg.record.records import Records, open_sqlite
+from tidyberg.record.store import JobStore
+from tidyberg.service.access import Access
+from tidyberg.service.service import Service
 from tidyberg.settings.catalogs import open_catalog
 from tidyberg.settings.load import load_settings
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import Settings
 
 
-def build_control(settings: Settings) -> Control:
+def open_records(settings: Settings) -> Records:
+    return open_sqlite(settings.store.path, is_alive)
+
+
+def build_control(settings: Settings, store: JobStore | None = None) -> Control:
     return Control(
         open_catalog=lambda name: open_catalog(settings, name),
         open_engine=lambda: build_engine(settings),
-        store=SqliteStore(settings.store.path, is_alive),
+        store=store or open_records(settings).store,
         resources=planned_resources(settings),
         prices=settings.prices.to_prices(),
         retry=RetryPolicy(
@@ -41,6 +50,25 @@ def build_control(settings: Settings) -> Control:
         max_output_age_ms=int(settings.commit.max_output_age_hours * 3_600_000),
         wait_seconds=settings.store.wait_seconds,
     )
+
+
+def build_service(settings: Settings) -> Service:
+    """Takes in jobs; `start()` runs them too."""
+    records = open_records(settings)
+    control = build_control(settings, records.store)
+    control.lease_ms = round(settings.queue.lease_seconds * 1000)
+    access = Access(settings.tenants)
+    return Service(settings, control, records, access, check_engine=lambda: _check_engine(settings))
+
+
+@cache  # a Java that is there stays; one that is missing is looked for again
+def _check_java() -> None:
+    check_java()
+
+
+def _check_engine(settings: Settings) -> None:
+    if settings.engine == "spark" and not settings.spark.connect:
+        _check_java()
 
 
 def build_engine(settings: Settings) -> Engine:

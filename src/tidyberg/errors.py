@@ -185,6 +185,12 @@ class EngineError(TidybergError):
     code = "engine"
 
 
+class GivenUp(Terminal):
+    """A job whose processes died again and again."""
+
+    code = "given-up"
+
+
 class VerificationFailed(Terminal):
     """Outputs do not hold the rows of their inputs: nothing was committed."""
 

@@ -10,6 +10,8 @@ from tidyberg.model.principal import Principal
 from tidyberg.model.submission import AuditEntry
 from tidyberg.record.ledger import Ledger
 
+MOST_CHARACTERS = 500
+
 
 @dataclass
 class Act:
@@ -41,6 +43,10 @@ class AuditLog:
         self._append(who, action, act, "allowed")
 
     def _append(self, who: Principal, action: str, act: Act, outcome: Any) -> None:
-        self.ledger.append_audit(
-            AuditEntry(0, self.now_ms(), who.name, act.tenant, action, act.target, outcome, act.details)
-        )
+        target, name = _storable(act.target), _storable(who.name)
+        self.ledger.append_audit(AuditEntry(0, self.now_ms(), name, act.tenant, action, target, outcome, act.details))
+
+
+def _storable(text: str) -> str:
+    """Callers may send what is no text (half a surrogate pair), and as much of it as they like."""
+    return text[:MOST_CHARACTERS].encode(errors="backslashreplace").decode()

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
+from functools import partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from pyiceberg.catalog import Catalog
@@ -20,7 +22,8 @@ FRESH_SECONDS = 60.0
 PATIENCE_SECONDS = 3.0
 REST_SECONDS = 5.0  # a catalog that did not answer is left alone for so long
 MOST_TABLES = 10_000
-MOST_QUESTIONS = 8  # at once; a catalog that hangs must not pile up threads
+THREADS = 4  # each keeps catalogs of its own open
+MOST_QUESTIONS = 16  # that are asked or wait to be; a catalog that hangs must not pile them up
 
 Answer = TypeVar("Answer")
 
@@ -40,6 +43,8 @@ class Lookup:
     _fresh: "OrderedDict[object, tuple[float, Any]]" = field(default_factory=OrderedDict)
     _asked: dict[object, "Future[Any]"] = field(default_factory=dict)
     _resting: dict[str, float] = field(default_factory=dict)  # until when
+    _work: "SimpleQueue[Callable[[], None]]" = field(default_factory=SimpleQueue)
+    _threads: int = 0
 
     def table(self, ref: TableRef, *, anew: bool = False) -> KnownTable | None:
         """None: its catalog does not tell now. Raises UnknownTable, or what else keeps it from being loaded."""
@@ -95,14 +100,23 @@ class Lookup:
                 if self.clock() < self._resting.get(catalog, 0.0) or len(self._asked) >= MOST_QUESTIONS:
                     raise _no_answer(catalog)
                 asked = self._asked[key] = Future()
-                threading.Thread(
-                    target=self._answer, args=(catalog, key, question, asked), name="tidyberg-lookup", daemon=True
-                ).start()
+                self._work.put(partial(self._answer, catalog, key, question, asked))
+                self._start_thread()
         try:
             return asked.result(self.patience_seconds)
         except FutureTimeout:
             self._rest(catalog)
             raise _no_answer(catalog) from None
+
+    def _start_thread(self) -> None:
+        """No more than there are questions. They are daemons: nobody waits for a catalog that hangs."""
+        if self._threads < min(THREADS, len(self._asked)):
+            self._threads += 1
+            threading.Thread(target=self._serve, name=f"tidyberg-lookup-{self._threads}", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            self._work.get()()
 
     def _answer(self, catalog: str, key: object, question: Callable[[], Answer], asked: "Future[Answer]") -> None:
         try:

@@ -7,10 +7,11 @@ from tidyberg.errors import AccessDenied, BadInput, UnknownSchedule
 from tidyberg.model.cron import parse_cron, time_zone
 from tidyberg.model.options import Strategy
 from tidyberg.model.principal import Principal, Role
-from tidyberg.model.submission import MAX_PRIORITY, MIN_PRIORITY, Schedule
+from tidyberg.model.submission import Schedule
 from tidyberg.record.ledger import Ledger
 from tidyberg.service.access import Access
 from tidyberg.service.auditing import AuditLog
+from tidyberg.service.checks import checked_priority
 from tidyberg.service.names import is_id
 from tidyberg.settings.options import parse_options
 from tidyberg.settings.settings import Settings
@@ -38,7 +39,7 @@ class Schedules:
         return found
 
     def save(self, schedule: Schedule, who: Principal) -> Schedule:
-        with self.log.acting(who, "schedule.save", schedule.schedule_id[:200], {"table": schedule.table[:200]}) as act:
+        with self.log.acting(who, "schedule.save", schedule.schedule_id) as act:
             self.access.require(who, Role.OPERATOR)
             act.tenant = schedule.tenant
             if not _is_visible(schedule, who):
@@ -48,13 +49,14 @@ class Schedules:
             before = self.ledger.schedule(schedule.schedule_id)
             if before is not None and not _is_visible(before, who):
                 raise AccessDenied(f"The id {schedule.schedule_id!r} is taken.", hint="Choose another.")
+            act.details["table"] = schedule.table
             now = self.now_ms()
             kept = replace(schedule, created_ms=before.created_ms if before else now, updated_ms=now)
             self.ledger.save_schedule(kept)
             return kept
 
     def delete(self, schedule_id: str, who: Principal) -> None:
-        with self.log.acting(who, "schedule.delete", schedule_id[:200]) as act:
+        with self.log.acting(who, "schedule.delete", schedule_id) as act:
             self.access.require(who, Role.OPERATOR)
             act.tenant = self.get(schedule_id, who).tenant
             self.ledger.delete_schedule(schedule_id)
@@ -76,5 +78,4 @@ def _check(schedule: Schedule) -> None:
     if schedule.strategy is not None:
         Strategy.parse(schedule.strategy)
     parse_options(schedule.options)
-    if not MIN_PRIORITY <= schedule.priority <= MAX_PRIORITY:
-        raise BadInput(f"priority must be from {MIN_PRIORITY} to {MAX_PRIORITY}, not {schedule.priority}.")
+    checked_priority(schedule.priority)

@@ -1,11 +1,9 @@
 """The service as the API, the scheduler and tests see it: checks what is asked, and who asks, and keeps it."""
 
-import json
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput, BadPredicate, UnknownCatalog, UnknownJob, UnknownPlan
@@ -14,11 +12,10 @@ from tidyberg.model.plan import Plan
 from tidyberg.model.principal import Principal, Role
 from tidyberg.model.report import HealthReport, TableSummary
 from tidyberg.model.submission import (
-    MAX_PRIORITY,
-    MIN_PRIORITY,
     AuditEntry,
     JobEvent,
     KeptPlan,
+    Limits,
     Page,
     Query,
     Schedule,
@@ -29,18 +26,27 @@ from tidyberg.planning.document import plan_from_json, plan_to_json
 from tidyberg.planning.predicate import parse_predicate
 from tidyberg.record.records import Records
 from tidyberg.service.access import Access
+from tidyberg.service.attempt import Attempt
 from tidyberg.service.auditing import AuditLog
+from tidyberg.service.checks import checked_priority, options_as_asked
+from tidyberg.service.estimates import Estimates
 from tidyberg.service.lookup import Lookup
+from tidyberg.service.loop import Loop
 from tidyberg.service.names import is_id, table_ref
 from tidyberg.service.readiness import ReadinessCheck
 from tidyberg.service.requests import JobView, Readiness, SubmitRequest
 from tidyberg.service.schedules import Schedules
+from tidyberg.service.upkeep import Upkeep
+from tidyberg.service.workers import Workers
 from tidyberg.settings.catalogs import default_catalog_name, known_catalogs
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import Settings
 
-MOST_OPTION_BYTES = 64 * 1024
 MOST_ON_A_PAGE = 1000
+UNLIMITED = 1_000_000
+UPKEEP_SECONDS = 60.0
+ESTIMATE_SECONDS = 1.0
+LOOP_GRACE_SECONDS = 5.0
 
 
 def _wall_clock() -> int:
@@ -63,10 +69,42 @@ class Service:
             self.records.queue, self.lookup, sorted(self._catalogs), lambda: self.check_engine()
         )
         self._audit = AuditLog(self.records.ledger, self.now_ms)
+        self._estimates = Estimates(self.settings, self.control, self.records.queue)
+        self._workers = Workers(
+            self.records.queue,
+            self.settings.queue,
+            self._limits,
+            self._attempt,
+            self.now_ms,
+        )
+        upkeep = Upkeep(self.control, self.records, self.settings.retention, self.now_ms)
+        self.loops = [  # what else is to go on while the service runs may be added before it starts
+            Loop("retention", upkeep.forget_old, UPKEEP_SECONDS),
+            Loop("recovery", upkeep.settle_dead_runs, UPKEEP_SECONDS),
+        ]
+        if self.settings.queue.estimate:
+            self.loops.append(Loop("estimates", self._estimates.find_out_wanted, ESTIMATE_SECONDS))
         self._schedules = Schedules(self.records.ledger, self._audit, self.access, self.settings, self.now_ms)
 
+    def start(self) -> None:
+        """Run jobs, and what else goes on in the background. Without it jobs are taken in and wait."""
+        self._workers.start()
+        for loop in self.loops:
+            loop.start()
+
+    def stop(self) -> None:
+        """End what runs within the grace time, or put it back for others, and let go of the store."""
+        for loop in self.loops:
+            loop.stop(0.0)
+        ended = self._workers.stop()
+        for loop in self.loops:
+            loop.stop(LOOP_GRACE_SECONDS)
+        if ended:  # else a run would lose its engine and its store under its feet; the process ends anyway
+            self.control.close()
+            self.records.close()
+
     def submit(self, request: SubmitRequest, who: Principal, key: str | None = None) -> Submission:
-        with self._audit.acting(who, "job.submit", request.table[:500]) as act:
+        with self._audit.acting(who, "job.submit", request.table) as act:
             self.access.require(who, Role.OPERATOR)
             ref = self.resolve(request.table, request.catalog, request.namespace, who=who)
             act.target = f"{ref.catalog}.{ref}"
@@ -76,11 +114,11 @@ class Service:
                 job_id=str(uuid.uuid4()),
                 table=ref,
                 strategy=options.strategy.value,
-                options=_as_asked(request),
+                options=options_as_asked(request),
                 created_ms=self.now_ms(),
                 created_by=who.name,
                 tenant=tenant,
-                priority=_checked_priority(request.priority),
+                priority=checked_priority(request.priority),
                 verify=VerifyMode.parse(request.verify).value if request.verify is not None else None,
             )
             kept = self._queue(submission, key)
@@ -89,7 +127,7 @@ class Service:
 
     def apply(self, plan_hash: str, who: Principal, key: str | None = None, priority: int = 0) -> Submission:
         """Queue this very plan, which was kept when it was shown."""
-        with self._audit.acting(who, "plan.apply", plan_hash[:100]) as act:
+        with self._audit.acting(who, "plan.apply", plan_hash) as act:
             self.access.require(who, Role.OPERATOR)
             kept = self.records.ledger.kept_plan(plan_hash) if is_id(plan_hash) else None
             if kept is None or not self.access.may_see(who, kept.table):
@@ -104,7 +142,7 @@ class Service:
                 created_ms=self.now_ms(),
                 created_by=who.name,
                 tenant=tenant,
-                priority=_checked_priority(priority),
+                priority=checked_priority(priority),
                 plan_hash=plan.hash,
                 estimated_seconds=plan.estimate.seconds,
                 estimated_dollars=plan.estimate.dollars,
@@ -136,7 +174,7 @@ class Service:
         return self.records.queue.submissions(query)
 
     def cancel(self, job_id: str, who: Principal) -> Submission:
-        with self._audit.acting(who, "job.cancel", job_id[:100]) as act:
+        with self._audit.acting(who, "job.cancel", job_id) as act:
             self.access.require(who, Role.OPERATOR)
             act.tenant = self._visible(job_id, who).tenant
             cancelled = self.records.queue.cancel(job_id, now_ms=self.now_ms())
@@ -202,7 +240,7 @@ class Service:
         return name
 
     def _options(self, ref: TableRef, request: SubmitRequest) -> PlanOptions:
-        return plan_options(self.settings, ref, _as_asked(request))
+        return plan_options(self.settings, ref, options_as_asked(request))
 
     def _checked_options(self, ref: TableRef, request: SubmitRequest) -> PlanOptions:
         """As they would be now; a filter is checked against the table's columns when they are known."""
@@ -220,7 +258,21 @@ class Service:
         if key is not None and not is_id(key):
             raise BadInput(f"{key[:100]!r} is not an idempotency key.", hint="Use up to 255 ASCII characters.")
         self.access.admit(submission.tenant, self.records.queue, self.now_ms())
-        return self.records.queue.submit(submission, key=key)
+        if submission.estimated_seconds is None and (thought := self._estimates.known(submission)) is not None:
+            submission = replace(submission, estimated_seconds=thought.seconds, estimated_dollars=thought.dollars)
+        kept = self.records.queue.submit(submission, key=key)
+        if kept.estimated_seconds is None:
+            self._estimates.want(kept)
+        self._workers.wake()
+        return kept
+
+    def _attempt(self, claimed: Submission) -> Attempt:
+        return Attempt(self.settings, self.control, self.records, self._estimates, claimed, self.now_ms)
+
+    def _limits(self) -> Limits:
+        queue = self.settings.queue
+        running = UNLIMITED if queue.max_running is None else queue.max_running
+        return self.access.limits(Limits(running, queue.max_running_per_tenant))
 
     def _visible(self, job_id: str, who: Principal) -> Submission:
         """Jobs of other tenants are as unknown as those that never were."""
@@ -229,32 +281,6 @@ class Service:
         if found is None or (who.tenants is not None and found.tenant not in who.tenants):
             raise _unknown_job(job_id)
         return found
-
-
-def _as_asked(request: SubmitRequest) -> dict[str, Any]:
-    """The options in the caller's words; the strategy is one of them."""
-    options = {str(name): value for name, value in request.options.items() if value is not None}
-    _check_text(options)
-    if request.strategy is not None:
-        if "strategy" in options and Strategy.parse(str(options["strategy"])) is not Strategy.parse(request.strategy):
-            raise BadInput("The strategy is given twice, and differently.", hint="Leave it out of the options.")
-        options["strategy"] = request.strategy
-    return options
-
-
-def _check_text(options: Mapping[str, Any]) -> None:
-    try:
-        size = len(json.dumps(options, ensure_ascii=False, allow_nan=False).encode())
-    except (TypeError, ValueError):  # half a surrogate pair too: no store can keep it
-        raise BadInput("The options hold something that is not plain JSON.") from None
-    if size > MOST_OPTION_BYTES:
-        raise BadInput(f"The options have {size} bytes; at most {MOST_OPTION_BYTES} are taken.")
-
-
-def _checked_priority(priority: int) -> int:
-    if not MIN_PRIORITY <= priority <= MAX_PRIORITY:
-        raise BadInput(f"priority must be from {MIN_PRIORITY} to {MAX_PRIORITY}, not {priority}.")
-    return priority
 
 
 def _unknown_job(job_id: str) -> UnknownJob:

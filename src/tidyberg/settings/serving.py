@@ -20,6 +20,7 @@ class Queue(Section):
     claim_seconds: float = Field(
         30.0, ge=1, description="A replica that has not been heard of for so long has died: others take its jobs."
     )
+    lease_seconds: float = Field(60.0, ge=1, description="The same for the tables that its jobs hold.")
     poll_seconds: float = Field(1.0, gt=0, description="How often workers look for jobs that others took in.")
     grace_seconds: float = Field(20.0, ge=0, description="How long running jobs may go on when the service is stopped.")
     estimate: bool = Field(True, description="Plan waiting jobs in the background to tell how long they will take.")

@@ -1,0 +1,219 @@
+"""One attempt at a submission: runs it through the control room and decides what becomes of it [I7]."""
+
+import logging
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidyberg.control.control import Control
+from tidyberg.errors import (
+    Cancelled,
+    CommitStateUnknown,
+    Conflict,
+    EngineError,
+    GivenUp,
+    TidybergError,
+    Transient,
+    UnknownPlan,
+)
+from tidyberg.execute.engine import CancelToken
+from tidyberg.model.job import Job, JobStatus, Stage
+from tidyberg.model.options import VerifyMode
+from tidyberg.model.report import CompactionResult, Event, StageStarted
+from tidyberg.model.submission import Submission
+from tidyberg.planning.document import plan_from_json
+from tidyberg.record.records import Records
+from tidyberg.service.estimates import Estimates
+from tidyberg.service.heartbeat import Heartbeat, Stop
+from tidyberg.service.watching import Watch
+from tidyberg.settings.options import plan_options
+from tidyberg.settings.redact import redact_text
+from tidyberg.settings.settings import Settings
+
+log = logging.getLogger(__name__)
+
+MAY_PASS = (Transient, Conflict, CommitStateUnknown, EngineError)
+_STORE_PAUSE_SECONDS = 1.0
+_EARLIER_RUNS = 200
+DIED = "died"  # as recovery says of a run
+
+
+@dataclass
+class Attempt:
+    """Of a submission that a worker has claimed. `run` returns when it ended, waits again, or is another's."""
+
+    settings: Settings
+    control: Control
+    records: Records
+    estimates: Estimates
+    submission: Submission
+    now_ms: Callable[[], int]
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        self._run_id: str | None = None
+        self._cancel = CancelToken()
+        self._heartbeat = Heartbeat(
+            self.records.queue,
+            self.submission,
+            self._cancel,
+            ttl_ms=round(self.settings.queue.claim_seconds * 1000),
+            now_ms=self.now_ms,
+        )
+        self._watch = Watch(self.records.queue, self.submission.job_id, self.now_ms, lambda: self._heartbeat.is_lost)
+
+    def stop(self) -> None:
+        """The service stops: end soon, and leave the job to another."""
+        self._heartbeat.stop(Stop.SHUTDOWN)
+
+    def run(self) -> None:
+        with self._heartbeat:
+            try:
+                self._run()
+            except TidybergError as error:
+                self._end_badly(error)
+            except Exception as error:
+                log.exception("job %s failed unexpectedly", self.submission.job_id)
+                text = redact_text(f"{type(error).__name__}: {error}")  # I12
+                self._finish(JobStatus.FAILED, {"error_code": "internal", "error": text})
+
+    def _run(self) -> None:
+        submission = self.submission
+        earlier = self._earlier_runs()
+        if (done := _success(earlier)) is not None:
+            return self._finish_as(done)
+        if submission.cancel_requested:
+            raise Cancelled("The job was cancelled.")
+        if (deaths := sum(map(_died, earlier))) >= self.settings.queue.max_attempts:
+            raise GivenUp(
+                f"{deaths} processes died while they ran it.",
+                hint="See whether it needs more memory than they have.",
+            )
+        # Names of outputs contain it: a later run must have another [I5].
+        self._run_id = submission.job_id if submission.run_id is None else str(uuid.uuid4())
+        if not self.records.queue.update(submission.job_id, self._token, {"run_id": self._run_id}):
+            return self._heartbeat.stop(Stop.LOST)
+        self._watch.status("running", attempt=submission.attempts)
+        result = self._compact()
+        if result.outcome == "nothing" and (done := _success(self._earlier_runs())) is not None:
+            return self._finish_as(done)  # an earlier run had committed, as the table told this one
+        return self._finish_with(result)
+
+    def _compact(self) -> CompactionResult:
+        submission = self.submission
+        verify = VerifyMode(submission.verify) if submission.verify else self.settings.verify
+        common: dict[str, Any] = {
+            "verify": verify,
+            "on_event": self._on_event,
+            "cancel": self._cancel,
+            "job_id": self._run_id,
+            "submission_id": submission.job_id,
+        }
+        if submission.plan_hash is None:
+            asked = {**submission.options, "strategy": submission.strategy}
+            return self.control.compact(
+                submission.table, plan_options(self.settings, submission.table, asked), **common
+            )
+        kept = self.records.ledger.kept_plan(submission.plan_hash)
+        if kept is None:
+            raise UnknownPlan(f"The plan {submission.plan_hash} is no longer kept.", hint="Plan again.")
+        return self.control.apply(plan_from_json(kept.document), **common)
+
+    def _on_event(self, event: Event) -> None:
+        self._watch(event)
+        if isinstance(event, StageStarted) and event.stage is Stage.EXECUTE and self._run_id is not None:
+            self.estimates.take_from(self.submission, self.records.store.get(self._run_id))
+
+    def _earlier_runs(self) -> list[Job]:
+        """Those of this submission, newest first, but the one that is at work now."""
+        if self.submission.attempts <= 1:
+            return []
+        found = self.records.store.find(table=self.submission.table, limit=_EARLIER_RUNS)
+        mine = [job for job in found if job.submission_id == self.submission.job_id]
+        return [job for job in mine if job.job_id != self._run_id]
+
+    def _finish_as(self, done: Job) -> None:
+        outcome = "committed" if _has_committed(done) else "nothing"
+        changes = {"run_id": done.job_id, "outcome": outcome, "dollars": done.actual_dollars}
+        self._finish(JobStatus.SUCCEEDED, {**changes, "error_code": None, "error": None})
+
+    def _finish_with(self, result: CompactionResult) -> None:
+        failure = result.failure
+        self._finish(
+            JobStatus.SUCCEEDED,
+            {
+                "outcome": result.outcome,
+                "dollars": result.job.actual_dollars,
+                "error_code": failure.code if failure else None,
+                "error": str(failure) if failure else None,
+            },
+        )
+
+    def _end_badly(self, error: TidybergError) -> None:
+        why, queue = self._heartbeat.stopped, self.settings.queue
+        if why is Stop.LOST:
+            return  # it is another's now
+        said = {"error_code": error.code, "error": str(error)}
+        if isinstance(error, Cancelled) and why is Stop.SHUTDOWN:
+            self._put_back(0.0, "The service that ran it was stopped.")
+        elif isinstance(error, Cancelled):
+            self._finish(JobStatus.CANCELLED, said)
+        elif isinstance(error, MAY_PASS) and self.submission.attempts < queue.max_attempts:
+            longest = min(queue.max_retry_seconds, queue.retry_seconds * 2.0 ** (self.submission.attempts - 1))
+            self._put_back(longest * random.uniform(0.5, 1.0), f"{error.code}: {error}")  # noqa: S311  # spread them
+        else:
+            self._finish(JobStatus.FAILED, said)
+
+    def _finish(self, status: JobStatus, changes: Mapping[str, Any]) -> None:
+        def finish() -> bool:
+            return self.records.queue.finish(
+                self.submission.job_id, self._token, status, now_ms=self.now_ms(), changes=changes
+            )
+
+        if self._settle(finish):
+            self._watch.status(status.value, outcome=changes.get("outcome"), error=changes.get("error"))
+            if changes.get("outcome") in ("committed", "partly"):
+                self.estimates.forget(self.submission.table)
+
+    def _put_back(self, wait_seconds: float, reason: str) -> None:
+        def put_back() -> bool:
+            return self.records.queue.put_back(
+                self.submission.job_id,
+                self._token,
+                not_before_ms=self.now_ms() + round(wait_seconds * 1000),
+                reason=reason,
+            )
+
+        if self._settle(put_back):
+            self._watch.status("queued", reason=reason, retry_in_seconds=round(wait_seconds, 1))
+
+    def _settle(self, write: Callable[[], bool]) -> bool:
+        """Say what became of the job; while the store is down, for as long as the claim may still be ours."""
+        while not self._heartbeat.is_lost:
+            try:
+                return write()
+            except Transient:
+                self.sleep(_STORE_PAUSE_SECONDS)
+        return False
+
+    @property
+    def _token(self) -> int:
+        assert self.submission.claim is not None
+        return self.submission.claim.token
+
+
+def _success(runs: Sequence[Job]) -> Job | None:
+    """A run that did the work, but whose worker could not say so any more; one that committed goes first."""
+    done = [job for job in runs if job.status is JobStatus.SUCCEEDED and not job.unresolved and job.error_code is None]
+    return next(filter(_has_committed, done), done[0] if done else None)
+
+
+def _died(job: Job) -> bool:
+    return not job.status.is_final or job.error_code == DIED
+
+
+def _has_committed(job: Job) -> bool:
+    return bool(job.commits) or job.snapshot_id is not None

@@ -1,0 +1,102 @@
+"""How long a job will take: from plans of the same request lately made, else planned in the background."""
+
+import json
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from tidyberg.control.control import Control
+from tidyberg.errors import TidybergError
+from tidyberg.model.job import Job, JobStatus
+from tidyberg.model.plan import Plan
+from tidyberg.model.submission import Submission
+from tidyberg.model.table import TableRef
+from tidyberg.record.queue import JobQueue
+from tidyberg.settings.options import plan_options
+from tidyberg.settings.settings import Settings
+
+FRESH_SECONDS = 600.0
+MOST_KEPT = 10_000
+MOST_WANTED = 1_000  # more that wait are told when they run
+
+Request = tuple[TableRef, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """What a job is thought to take."""
+
+    seconds: float
+    dollars: float
+
+
+@dataclass
+class Estimates:
+    settings: Settings
+    control: Control
+    queue: JobQueue
+    clock: Callable[[], float] = time.monotonic
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _known: "OrderedDict[Request, tuple[float, Thought]]" = field(default_factory=OrderedDict)
+    _wanted: "deque[str]" = field(default_factory=lambda: deque(maxlen=MOST_WANTED))
+
+    def known(self, submission: Submission) -> Thought | None:
+        """From memory alone."""
+        with self._lock:
+            found = self._known.get(_request(submission))
+            return found[1] if found is not None and self.clock() - found[0] < FRESH_SECONDS else None
+
+    def want(self, submission: Submission) -> None:
+        """Find it out in the background."""
+        self._wanted.append(submission.job_id)
+
+    def take_from(self, submission: Submission, run: Job | None) -> None:
+        """A run has planned: now it is known."""
+        if run is not None and run.predicted_seconds is not None:
+            self._learn(submission, Thought(run.predicted_seconds, run.predicted_dollars or 0.0))
+            self._tell(submission.job_id, submission)
+
+    def learn_plan(self, submission: Submission, plan: Plan) -> None:
+        self._learn(submission, Thought(plan.estimate.seconds, plan.estimate.dollars))
+
+    def forget(self, table: TableRef) -> None:
+        """It was compacted: what was thought of it holds no more."""
+        with self._lock:
+            for request in [request for request in self._known if request[0] == table]:
+                del self._known[request]
+
+    def find_out_wanted(self) -> None:
+        while self._wanted:
+            with suppress(TidybergError):  # the run will tell
+                self._find_out(self._wanted.popleft())
+
+    def _find_out(self, job_id: str) -> None:
+        submission = self.queue.submission(job_id)
+        if submission is None or submission.status is not JobStatus.QUEUED or submission.estimated_seconds is not None:
+            return
+        if self.known(submission) is None:
+            asked = {**submission.options, "strategy": submission.strategy}
+            options = plan_options(self.settings, submission.table, asked)
+            self.learn_plan(submission, self.control.plan(submission.table, options))
+        self._tell(job_id, submission)
+
+    def _tell(self, job_id: str, submission: Submission) -> None:
+        if submission.estimated_seconds is None and (thought := self.known(submission)) is not None:
+            with suppress(TidybergError):
+                self.queue.estimate(job_id, seconds=thought.seconds, dollars=thought.dollars)
+
+    def _learn(self, submission: Submission, thought: Thought) -> None:
+        request = _request(submission)
+        with self._lock:
+            self._known[request] = (self.clock(), thought)
+            self._known.move_to_end(request)
+            while len(self._known) > MOST_KEPT:
+                self._known.popitem(last=False)
+
+
+def _request(submission: Submission) -> Request:
+    options = {**submission.options, "strategy": submission.strategy}
+    return submission.table, json.dumps(options, sort_keys=True, default=str)

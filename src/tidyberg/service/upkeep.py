@@ -1,0 +1,48 @@
+"""What a service does besides jobs: forgets old ones, and settles runs that died, also when nobody submits."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidyberg.control.control import Control
+from tidyberg.model.job import Job
+from tidyberg.record.records import Records
+from tidyberg.settings.serving import Retention
+
+log = logging.getLogger(__name__)
+
+DAY_MS = 24 * 60 * 60 * 1000
+_BATCH = 1000
+
+
+@dataclass
+class Upkeep:
+    control: Control
+    records: Records
+    retention: Retention
+    now_ms: Callable[[], int]
+
+    def forget_old(self) -> int:
+        now, keep = self.now_ms(), self.retention
+        ended_before_ms = now - round(keep.jobs_days * DAY_MS)
+        forgotten = self.records.queue.prune(ended_before_ms=ended_before_ms, at_most=_BATCH)
+        forgotten += self.records.store.prune(ended_before_ms=ended_before_ms, at_most=_BATCH)
+        audit = None if keep.audit_days is None else now - round(keep.audit_days * DAY_MS)
+        return forgotten + self.records.ledger.prune_ledger(
+            plans_before_ms=now - round(keep.plans_days * DAY_MS), audit_before_ms=audit
+        )
+
+    def settle_dead_runs(self) -> list[str]:
+        """Leftovers go, except of a job that is to run again: its next run goes on with them."""
+        runs = self.records.store.find(unfinished=True, limit=_BATCH)
+        waiting = {run.table for run in runs if self._is_to_go_on(run)}
+        done: list[str] = []
+        for table in dict.fromkeys(run.table for run in runs if run.table not in waiting):
+            done += self.control.recover(table)
+        for line in done:
+            log.info("%s", line)
+        return done
+
+    def _is_to_go_on(self, run: Job) -> bool:
+        submission = self.records.queue.submission(run.submission_id) if run.submission_id else None
+        return submission is not None and not submission.status.is_final

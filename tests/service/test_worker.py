@@ -1,0 +1,357 @@
+"""Jobs are run, tried again, cancelled, put back and taken over; each ends once, and its table keeps its rows."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.service.conftest import Clock, ended, has_status, settings_of, submit, untidy_table, until
+from tidyberg.app import build_service
+from tidyberg.control.control import Control
+from tidyberg.errors import CatalogUnreachable, StorageError, TidybergError, VerificationFailed
+from tidyberg.execute.engine import CancelToken
+from tidyberg.execute.inline import InlineEngine
+from tidyberg.model.job import JobStatus, Stage
+from tidyberg.model.principal import LOCAL
+from tidyberg.model.report import CompactionResult
+from tidyberg.model.submission import Limits, Query, Submission
+from tidyberg.service.attempt import Attempt
+from tidyberg.service.requests import SubmitRequest
+from tidyberg.service.service import Service
+from tidyberg.testing import Warehouse
+
+
+def test_a_job_runs_ends_and_tells_what_it_did(service: Service, warehouse: Warehouse) -> None:
+    rows = untidy_table(warehouse)
+    service.start()
+    job = ended(service, submit(service).job_id)
+    assert (job.status, job.outcome, job.attempts) == (JobStatus.SUCCEEDED, "committed", 1)
+    assert job.run_id == job.job_id, "the first attempt's run has the job's own id"
+    assert job.dollars is not None
+    assert job.estimated_seconds is not None
+    run = service.job(job.job_id, LOCAL).run
+    assert run is not None
+    assert run.stats is not None
+    assert run.stats.files_compacted == 6
+    table = warehouse.catalog.load_table("db.events")
+    assert warehouse.rows(table) == rows
+    assert warehouse.files_on_disk(table) == warehouse.referenced_files(table)
+    events = until(lambda: _if_last(service, job.job_id, "succeeded"))
+    assert [event.number for event in events] == list(range(1, len(events) + 1))
+    assert [event.data["status"] for event in events if event.kind == "status"] == ["running", "succeeded"]
+    assert "commit" in [event.data["stage"] for event in events if event.kind == "stage"]
+    assert any(event.kind == "progress" and event.data["files_processed"] == 6 for event in events)
+    assert service.events(job.job_id, LOCAL, after=events[-2].number) == events[-1:]
+
+
+def _if_last(service: Service, job_id: str, status: str) -> Any:
+    events = service.events(job_id, LOCAL)
+    return events if events and events[-1].data.get("status") == status else None
+
+
+def test_a_tidy_table_needs_nothing(service: Service, warehouse: Warehouse) -> None:
+    warehouse.create_table()
+    service.start()
+    job = ended(service, submit(service).job_id)
+    assert (job.status, job.outcome, job.error) == (JobStatus.SUCCEEDED, "nothing", None)
+
+
+def test_a_plan_that_was_shown_is_run(service: Service, warehouse: Warehouse) -> None:
+    untidy_table(warehouse)
+    plan = service.plan(SubmitRequest("db.events"), LOCAL)
+    service.start()
+    job = ended(service, service.apply(plan.hash, LOCAL).job_id)
+    assert (job.status, job.outcome) == (JobStatus.SUCCEEDED, "committed")
+    again = ended(service, service.apply(plan.hash, LOCAL).job_id)
+    assert (again.status, again.error_code) == (JobStatus.FAILED, "stale-plan")
+
+
+def test_many_jobs_on_few_tables_run_one_at_a_time_on_each(
+    make_service: Callable[..., Service], warehouse: Warehouse
+) -> None:
+    rows = {name: untidy_table(warehouse, name) for name in ("db.a", "db.b", "db.c")}
+    service = make_service(workers=4)
+    service.start()
+    jobs = [submit(service, name).job_id for name in rows for _ in range(4)]
+    outcomes = [(ended(service, job).status, ended(service, job).outcome) for job in jobs]
+    assert {status for status, _ in outcomes} == {JobStatus.SUCCEEDED}
+    assert [outcome for _, outcome in outcomes].count("committed") == 3, "the others found a tidy table"
+    for name, expected in rows.items():
+        table = warehouse.catalog.load_table(name)
+        assert warehouse.rows(table) == expected
+        assert warehouse.files_on_disk(table) == warehouse.referenced_files(table)
+
+
+class Failing:
+    """Control.compact, but it fails some times first."""
+
+    def __init__(self, control: Control, *errors: TidybergError | None) -> None:
+        self.errors = list(errors)
+        self.compact = control.compact
+
+    def __call__(self, *args: Any, **kwargs: Any) -> CompactionResult:
+        if self.errors and (error := self.errors.pop(0)) is not None:
+            raise error
+        return self.compact(*args, **kwargs)
+
+
+def test_what_may_pass_is_tried_again(service: Service, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    untidy_table(warehouse)
+    failing = Failing(service.control, CatalogUnreachable("Down."), StorageError("Full."))
+    monkeypatch.setattr(service.control, "compact", failing)
+    service.start()
+    job = ended(service, submit(service).job_id)
+    assert (job.status, job.outcome, job.attempts) == (JobStatus.SUCCEEDED, "committed", 3)
+    assert job.run_id != job.job_id
+    assert job.error is None
+    reasons = [str(event.data.get("reason")) for event in service.events(job.job_id, LOCAL) if event.kind == "status"]
+    assert reasons[1].startswith("catalog-unreachable")
+    assert reasons[3].startswith("storage")
+
+
+def test_it_is_not_tried_for_ever(
+    make_service: Callable[..., Service], warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untidy_table(warehouse)
+    service = make_service(max_attempts=3)
+    monkeypatch.setattr(service.control, "compact", Failing(service.control, *[CatalogUnreachable("Down.")] * 3))
+    service.start()
+    job = ended(service, submit(service).job_id)
+    assert (job.status, job.attempts, job.error_code) == (JobStatus.FAILED, 3, "catalog-unreachable")
+
+
+def test_what_will_not_pass_ends_the_job(
+    service: Service, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untidy_table(warehouse)
+    monkeypatch.setattr(service.control, "compact", Failing(service.control, VerificationFailed("Rows differ.")))
+    service.start()
+    job = ended(service, submit(service).job_id)
+    assert (job.status, job.attempts, job.error_code) == (JobStatus.FAILED, 1, "verification-failed")
+
+
+def test_a_defect_ends_the_job_and_shows_no_secret(
+    service: Service, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untidy_table(warehouse)
+
+    def broken(*_: Any, **__: Any) -> CompactionResult:
+        raise ZeroDivisionError("postgresql://me:secret@db/x")
+
+    monkeypatch.setattr(service.control, "compact", broken)
+    service.start()
+    job = ended(service, submit(service).job_id)
+    assert (job.status, job.error_code) == (JobStatus.FAILED, "internal")
+    assert job.error is not None
+    assert "secret" not in job.error
+    monkeypatch.undo()
+    assert ended(service, submit(service).job_id).status is JobStatus.SUCCEEDED, "the worker lives"
+
+
+class Slow(InlineEngine):
+    """An engine whose runs begin and then wait, until they are let go or cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def run(self, *args: Any, cancel: CancelToken, **kwargs: Any) -> Any:
+        self.begun.set()
+        cancel.add_callback(self.go.set)
+        self.go.wait(60)
+        return super().run(*args, cancel=cancel, **kwargs)
+
+
+def slow(service: Service) -> Slow:
+    engine = Slow()
+    service.control.open_engine = lambda: engine
+    return engine
+
+
+def test_a_running_job_is_cancelled_and_leaves_nothing(
+    make_service: Callable[..., Service], warehouse: Warehouse
+) -> None:
+    rows = untidy_table(warehouse)
+    service = make_service(claim_seconds=1)
+    engine = slow(service)
+    service.start()
+    job = submit(service)
+    assert engine.begun.wait(60)
+    assert service.cancel(job.job_id, LOCAL).cancel_requested
+    assert ended(service, job.job_id).status is JobStatus.CANCELLED
+    table = warehouse.catalog.load_table("db.events")
+    assert warehouse.rows(table) == rows
+    assert warehouse.files_on_disk(table) == warehouse.referenced_files(table)
+
+
+def test_a_service_that_stops_puts_back_what_it_cannot_finish(
+    make_service: Callable[..., Service], warehouse: Warehouse
+) -> None:
+    untidy_table(warehouse)
+    service = make_service(grace_seconds=0)
+    engine = slow(service)
+    service.start()
+    job = submit(service)
+    assert engine.begun.wait(60)
+    service.stop()
+    successor = make_service()
+    waiting = successor.job(job.job_id, LOCAL).submission
+    assert (waiting.status, waiting.claim) == (JobStatus.QUEUED, None)
+    successor.start()
+    assert ended(successor, job.job_id).outcome == "committed"
+
+
+def test_a_service_that_stops_lets_jobs_end_in_time(make_service: Callable[..., Service], warehouse: Warehouse) -> None:
+    untidy_table(warehouse)
+    service = make_service(grace_seconds=60)
+    engine = slow(service)
+    service.start()
+    job = submit(service)
+    assert engine.begun.wait(60)
+    threading.Timer(0.2, engine.go.set).start()
+    service.stop()
+    assert make_service().job(job.job_id, LOCAL).submission.outcome == "committed"
+
+
+def claimed(service: Service, worker: str, clock: Clock) -> Submission:
+    found = service.records.queue.claim(worker, now_ms=clock(), ttl_ms=30_000, limits=Limits(10))
+    assert found is not None
+    return found
+
+
+def attempt(service: Service, submission: Submission, clock: Clock) -> Attempt:
+    return replace(service._attempt(submission), now_ms=clock)
+
+
+def test_a_run_whose_worker_died_before_it_could_say_so_counts(service: Service, warehouse: Warehouse) -> None:
+    untidy_table(warehouse)
+    clock, job = Clock(), submit(service)
+    first = claimed(service, "first", clock)
+    service.control.compact(
+        first.table, service._options(first.table, SubmitRequest("events")), job_id=job.job_id, submission_id=job.job_id
+    )
+    service.records.queue.update(job.job_id, first.claim.token if first.claim else 0, {"run_id": job.job_id})
+    clock.added_ms = 60_000
+    attempt(service, claimed(service, "second", clock), clock).run()
+    done = service.job(job.job_id, LOCAL)
+    assert (done.submission.status, done.submission.outcome) == (JobStatus.SUCCEEDED, "committed")
+    assert done.submission.run_id == job.job_id
+    assert done.run is not None
+    assert done.run.stage is Stage.DONE
+    assert len(warehouse.catalog.load_table("db.events").metadata.snapshots) == 2, "it was compacted once"
+
+
+def test_who_lost_the_claim_writes_nothing_more(service: Service, warehouse: Warehouse) -> None:
+    untidy_table(warehouse)
+    clock, job = Clock(), submit(service)
+    late = attempt(service, claimed(service, "first", clock), clock)
+    clock.added_ms = 60_000
+    second = claimed(service, "second", clock)
+    late.run()
+    now = service.job(job.job_id, LOCAL).submission
+    assert (now.status, now.claim, now.run_id) == (JobStatus.RUNNING, second.claim, None)
+    assert not service.events(job.job_id, LOCAL)
+
+
+def test_a_job_that_kills_its_processes_is_given_up(make_service: Callable[..., Service], warehouse: Warehouse) -> None:
+    untidy_table(warehouse)
+    service, clock = make_service(max_attempts=2), Clock()
+    job = submit(service)
+    for number in range(2):
+        claim = claimed(service, f"worker {number}", clock)
+        options = service._options(job.table, SubmitRequest("events"))
+        run = service.control.compact(
+            job.table, replace(options, where="id < 0"), job_id=f"{job.job_id}-{number}", submission_id=job.job_id
+        ).job
+        service.records.store.save(replace(run, status=JobStatus.FAILED, error_code="died"))
+        assert claim.claim is not None
+        service.records.queue.update(job.job_id, claim.claim.token, {"run_id": run.job_id})
+        clock.added_ms += 60_000
+    attempt(service, claimed(service, "the last", clock), clock).run()
+    done = service.job(job.job_id, LOCAL).submission
+    assert (done.status, done.error_code) == (JobStatus.FAILED, "given-up")
+
+
+def test_a_job_cancelled_after_its_replica_died_ends_cancelled(service: Service, warehouse: Warehouse) -> None:
+    untidy_table(warehouse)
+    clock, job = Clock(), submit(service)
+    claimed(service, "first", clock)
+    service.cancel(job.job_id, LOCAL)
+    clock.added_ms = 60_000
+    attempt(service, claimed(service, "second", clock), clock).run()
+    assert service.job(job.job_id, LOCAL).submission.status is JobStatus.CANCELLED
+
+
+class Outage:
+    """The queue, but for a while nothing of it answers."""
+
+    def __init__(self, queue: Any) -> None:
+        self._queue = queue
+        self.is_down = False
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._queue, name)
+
+        def may_fail(*args: Any, **kwargs: Any) -> Any:
+            if self.is_down:
+                raise StorageError("The job store did not answer.")
+            return call(*args, **kwargs)
+
+        return may_fail
+
+
+@pytest.mark.parametrize("longer_than_the_claim", [False, True])
+def test_while_the_store_is_down_workers_wait_and_jobs_go_on_afterwards(
+    warehouse: Warehouse, longer_than_the_claim: bool
+) -> None:
+    rows = untidy_table(warehouse)
+    built = build_service(settings_of(warehouse, claim_seconds=1))
+    outage = Outage(built.records.queue)
+    service = Service(built.settings, built.control, replace(built.records, queue=outage))
+    engine = slow(service)
+    service.start()
+    job = submit(service)
+    assert engine.begun.wait(60)
+    outage.is_down = True
+    if longer_than_the_claim:
+        assert engine.go.wait(60), "a run that cannot renew its claim is stopped"
+    engine.go.set()
+    threading.Event().wait(0.5)
+    outage.is_down = False
+    done = ended(service, job.job_id)
+    assert (done.status, done.outcome) == (JobStatus.SUCCEEDED, "committed")
+    assert (done.attempts > 1) is longer_than_the_claim
+    table = warehouse.catalog.load_table("db.events")
+    assert warehouse.rows(table) == rows
+    until(lambda: warehouse.files_on_disk(table) == warehouse.referenced_files(table) or None)
+    service.stop()
+
+
+def test_an_estimate_is_there_at_once_when_the_same_was_asked_before(
+    make_service: Callable[..., Service], warehouse: Warehouse
+) -> None:
+    untidy_table(warehouse)
+    service = make_service(workers=0)
+    service.start()
+    first = submit(service)
+    assert first.estimated_seconds is None
+    told = until(lambda: service.job(first.job_id, LOCAL).submission.estimated_seconds)
+    second = submit(service)
+    assert second.estimated_seconds == told
+    assert submit(service, strategy="full").estimated_seconds is None, "another request"
+    service._estimates.forget(first.table)
+    assert submit(service).estimated_seconds is None
+
+
+def test_without_workers_jobs_wait(make_service: Callable[..., Service], warehouse: Warehouse) -> None:
+    untidy_table(warehouse)
+    service = make_service(workers=0)
+    service.start()
+    job = submit(service)
+    assert has_status(service, job.job_id, JobStatus.QUEUED)
+    other = make_service()
+    other.start()
+    assert ended(service, job.job_id).outcome == "committed"
+    assert service.jobs(Query(statuses=frozenset((JobStatus.SUCCEEDED,))), LOCAL).submissions[0].job_id == job.job_id
