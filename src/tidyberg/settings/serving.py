@@ -2,12 +2,20 @@
 
 from pydantic import Field
 
-from tidyberg.settings.fields import Section
+from tidyberg.model.sizes import MB
+from tidyberg.settings.fields import Section, Size
 
 
 class Server(Section):
     host: str = "127.0.0.1"
     port: int = Field(8080, ge=0, le=65535)
+    threads: int = Field(16, ge=1, le=256, description="Calls of each kind that are answered at once.")
+    max_request_size: Size = Field(MB, description="Largest body of a request.")
+    request_timeout_seconds: float = Field(30.0, gt=0, description="How long a client may take to send a request.")
+    max_connections: int = Field(2000, ge=1, description="Clients at once, watchers included; more are turned away.")
+    requests_per_second: float = Field(1000.0, gt=0, description="Of one principal, or of one address.")
+    burst: int = Field(2000, ge=1, description="Requests that one may send at once before that counts.")
+    heartbeat_seconds: float = Field(15.0, gt=0, description="How often watchers of a quiet job hear something.")
 
 
 class Queue(Section):

@@ -1,0 +1,78 @@
+"""Makes the application: routes, the door, problems and the OpenAPI document around a service."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.responses import HTMLResponse
+
+from tidyberg._version import __version__
+from tidyberg.api import alive, jobs, plans, problems, schedules, tables, upkeep
+from tidyberg.api.context import Context, Identify, Threads, everyone_is_local
+from tidyberg.api.openapi import DESCRIPTION, TAGS, openapi_document
+from tidyberg.api.page import docs_page
+from tidyberg.api.rates import Rates
+from tidyberg.service.service import Service
+from tidyberg.settings.serving import Server
+from tidyberg.telemetry.metrics import Metrics
+
+PREFIX = "/api/v1"
+_ROUTERS = (jobs.router, plans.router, tables.router, schedules.router, upkeep.router, upkeep.metrics_router)
+_MOST_WAITING = 500  # calls of a kind; whoever comes later is told at once
+
+
+def create_app(
+    service: Service,
+    *,
+    server: Server | None = None,
+    identify: Identify = everyone_is_local,
+    metrics: Metrics | None = None,
+) -> FastAPI:
+    """The API of a service; `identify` tells who sends a request."""
+    server, metrics = server or Server(), metrics or Metrics()
+    app = FastAPI(
+        title="tidyberg",
+        version=__version__,
+        summary="Keeps Apache Iceberg tables tidy.",
+        description=DESCRIPTION,
+        openapi_tags=TAGS,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.context = Context(
+        service=service,
+        server=server,
+        identify=identify,
+        metrics=metrics,
+        rates=Rates(server.requests_per_second, server.burst),
+        looking=Threads(server.threads, _MOST_WAITING),
+        acting=Threads(server.threads, _MOST_WAITING),
+        observing=Threads(server.threads, _MOST_WAITING),
+    )
+    problems.install(app)
+    app.add_middleware(problems.Defects)
+    for router in _ROUTERS:
+        app.include_router(router, prefix=PREFIX)
+    app.include_router(alive.router)
+    # The contract's short paths lead to the same routes.
+    for router in (jobs.router, upkeep.metrics_router):
+        app.include_router(router, include_in_schema=False)
+    _serve_documentation(app)
+    return app
+
+
+def _serve_documentation(app: FastAPI) -> None:
+    document: dict[str, Any] = {}
+
+    def openapi() -> dict[str, Any]:
+        if not document:
+            document.update(openapi_document(app))
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(docs_page(openapi()))

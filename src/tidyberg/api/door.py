@@ -1,0 +1,70 @@
+"""What every request of the API passes before its route sees it: who it is, how often, and with what."""
+
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+
+from tidyberg.api.bodies import JsonRequest, judge_text
+from tidyberg.api.context import Context
+from tidyberg.errors import NotAuthenticated
+from tidyberg.model.principal import LOCAL, Principal
+
+
+class DoorRoute(APIRoute):
+    """A route behind the door: nothing of a request is read before it is known who sends it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        known = frozenset(_query_names(self.dependant))
+
+        async def enter(request: Request) -> Response:
+            context: Context = request.app.state.context
+            request.state.principal = await admit(request, context)
+            judge_text(request.url.path)
+            _refuse_unknown_parameters(request, known)
+            if self.body_field is None:
+                return await handle(request)
+            checked = JsonRequest(request.scope, request.receive)
+            await checked.read(context.server.max_request_size, context.server.request_timeout_seconds)
+            return await handle(checked)
+
+        return enter
+
+
+async def admit(request: Request, context: Context) -> Principal:
+    """Who asks; counted by name, and by address as long as that says more than the name does."""
+    address = f"address:{request.client.host if request.client else ''}"
+    try:
+        principal = await context.identify(request)
+    except NotAuthenticated:
+        context.rates.take(address)  # guessing is limited too
+        raise
+    context.rates.take(address if principal == LOCAL else f"principal:{principal.tenant}:{principal.name}")
+    return principal
+
+
+def _refuse_unknown_parameters(request: Request, known: frozenset[str]) -> None:
+    problems = []
+    for name, value in request.query_params.multi_items():
+        judge_text(name)
+        judge_text(value)
+        if name not in known:
+            problems.append({"type": "extra_forbidden", "loc": ("query", name), "msg": "unknown", "input": None})
+    if problems:
+        raise RequestValidationError(problems)
+
+
+def _query_names(dependant: Dependant) -> Iterator[str]:
+    for parameter in dependant.query_params:
+        annotation = parameter.field_info.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            yield from annotation.model_fields
+        else:
+            yield parameter.alias
+    for below in dependant.dependencies:
+        yield from _query_names(below)

@@ -1,0 +1,122 @@
+"""Routes of jobs: submit, list, show, cancel, watch."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.responses import StreamingResponse
+
+from tidyberg.api.answers import JobAnswer, JobCreated, JobPage
+from tidyberg.api.context import Here, Who, now_ms
+from tidyberg.api.described import WITH_BODY, problems
+from tidyberg.api.door import DoorRoute
+from tidyberg.api.names import IdempotencyKey, JobId
+from tidyberg.api.requests import CompactRequest, JobFilters
+from tidyberg.api.show_jobs import created, job_answer
+from tidyberg.api.watching import MEDIA_TYPE as EVENT_STREAM
+from tidyberg.api.watching import watch
+from tidyberg.model import submission as model
+from tidyberg.model.principal import Principal
+from tidyberg.service.service import Service
+
+router = APIRouter(route_class=DoorRoute, tags=["jobs"])
+
+_LOCATION = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
+
+
+@router.post(
+    "/compact",
+    status_code=202,
+    summary="Submit a compaction",
+    responses={
+        202: {"description": "The job waits; `Location` is where it can be looked at.", "headers": _LOCATION},
+        **problems(404, *WITH_BODY),
+    },
+)
+async def compact(
+    body: CompactRequest, here: Here, who: Who, response: Response, idempotency_key: IdempotencyKey = None
+) -> JobCreated:
+    """Queues a job that plans, rewrites, verifies and commits. Answers at once; the table must exist.
+
+    `estimated_duration_seconds` is null until a plan has told it.
+    """
+    submission = await here.acting(here.service.submit, body.to_request(), who, own_key(idempotency_key))
+    response.headers["Location"] = f"/api/v1/jobs/{submission.job_id}"
+    return created(submission)
+
+
+def own_key(key: str | None) -> str | None:
+    """Keys of clients never meet those of schedules."""
+    return None if key is None else f"client:{key}"
+
+
+@router.get("/jobs", summary="List jobs", responses=problems(404))
+async def list_jobs(filters: Annotated[JobFilters, Query()], here: Here, who: Who) -> JobPage:
+    """Newest first unless told otherwise, a page at a time."""
+    return await here.looking(_page, here.service, filters, who)
+
+
+def _page(service: Service, filters: JobFilters, who: Principal) -> JobPage:
+    table = service.resolve(filters.table, filters.catalog, filters.namespace, who=who) if filters.table else None
+    query = model.Query(
+        tenants=frozenset((filters.tenant,)) if filters.tenant else None,
+        statuses=frozenset(filters.status) or None,
+        table=table,
+        created_by=filters.created_by,
+        newest_first=filters.sort == "-created_at",
+        limit=filters.limit,
+        cursor=filters.cursor,
+    )
+    page = service.jobs(query, who)
+    now = now_ms()
+    return JobPage(jobs=[job_answer(one, None, now) for one in page.submissions], next_cursor=page.next)
+
+
+@router.get("/jobs/{job_id}", summary="Show a job", responses=problems(404))
+async def show_job(job_id: JobId, here: Here, who: Who) -> JobAnswer:
+    """What was asked, how far it is, and what came of it."""
+    view = await here.looking(here.service.job, job_id, who)
+    return job_answer(view.submission, view.run, now_ms())
+
+
+@router.delete("/jobs/{job_id}", summary="Cancel a job", responses=problems(404))
+async def cancel_job(job_id: JobId, here: Here, who: Who) -> JobAnswer:
+    """A queued job ends at once, a running one stops soon and leaves the table as it is; one that ended stays."""
+    submission = await here.acting(here.service.cancel, job_id, who)
+    return job_answer(submission, None, now_ms())
+
+
+@router.get(
+    "/jobs/{job_id}/events",
+    summary="Watch a job",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "Events until the job ends. `id` numbers them; send the last one as `Last-Event-ID` "
+            "to go on after it. The stream ends with an event `end`.",
+            "content": {
+                EVENT_STREAM: {
+                    "schema": {"type": "string"},
+                    "example": 'id: 3\nevent: stage\ndata: {"at": "2024-01-15T10:00:09Z", "stage": "execute"}\n\n',
+                }
+            },
+        },
+        **problems(404),
+    },
+)
+async def watch_job(
+    job_id: JobId,
+    here: Here,
+    who: Who,
+    request: Request,
+    after: Annotated[int, Query(ge=0, le=2**53, description="Only events with a higher number.")] = 0,
+    last_event_id: Annotated[
+        str | None,
+        Header(alias="Last-Event-ID", pattern=r"^[0-9]{1,15}$", description="Wins over `after`.", examples=["3"]),
+    ] = None,
+) -> StreamingResponse:
+    """Server-sent events: `status`, `stage`, `progress`, `notice`, and `end`."""
+    start = int(last_event_id) if last_event_id is not None else after
+    view = await here.looking(here.service.job, job_id, who)  # refuses before the stream begins
+    stream = watch(here, request, view.submission.job_id, who, start)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)

@@ -1,0 +1,43 @@
+"""The OpenAPI document: FastAPI's, with problems instead of its own errors."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from tidyberg.api.problems import Problem
+
+DESCRIPTION = """\
+Submit compactions of Apache Iceberg tables, watch them, plan before you do, and have them run by schedules.
+
+Errors are `application/problem+json` with a stable `code`. `POST /api/v1/compact` and applying a plan take an
+`Idempotency-Key`, so that they can be sent again. Unknown fields and parameters are refused.
+"""
+TAGS = [
+    {"name": "jobs", "description": "Submit compactions, and see what becomes of them."},
+    {"name": "plans", "description": "See what a compaction would do, and run exactly that."},
+    {"name": "tables", "description": "Which tables there are, and how tidy they are."},
+    {"name": "schedules", "description": "Compactions at fixed times."},
+    {"name": "operations", "description": "For those who run the service."},
+    {"name": "health", "description": "For load balancers and orchestrators."},
+]
+_OWN_ERRORS = ("HTTPValidationError", "ValidationError")
+
+
+def openapi_document(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary=app.summary,
+        description=app.description,
+        routes=app.routes,
+        tags=app.openapi_tags,
+        license_info=app.license_info,
+    )
+    schemas = document["components"]["schemas"]
+    for name in _OWN_ERRORS:
+        schemas.pop(name, None)
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas |= problem.pop("$defs")
+    schemas["Problem"] = problem
+    return document

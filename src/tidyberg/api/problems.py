@@ -1,0 +1,152 @@
+"""Every failure as `application/problem+json` (RFC 9457): a stable code, what happened, what to do; never a secret."""
+
+import logging
+import traceback
+import uuid
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from pydantic_core import ErrorDetails
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tidyberg.api.refusals import MethodNotAllowed, NoSuchRoute
+from tidyberg.errors import BadInput, NotAuthenticated, TidybergError
+from tidyberg.settings.problems import describe_problem
+from tidyberg.settings.redact import redact_text
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_SECONDS = 5
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+
+_log = logging.getLogger(__name__)
+
+
+class FieldProblem(BaseModel):
+    """One part of a request that is not valid."""
+
+    location: str = Field(description="Where it stands: body, query, path or header.", examples=["body"])
+    field: str = Field(description="Its name, with dots.", examples=["options.target_file_size"])
+    message: str = Field(description="What is wrong with it.")
+
+
+class Problem(BaseModel):
+    """Why a request failed, as RFC 9457 has it."""
+
+    type: str = Field(description="Names the kind of problem.", examples=["urn:tidyberg:problem:unknown-table"])
+    title: str = Field(description="The kind of problem in words.", examples=["Unknown table"])
+    status: int = Field(description="The HTTP status.", examples=[404])
+    detail: str = Field(description="What happened, to what.")
+    code: str = Field(description="Stable; programs may rely on it.", examples=["unknown-table"])
+    hint: str | None = Field(None, description="What to do next.")
+    instance: str | None = Field(None, description="Of a defect: what the service's log knows it by.")
+    errors: list[FieldProblem] | None = Field(None, description="What is not valid, field by field.")
+
+
+def problem_of(error: TidybergError, errors: list[FieldProblem] | None = None, instance: str | None = None) -> Problem:
+    return Problem(
+        type=f"urn:tidyberg:problem:{error.code}",
+        title=error.code.replace("-", " ").capitalize(),
+        status=error.http_status,
+        detail=redact_text(error.message),  # I12
+        code=error.code,
+        hint=redact_text(error.hint) if error.hint else None,
+        instance=instance,
+        errors=errors,
+    )
+
+
+def respond(error: TidybergError, errors: list[FieldProblem] | None = None, instance: str | None = None) -> Response:
+    problem = problem_of(error, errors, instance)
+    headers = {}
+    if problem.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        headers["Retry-After"] = str(getattr(error, "retry_after_seconds", RETRY_SECONDS))
+    if isinstance(error, NotAuthenticated):
+        headers["WWW-Authenticate"] = "Bearer"
+    content = problem.model_dump_json(exclude_none=True)
+    return Response(content, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
+
+
+def install(app: FastAPI) -> None:
+    @app.exception_handler(TidybergError)
+    async def on_error(_: Request, error: TidybergError) -> Response:
+        return respond(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def on_invalid(request: Request, error: RequestValidationError) -> Response:
+        fields = [_field_problem(request, problem) for problem in error.errors()]
+        told = " ".join(field.message for field in fields[:3])
+        return respond(BadInput(f"The request is not valid. {told}", hint="`errors` names every field."), fields)
+
+    @app.exception_handler(HTTPException)
+    async def on_http(request: Request, error: HTTPException) -> Response:
+        if error.status_code == HTTPStatus.NOT_FOUND:
+            return respond(NoSuchRoute(f"There is no {_path(request)} here.", hint="GET /docs lists what there is."))
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            allowed = ", ".join(_allowed_methods(request))
+            refused = MethodNotAllowed(f"{_path(request)} does not take {request.method}.", hint=f"It takes {allowed}.")
+            response = respond(refused)
+            response.headers["Allow"] = allowed
+            return response
+        return respond(BadInput(str(error.detail)))
+
+
+class Defects:
+    """The outermost layer: what nobody foresaw is logged, without secrets, and answered by a problem."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched_send)
+        except Exception as error:  # noqa: BLE001 - the edge of the process: nobody above could handle it
+            instance = f"urn:uuid:{uuid.uuid4()}"
+            # I12: a traceback may quote what a library was given
+            _log.error("%s %s", instance, redact_text("".join(traceback.format_exception(error))))
+            if scope["type"] == "http" and not started:
+                defect = TidybergError(
+                    "The service met a defect of its own.", hint=f"Its log tells more, under {instance}."
+                )
+                await respond(defect, instance=instance)(scope, receive, send)
+
+
+def _field_problem(request: Request, problem: ErrorDetails) -> FieldProblem:
+    location, *parts = problem["loc"] or ("body",)
+    if problem["type"] == "missing" and not parts:
+        return FieldProblem(location=str(location), field="", message="The JSON body is missing.")
+    body = getattr(request.scope.get("route"), "body_field", None)
+    model = body.field_info.annotation if body is not None and location == "body" else None
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        model = FieldProblem  # has no names to suggest
+    described: ErrorDetails = {**problem, "loc": tuple(parts)}
+    message = describe_problem(model, described).replace("is not a setting", "is not known")
+    return FieldProblem(location=str(location), field=_dotted(parts), message=message)
+
+
+def _dotted(parts: Sequence[str | int]) -> str:
+    return ".".join(str(part) for part in parts)
+
+
+def _path(request: Request) -> str:
+    return redact_text(request.url.path[:200])
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    def is_taken(method: str) -> bool:
+        scope = {**request.scope, "method": method}
+        return any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes)
+
+    return [method for method in _METHODS if is_taken(method)]

@@ -1,0 +1,103 @@
+"""A real service on SQLite and a warehouse, behind the API on a real socket."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from tidyberg.api.app import create_app
+from tidyberg.api.server import ApiServer, listen
+from tidyberg.app import build_control
+from tidyberg.record.process import is_alive
+from tidyberg.record.records import Records
+from tidyberg.record.sqlite import SqliteStore
+from tidyberg.record.sqlite_file import SqliteFile
+from tidyberg.record.sqlite_ledger import SqliteLedger
+from tidyberg.record.sqlite_queue import SqliteQueue
+from tidyberg.service.service import Service
+from tidyberg.settings.serving import Server
+from tidyberg.settings.settings import Settings
+from tidyberg.testing import Warehouse
+
+Serve = Callable[..., httpx.Client]
+
+
+@pytest.fixture(autouse=True)
+def _away_from_the_machines_own_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TIDYBERG_CONFIG", "CATALOG_URI", "REDIS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path / "pyiceberg"))
+    monkeypatch.setenv("TIDYBERG_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    with Warehouse(tmp_path / "lake", name="default") as opened:
+        opened.append_files(opened.create_table("public.events"), 12, 50)
+        opened.append_files(opened.create_table("public.sales"), 3, 10)
+        yield opened
+
+
+@pytest.fixture
+def settings(warehouse: Warehouse, tmp_path: Path) -> Settings:
+    return Settings.model_validate(
+        {"engine": "inline", "catalog": warehouse.properties, "store": {"path": str(tmp_path / "state" / "jobs.db")}}
+    )
+
+
+@pytest.fixture
+def service(settings: Settings) -> Iterator[Service]:
+    """Its workers do not run: jobs stay where a test puts them."""
+    file = SqliteFile(settings.store.path)
+    records = Records(SqliteStore(file, is_alive), SqliteQueue(file), SqliteLedger(file))
+    control = build_control(settings)
+    yield Service(settings, control, records)
+    control.close()
+    records.close()
+
+
+@contextmanager
+def serving(app: FastAPI) -> Iterator[str]:
+    """The address at which the app is served, by a thread of this process."""
+    socket = listen(Server(port=0))
+    server = ApiServer(app)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]})
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.005)
+        yield f"http://127.0.0.1:{socket.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive(), "the server did not stop"
+
+
+@pytest.fixture
+def serve(service: Service) -> Iterator[Serve]:
+    """Serve the service, with other settings of the server or ways to identify people if need be."""
+    opened: list[Any] = []
+
+    def start(server: Server | None = None, **more: Any) -> httpx.Client:
+        manager = serving(create_app(service, server=server, **more))
+        opened.append(manager)
+        client = httpx.Client(base_url=manager.__enter__(), timeout=30)
+        opened.append(client)
+        return client
+
+    yield start
+    for one in reversed(opened):
+        one.__exit__(None, None, None)
+
+
+@pytest.fixture
+def client(serve: Serve) -> httpx.Client:
+    return serve()
