@@ -23,7 +23,7 @@ from tidyberg.control.lease import LEASE_MS, Lease
 from tidyberg.control.pipeline import Pipeline, Planned
 from tidyberg.control.recovery import Recovery
 from tidyberg.control.resume import Request, settle_others
-from tidyberg.control.workbench import Workbench
+from tidyberg.control.workbench import Workbench, work_of
 from tidyberg.errors import BadInput, Cancelled, TableBusy, TableReplaced, TidybergError
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.model.audit import AuditReport
@@ -43,6 +43,8 @@ from tidyberg.record.process import this_process
 from tidyberg.record.store import JobStore
 from tidyberg.settings.catalog_errors import catalog_errors
 from tidyberg.settings.catalogs import list_tables, load_table
+from tidyberg.telemetry.context import about
+from tidyberg.telemetry.traces import Tracer
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -53,7 +55,7 @@ def _wall_clock() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
-    job_id: str | None
+    job_id: str
     submission_id: str | None
 
 
@@ -72,6 +74,7 @@ class Control:
     now_ms: Callable[[], int] = _wall_clock
     sleep: Callable[[float], None] = time.sleep
     cache: ManifestCache = field(default_factory=ManifestCache)
+    tracer: Tracer = field(default_factory=Tracer)
     _engine: Engine | None = None
     _engine_lock: threading.Lock = field(default_factory=threading.Lock)
     _of_thread: threading.local = field(default_factory=threading.local)
@@ -122,7 +125,7 @@ class Control:
         submission_id: str | None = None,
     ) -> CompactionResult:
         """`job_id`: the run's, one that no run had before; `submission_id`: whose attempt it is."""
-        identity = _Identity(job_id, submission_id)
+        identity = _Identity(job_id or str(uuid.uuid4()), submission_id)
         return self._run(identity, ref, options, None, verify, on_event or _ignore, cancel or CancelToken())
 
     def apply(
@@ -136,7 +139,7 @@ class Control:
         submission_id: str | None = None,
     ) -> CompactionResult:
         """Run this very plan; its groups that went stale are left out."""
-        identity, options = _Identity(job_id, submission_id), options_of(plan)
+        identity, options = _Identity(job_id or str(uuid.uuid4()), submission_id), options_of(plan)
         return self._run(identity, plan.table, options, plan, verify, on_event or _ignore, cancel or CancelToken())
 
     def audit(
@@ -196,11 +199,31 @@ class Control:
         emit: EventSink,
         cancel: CancelToken,
     ) -> CompactionResult:
+        run_id = identity.job_id
+        with (
+            about(job_id=identity.submission_id or run_id, run_id=run_id, table=f"{ref.catalog}.{ref}"),
+            self.tracer.span("compact_table", strategy=options.strategy.value) as span,
+        ):
+            result = self._run_as(identity, ref, options, plan, verify, emit, cancel)
+            files, read = result.stats.files_compacted, result.job.progress.bytes_read
+            span.set(outcome=result.outcome, files=files, bytes=read)
+            return result
+
+    def _run_as(
+        self,
+        identity: _Identity,
+        ref: TableRef,
+        options: PlanOptions,
+        plan: Plan | None,
+        verify: VerifyMode,
+        emit: EventSink,
+        cancel: CancelToken,
+    ) -> CompactionResult:
         catalog = self.catalog(ref.catalog)
         table = load_table(catalog, ref)
         now = self.now_ms()
         job = Job(
-            job_id=identity.job_id or str(uuid.uuid4()),
+            job_id=identity.job_id,
             submission_id=identity.submission_id,
             table=ref,
             table_uuid=str(table.metadata.table_uuid),
@@ -241,6 +264,7 @@ class Control:
                 cancel=cancel,
                 now_ms=self.now_ms,
                 sleep=self.sleep,
+                tracer=self.tracer,
             )
             try:
                 return Pipeline(
@@ -316,7 +340,7 @@ class Control:
             return self._engine
 
     def _observe(self, table: Table, ref: TableRef, options: PlanOptions) -> Inventory:
-        with catalog_errors(ref.catalog, what=str(ref)):
+        with self.tracer.span("observe"), catalog_errors(ref.catalog, what=str(ref)):
             return take_inventory(table, pin(table, ref, options.branch), self.cache)
 
     def _statistics(self, inventory: Inventory, options: PlanOptions) -> tuple[PartitionStatistics, ...]:
@@ -334,17 +358,20 @@ class Control:
         only: frozenset[tuple[int, str]] | None = None,
         first_group: int = 0,
     ) -> Plan:
-        return make_plan(
-            inventory,
-            self._statistics(inventory, options),
-            options,
-            now_ms=self.now_ms(),
-            prices=self.prices,
-            calibration=self._calibration(),
-            resources=self.resources,
-            only=only,
-            first_group=first_group,
-        )
+        with self.tracer.span("planning") as span:
+            plan = make_plan(
+                inventory,
+                self._statistics(inventory, options),
+                options,
+                now_ms=self.now_ms(),
+                prices=self.prices,
+                calibration=self._calibration(),
+                resources=self.resources,
+                only=only,
+                first_group=first_group,
+            )
+            span.set(**work_of(plan.groups))
+            return plan
 
     def _calibration(self) -> Calibration:
         return calibrate(self.store.find(limit=100), self.resources.name)

@@ -11,7 +11,7 @@ from tidyberg.commit.outputs import check_outputs
 from tidyberg.commit.publish import Committed, FinishedGroup, Publisher
 from tidyberg.control.leftovers import Leftovers
 from tidyberg.control.tally import Tally
-from tidyberg.control.workbench import Workbench
+from tidyberg.control.workbench import Workbench, work_of
 from tidyberg.errors import GroupsConflict, StalePlan
 from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import AnyResult, Engine
@@ -124,14 +124,16 @@ class Round:
         self.bench.emit(StageStarted(Stage.EXECUTE, f"rewriting {len(tasks)} groups on {engine.name}"))
         started = time.monotonic()
         storage = storage_access(self.table)
+        work = work_of([self._groups[task.group_id] for task in tasks])
         try:
-            engine.run(
-                with_delete_contents(tasks, storage, per_task=self.bench.options.inline_delete_size),
-                storage,
-                on_result=self._take,
-                cancel=self.bench.cancel,
-                max_parallelism=self.bench.options.max_parallelism,
-            )
+            with self.bench.tracer.span("execution", engine=engine.name, **work):
+                engine.run(
+                    with_delete_contents(tasks, storage, per_task=self.bench.options.inline_delete_size),
+                    storage,
+                    on_result=self._take,
+                    cancel=self.bench.cancel,
+                    max_parallelism=self.bench.options.max_parallelism,
+                )
         except BaseException:
             self.settle_seconds = engine.settle_seconds
             raise
@@ -142,6 +144,7 @@ class Round:
         """A group is rewritten; workers go on with others while finished ones are committed."""
         assert isinstance(result, TaskResult)
         if result.group_id not in self.adopted:
+            self._trace(result)
             self.bench.record.save_finished(result, self.bench.now_ms())
         self._count(result)
         for warning in result.warnings:
@@ -151,6 +154,23 @@ class Round:
         if self.bench.options.commit_every is not None and len(self._waiting) >= self.bench.options.commit_every:
             self._commit_waiting()
             self.bench.record.update(stage=Stage.EXECUTE)
+
+    def _trace(self, result: TaskResult) -> None:
+        """Tasks run elsewhere: their span is made from the times that came back with the result."""
+        if result.started_ns:
+            self.bench.tracer.add(
+                "task",
+                result.started_ns,
+                result.started_ns + round(result.seconds * 1e9),
+                group_id=result.group_id,
+                attempt=result.attempt,
+                files=len(self._groups[result.group_id].files),
+                bytes=result.bytes_read,
+                bytes_written=result.bytes_written,
+                rows=result.rows_read,
+                rows_deleted=result.rows_deleted,
+                peak_rss_bytes=result.peak_rss_bytes,
+            )
 
     def _count(self, result: TaskResult) -> None:
         group, record = self._groups[result.group_id], self.bench.record
@@ -173,11 +193,14 @@ class Round:
         self._waiting = []
         groups = [self._groups[result.group_id] for result in results]
         self.bench.record.check_ownership()  # else its outputs may be gone, and that is no damage
-        self._verify(groups, results)
+        with self.bench.tracer.span("verify", mode=self.bench.verify.value, groups=len(groups)):
+            self._verify(groups, results)
         self.bench.cancel.raise_if_cancelled()
         committed: Committed | None = None
         try:
-            committed = self._publish(groups, results)
+            with self.bench.tracer.span("commit", **work_of(groups)) as span:
+                committed = self._publish(groups, results)
+                span.set(snapshot_id=committed.snapshot_id, attempts=committed.attempts)
             conflicts = committed.conflicts
         except GroupsConflict as conflict:
             self.bench.warn(str(conflict))

@@ -1,6 +1,6 @@
 """What every part of a running job works with."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
@@ -9,8 +9,10 @@ from tidyberg.commit.publish import RetryPolicy
 from tidyberg.control.journal import JobRecord
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.model.options import PlanOptions, Prices, VerifyMode
+from tidyberg.model.plan import FileGroup
 from tidyberg.model.report import EventSink, Notice
 from tidyberg.observe.cache import ManifestCache
+from tidyberg.telemetry.traces import Tracer
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,17 @@ class Workbench:
     cancel: CancelToken
     now_ms: Callable[[], int]
     sleep: Callable[[float], None]
+    tracer: Tracer
 
     def warn(self, message: str) -> None:
         self.emit(Notice("warning", message))
+
+
+def work_of(groups: Sequence[FileGroup]) -> dict[str, int]:
+    """What a span says of the groups it is about."""
+    return {
+        "partitions": len({(group.spec_id, group.partition_path) for group in groups}),
+        "groups": len(groups),
+        "files": sum(len(group.files) for group in groups),
+        "bytes": sum(group.estimate.bytes_read for group in groups),
+    }

@@ -4,6 +4,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 
 from tidyberg.errors import EngineError
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, error_of
@@ -39,7 +40,7 @@ class InlineEngine:
         cancel.raise_if_cancelled()
         run = _Run(tasks, storage, cancel)
         threads = [
-            threading.Thread(target=run.work, name=f"tidyberg-inline-{number}", daemon=True)
+            threading.Thread(target=copy_context().run, args=(run.work,), name=f"tidyberg-inline-{number}", daemon=True)
             for number in range(min(len(tasks), max_parallelism or self._parallelism))
         ]
         for thread in threads:

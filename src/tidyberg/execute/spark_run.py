@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Any
 
 from tidyberg.errors import Cancelled, EngineError, TidybergError
@@ -108,7 +109,9 @@ class SparkRun:
 
     def execute(self, threads: int, tasks: int, on_result: Callable[[AnyResult], None]) -> list[AnyResult]:
         workers = [
-            threading.Thread(target=self._submit, name=f"tidyberg-spark-{number}", daemon=True)
+            threading.Thread(
+                target=copy_context().run, args=(self._submit,), name=f"tidyberg-spark-{number}", daemon=True
+            )
             for number in range(threads)
         ]
         for worker in workers:

@@ -131,6 +131,7 @@ class TaskResult:
     output_facts: dict[int, ColumnFacts] = field(default_factory=dict)  # untruncated, from the outputs' footers
     checksum: str | None = None  # of the rows handed to the writer
     warnings: tuple[str, ...] = ()
+    started_ns: int = 0  # by the worker's clock, since 1970; 0: unknown
 
 
 @dataclass(frozen=True, slots=True)

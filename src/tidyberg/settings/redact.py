@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 MASK = "***"
 
@@ -86,12 +86,14 @@ def unseal(value: Any) -> Any:
     return value
 
 
-def secrets_of(value: Any) -> list[str]:
-    """Every secret inside sealed data, for scrubbing messages of libraries that may quote it."""
+def secrets_of(value: Any, key: str = "") -> list[str]:
+    """Every secret inside sealed data or settings, for scrubbing messages of libraries that may quote it."""
     if isinstance(value, SecretStr):
         return [value.get_secret_value()]
+    if isinstance(value, BaseModel):
+        return [secret for name, item in value for secret in secrets_of(item, name)]
     if isinstance(value, Mapping):
-        return [secret for item in value.values() for secret in secrets_of(item)]
-    if isinstance(value, list):
-        return [secret for item in value for secret in secrets_of(item)]
-    return []
+        return [secret for name, item in value.items() for secret in secrets_of(item, _key_below(key, str(name)))]
+    if isinstance(value, list | tuple):
+        return [secret for item in value for secret in secrets_of(item, key)]
+    return [value] if isinstance(value, str) and is_secret_key(key) else []

@@ -61,7 +61,7 @@ def run_task(
 
 
 def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[], bool]) -> TaskResult:
-    started = time.perf_counter()
+    started, started_ns = time.perf_counter(), time.time_ns()
     target = _target(task)
     files = open_ahead(storage, task.inputs)
     judged = list(islice(files, _JUDGED_FILES))
@@ -133,6 +133,7 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
         output_facts=output_facts.facts(),
         checksum=checksum.hexdigest() if checksum is not None else None,
         warnings=_warnings(task),
+        started_ns=started_ns,
     )
 
 

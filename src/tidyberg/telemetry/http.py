@@ -1,0 +1,69 @@
+"""Measures, traces and names every HTTP request; wraps any ASGI application."""
+
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from tidyberg.telemetry.context import about
+from tidyberg.telemetry.metrics import UNMATCHED, Metrics
+from tidyberg.telemetry.traces import Tracer
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+
+REQUEST_ID = "x-request-id"
+_ACCEPTED_ID = re.compile(r"[A-Za-z0-9._:\-]{1,64}")
+_CLOSED_BY_CLIENT = 499  # what is counted when it went away before there was an answer
+
+
+class TelemetryMiddleware:
+    """The outermost one. A caller may name its request; the answer has the name, and so have all log lines of it."""
+
+    def __init__(self, app: Application, metrics: Metrics, tracer: Tracer) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._tracer = tracer
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        given = headers.get(REQUEST_ID, "")
+        request_id = given if _ACCEPTED_ID.fullmatch(given) else uuid.uuid4().hex
+        method = str(scope["method"])
+        status: list[int] = []
+
+        async def send_named(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                status.append(int(message["status"]))
+                others = [(name, value) for name, value in message["headers"] if name.lower() != REQUEST_ID.encode()]
+                message = {**message, "headers": [*others, (REQUEST_ID.encode(), request_id.encode())]}
+            await send(message)
+
+        started = time.perf_counter()
+        try:
+            with about(request_id=request_id), self._tracer.serving(method, headers.get("traceparent")) as span:
+                try:
+                    await self._app(scope, receive, send_named)
+                finally:
+                    span.rename(f"{method} {route_of(scope)}")
+                    span.set(**{"http.request.method": method, "http.route": route_of(scope)})
+                    if status:
+                        span.set(**{"http.response.status_code": status[0]})
+        except Exception:
+            if not status:
+                status.append(500)  # the server below answers so
+            raise
+        finally:
+            answered = status[0] if status else _CLOSED_BY_CLIENT
+            self._metrics.http(method, route_of(scope), answered, time.perf_counter() - started)
+
+
+def route_of(scope: Message) -> str:
+    """The template that matched, never the path: paths have no bounds."""
+    return str(getattr(scope.get("route"), "path", UNMATCHED))

@@ -1,0 +1,27 @@
+"""Tells in the log what a running job tells whoever watches it."""
+
+import logging
+
+from tidyberg.model.report import Event, EventSink, GroupFinished, Notice, StageStarted
+
+_LOG = logging.getLogger("tidyberg.jobs")
+
+
+def logged(sink: EventSink) -> EventSink:
+    """The same sink; each event is a line of the log first."""
+
+    def tell(event: Event) -> None:
+        log_event(event)
+        sink(event)
+
+    return tell
+
+
+def log_event(event: Event) -> None:
+    if isinstance(event, StageStarted):
+        _LOG.info("%s: %s", event.stage.value, event.message)
+    elif isinstance(event, GroupFinished):
+        progress = event.progress
+        _LOG.info("group %d rewritten (%d of %d)", event.group_id, progress.groups_completed, progress.groups_total)
+    elif isinstance(event, Notice):
+        _LOG.log(logging.WARNING if event.level == "warning" else logging.INFO, "%s", event.message)

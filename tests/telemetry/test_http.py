@@ -1,0 +1,111 @@
+"""Every request is counted by its route, named and traced."""
+
+import asyncio
+from collections.abc import MutableMapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.telemetry.test_metrics import value
+from tests.telemetry.tracing import KeepingTracer
+from tidyberg.telemetry.context import current_fields
+from tidyberg.telemetry.http import Receive, Send, TelemetryMiddleware
+from tidyberg.telemetry.metrics import Metrics
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+ROUTE = "/api/v1/jobs/{job_id}"
+
+
+class Site:
+    """One route that answers with what it was told to, behind the middleware."""
+
+    def __init__(self, status: int | None = 200, failure: Exception | None = None) -> None:
+        self.metrics, self.tracer = Metrics(), KeepingTracer()
+        self.seen: dict[str, str] = {}
+        self._status, self._failure = status, failure
+        self._app = TelemetryMiddleware(self._answer, self.metrics, self.tracer)
+
+    async def _answer(self, scope: MutableMapping[str, Any], _: Receive, send: Send) -> None:
+        self.seen = dict(current_fields())
+        if scope["path"].startswith("/api"):
+            scope["route"] = SimpleNamespace(path=ROUTE)
+        if self._failure is not None:
+            raise self._failure
+        if self._status is not None:
+            await send({"type": "http.response.start", "status": self._status, "headers": [(b"x-a", b"b")]})
+            await send({"type": "http.response.body", "body": b""})
+
+    def ask(self, path: str = "/api/v1/jobs/1", **headers: str) -> dict[str, str]:
+        sent: list[MutableMapping[str, Any]] = []
+
+        async def receive() -> MutableMapping[str, Any]:
+            return {"type": "http.disconnect"}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            sent.append(message)
+
+        raw = [(name.replace("_", "-").encode(), text.encode("latin-1")) for name, text in headers.items()]
+        scope = {"type": "http", "method": "GET", "path": path, "headers": raw}
+        asyncio.run(self._app(scope, receive, send))
+        return {name.decode(): text.decode() for name, text in sent[0]["headers"]} if sent else {}
+
+
+def test_requests_are_counted_by_route_and_not_by_path() -> None:
+    site = Site()
+    for number in range(3):
+        site.ask(f"/api/v1/jobs/{number}")
+    site.ask("/nowhere/at/all")
+    assert value(site.metrics, "http_requests_total", method="GET", route=ROUTE, status="200") == 3
+    assert value(site.metrics, "http_requests_total", method="GET", route="unmatched", status="200") == 1
+    assert "nowhere" not in site.metrics.render().decode()
+
+
+def test_a_request_has_an_id_that_its_answer_and_its_log_lines_carry() -> None:
+    site = Site()
+    answer = site.ask(x_request_id="abc-1.2:3")
+    assert answer == {"x-a": "b", "x-request-id": "abc-1.2:3"}
+    assert site.seen == {"request_id": "abc-1.2:3"}
+
+
+@pytest.mark.parametrize("given", ["", "a b", "x" * 65, "é"])
+def test_an_id_that_is_no_id_is_replaced(given: str) -> None:
+    site = Site()
+    answered = site.ask(x_request_id=given)["x-request-id"]
+    assert answered != given
+    assert len(answered) == 32
+    assert site.seen == {"request_id": answered}
+
+
+def test_a_crash_counts_as_500_and_an_absent_answer_as_closed() -> None:
+    crashing, silent = Site(failure=RuntimeError("defect")), Site(status=None)
+    with pytest.raises(RuntimeError):
+        crashing.ask()
+    silent.ask()
+    assert value(crashing.metrics, "http_requests_total", method="GET", route=ROUTE, status="500") == 1
+    assert value(silent.metrics, "http_requests_total", method="GET", route=ROUTE, status="499") == 1
+
+
+def test_a_request_goes_on_with_its_callers_trace() -> None:
+    site = Site(status=404)
+    site.ask(traceparent=PARENT)
+    [span] = site.tracer.spans
+    assert span.name == f"GET {ROUTE}"
+    assert span.parent is not None
+    assert format(span.parent.span_id, "016x") == PARENT[36:52]
+    assert span.attributes is not None
+    assert span.attributes["http.response.status_code"] == 404
+
+
+def test_what_is_no_request_passes_by() -> None:
+    site = Site()
+    passed: list[str] = []
+
+    async def app(scope: MutableMapping[str, Any], _: Receive, __: Send) -> None:
+        passed.append(scope["type"])
+
+    async def nothing(*_: object) -> Any:
+        return None
+
+    asyncio.run(TelemetryMiddleware(app, site.metrics, site.tracer)({"type": "lifespan"}, nothing, nothing))
+    assert passed == ["lifespan"]

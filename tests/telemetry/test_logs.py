@@ -1,0 +1,177 @@
+"""Every line says what it is about, fits its reader, and holds no secret."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.execute.builders import NUMBERS, make_task, number_files
+from tidyberg.execute.engine import CancelToken
+from tidyberg.execute.inline import InlineEngine
+from tidyberg.model.job import Progress, Stage
+from tidyberg.model.report import Event, GroupFinished, Notice, StageStarted
+from tidyberg.model.task import StorageAccess
+from tidyberg.settings.sections import Catalog, Spark
+from tidyberg.settings.settings import Settings
+from tidyberg.settings.telemetry import Telemetry
+from tidyberg.telemetry.context import about, current_fields
+from tidyberg.telemetry.job_log import logged
+from tidyberg.telemetry.logs import known_secrets, set_up_logs
+
+LOG = logging.getLogger("tidyberg.test")
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    names = (None, "tidyberg", "uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(logger, logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
+    yield
+    logging.captureWarnings(False)
+    for logger, handlers, level, propagate in before:
+        logger.handlers[:] = handlers
+        logger.setLevel(level)
+        logger.propagate = propagate
+
+
+def logs(
+    log_format: str = "json", *, level: str = "info", settings: Settings | None = None, **environ: str
+) -> io.StringIO:
+    stream = io.StringIO()
+    telemetry = Telemetry.model_validate({"log_format": log_format, "log_level": level})
+    chosen = (settings or Settings()).model_copy(update={"telemetry": telemetry})
+    set_up_logs(chosen, stream=stream, environ=environ)
+    return stream
+
+
+def test_a_json_line_says_what_it_is_about() -> None:
+    stream = logs()
+    with about(request_id="r1"), about(job_id="j1", run_id="j1", table="lake.db.events", tenant=None):
+        LOG.info("rewriting %d groups", 3)
+    LOG.warning("after")
+    first, second = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert first.pop("time").endswith("Z")
+    assert first == {
+        "level": "info",
+        "logger": "tidyberg.test",
+        "message": "rewriting 3 groups",
+        "request_id": "r1",
+        "job_id": "j1",
+        "run_id": "j1",
+        "table": "lake.db.events",
+    }
+    assert "job_id" not in second
+
+
+def test_a_line_for_people_is_plain_without_a_terminal() -> None:
+    stream = logs("console")
+    with about(job_id="j1"):
+        LOG.warning("the catalog is slow")
+    line = stream.getvalue()
+    assert line.endswith(" WARNING the catalog is slow  [job_id=j1]\n")
+    assert "\x1b" not in line
+
+
+def test_a_message_from_outside_cannot_forge_a_line() -> None:
+    for log_format in ("console", "json"):
+        stream = logs(log_format)
+        LOG.info("asked for %s", "x\n2026-01-01 00:00:00 INFO    all is well\x1b[2J")
+        assert stream.getvalue().count("\n") == 1
+        assert "\x1b" not in stream.getvalue()
+
+
+def test_levels_are_those_of_the_settings_and_libraries_only_warn() -> None:
+    stream = logs("console", level="warning")
+    LOG.info("quiet")
+    logging.getLogger("pyiceberg").info("quiet")
+    assert stream.getvalue() == ""
+    stream = logs("console", level="debug")
+    LOG.debug("loud")
+    logging.getLogger("py4j").info("quiet")
+    logging.getLogger("pyiceberg").warning("heard")
+    assert [line.split()[3] for line in stream.getvalue().splitlines()] == ["loud", "heard"]
+
+
+def test_uvicorn_writes_through_the_same_handler() -> None:
+    own = logging.StreamHandler(io.StringIO())
+    logging.getLogger("uvicorn.access").addHandler(own)
+    stream = logs()
+    logging.getLogger("uvicorn.access").info('%s - "%s %s HTTP/%s" %d', "127.0.0.1", "GET", "/health", "1.1", 200)
+    logging.getLogger("uvicorn.error").error("boom")
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["logger"], line["level"]) for line in lines] == [
+        ("uvicorn.access", "info"),
+        ("uvicorn.error", "error"),
+    ]
+    assert own not in logging.getLogger("uvicorn.access").handlers
+
+
+SECRET = 'p4ss"w\\rd/Ωx'
+SETTINGS = Settings(
+    catalogs={
+        "prod": Catalog.model_validate(
+            {"uri": "http://c", "token": SECRET, "properties": {"s3.secret-access-key": "s3cr3tkey"}}
+        )
+    }
+)
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+def test_secrets_of_settings_and_environment_never_show(log_format: str) -> None:
+    stream = logs(log_format, settings=SETTINGS, AWS_SECRET_ACCESS_KEY="from-environment", HOME="/home/ada")
+    with about(table=f"x{SECRET}"):
+        LOG.error("token %s, key %s, %r", SECRET, "s3cr3tkey", {"t": SECRET})
+        LOG.error("env from-environment, http://u:hunter22@host/x?sig=abc, Bearer abcdefgh, /home/ada")
+        try:
+            raise ValueError(f"refused {SECRET} and s3cr3tkey")
+        except ValueError:
+            LOG.exception("failed with %s", SECRET)
+    text = stream.getvalue()
+    assert "/home/ada" in text
+    assert "ValueError" in text
+    for hidden in ("p4ss", "s3cr3tkey", "from-environment", "hunter22", "sig=abc", "abcdefgh"):
+        assert hidden not in text
+
+
+def test_secrets_are_found_wherever_settings_keep_them() -> None:
+    assert "s3cr3tkey" in known_secrets(SETTINGS, {})
+    assert SECRET in known_secrets(SETTINGS, {})
+    conf = Settings(spark=Spark(conf={"spark.hadoop.fs.s3a.secret.key": "of-spark", "spark.ui.port": "4040"}))
+    assert known_secrets(conf, {}) == ("of-spark",)
+
+
+def test_threads_of_an_engine_know_the_job(tmp_path: Path) -> None:
+    seen: list[str | None] = []
+
+    class Looking(StorageAccess):
+        def reveal(self) -> dict[str, str]:
+            seen.append(current_fields().get("job_id"))
+            return super().reveal()
+
+    tasks = [make_task(number_files(tmp_path, 2, 10), NUMBERS, tmp_path / "out")]
+    with about(job_id="j1"):
+        InlineEngine().run(tasks, Looking(), on_result=lambda _: None, cancel=CancelToken())
+    assert set(seen) == {"j1"}
+
+
+def test_events_of_a_job_are_lines_of_the_log_and_go_on() -> None:
+    stream = logs("console")
+    told: list[Event] = []
+    sink = logged(told.append)
+    events: list[Event] = [
+        StageStarted(Stage.EXECUTE, "rewriting 2 groups"),
+        GroupFinished(0, "day=1", Progress(groups_completed=1, groups_total=2)),
+        Notice("warning", "group 1 is left out"),
+    ]
+    for event in events:
+        sink(event)
+    assert told == events
+    lines = [line.split(maxsplit=2)[2].strip() for line in stream.getvalue().splitlines()]
+    assert lines == [
+        "INFO    execute: rewriting 2 groups",
+        "INFO    group 0 rewritten (1 of 2)",
+        "WARNING group 1 is left out",
+    ]
