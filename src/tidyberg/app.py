@@ -30,7 +30,12 @@ from tidyberg.settings.settings import Settings
 
 
 def open_records(settings: Settings) -> Records:
-    return open_sqlite(settings.store.path, is_alive)
+    """Redis when its address is given, which several replicas can share; else a SQLite file."""
+    if settings.store.url is None:
+        return open_sqlite(settings.store.path, is_alive)
+    from tidyberg.record.redis_records import open_redis  # most commands need no Redis, and start sooner without
+
+    return open_redis(settings.store.url.get_secret_value(), settings.store.prefix, is_alive)
 
 
 def build_control(settings: Settings, store: JobStore | None = None) -> Control:

@@ -29,7 +29,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture(autouse=True)
 def _away_from_the_machines_own_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TIDYBERG_CONFIG", "CATALOG_URI", "TIDYBERG_DEBUG"):
+    for name in ("TIDYBERG_CONFIG", "CATALOG_URI", "REDIS_URL", "TIDYBERG_DEBUG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path / "pyiceberg"))

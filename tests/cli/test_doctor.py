@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from tidyberg.cli.doctor import check_disk, check_java, check_store, java_version
+from tests.servers.redis import RedisServer
+from tidyberg.cli.doctor import check_disk, check_java, java_version
+from tidyberg.cli.doctor_store import check_store
 from tidyberg.settings.settings import Settings
+from tidyberg.settings.store import Store
 from tidyberg.testing import Warehouse
 
 
@@ -82,9 +85,41 @@ def test_java_is_not_needed_inline_or_through_connect(tmp_path: Path) -> None:
 
 def test_the_store_must_be_writable_and_is_not_made(tmp_path: Path) -> None:
     path = tmp_path / "new" / "place" / "tidyberg.db"
-    assert check_store(path).state == "ok"
+    assert [check.state for check in check_store(Store(path=path))] == ["ok"]
     assert not path.parent.exists()
-    assert check_store(Path("/proc/nowhere/tidyberg.db")).state == ("ok" if os.access("/proc", os.W_OK) else "fail")
+    nowhere = Store(path=Path("/proc/nowhere/tidyberg.db"))
+    assert [check.state for check in check_store(nowhere)] == ["ok" if os.access("/proc", os.W_OK) else "fail"]
+
+
+def test_redis_must_answer_keep_what_it_has_written_and_drop_nothing(
+    run: Run, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDIS_URL", redis_server.url)
+    with redis_server.client() as client:
+        forgetful = run("doctor").out
+        client.config_set("appendonly", "yes")
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        evicting = run("doctor").out
+        client.config_set("maxmemory-policy", "noeviction")
+        good = run("doctor")
+        client.config_set("appendonly", "no")
+    assert "appendonly yes" in forgetful
+    assert "allkeys-lru" in evicting
+    assert "appendonly" not in evicting
+    assert (good.status, f"at 127.0.0.1:{redis_server.port}" in good.out) == (0, True)
+    assert redis_server.password not in forgetful + evicting + good.out
+
+
+@pytest.mark.parametrize("wrong", ["port", "password"])
+def test_a_redis_that_cannot_be_used_fails_with_its_cure(
+    run: Run, redis_server: RedisServer, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = 1 if wrong == "port" else redis_server.port
+    monkeypatch.setenv("REDIS_URL", f"redis://:hunter2@127.0.0.1:{port}")
+    ran = run("doctor")
+    assert ran.status == 5
+    assert ("password" if wrong == "password" else "See that Redis runs") in " ".join(ran.out.split())
+    assert "hunter2" not in ran.out
 
 
 def test_little_disk_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

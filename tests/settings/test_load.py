@@ -216,6 +216,31 @@ def test_reserved_variables_are_no_settings(tmp_path: Path) -> None:
     assert settings.store.path == tmp_path / "tidyberg.db"
 
 
+def test_redis_url_alone_is_enough_for_a_shared_store() -> None:
+    store = load_settings(environ={"REDIS_URL": "redis://redis:6379/1"}).store
+    assert store.url is not None
+    assert (store.url.get_secret_value(), store.prefix) == ("redis://redis:6379/1", "tidyberg:")
+
+
+@pytest.mark.parametrize(("text", "url"), [("url: redis://own", "redis://own"), ("path: jobs.db", None)])
+def test_a_store_in_the_file_wins_over_redis_url(tmp_path: Path, text: str, url: str | None) -> None:
+    store = load(tmp_path, f"store: {{{text}}}\n", REDIS_URL="redis://other").store
+    assert (store.url and store.url.get_secret_value()) == url
+
+
+@pytest.mark.parametrize(
+    "url", ["http://redis", "redis:6379", "redis://", "redis://:pass", "redis://host:port", "unix://", "rediss:///0"]
+)
+def test_an_address_that_is_not_of_redis_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"store\.url.*redis://host:6379/0"):
+        load_settings(environ={"REDIS_URL": url})
+
+
+def test_addresses_of_redis() -> None:
+    for url in ("redis://localhost", "rediss://:pw@[::1]:6380/0", "unix:///run/redis.sock?db=1"):
+        assert load_settings(environ={"TIDYBERG_STORE__URL": url}).store.url is not None
+
+
 def test_store_lies_in_the_state_directory_by_default(tmp_path: Path) -> None:
     settings = load_settings(environ={"XDG_STATE_HOME": str(tmp_path)})
     assert settings.store.path == tmp_path / "tidyberg" / "tidyberg.db"

@@ -24,6 +24,7 @@ catalog:
   properties: {adls.account-key: hunter2-account}
   auth: {type: oauth2, oauth2: {client_secret: hunter2-client}}
 storage: {bucket: b, secret_access_key: hunter2-storage}
+store: {url: "rediss://jobs:hunter2@hunter2@redis:6379/1?password=hunter2"}
 spark:
   conf: {spark.hadoop.fs.s3a.secret.key: hunter2-spark}
 """
@@ -63,9 +64,12 @@ def test_an_error_of_the_catalog_does_not_quote_its_address_with_password(tmp_pa
     assert "hunter2" not in str(caught.value.__cause__)
 
 
-def test_a_bad_value_of_a_secret_is_not_quoted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text", ["catalog: {uri: http://x, token: [hunter2]}", "store: {url: 'http://:hunter2@redis'}"]
+)
+def test_a_bad_value_of_a_secret_is_not_quoted(tmp_path: Path, text: str) -> None:
     path = tmp_path / "tidyberg.yaml"
-    path.write_text("catalog: {uri: http://x, token: [hunter2]}\n")
+    path.write_text(text)
     with pytest.raises(ConfigurationError) as caught:
         load_settings(path, environ={})
     assert "hunter2" not in str(caught.value)

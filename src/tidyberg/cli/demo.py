@@ -25,8 +25,8 @@ from tidyberg.model.options import PlanOptions, VerifyMode
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.table import TableRef
 from tidyberg.settings.load import load_settings
-from tidyberg.settings.sections import state_directory
 from tidyberg.settings.settings import Settings
+from tidyberg.settings.store import state_directory
 from tidyberg.testing import Warehouse
 
 REF = TableRef.parse(TABLE, CATALOG)

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlparse
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from tidyberg.cli.doctor_store import check_store, existing
 from tidyberg.cli.flags import CommonFlags
 from tidyberg.cli.show_doctor import Check
 from tidyberg.cli.words import plural, size
@@ -40,7 +41,7 @@ def examine(common: CommonFlags) -> list[Check]:
     checks += [check_java(settings, os.environ), *check_packages(), check]
     if settings is not None:
         checks += check_catalogs(settings, common.catalog)
-        checks.append(check_store(settings.store.path))
+        checks += check_store(settings.store)
     return [*checks, check_disk(Path(tempfile.gettempdir()))]
 
 
@@ -128,7 +129,7 @@ def check_first_table(catalog: Catalog, label: str) -> Iterator[Check]:
                     "Let the catalog vend credentials, or give s3.access-key-id and s3.secret-access-key.")  # fmt: skip
         return
     location = urlparse(table.location())
-    if location.scheme in ("", "file") and not os.access(_existing(Path(unquote(location.path))), os.W_OK):
+    if location.scheme in ("", "file") and not os.access(existing(Path(unquote(location.path))), os.W_OK):
         yield Check("fail", label, f"{tables[0]}: {table.location()} is not writable", "Check its owner and mode.")
         return
     yield Check("ok", label, f"{plural(len(tables), 'table')}; {tables[0]} loads from {table.location()}")
@@ -140,22 +141,8 @@ def _only_signed_remotely(table: Table) -> bool:
     return signs and not properties.get("s3.access-key-id")
 
 
-def check_store(path: Path) -> Check:
-    place = path if path.exists() else _existing(path.parent)
-    if os.access(place, os.W_OK):
-        return Check("ok", "job store", str(path))
-    return Check("fail", "job store", f"{path} is not writable", "Set store.path or TIDYBERG_HOME.")
-
-
 def check_disk(place: Path) -> Check:
     free = shutil.disk_usage(place).free
     if free >= _LITTLE_DISK:
         return Check("ok", "disk", f"{size(free)} free in {place}")
     return Check("warn", "disk", f"only {size(free)} free in {place}", "Spark spills there; set TMPDIR elsewhere.")
-
-
-def _existing(path: Path) -> Path:
-    """The path itself, or the nearest directory above that exists."""
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return path

@@ -13,8 +13,8 @@ from pydantic_settings.sources.utils import parse_env_vars
 from tidyberg.errors import ConfigurationError
 from tidyberg.settings.document import Document, KeyPath, read_document
 from tidyberg.settings.problems import describe_problem
-from tidyberg.settings.sections import state_directory
 from tidyberg.settings.settings import Settings
+from tidyberg.settings.store import state_directory
 
 CONFIG_VARIABLE = "TIDYBERG_CONFIG"
 INSECURE_VARIABLE = "TIDYBERG_INSECURE"
@@ -37,7 +37,7 @@ def load_settings(path: Path | None = None, *, environ: Mapping[str, str] | None
     overrides = _environment_overrides(environ)
     data = _merge(document.data, overrides)
     _add_catalog_of_environment(data, environ)
-    _add_store_path(data, environ)
+    _add_store(data, environ)
     try:
         return Settings.model_validate(data)
     except ValidationError as error:
@@ -124,9 +124,12 @@ def _add_catalog_of_environment(data: dict[str, Any], environ: Mapping[str, str]
         data["catalog"] = catalog_of_environment(environ)
 
 
-def _add_store_path(data: dict[str, Any], environ: Mapping[str, str]) -> None:
+def _add_store(data: dict[str, Any], environ: Mapping[str, str]) -> None:
+    """REDIS_URL alone is enough for several replicas; a store in the settings wins over it, be it a file."""
     store = data.setdefault("store", {})
     if isinstance(store, dict):
+        if environ.get("REDIS_URL") and not store.get("url") and not store.get("path"):
+            store["url"] = environ["REDIS_URL"]
         store.setdefault("path", str(state_directory(environ) / "tidyberg.db"))
 
 

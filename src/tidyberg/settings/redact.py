@@ -18,7 +18,7 @@ _HARMLESS_KEY = re.compile(
     r"|vended[-_.]credentials|access[-_.]delegation",
     re.IGNORECASE,
 )
-_USER_INFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.\-]*://[^\s:/@]*):(?P<password>[^\s/@]+)@", re.IGNORECASE)
+_USER_INFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.\-]*://[^\s:/@]*):(?P<password>[^\s/]+)@", re.IGNORECASE)
 _QUERY = re.compile(
     r"(?P<name>[?&][^=&\s]*(?:token|secret|passw|sig|key|credential)[^=&\s]*)=[^&\s'\"]+", re.IGNORECASE
 )

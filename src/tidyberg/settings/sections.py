@@ -1,9 +1,7 @@
 """The sections of tidyberg.yaml, each a frozen model."""
 
-import os
 from collections.abc import Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -13,7 +11,6 @@ from pydantic import (
     SecretStr,
     WithJsonSchema,
     field_serializer,
-    field_validator,
     model_validator,
 )
 
@@ -226,28 +223,6 @@ class Spark(Section):
     @field_serializer("conf", when_used="json")
     def _mask_conf(self, conf: dict[str, str]) -> Any:
         return redact(conf)  # I12: JSON is for showing
-
-
-def state_directory(environ: Mapping[str, str]) -> Path:
-    """Where jobs are recorded unless the settings name another place."""
-    if home := environ.get("TIDYBERG_HOME"):
-        return Path(home).expanduser()
-    if state := environ.get("XDG_STATE_HOME"):
-        return Path(state) / "tidyberg"
-    return Path("~/.local/state/tidyberg").expanduser()
-
-
-class Store(Section):
-    path: Path = Field(
-        default_factory=lambda: state_directory(os.environ) / "tidyberg.db",
-        description="The SQLite file of jobs; under $TIDYBERG_HOME, else $XDG_STATE_HOME/tidyberg, by default.",
-    )
-    wait_seconds: float = Field(0.0, ge=0, description="How long to wait for a table that another job holds.")
-
-    @field_validator("path")
-    @classmethod
-    def _expand_home(cls, path: Path) -> Path:
-        return path.expanduser()
 
 
 class PriceList(Section):

@@ -17,10 +17,10 @@ from tidyberg.settings.sections import (
     ResourceOverrides,
     Spark,
     Storage,
-    Store,
     TableEntry,
 )
 from tidyberg.settings.serving import Queue, Retention, Server
+from tidyberg.settings.store import Store
 from tidyberg.settings.telemetry import Telemetry
 
 DEFAULT_CATALOG = "default"

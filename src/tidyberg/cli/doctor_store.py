@@ -1,0 +1,54 @@
+"""Whether jobs can be recorded, and will be there after a restart."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from tidyberg.cli.show_doctor import Check
+from tidyberg.errors import TidybergError
+from tidyberg.settings.store import Store
+
+_NAME = "job store"
+
+
+def check_store(store: Store) -> Iterator[Check]:
+    if store.url is None:
+        yield _check_file(store.path)
+    else:
+        yield from _check_redis(store.url.get_secret_value())
+
+
+def _check_file(path: Path) -> Check:
+    place = path if path.exists() else existing(path.parent)
+    if os.access(place, os.W_OK):
+        return Check("ok", _NAME, str(path))
+    return Check("fail", _NAME, f"{path} is not writable", "Set store.path or TIDYBERG_HOME.")
+
+
+def _check_redis(url: str) -> Iterator[Check]:
+    from tidyberg.record.redis_health import redis_health
+
+    try:
+        found = redis_health(url)
+    except TidybergError as error:
+        yield Check("fail", _NAME, error.message, error.hint)
+        return
+    yield Check("ok", _NAME, f"Redis {found.version} at {found.place}, {found.seconds:.2f} s")
+    if found.is_too_old:
+        yield Check("fail", _NAME, f"Redis {found.version} is too old", "Use version 6.2 or newer.")
+    if found.is_cluster:
+        yield Check("fail", _NAME, "Redis runs as a cluster", "Give the address of one server; it may have replicas.")
+    if not found.is_master:
+        yield Check("fail", _NAME, "this Redis is a replica", "Give the address of its master.")
+    if not found.is_append_only:
+        yield Check("warn", _NAME, "Redis forgets jobs when it restarts", "Set `appendonly yes` in redis.conf.")
+    if found.eviction != "noeviction":
+        cure = "Set `maxmemory-policy noeviction` in redis.conf."
+        yield Check("warn", _NAME, f"Redis may drop jobs when memory is short ({found.eviction})", cure)
+
+
+def existing(path: Path) -> Path:
+    """The path itself, or the nearest directory above that exists."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path
