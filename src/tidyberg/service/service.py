@@ -44,7 +44,6 @@ from tidyberg.settings.settings import Settings
 
 MOST_ON_A_PAGE = 1000
 UNLIMITED = 1_000_000
-UPKEEP_SECONDS = 60.0
 ESTIMATE_SECONDS = 1.0
 LOOP_GRACE_SECONDS = 5.0
 
@@ -77,10 +76,11 @@ class Service:
             self._attempt,
             self.now_ms,
         )
+        every_seconds = self.settings.queue.upkeep_seconds
         upkeep = Upkeep(self.control, self.records, self.settings.retention, self.now_ms)
         self.loops = [  # what else is to go on while the service runs may be added before it starts
-            Loop("retention", upkeep.forget_old, UPKEEP_SECONDS),
-            Loop("recovery", upkeep.settle_dead_runs, UPKEEP_SECONDS),
+            Loop("retention", upkeep.forget_old, every_seconds),
+            Loop("recovery", upkeep.settle_dead_runs, every_seconds),
         ]
         if self.settings.queue.estimate:
             self.loops.append(Loop("estimates", self._estimates.find_out_wanted, ESTIMATE_SECONDS))

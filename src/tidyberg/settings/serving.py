@@ -31,6 +31,9 @@ class Queue(Section):
     lease_seconds: float = Field(60.0, ge=1, description="The same for the tables that its jobs hold.")
     poll_seconds: float = Field(1.0, gt=0, description="How often workers look for jobs that others took in.")
     grace_seconds: float = Field(20.0, ge=0, description="How long running jobs may go on when the service is stopped.")
+    upkeep_seconds: float = Field(
+        60.0, gt=0, description="How often runs that died are settled, and jobs that ended long ago forgotten."
+    )
     estimate: bool = Field(True, description="Plan waiting jobs in the background to tell how long they will take.")
 
 

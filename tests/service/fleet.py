@@ -1,0 +1,110 @@
+"""Several replicas as real processes on one store, and what can happen to them: kill -9, and to be stopped for long."""
+
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from typing import Protocol
+
+from tests.service.replica import serve
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_PRELOAD = ["tests.service.replica", "tidyberg.record.redis_records", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow"]
+
+
+class Process(Protocol):
+    @property
+    def pid(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    def terminate(self) -> None: ...
+
+
+def start(settings: str, *, engine: str) -> Process:
+    """A fork of a process that has all modules loaded; with Spark one that begins anew."""
+    if engine == "spark":
+        return subprocess.Popen([sys.executable, "-m", "tests.service.replica", settings], stderr=subprocess.DEVNULL)
+    _CONTEXT.set_forkserver_preload(_PRELOAD)
+    process: BaseProcess = _CONTEXT.Process(target=serve, args=(settings,), daemon=True)
+    process.start()
+    return process
+
+
+def wait_for(process: Process, seconds: float) -> None:
+    if isinstance(process, subprocess.Popen):
+        process.wait(seconds)
+    else:
+        assert isinstance(process, BaseProcess)
+        process.join(seconds)
+
+
+@dataclass
+class Fleet:
+    """`settings` of each replica, as JSON, and its engine."""
+
+    replicas: list[tuple[str, str]]
+    rng: random.Random
+    kills: int = 0
+    pauses: int = 0
+    _processes: list[Process] = field(default_factory=list)
+    _paused: set[int] = field(default_factory=set)
+    _timers: list[threading.Timer] = field(default_factory=list)
+
+    def __enter__(self) -> "Fleet":
+        self._processes = [start(settings, engine=engine) for settings, engine in self.replicas]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for timer in self._timers:
+            timer.join()
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            wait_for(process, 30)
+
+    def kill_one(self) -> None:
+        """And start another in its place."""
+        number = self._choose()
+        self._processes[number].kill()
+        wait_for(self._processes[number], 30)
+        settings, engine = self.replicas[number]
+        self._processes[number] = start(settings, engine=engine)
+        self.kills += 1
+
+    def pause_one(self, seconds: float) -> None:
+        """Long enough for others to take its jobs over; then it goes on where it was."""
+        number = self._choose()
+        pid = self._processes[number].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        self._paused.add(number)
+
+        def go_on() -> None:
+            os.kill(pid, signal.SIGCONT)
+            self._paused.discard(number)
+
+        timer = threading.Timer(seconds, go_on)
+        timer.start()
+        self._timers.append(timer)
+        self.pauses += 1
+
+    def stop(self) -> None:
+        """As an operator would."""
+        for timer in self._timers:
+            timer.join()
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            wait_for(process, 60)
+
+    def _choose(self) -> int:
+        while not (awake := [number for number in range(len(self._processes)) if number not in self._paused]):
+            time.sleep(0.05)
+        return self.rng.choice(awake)

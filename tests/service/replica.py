@@ -1,0 +1,22 @@
+"""One replica of a service in a process of its own, to be killed, stopped and continued. Run as a module: settings."""
+
+import signal
+import sys
+import threading
+
+from tidyberg.app import build_service
+from tidyberg.settings.settings import Settings
+
+
+def serve(settings: str) -> None:
+    """Until SIGTERM."""
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    service = build_service(Settings.model_validate_json(settings))
+    service.start()
+    ended.wait()
+    service.stop()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

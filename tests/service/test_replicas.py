@@ -1,0 +1,171 @@
+"""Replicas on one store are killed and stopped at random: every job ends once, no row or live file is lost [I6, I7].
+
+TEST_REPLICA_JOBS, _TABLES, _KILLS and _PAUSES say how much; `make test-replicas` raises all, and runs some on Spark.
+"""
+
+import json
+import os
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.commit.test_publish import BY_REGION, SCHEMA
+from tests.control.test_chunks import chunks, leftovers
+from tests.seed import SEED
+from tests.servers.redis import RedisServer
+from tests.service.fleet import Fleet
+from tidyberg.app import build_service
+from tidyberg.model.job import JobStatus
+from tidyberg.model.principal import LOCAL
+from tidyberg.model.submission import Query, Submission
+from tidyberg.service.requests import SubmitRequest
+from tidyberg.service.service import Service
+from tidyberg.settings.settings import Settings
+from tidyberg.testing import Warehouse
+
+JOBS = int(os.environ.get("TEST_REPLICA_JOBS", "20"))
+TABLES = int(os.environ.get("TEST_REPLICA_TABLES", "6"))
+KILLS = int(os.environ.get("TEST_REPLICA_KILLS", "4"))
+PAUSES = int(os.environ.get("TEST_REPLICA_PAUSES", "1"))
+WITH_SPARK = os.environ.get("TEST_REPLICA_SPARK") == "1"
+PATIENCE_SECONDS = 120.0 + 6.0 * JOBS
+CLAIM_SECONDS = 1.0
+FILES, ROWS = 6, 400
+
+
+def settings_of(warehouse: Warehouse, store: dict[str, str], **changes: Any) -> dict[str, Any]:
+    return {
+        "engine": "inline",
+        "catalogs": {"lab": warehouse.properties},
+        "default_catalog": "lab",
+        "compaction": {"min_input_files": 2},
+        "store": store,
+        "commit": {"min_wait_ms": 10, "max_wait_ms": 200},
+        "queue": {
+            "workers": 2,
+            "claim_seconds": CLAIM_SECONDS,
+            "lease_seconds": CLAIM_SECONDS,
+            "poll_seconds": 0.1,
+            "retry_seconds": 0.2,
+            "max_retry_seconds": 2.0,
+            "max_attempts": 100,
+            "upkeep_seconds": 1.0,
+        },
+        **changes,
+    }
+
+
+def fill(warehouse: Warehouse, name: str, regions: int, rng: random.Random) -> list[str]:
+    """A table with some small files in each of its partitions, one for each job; returns its rows."""
+    table = warehouse.create_table(name, SCHEMA, BY_REGION)
+
+    def rows(_: int) -> pa.Table:
+        labels = [f"r{region}" for region in range(regions) for _ in range(ROWS)]
+        columns = [[rng.randrange(10**9) for _ in labels], labels, [rng.randrange(1000) for _ in labels]]
+        types = (pa.int64(), pa.string(), pa.int32())
+        return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], ["id", "region", "amount"])
+
+    warehouse.append_files(table, FILES, rows=rows)
+    return warehouse.rows(table)
+
+
+def jobs_of(service: Service) -> list[Submission]:
+    found, cursor = list[Submission](), None
+    while True:
+        page = service.jobs(Query(limit=1000, cursor=cursor), LOCAL)
+        found += page.submissions
+        if (cursor := page.next) is None:
+            return found
+
+
+def harass(fleet: Fleet, service: Service, rng: random.Random) -> None:
+    """Kills and pauses spread over the time that jobs take, until all jobs have ended."""
+    blows = ["kill"] * KILLS + ["pause"] * PAUSES
+    rng.shuffle(blows)
+    moments = sorted(rng.randrange(JOBS) for _ in blows)  # when so many jobs have ended
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while (ended := sum(job.status.is_final for job in jobs_of(service))) < JOBS:
+        assert time.monotonic() < give_up, f"only {ended} jobs of {JOBS} ended in time"
+        if moments and moments[0] <= ended:
+            moments.pop(0)
+            if blows.pop() == "kill":
+                fleet.kill_one()
+            else:
+                fleet.pause_one(rng.uniform(2.0, 4.0) * CLAIM_SECONDS)
+        time.sleep(rng.uniform(0.05, 0.4))
+    assert not blows, "jobs ended too early"
+
+
+def until_settled(service: Service) -> None:
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while open_runs := service.records.store.find(unfinished=True, limit=1000):
+        assert time.monotonic() < give_up, f"{len(open_runs)} runs were never settled: {open_runs[0]}"
+        time.sleep(0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_every_job_on_redis_ends_once_whatever_happens_to_its_replicas(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    check_fleet(tmp_path, {"url": redis_server.url})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_every_job_in_a_sqlite_file_ends_once_whatever_happens_to_its_replicas(tmp_path: Path) -> None:
+    check_fleet(tmp_path, {"path": str(tmp_path / "jobs.db")})
+
+
+def check_fleet(tmp_path: Path, store: dict[str, str]) -> None:
+    rng = random.Random(SEED)
+    with Warehouse(tmp_path / "lab") as warehouse:
+        tables = [f"db.t{number}" for number in range(TABLES)]
+        per_table = Counter(tables[number % TABLES] for number in range(JOBS))
+        expected = {name: fill(warehouse, name, per_table[name], rng) for name in tables}
+        inline = settings_of(warehouse, store)
+        spark = settings_of(warehouse, store, engine="spark", spark={"master": "local[1]"})
+        engines = [inline, inline, spark if WITH_SPARK else inline]
+        service = build_service(Settings.model_validate(inline))
+        asked = {
+            service.submit(
+                SubmitRequest(name, options={"where": f"region = 'r{region}'"}, priority=rng.randrange(3)), LOCAL
+            ).job_id: name
+            for name in tables
+            for region in range(per_table[name])
+        }
+        started = time.monotonic()
+        with Fleet([(json.dumps(settings), str(settings["engine"])) for settings in engines], rng) as fleet:
+            harass(fleet, service, rng)
+            until_settled(service)
+            fleet.stop()
+        seconds = time.monotonic() - started
+        assert (fleet.kills, fleet.pauses) == (KILLS, PAUSES)
+        jobs = {job.job_id: job for job in jobs_of(service)}
+        assert jobs.keys() == asked.keys(), "no job is lost or doubled"
+        for job in jobs.values():
+            assert (job.status, job.outcome, job.error) == (JobStatus.SUCCEEDED, "committed", None), job
+            said = [event.data["status"] for event in service.events(job.job_id, LOCAL) if event.kind == "status"]
+            assert said.count("succeeded") <= 1, "it ended once; who was killed right then could not tell"
+        for name in tables:
+            table = warehouse.catalog.load_table(name)
+            assert warehouse.rows(table) == expected[name], f"{name} must hold the same rows"
+            assert warehouse.referenced_files(table) <= warehouse.files_on_disk(table), "no live file is deleted"
+            assert not leftovers(warehouse, table), "nothing is left over"
+            live = [file.path for file in warehouse.live_files(table)]
+            assert len(live) == len(set(live)) == per_table[name], "each partition is one file now"
+            committed = chunks(table)
+            assert len(committed) == len(set(committed)) == per_table[name], "each job has committed exactly once"
+        runs = service.records.store.find(limit=10_000)
+        print(  # noqa: T201
+            f"\n{JOBS} jobs on {TABLES} tables in {seconds:.0f} s: {fleet.kills} kills, {fleet.pauses} pauses;"
+            f" {sum(job.attempts for job in jobs.values())} attempts, {len(runs)} runs,"
+            f" {sum(run.engine.startswith('local') for run in runs)} of them on Spark,"
+            f" {sum(run.error_code == 'died' for run in runs)} died"
+        )
+        service.stop()
