@@ -27,6 +27,8 @@ from tidyberg.settings.catalogs import open_catalog
 from tidyberg.settings.load import load_settings
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import Settings
+from tidyberg.telemetry.metrics import Metrics
+from tidyberg.telemetry.traces import open_tracer
 
 
 def open_records(settings: Settings) -> Records:
@@ -62,8 +64,15 @@ def build_service(settings: Settings) -> Service:
     records = open_records(settings)
     control = build_control(settings, records.store)
     control.lease_ms = round(settings.queue.lease_seconds * 1000)
-    access = Access(settings.tenants)
-    return Service(settings, control, records, access, check_engine=lambda: _check_engine(settings))
+    control.tracer = open_tracer(settings.telemetry)
+    return Service(
+        settings,
+        control,
+        records,
+        Access(settings.tenants),
+        Metrics(table_labels=settings.telemetry.table_labels),
+        check_engine=lambda: _check_engine(settings),
+    )
 
 
 @cache  # a Java that is there stays; one that is missing is looked for again

@@ -5,6 +5,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,9 @@ from tidyberg.service.watching import Watch
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.redact import redact_text
 from tidyberg.settings.settings import Settings
+from tidyberg.telemetry.context import about
+from tidyberg.telemetry.job_log import log_event
+from tidyberg.telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +53,7 @@ class Attempt:
     control: Control
     records: Records
     estimates: Estimates
+    metrics: Metrics
     submission: Submission
     now_ms: Callable[[], int]
     sleep: Callable[[float], None] = time.sleep
@@ -70,19 +75,27 @@ class Attempt:
         self._heartbeat.stop(Stop.SHUTDOWN)
 
     def run(self) -> None:
-        with self._heartbeat:
+        submission = self.submission
+        table = f"{submission.table.catalog}.{submission.table}"
+        with about(job_id=submission.job_id, table=table, tenant=submission.tenant), self._heartbeat:
+            self.metrics.job_started(submission)
             try:
                 self._run()
             except TidybergError as error:
                 self._end_badly(error)
             except Exception as error:
-                log.exception("job %s failed unexpectedly", self.submission.job_id)
+                log.exception("the job failed unexpectedly")
                 text = redact_text(f"{type(error).__name__}: {error}")  # I12
                 self._finish(JobStatus.FAILED, {"error_code": "internal", "error": text})
+            if self._heartbeat.is_lost:
+                self.metrics.claim_lost()
+                log.warning("another worker has the job now, or may have it: this one stops without a word")
 
     def _run(self) -> None:
         submission = self.submission
         earlier = self._earlier_runs()
+        if any(not run.status.is_final for run in earlier):
+            self.metrics.job_taken_over()
         if (done := _success(earlier)) is not None:
             return self._finish_as(done)
         if submission.cancel_requested:
@@ -123,6 +136,7 @@ class Attempt:
         return self.control.apply(plan_from_json(kept.document), **common)
 
     def _on_event(self, event: Event) -> None:
+        log_event(event)
         self._watch(event)
         if isinstance(event, StageStarted) and event.stage is Stage.EXECUTE and self._run_id is not None:
             self.estimates.take_from(self.submission, self.records.store.get(self._run_id))
@@ -150,6 +164,7 @@ class Attempt:
                 "error_code": failure.code if failure else None,
                 "error": str(failure) if failure else None,
             },
+            result.sizes_written,
         )
 
     def _end_badly(self, error: TidybergError) -> None:
@@ -163,20 +178,30 @@ class Attempt:
             self._finish(JobStatus.CANCELLED, said)
         elif isinstance(error, MAY_PASS) and self.submission.attempts < queue.max_attempts:
             longest = min(queue.max_retry_seconds, queue.retry_seconds * 2.0 ** (self.submission.attempts - 1))
+            self.metrics.job_retried()
             self._put_back(longest * random.uniform(0.5, 1.0), f"{error.code}: {error}")  # noqa: S311  # spread them
         else:
             self._finish(JobStatus.FAILED, said)
 
-    def _finish(self, status: JobStatus, changes: Mapping[str, Any]) -> None:
+    def _finish(self, status: JobStatus, changes: Mapping[str, Any], sizes: Sequence[int] = ()) -> None:
         def finish() -> bool:
             return self.records.queue.finish(
                 self.submission.job_id, self._token, status, now_ms=self.now_ms(), changes=changes
             )
 
         if self._settle(finish):
+            log.info("the job %s", status.value)
             self._watch.status(status.value, outcome=changes.get("outcome"), error=changes.get("error"))
             if changes.get("outcome") in ("committed", "partly"):
                 self.estimates.forget(self.submission.table)
+            self._count(sizes)
+
+    def _count(self, sizes: Sequence[int]) -> None:
+        with suppress(TidybergError):
+            ended = self.records.queue.submission(self.submission.job_id)
+            if ended is not None:
+                run = self.records.store.get(ended.run_id) if ended.run_id else None
+                self.metrics.job_ended(ended, run, sizes)
 
     def _put_back(self, wait_seconds: float, reason: str) -> None:
         def put_back() -> bool:

@@ -41,6 +41,7 @@ from tidyberg.service.workers import Workers
 from tidyberg.settings.catalogs import default_catalog_name, known_catalogs
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import Settings
+from tidyberg.telemetry.metrics import Metrics
 
 MOST_ON_A_PAGE = 1000
 UNLIMITED = 1_000_000
@@ -58,6 +59,7 @@ class Service:
     control: Control
     records: Records
     access: Access = field(default_factory=Access)
+    metrics: Metrics = field(default_factory=Metrics)
     check_engine: Callable[[], None] = lambda: None  # raises when it cannot run jobs
     now_ms: Callable[[], int] = _wall_clock
 
@@ -67,6 +69,7 @@ class Service:
         self._readiness = ReadinessCheck(
             self.records.queue, self.lookup, sorted(self._catalogs), lambda: self.check_engine()
         )
+        self.metrics.watch(self.records.queue)
         self._audit = AuditLog(self.records.ledger, self.now_ms)
         self._estimates = Estimates(self.settings, self.control, self.records.queue)
         self._workers = Workers(
@@ -102,6 +105,7 @@ class Service:
         if ended:  # else a run would lose its engine and its store under its feet; the process ends anyway
             self.control.close()
             self.records.close()
+            self.control.tracer.close()
 
     def submit(self, request: SubmitRequest, who: Principal, key: str | None = None) -> Submission:
         with self._audit.acting(who, "job.submit", request.table) as act:
@@ -261,13 +265,15 @@ class Service:
         if submission.estimated_seconds is None and (thought := self._estimates.known(submission)) is not None:
             submission = replace(submission, estimated_seconds=thought.seconds, estimated_dollars=thought.dollars)
         kept = self.records.queue.submit(submission, key=key)
-        if kept.estimated_seconds is None:
-            self._estimates.want(kept)
-        self._workers.wake()
+        if kept.job_id == submission.job_id:  # else its key was used before
+            self.metrics.job_submitted(kept)
+            if kept.estimated_seconds is None:
+                self._estimates.want(kept)
+            self._workers.wake()
         return kept
 
     def _attempt(self, claimed: Submission) -> Attempt:
-        return Attempt(self.settings, self.control, self.records, self._estimates, claimed, self.now_ms)
+        return Attempt(self.settings, self.control, self.records, self._estimates, self.metrics, claimed, self.now_ms)
 
     def _limits(self) -> Limits:
         queue = self.settings.queue
