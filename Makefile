@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-fast test-kill test-long mutants lint format lock build bench clean check-java
+.PHONY: help setup demo test test-fast test-kill test-replicas test-long mutants lint format lock build bench clean check-java
 
 help: ## list what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -29,6 +29,10 @@ test: check-java lint ## everything that must hold: lint, types, import rules, a
 
 test-kill: check-java setup ## kill -9 at 475 random moments on the inline engine and 25 on Spark
 	TEST_KILLS=475 TEST_SPARK_KILLS=25 $(BIN)/pytest -s --timeout 7200 tests/control/test_kill.py
+
+test-replicas: check-java setup ## 200 jobs on 40 tables, three replicas killed 30 times and stopped 10 times, one on Spark
+	TEST_REPLICA_JOBS=200 TEST_REPLICA_TABLES=40 TEST_REPLICA_KILLS=30 TEST_REPLICA_PAUSES=10 TEST_REPLICA_SPARK=1 \
+	  $(BIN)/pytest -s --timeout 7200 tests/service/test_replicas.py
 
 # The same seed draws the same histories, moments and faults again: SEED=… make test-long
 test-long: SEED := $(or $(SEED),$(shell od -An -N3 -tu4 /dev/urandom | tr -d ' '))
