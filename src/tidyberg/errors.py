@@ -161,6 +161,12 @@ class CatalogUnreachable(Transient):
     code = "catalog-unreachable"
 
 
+class ServiceUnreachable(Transient):
+    """No tidyberg service answers a client."""
+
+    code = "service-unreachable"
+
+
 class StorageError(Transient):
     """Storage refused or lost a request, or has no room."""
 

@@ -126,6 +126,20 @@ class EngineFlags:
         return settings.model_copy(update=changed)
 
 
+@dataclass(frozen=True)
+class ServerFlags:
+    """Where a service is. A token comes from a file or the environment: a command line is there for all to see."""
+
+    server: Annotated[
+        str,
+        _option("--server", help="The service's address; http://127.0.0.1:8080.", envvar="TIDYBERG_SERVER"),
+    ] = "http://127.0.0.1:8080"
+    token_file: Annotated[
+        Path | None, _option("--token-file", help="A file that holds the token; else $TIDYBERG_TOKEN.")
+    ] = None
+    json: Annotated[bool, _option("--json", help="Print one JSON document instead of text.")] = False
+
+
 def pairs(flag: str, given: list[str] | None) -> dict[str, str]:
     found = {}
     for text in given or []:
@@ -157,8 +171,8 @@ def takes(*groups: type, without: Sequence[str] = ()) -> Callable[[Callable[...,
             for group, name in names.items():
                 taken = [field.name for field in dataclasses.fields(group) if field.name not in without]
                 fields = {name: given.pop(name) for name in taken}
-                if group is CommonFlags and isinstance(above := ctx.find_root().obj, CommonFlags):
-                    fields = {key: value or getattr(above, key) for key, value in fields.items()}
+                if isinstance(above := ctx.find_root().obj, CommonFlags):
+                    fields = {key: value or getattr(above, key, value) for key, value in fields.items()}
                 values[name] = group(**fields)
             command(**given, **values)
 

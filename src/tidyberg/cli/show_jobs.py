@@ -9,7 +9,7 @@ from rich.text import Text
 from tidyberg.cli.words import count, dollars, duration, moment, size
 from tidyberg.model.job import Job, JobStatus
 
-_STYLES = {JobStatus.SUCCEEDED: "green", JobStatus.FAILED: "red", JobStatus.CANCELLED: "yellow"}
+STYLES = {JobStatus.SUCCEEDED: "green", JobStatus.FAILED: "red", JobStatus.CANCELLED: "yellow"}
 
 
 def show_jobs(jobs: Sequence[Job], *, timezone: str) -> RenderableType:
@@ -24,7 +24,7 @@ def show_jobs(jobs: Sequence[Job], *, timezone: str) -> RenderableType:
     for job in jobs:
         table.add_row(
             moment(job.started_ms or job.created_ms, timezone), job.job_id[:8], str(job.table), job.strategy,
-            Text(job.status.value, style=_STYLES.get(job.status, "")), _took(job), _cost(job), what_happened(job),
+            Text(job.status.value, style=STYLES.get(job.status, "")), _took(job), _cost(job), what_happened(job),
         )  # fmt: skip
     return table
 

@@ -1,1 +1,35 @@
-"""A typed client of the REST API."""
+"""A typed client of the REST API: `Client`, and `AsyncClient` for asyncio."""
+
+from tidyberg.client.asynchronous import AsyncClient
+from tidyberg.client.client import Client
+from tidyberg.client.shapes import (
+    Event,
+    Job,
+    JobCreated,
+    JobError,
+    JobPage,
+    Plan,
+    Progress,
+    Readiness,
+    Schedule,
+    Stats,
+    Table,
+    TableHealth,
+)
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Event",
+    "Job",
+    "JobCreated",
+    "JobError",
+    "JobPage",
+    "Plan",
+    "Progress",
+    "Readiness",
+    "Schedule",
+    "Stats",
+    "Table",
+    "TableHealth",
+]

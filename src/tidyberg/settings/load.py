@@ -19,7 +19,14 @@ from tidyberg.settings.store import state_directory
 CONFIG_VARIABLE = "TIDYBERG_CONFIG"
 INSECURE_VARIABLE = "TIDYBERG_INSECURE"
 # TIDYBERG_* variables that are no settings: where things are, and how much to say.
-_RESERVED = {CONFIG_VARIABLE, "TIDYBERG_HOME", "TIDYBERG_DEBUG", INSECURE_VARIABLE}
+_RESERVED = {
+    CONFIG_VARIABLE,
+    "TIDYBERG_HOME",
+    "TIDYBERG_DEBUG",
+    INSECURE_VARIABLE,
+    "TIDYBERG_SERVER",
+    "TIDYBERG_TOKEN",
+}
 # The contract's variables for one catalog, and what they set.
 _CATALOG_VARIABLES = {
     "CATALOG_URI": "uri",

@@ -1,0 +1,147 @@
+"""Every call of the API as a value, so that the two clients, one that waits and one that does not, share them."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypedDict, TypeVar
+from urllib.parse import quote
+
+from tidyberg.client import shapes
+from tidyberg.client.shapes import Answer
+from tidyberg.model.job import JobStatus
+
+T = TypeVar("T")
+A = TypeVar("A", bound=Answer)
+
+PREFIX = "/api/v1"
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """A request, and how its answer is read. All of them may be sent again: those that submit carry a key."""
+
+    method: str
+    path: str
+    read: Callable[[Any], T]
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    accepted: frozenset[int] = frozenset()  # statuses that are answers too, besides those of success
+
+
+class Asked(TypedDict, total=False):
+    """What may be said of a table besides its name."""
+
+    catalog: str
+    namespace: str
+    strategy: str
+    options: Mapping[str, Any]
+    tenant: str
+
+
+class Submitted(Asked, total=False):
+    priority: int
+    verify: str
+    key: str  # a second submission with the same one gets the job of the first
+
+
+class Which(TypedDict, total=False):
+    """Which jobs."""
+
+    status: Sequence[JobStatus | str]
+    table: str
+    catalog: str
+    tenant: str
+    oldest_first: bool
+    limit: int
+    cursor: str  # the page before's `next_cursor`
+
+
+def submit(table: str, asked: Submitted) -> Call[shapes.JobCreated]:
+    key = asked.get("key")
+    body = {"table": table, **{name: value for name, value in asked.items() if name != "key"}}
+    return Call("POST", f"{PREFIX}/compact", _one(shapes.JobCreated), body=body, headers=_key(key))
+
+
+def plan(table: str, asked: Asked) -> Call[shapes.Plan]:
+    return Call("POST", f"{PREFIX}/plan", _one(shapes.Plan), body={"table": table, **asked})
+
+
+def apply(plan_hash: str, priority: int, key: str | None) -> Call[shapes.JobCreated]:
+    path = f"{PREFIX}/plans/{_part(plan_hash)}/apply"
+    return Call("POST", path, _one(shapes.JobCreated), body={"priority": priority}, headers=_key(key))
+
+
+def job(job_id: str) -> Call[shapes.Job]:
+    return Call("GET", _job(job_id), _one(shapes.Job))
+
+
+def jobs(which: Which) -> Call[shapes.JobPage]:
+    query: dict[str, Any] = {name: value for name, value in which.items() if name not in ("status", "oldest_first")}
+    query["sort"] = "created_at" if which.get("oldest_first") else "-created_at"
+    if status := which.get("status"):
+        query["status"] = [JobStatus(one).value for one in status]
+    return Call("GET", f"{PREFIX}/jobs", _one(shapes.JobPage), query=query)
+
+
+def cancel(job_id: str) -> Call[shapes.Job]:
+    return Call("DELETE", _job(job_id), _one(shapes.Job))
+
+
+def events(job_id: str, after: int) -> Call[None]:
+    """Read as a stream; see `stream`."""
+    headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+    return Call("GET", f"{_job(job_id)}/events", lambda _: None, headers=headers)
+
+
+def tables(catalog: str | None, namespace: str | None) -> Call[list[shapes.Table]]:
+    given = {"catalog": catalog, "namespace": namespace}
+    query = {name: value for name, value in given.items() if value is not None}
+    return Call("GET", f"{PREFIX}/tables", _many("tables", shapes.Table), query=query)
+
+
+def health(catalog: str, namespace: str, table: str) -> Call[shapes.TableHealth]:
+    path = f"{PREFIX}/tables/{_part(catalog)}/{_part(namespace)}/{_part(table)}/health"
+    return Call("GET", path, _one(shapes.TableHealth))
+
+
+def schedules() -> Call[list[shapes.Schedule]]:
+    return Call("GET", f"{PREFIX}/schedules", _many("schedules", shapes.Schedule))
+
+
+def save_schedule(schedule: shapes.Schedule) -> Call[shapes.Schedule]:
+    body = schedule.model_dump(mode="json", exclude={"schedule_id"}, exclude_none=True)
+    return Call("PUT", _schedule(schedule.schedule_id), _one(shapes.Schedule), body=body)
+
+
+def delete_schedule(schedule_id: str) -> Call[None]:
+    return Call("DELETE", _schedule(schedule_id), lambda _: None)
+
+
+def ready() -> Call[shapes.Readiness]:
+    return Call("GET", "/health/ready", _one(shapes.Readiness), accepted=frozenset((503,)))
+
+
+def _one(shape: type[A]) -> Callable[[Any], A]:
+    return shape.model_validate
+
+
+def _many(name: str, shape: type[A]) -> Callable[[Any], list[A]]:
+    return lambda document: [shape.model_validate(one) for one in document[name]]
+
+
+def _key(key: str | None) -> dict[str, str]:
+    """So that a request whose answer was lost can be sent again and still makes one job."""
+    return {"Idempotency-Key": key or str(uuid.uuid4())}
+
+
+def _job(job_id: str) -> str:
+    return f"{PREFIX}/jobs/{_part(job_id)}"
+
+
+def _schedule(schedule_id: str) -> str:
+    return f"{PREFIX}/schedules/{_part(schedule_id)}"
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")

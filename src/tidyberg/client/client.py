@@ -1,0 +1,126 @@
+"""The client that waits for its answers."""
+
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Unpack
+
+import httpx
+
+from tidyberg.client import calls
+from tidyberg.client.answers import is_answer, read
+from tidyberg.client.calls import Asked, Call, Submitted, T, Which
+from tidyberg.client.connection import RETRIES, TIMEOUT_SECONDS, arguments
+from tidyberg.client.retrying import Patience, Retrying
+from tidyberg.client.shapes import Event, Job, JobCreated, JobPage, Plan, Readiness, Schedule, Table, TableHealth
+from tidyberg.client.stream import EventReader
+
+
+class Client:
+    """A context manager. Calls that get no answer are sent again; a submission still makes one job."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        retries: int = RETRIES,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._http = httpx.Client(transport=transport, **arguments(url, token, timeout_seconds))
+        self._retries = retries
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def submit(self, table: str, **asked: Unpack[Submitted]) -> JobCreated:
+        """Queue a compaction."""
+        return self._send(calls.submit(table, asked))
+
+    def job(self, job_id: str) -> Job:
+        return self._send(calls.job(job_id))
+
+    def jobs(self, **which: Unpack[Which]) -> JobPage:
+        """One page."""
+        return self._send(calls.jobs(which))
+
+    def cancel(self, job_id: str) -> Job:
+        """A queued job ends at once, a running one soon; one that ended stays."""
+        return self._send(calls.cancel(job_id))
+
+    def wait(self, job_id: str, *, timeout_seconds: float | None = None) -> Job:
+        """The job, once it has ended. Raises TimeoutError when it has not by then."""
+        patience = Patience(job_id, timeout_seconds)
+        while not (job := self.job(job_id)).has_ended:
+            time.sleep(patience.pause(job))
+        return job
+
+    def watch(self, job_id: str, *, after: int = 0) -> Iterator[Event]:
+        """The job's events as they come, until it has ended. A connection that breaks is made again."""
+        reader, retrying = EventReader(last=after), Retrying(self._retries, self._http.base_url)
+        while True:
+            call = calls.events(job_id, reader.last)
+            try:
+                with self._http.stream(call.method, call.path, headers=dict(call.headers)) as response:
+                    if not response.is_success:
+                        response.read()
+                        retrying.refused(response)
+                    else:
+                        for line in response.iter_lines():
+                            if (event := reader.line(line)) is not None:
+                                retrying.worked()
+                                yield event
+                                if event.kind == "end":
+                                    return
+            except httpx.TransportError as error:
+                retrying.failed(error)
+            time.sleep(retrying.pause())
+
+    def plan(self, table: str, **asked: Unpack[Asked]) -> Plan:
+        """What a job would do; changes nothing. `apply` runs it by its hash."""
+        return self._send(calls.plan(table, asked))
+
+    def apply(self, plan_hash: str, *, priority: int = 0, key: str | None = None) -> JobCreated:
+        return self._send(calls.apply(plan_hash, priority, key))
+
+    def tables(self, *, catalog: str | None = None, namespace: str | None = None) -> list[Table]:
+        return self._send(calls.tables(catalog, namespace))
+
+    def health(self, catalog: str, namespace: str, table: str) -> TableHealth:
+        return self._send(calls.health(catalog, namespace, table))
+
+    def schedules(self) -> list[Schedule]:
+        return self._send(calls.schedules())
+
+    def save_schedule(self, schedule: Schedule) -> Schedule:
+        """Create it, or replace the one of its id."""
+        return self._send(calls.save_schedule(schedule))
+
+    def delete_schedule(self, schedule_id: str) -> None:
+        self._send(calls.delete_schedule(schedule_id))
+
+    def ready(self) -> Readiness:
+        return self._send(calls.ready())
+
+    def _send(self, call: Call[T]) -> T:
+        retrying = Retrying(self._retries, self._http.base_url)
+        while True:
+            try:
+                response = self._http.request(
+                    call.method, call.path, params=dict(call.query), json=call.body, headers=dict(call.headers)
+                )
+                if is_answer(call, response):
+                    return read(call, response)
+                retrying.refused(response)
+            except httpx.TransportError as error:
+                retrying.failed(error)
+            time.sleep(retrying.pause())

@@ -1,0 +1,155 @@
+"""What the service answers, typed. Fields that this version does not know are ignored: servers may be newer."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tidyberg.model.job import JobStatus
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class JobCreated(Answer):
+    job_id: str
+    status: JobStatus
+    created_at: datetime
+    estimated_duration_seconds: int | None = None
+
+
+class Progress(Answer):
+    partitions_completed: int = 0
+    partitions_total: int = 0
+    groups_completed: int = 0
+    groups_total: int = 0
+    files_processed: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+
+class Stats(Answer):
+    files_before: int
+    files_after: int
+    files_compacted: int
+    files_removed: int
+    bytes_before: int
+    bytes_after: int
+    bytes_saved: int
+    compaction_time_ms: float
+    small_files_remaining: int
+
+
+class JobError(Answer):
+    code: str | None = None
+    message: str
+
+
+class Job(Answer):
+    job_id: str
+    status: JobStatus
+    catalog: str
+    namespace: str
+    table: str
+    strategy: str
+    created_at: datetime
+    created_by: str
+    tenant: str
+    priority: int = 0
+    options: dict[str, Any] = Field(default_factory=dict)
+    progress: Progress = Progress()
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    estimated_completion: datetime | None = None
+    estimated_duration_seconds: int | None = None
+    waits_until: datetime | None = None
+    stage: str | None = None
+    attempts: int = 0
+    cancel_requested: bool = False
+    outcome: Literal["committed", "partly", "nothing"] | None = None
+    stats: Stats | None = None
+    snapshot_id: int | None = None
+    plan_hash: str | None = None
+    cost: float | None = None
+    notes: list[str] = Field(default_factory=list)
+    error: JobError | None = None
+
+    @property
+    def identifier(self) -> str:
+        return f"{self.namespace}.{self.table}"
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status.is_final
+
+
+class JobPage(Answer):
+    jobs: list[Job]
+    next_cursor: str | None = None
+
+
+class Event(Answer):
+    """A step of a job; the last one of a stream has the kind "end"."""
+
+    number: int | None
+    kind: str
+    data: dict[str, Any]
+
+
+class Plan(Answer):
+    plan_hash: str
+    catalog: str
+    namespace: str
+    table: str
+    snapshot_id: int | None
+    strategy: str
+    health: int
+    nothing_to_do: bool
+    groups: int
+    estimate: dict[str, Any]
+    partitions: list[dict[str, Any]]
+
+
+class Table(Answer):
+    catalog: str
+    namespace: str
+    table: str
+    files: int | None = None
+    bytes: int | None = None
+    records: int | None = None
+    delete_files: int | None = None
+    last_commit_at: datetime | None = None
+    error: str | None = None
+
+
+class TableHealth(Answer):
+    catalog: str
+    namespace: str
+    table: str
+    score: int
+    reasons: list[str]
+    files: int
+    small_files: int
+    bytes: int
+    delete_files: int
+
+
+class Schedule(Answer):
+    schedule_id: str
+    cron: str
+    table: str
+    catalog: str | None = None
+    strategy: str | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+    timezone: str = "UTC"
+    jitter_seconds: int = 0
+    missed: Literal["skip", "once", "all"] = "once"
+    enabled: bool = True
+    tenant: str | None = None
+    priority: int = 0
+
+
+class Readiness(Answer):
+    status: Literal["ok", "unavailable"]
+    checks: dict[str, str]

@@ -1,0 +1,30 @@
+"""Server-sent events, line by line."""
+
+import json
+from dataclasses import dataclass, field
+
+from tidyberg.client.shapes import Event
+
+
+@dataclass
+class EventReader:
+    """Give it lines; it gives an event whenever one is whole. `last` is the number to go on after."""
+
+    last: int = 0
+    _fields: dict[str, str] = field(default_factory=dict)
+
+    def line(self, text: str) -> Event | None:
+        if text.startswith(":"):
+            return None  # a sign of life
+        if text:
+            name, _, value = text.partition(":")
+            value = value.removeprefix(" ")
+            before = self._fields.get(name)
+            self._fields[name] = f"{before}\n{value}" if name == "data" and before is not None else value
+            return None
+        fields, self._fields = self._fields, {}
+        if "data" not in fields:
+            return None
+        number = int(fields["id"]) if fields.get("id", "").isdigit() else None
+        self.last = number if number is not None else self.last
+        return Event(number=number, kind=fields.get("event", "message"), data=json.loads(fields["data"]))
