@@ -10,8 +10,8 @@ from tidyberg.commit.publish import RetryPolicy
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput
 from tidyberg.execute.engine import Engine
-from tidyberg.execute.inline import InlineEngine
-from tidyberg.execute.spark import SparkEngine
+from tidyberg.execute.inline import INLINE_GB, InlineEngine
+from tidyberg.execute.spark import SPARK_CONNECT, SparkEngine
 from tidyberg.execute.spark_session import check_java
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.options import PlanOptions, Resources, VerifyMode
@@ -86,26 +86,29 @@ def _check_engine(settings: Settings) -> None:
 
 
 def build_engine(settings: Settings) -> Engine:
+    memory_gb = planned_resources(settings).memory_gb
     if settings.engine == "inline":
-        return InlineEngine()
+        return InlineEngine(memory_gb=memory_gb)
     return SparkEngine(
         master=settings.spark.master,
         conf=settings.spark.conf,
         connect=settings.spark.connect,
         driver_memory=settings.spark.driver_memory,
+        memory_gb=memory_gb,
     )
 
 
 def planned_resources(settings: Settings) -> Resources:
-    """What the engine will have, so that a plan can be priced without starting it."""
-    name = "inline" if settings.engine == "inline" else settings.spark.connect or settings.spark.master
+    """What the engine will have, under the engine's own name, so that a plan can be priced without starting it."""
+    spark = SPARK_CONNECT if settings.spark.connect else settings.spark.master
+    name = "inline" if settings.engine == "inline" else spark
     cores = os.cpu_count() or 1
     if settings.engine == "spark" and name.startswith("local["):
         wanted = name[len("local[") :].rstrip("]").split(",")[0]
         cores = int(wanted) if wanted.isdigit() else cores
     return Resources(
         cores=settings.resources.cores or cores,
-        memory_gb=settings.resources.memory_gb or Resources().memory_gb,
+        memory_gb=settings.resources.memory_gb or (INLINE_GB if settings.engine == "inline" else Resources().memory_gb),
         name=name,
     )
 

@@ -1,46 +1,119 @@
-"""Learns from finished jobs how fast this installation rewrites, for the next estimate."""
+"""Learns from finished jobs how fast this installation rewrites, for the next estimate.
 
-from collections.abc import Sequence
+Each figure is the median of what single jobs tell, with the default counted twice among them: one job alone changes
+nothing, three that agree settle it, and one that went astray, however far, never moves a figure beyond what the other
+jobs and the default say. A job tells of what it was busy with: one of large files of the bytes that a core rewrites in
+a second, one of tiny files of the seconds that each file takes, and any of them of the time that jobs take beside.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from statistics import median
 
+from tidyberg.model.accuracy import Accuracy, CalibrationReport, PredictedJob, QuantityAccuracy, accuracies
 from tidyberg.model.job import Job, JobStatus
 from tidyberg.model.options import Calibration
+from tidyberg.model.table import TableRef
 
-SAMPLES = 10
+SAMPLES = 20
+_DEFAULT_COUNTS = 2
+_ROUNDS = 4  # bytes and files are told apart by turns; it hardly moves after the second
+_TOLD_BY = 0.5  # core seconds that a job must take to tell of speed: below, other things weigh more
+_NEWEST_SHOWN = 20
 
 
-def calibrate(jobs: Sequence[Job], engine: str) -> Calibration:
-    """From the newest jobs of this engine that rewrote something; the defaults where there are none."""
-    samples = [
-        job
-        for job in jobs
-        if job.status is JobStatus.SUCCEEDED
-        and job.engine == engine
-        and job.execute_seconds
-        and job.cores
-        and job.progress.bytes_read
-        and job.started_ms is not None
-        and job.finished_ms is not None
-    ][:SAMPLES]
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    read: int
+    written: int
+    files: int
+    core_seconds: float
+    busy: int
+    seconds: float
+
+
+def calibrate(jobs: Sequence[Job], cluster: str) -> Calibration:
+    """From the newest jobs on this cluster that rewrote something; the defaults where there are none."""
+    samples = [sample for job in jobs if (sample := _sample(job, cluster)) is not None][:SAMPLES]
+    rate, per_file = _speed([sample for sample in samples if sample.core_seconds >= _TOLD_BY])
     defaults = Calibration()
-    if not samples:
-        return defaults
+    beside = [sample.seconds - _core_seconds(sample, rate, per_file) / sample.busy for sample in samples]
+    ratios = [sample.written / sample.read for sample in samples]
     return Calibration(
         jobs=len(samples),
-        encode_bytes_per_core_second=max(1.0, median(_bytes_per_core_second(job, defaults) for job in samples)),
-        seconds_per_job=max(0.0, median(_seconds(job) - (job.execute_seconds or 0.0) for job in samples)),
-        seconds_per_file=defaults.seconds_per_file,
-        output_ratio=min(
-            2.0, max(0.05, median(job.progress.bytes_written / job.progress.bytes_read for job in samples))
-        ),
+        encode_bytes_per_core_second=rate,
+        seconds_per_job=max(0.0, _settled(beside, defaults.seconds_per_job)),
+        seconds_per_file=per_file,
+        output_ratio=min(2.0, max(0.05, _settled(ratios, defaults.output_ratio))),
     )
 
 
-def _bytes_per_core_second(job: Job, defaults: Calibration) -> float:
-    busy = min(job.cores or 1, max(1, job.progress.groups_total))
-    core_seconds = (job.execute_seconds or 0.0) * busy - defaults.seconds_per_file * job.progress.files_processed
-    return job.progress.bytes_read / max(core_seconds, 0.1)
+def _sample(job: Job, cluster: str) -> _Sample | None:
+    if job.status is not JobStatus.SUCCEEDED or job.error_code is not None or job.cluster != cluster:
+        return None
+    if job.groups_adopted or not (job.execute_seconds and job.cores and job.progress.bytes_read):
+        return None  # what a dead job had rewritten took no time here
+    if job.started_ms is None or job.finished_ms is None:
+        return None
+    at_once = job.options.get("max_parallelism") or job.cores
+    busy = max(1, min(job.cores, job.progress.groups_total, at_once))
+    return _Sample(
+        read=job.progress.bytes_read,
+        written=job.progress.bytes_written,
+        files=job.progress.files_processed,
+        core_seconds=job.execute_seconds * busy,
+        busy=busy,
+        seconds=(job.finished_ms - job.started_ms) / 1000,
+    )
 
 
-def _seconds(job: Job) -> float:
-    return ((job.finished_ms or 0) - (job.started_ms or 0)) / 1000
+def _speed(samples: Sequence[_Sample]) -> tuple[float, float]:
+    """Bytes per core second and seconds per file."""
+    defaults = Calibration()
+    rate, per_file = defaults.encode_bytes_per_core_second, defaults.seconds_per_file
+    for _ in range(_ROUNDS):
+        of_bytes = [sample for sample in samples if sample.read / rate >= sample.files * per_file]
+        of_files = [sample for sample in samples if sample.read / rate < sample.files * per_file]
+        rates = [sample.read / _rest(sample, sample.files * per_file) for sample in of_bytes]
+        rate = max(1.0, _settled(rates, defaults.encode_bytes_per_core_second))
+        per_files = [_rest(sample, sample.read / rate) / sample.files for sample in of_files]
+        per_file = _settled(per_files, defaults.seconds_per_file)
+    return rate, per_file
+
+
+def _rest(sample: _Sample, explained: float) -> float:
+    """Core seconds that the other part does not explain; some are always left."""
+    return max(sample.core_seconds - explained, sample.core_seconds / 10)
+
+
+def _core_seconds(sample: _Sample, rate: float, per_file: float) -> float:
+    return sample.read / rate + sample.files * per_file
+
+
+def _settled(told: Iterable[float], default: float) -> float:
+    return median([*told, *(default for _ in range(_DEFAULT_COUNTS))])
+
+
+def report(jobs: Sequence[Job], cluster: str, shown: Callable[[TableRef], bool]) -> CalibrationReport:
+    """What was learned from these jobs, newest first, and how well those of tables that may be shown were predicted."""
+    judged = [(job, found) for job in jobs if shown(job.table) and (found := accuracies(job))]
+    return CalibrationReport(
+        cluster=cluster,
+        calibration=calibrate(jobs, cluster),
+        accuracy=tuple(
+            _summed_up(quantity, [each for _, found in judged for each in found if each.quantity == quantity])
+            for quantity in ("seconds", "bytes", "dollars")
+        ),
+        newest=tuple(PredictedJob(job, tuple(found)) for job, found in judged[:_NEWEST_SHOWN]),
+    )
+
+
+def _summed_up(quantity: str, found: Sequence[Accuracy]) -> QuantityAccuracy:
+    ratios = sorted(each.ratio for each in found)
+    return QuantityAccuracy(
+        quantity=quantity,
+        jobs=len(found),
+        median_ratio=median(ratios) if ratios else None,
+        low_ratio=ratios[len(ratios) // 10] if ratios else None,
+        high_ratio=ratios[-1 - len(ratios) // 10] if ratios else None,
+    )

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 
 from tidyberg.auditing.auditor import Auditor
 from tidyberg.commit.publish import RetryPolicy
-from tidyberg.control.calibration import calibrate
+from tidyberg.control.calibration import calibrate, report
 from tidyberg.control.describe import health_report, summarise
 from tidyberg.control.journal import JobRecord
 from tidyberg.control.lease import LEASE_MS, Lease
@@ -26,6 +26,7 @@ from tidyberg.control.resume import Request, settle_others
 from tidyberg.control.workbench import Workbench, work_of
 from tidyberg.errors import BadInput, Cancelled, TableBusy, TableReplaced, TidybergError
 from tidyberg.execute.engine import CancelToken, Engine
+from tidyberg.model.accuracy import CalibrationReport
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.job import Job, JobStatus, Stage
@@ -46,6 +47,7 @@ from tidyberg.settings.catalogs import list_tables, load_table
 from tidyberg.telemetry.context import about
 from tidyberg.telemetry.traces import Tracer
 
+_CALIBRATING_JOBS = 200  # most may have found nothing to do
 DAY_MS = 24 * 60 * 60 * 1000
 
 
@@ -168,6 +170,10 @@ class Control:
 
     def history(self, ref: TableRef | None = None, limit: int = 20) -> list[Job]:
         return self.store.find(table=ref, limit=limit)
+
+    def calibration(self, shown: Callable[[TableRef], bool] = lambda _: True) -> CalibrationReport:
+        """What estimates are made from, and how good they were for tables that may be shown."""
+        return report(self.store.find(limit=_CALIBRATING_JOBS), self.resources.name, shown)
 
     def recover(self, ref: TableRef | None = None, on_event: EventSink | None = None) -> list[str]:
         """Settle jobs that died, of one table or of all, that no living process holds; says what was done."""
@@ -374,7 +380,7 @@ class Control:
             return plan
 
     def _calibration(self) -> Calibration:
-        return calibrate(self.store.find(limit=100), self.resources.name)
+        return calibrate(self.store.find(limit=_CALIBRATING_JOBS), self.resources.name)
 
 
 def _ignore(_: object) -> None:

@@ -16,6 +16,8 @@ from tidyberg.model.task import StorageAccess
 _POLL_SECONDS = 0.1
 _FIRST_WAIT_SECONDS = 0.025  # doubled before each new attempt of a task
 
+INLINE_GB = 1.0  # what a process that rewrites takes, about
+
 
 class InlineEngine:
     """Threads suffice: Arrow leaves the interpreter's lock alone while it decodes and encodes."""
@@ -24,7 +26,7 @@ class InlineEngine:
     attempts = 4  # as many as Spark gives a task
     settle_seconds = 0.0  # a run returns only after its threads have ended and removed what they wrote
 
-    def __init__(self, max_parallelism: int | None = None, memory_gb: float = 1.0) -> None:
+    def __init__(self, max_parallelism: int | None = None, memory_gb: float = INLINE_GB) -> None:
         self._parallelism = max_parallelism or os.cpu_count() or 1
         self.resources = Resources(cores=self._parallelism, memory_gb=memory_gb, name="inline")
 

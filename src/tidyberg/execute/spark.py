@@ -24,6 +24,7 @@ from tidyberg.execute.spark_session import (
 from tidyberg.model.options import Resources
 from tidyberg.model.task import StorageAccess
 
+SPARK_CONNECT = "spark connect"
 _LOST_ATTEMPTS = 4  # attempts beyond failures: speculation, executors that went away
 
 
@@ -56,7 +57,7 @@ class SparkEngine:
         self._is_own_local = session is None and connect is None and local_cores(self._master) is not None
         self._cores = self._find_cores()
         self._attempts: int | None = None
-        name = "spark connect" if connect is not None else "spark session" if session is not None else master
+        name = SPARK_CONNECT if connect is not None else "spark session" if session is not None else master
         self.resources = Resources(cores=self._cores or 2, memory_gb=memory_gb, name=name)
 
     @property

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tidyberg.model.job import Job, JobStatus
+from tidyberg.model.options import Calibration
 
 Quantity = Literal["seconds", "bytes", "dollars"]
 
@@ -35,3 +36,30 @@ def accuracies(job: Job) -> list[Accuracy]:
         for quantity, predicted, actual in pairs
         if predicted and actual is not None
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class QuantityAccuracy:
+    """Ratios of actual to predicted over several jobs: the median, and what a tenth of them is below and above."""
+
+    quantity: str
+    jobs: int
+    median_ratio: float | None
+    low_ratio: float | None
+    high_ratio: float | None
+
+
+@dataclass(frozen=True)
+class PredictedJob:
+    job: Job
+    accuracy: tuple[Accuracy, ...]
+
+
+@dataclass(frozen=True)
+class CalibrationReport:
+    """What estimates are made from, and how good they were."""
+
+    cluster: str
+    calibration: Calibration
+    accuracy: tuple[QuantityAccuracy, ...]
+    newest: tuple[PredictedJob, ...]

@@ -1,0 +1,175 @@
+"""Estimates come to fit the installation, and one job that went astray never makes them worse."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.control.conftest import make_control
+from tests.telemetry.builders import RUN
+from tidyberg.app import build_control
+from tidyberg.control.calibration import calibrate, report
+from tidyberg.model.job import Job, JobStatus, Progress
+from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, Strategy
+from tidyberg.model.sizes import KB, MB
+from tidyberg.model.table import TableRef
+from tidyberg.planning.price import pricing_for
+from tidyberg.settings.sections import PriceList
+from tidyberg.settings.settings import Settings
+from tidyberg.testing import Warehouse
+
+CORES = 4
+TRUTHS = {
+    "a laptop": Calibration(),
+    "a fast machine": Calibration(0, 160 * MB, 0.5, 0.002, 0.8),
+    "object storage": Calibration(0, 60 * MB, 9.0, 0.12, 1.0),
+    "a slow machine": Calibration(0, 8 * MB, 15.0, 0.05, 1.1),
+}
+
+
+def work(random_: random.Random) -> list[int]:
+    """Sizes of the files of a job: few large ones, many tiny ones, or something between."""
+    kind = random_.choice(["large", "tiny", "between"])
+    files = {"large": 40, "tiny": 800, "between": 200}[kind]
+    size = {"large": 24 * MB, "tiny": 40 * KB, "between": 2 * MB}[kind]
+    return [round(size * random_.uniform(0.5, 1.5)) for _ in range(round(files * random_.uniform(0.5, 2)))]
+
+
+def seconds_of(sizes: list[int], calibration: Calibration) -> float:
+    """As the planner predicts them, for a job of eight groups."""
+    pricing = pricing_for(PlanOptions(), {}, Prices(), calibration, Resources(CORES, 4.0, "lab"))
+    total = pricing.work_of_group(sizes, 1)
+    return pricing.price_job(replace(total, groups=8), 1, 1).seconds
+
+
+def job_of(sizes: list[int], truth: Calibration, factor: float = 1.0) -> Job:
+    """How a job of these files goes where the truth holds, by a factor of luck."""
+    whole = seconds_of(sizes, truth) * factor
+    execute = whole - truth.seconds_per_job * factor
+    written = round(sum(sizes) * truth.output_ratio)
+    return replace(
+        RUN,
+        cluster="lab",
+        cores=CORES,
+        execute_seconds=execute,
+        started_ms=0,
+        finished_ms=round(whole * 1000),
+        progress=Progress(1, 1, 8, 8, len(sizes), sum(sizes), written),
+    )
+
+
+def mean_error(calibration: Calibration, truth: Calibration) -> float:
+    """How far estimates are off, as a factor above 1, over some jobs that were not learned from."""
+    jobs = [work(random.Random(seed)) for seed in range(1000, 1010)]
+    ratios = [seconds_of(sizes, calibration) / seconds_of(sizes, truth) for sizes in jobs]
+    return sum(max(ratio, 1 / ratio) for ratio in ratios) / len(ratios)
+
+
+@pytest.mark.parametrize("truth", TRUTHS.values(), ids=TRUTHS)
+def test_estimates_converge(truth: Calibration) -> None:
+    luck = random.Random(1)
+    jobs: list[Job] = []
+    errors = [mean_error(calibrate(jobs, "lab"), truth)]
+    for number in range(40):
+        jobs.insert(0, job_of(work(random.Random(number)), truth, luck.lognormvariate(0, 0.15)))
+        errors.append(mean_error(calibrate(jobs, "lab"), truth))
+    assert errors[-1] < 1.25
+    assert max(errors[20:]) < 1.4
+    assert errors[-1] <= errors[0] + 0.15
+
+
+@settings(max_examples=40)
+@given(
+    truth=st.sampled_from(list(TRUTHS.values())),
+    before=st.integers(0, 30),
+    factor=st.sampled_from([1e-3, 0.02, 0.2, 8.0, 100.0, 1e5]),
+    seed=st.integers(0, 10_000),
+)
+def test_one_job_that_went_astray_hardly_moves_an_estimate(
+    truth: Calibration, before: int, factor: float, seed: int
+) -> None:
+    luck = random.Random(seed)
+    jobs = [job_of(work(luck), truth, luck.lognormvariate(0, 0.05)) for _ in range(before)]
+    worst_before = max(mean_error(calibrate(jobs[n:], "lab"), truth) for n in range(min(4, before + 1)))
+    astray = job_of(work(luck), truth, factor)
+    after = mean_error(calibrate([astray, *jobs], "lab"), truth)
+    assert after <= max(worst_before, mean_error(Calibration(), truth)) * 1.1
+
+
+def test_without_jobs_the_defaults_hold_and_one_job_changes_no_speed() -> None:
+    assert calibrate([], "lab") == Calibration()
+    one = calibrate([job_of(work(random.Random(1)), TRUTHS["a slow machine"])], "lab")
+    assert replace(one, jobs=0) == Calibration()
+
+
+def test_tiny_jobs_tell_nothing_of_speed() -> None:
+    tiny = [replace(job_of([20 * KB] * 6, Calibration()), execute_seconds=0.02) for _ in range(30)]
+    learned = calibrate(tiny, "lab")
+    assert learned.encode_bytes_per_core_second == Calibration().encode_bytes_per_core_second
+    assert learned.seconds_per_file == Calibration().seconds_per_file
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cluster": "another"},
+        {"status": JobStatus.FAILED},
+        {"error_code": "storage"},
+        {"groups_adopted": 1},
+        {"execute_seconds": None},
+    ],
+)
+def test_jobs_that_did_not_do_all_their_work_here_tell_nothing(changes: dict[str, object]) -> None:
+    job = job_of(work(random.Random(1)), TRUTHS["a slow machine"])
+    others = [replace(job, **changes) for _ in range(5)]  # type: ignore[arg-type]
+    assert calibrate(others, "lab") == Calibration()
+    assert calibrate([*others, job], "lab").jobs == 1
+
+
+def test_the_report_says_how_good_estimates_were_and_shows_no_other_tables() -> None:
+    mine = [replace(RUN, job_id=str(n), predicted_seconds=90.0 / n) for n in (1, 2, 3)]
+    other = replace(RUN, table=TableRef("lake", ("secret",), "events"))
+    told = report([*mine, other], "inline", lambda table: table.namespace == ("db",))
+    assert told.calibration.jobs == 4
+    assert [job.job.job_id for job in told.newest] == ["1", "2", "3"]
+    seconds = told.accuracy[0]
+    assert (seconds.quantity, seconds.jobs, seconds.median_ratio) == ("seconds", 3, 2.0)
+    assert (seconds.low_ratio, seconds.high_ratio) == (1.0, 3.0)
+
+
+def test_an_empty_report_has_no_ratios() -> None:
+    told = report([], "inline", lambda _: True)
+    assert {(each.jobs, each.median_ratio) for each in told.accuracy} == {(0, None)}
+
+
+def test_real_jobs_are_learned_from(tmp_path: Path) -> None:
+    with (
+        Warehouse(tmp_path / "lab") as warehouse,
+        make_control(warehouse, resources=Resources(2, 1.0, "inline")) as control,
+    ):
+        table = warehouse.create_table()
+        for seed in (1, 2, 3):
+            warehouse.append_files(table, 4, 50, seed=seed * 10)
+            control.compact(TableRef("lab", ("db",), "events"), PlanOptions(strategy=Strategy.FULL, min_input_files=2))
+        told = control.calibration()
+    assert told.calibration.jobs == 3
+    assert told.calibration.seconds_per_job < Calibration().seconds_per_job
+    assert [each.jobs for each in told.accuracy] == [3, 3, 3]
+    assert told.newest[0].job.predicted_bytes is not None
+
+
+@pytest.mark.parametrize("engine", ["inline", "spark", "connect"])
+def test_a_plan_is_priced_for_the_engine_that_will_run_it(engine: str, tmp_path: Path) -> None:
+    chosen: dict[str, object] = {"engine": "inline"} if engine == "inline" else {"engine": "spark"}
+    if engine == "connect":
+        chosen["spark"] = {"connect": "sc://host:15002/;token=abcd"}
+    chosen_settings = Settings.model_validate(
+        {**chosen, "store": {"path": tmp_path / "jobs.db"}, "prices": PriceList()}
+    )
+    with build_control(chosen_settings) as control:
+        assert control.open_engine().resources.name == control.resources.name
+        assert control.open_engine().resources.memory_gb == control.resources.memory_gb
+        assert "abcd" not in control.resources.name
