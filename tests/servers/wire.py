@@ -1,0 +1,80 @@
+"""A wire to a server that can be cut after the server has worked and before its answer arrives, or laid to another."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from types import TracebackType
+
+
+class Wire:
+    """Passes bytes on to a port on this machine."""
+
+    def __init__(self, port: int) -> None:
+        self.target = port
+        self.cut = 0  # so many answers are swallowed, and with each its connection
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self._open: set[socket.socket] = set()
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def __enter__(self) -> "Wire":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.lay_to(self.target)
+        for thread in self._threads:
+            thread.join()
+
+    def lay_to(self, port: int) -> None:
+        """Where new connections go; those that are open break."""
+        self.target = port
+        for end in list(self._open):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    @contextmanager
+    def losing_answers(self, number: int = 1) -> Iterator[None]:
+        self.cut = number
+        yield
+        assert self.cut == 0, "nobody asked"
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            thread = threading.Thread(target=self._serve, args=(near,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, near: socket.socket) -> None:
+        with closing(near), suppress(OSError), socket.create_connection(("127.0.0.1", self.target)) as far:
+            self._open |= {near, far}
+            back = threading.Thread(target=self._answer, args=(far, near), daemon=True)
+            back.start()
+            try:
+                while asked := near.recv(65536):
+                    far.sendall(asked)
+            finally:
+                with suppress(OSError):
+                    far.shutdown(socket.SHUT_RDWR)
+                back.join()
+                self._open -= {near, far}
+
+    def _answer(self, far: socket.socket, near: socket.socket) -> None:
+        with suppress(OSError):
+            while answer := far.recv(65536):
+                if self.cut and not answer.startswith(b"-NOSCRIPT"):
+                    self.cut -= 1
+                    break
+                near.sendall(answer)
+        with suppress(OSError):
+            near.shutdown(socket.SHUT_RDWR)
