@@ -102,6 +102,12 @@ class NotAuthenticated(Terminal):
     http_status = 401
 
 
+class IdentityProviderDown(Transient):
+    """Whether a token is genuine cannot be told now."""
+
+    code = "identity-provider-down"
+
+
 class QuotaExceeded(Transient):
     """A limit of the tenant or of the service is reached."""
 

@@ -7,10 +7,11 @@ from starlette.responses import HTMLResponse
 
 from tidyberg._version import __version__
 from tidyberg.api import alive, jobs, plans, problems, schedules, tables, upkeep
-from tidyberg.api.context import Context, Identify, Threads, everyone_is_local
+from tidyberg.api.context import Context, Identify, Threads
 from tidyberg.api.openapi import DESCRIPTION, TAGS, openapi_document
 from tidyberg.api.page import docs_page
 from tidyberg.api.rates import Rates
+from tidyberg.api.security import Authenticator, secure
 from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
 from tidyberg.telemetry.metrics import Metrics
@@ -24,11 +25,12 @@ def create_app(
     service: Service,
     *,
     server: Server | None = None,
-    identify: Identify = everyone_is_local,
+    identify: Identify | None = None,
     metrics: Metrics | None = None,
 ) -> FastAPI:
-    """The API of a service; `identify` tells who sends a request."""
-    server, metrics = server or Server(), metrics or Metrics()
+    """The API of a service. `identify` tells who sends a request, instead of what the settings say about that."""
+    server, metrics = server or service.settings.server, metrics or Metrics()
+    access = service.settings.access
     app = FastAPI(
         title="tidyberg",
         version=__version__,
@@ -44,7 +46,7 @@ def create_app(
     app.state.context = Context(
         service=service,
         server=server,
-        identify=identify,
+        identify=identify or Authenticator(service.settings),
         metrics=metrics,
         rates=Rates(server.requests_per_second, server.burst),
         looking=Threads(server.threads, _MOST_WAITING),
@@ -53,22 +55,23 @@ def create_app(
     )
     problems.install(app)
     app.add_middleware(problems.Defects)
+    secure(app, access, server)
     for router in _ROUTERS:
         app.include_router(router, prefix=PREFIX)
     app.include_router(alive.router)
     # The contract's short paths lead to the same routes.
     for router in (jobs.router, upkeep.metrics_router):
         app.include_router(router, include_in_schema=False)
-    _serve_documentation(app)
+    _serve_documentation(app, secured=access.required)
     return app
 
 
-def _serve_documentation(app: FastAPI) -> None:
+def _serve_documentation(app: FastAPI, *, secured: bool) -> None:
     document: dict[str, Any] = {}
 
     def openapi() -> dict[str, Any]:
         if not document:
-            document.update(openapi_document(app))
+            document.update(openapi_document(app, secured=secured))
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -12,7 +12,7 @@ from fastapi import Depends, Request
 
 from tidyberg.api.rates import Rates
 from tidyberg.api.refusals import Overloaded
-from tidyberg.model.principal import LOCAL, Principal
+from tidyberg.model.principal import Principal
 from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
 from tidyberg.telemetry.metrics import Metrics
@@ -21,10 +21,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Identify = Callable[[Request], Awaitable[Principal]]  # raises NotAuthenticated
-
-
-async def everyone_is_local(_: Request) -> Principal:
-    return LOCAL
 
 
 class Threads:

@@ -1,5 +1,6 @@
 """The OpenAPI document: FastAPI's, with problems instead of its own errors."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
@@ -21,10 +22,18 @@ TAGS = [
     {"name": "operations", "description": "For those who run the service."},
     {"name": "health", "description": "For load balancers and orchestrators."},
 ]
+_WAYS_TO_IDENTIFY = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key, or a token (JWT) of the identity provider.",
+    },
+    "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key."},
+}
 _OWN_ERRORS = ("HTTPValidationError", "ValidationError")
 
 
-def openapi_document(app: FastAPI) -> dict[str, Any]:
+def openapi_document(app: FastAPI, *, secured: bool) -> dict[str, Any]:
     document = get_openapi(
         title=app.title,
         version=app.version,
@@ -40,4 +49,13 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= problem.pop("$defs")
     schemas["Problem"] = problem
+    if secured:
+        document["components"]["securitySchemes"] = _WAYS_TO_IDENTIFY
+        for operation in _operations(document):
+            operation["security"] = [] if "health" in operation["tags"] else [{name: []} for name in _WAYS_TO_IDENTIFY]
     return document
+
+
+def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for path in document["paths"].values():
+        yield from path.values()

@@ -66,8 +66,9 @@ async def read_audit(
         **problems(),
     },
 )
-async def read_metrics(here: Here, who: Who) -> Response:  # noqa: ARG001 - whoever may enter may read
+async def read_metrics(here: Here, who: Who) -> Response:
     """For Prometheus to scrape; `/metrics` is the same."""
+    here.service.access.require_everyone(who)
     return Response(await here.looking(here.metrics.render), media_type=CONTENT_TYPE)
 
 

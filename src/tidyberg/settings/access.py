@@ -58,7 +58,7 @@ def _in_utc(value: datetime) -> datetime:
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-def _safe_address(value: str) -> str:
+def check_address(value: str) -> str:
     """Keys that came over plain HTTP could be anyone's; on this machine there is no wire to listen on."""
     parts = urlsplit(value)
     if parts.username or parts.password:
@@ -71,7 +71,7 @@ def _safe_address(value: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_name)]
-SafeAddress = Annotated[str, AfterValidator(_safe_address)]
+SafeAddress = Annotated[str, AfterValidator(check_address)]
 
 
 class ApiKey(Section):

@@ -1,6 +1,8 @@
 """How the service serves: where it listens, how jobs wait and run, and how long they are remembered."""
 
-from pydantic import Field
+from pathlib import Path
+
+from pydantic import Field, model_validator
 
 from tidyberg.model.sizes import MB
 from tidyberg.settings.fields import Section, Size
@@ -9,6 +11,11 @@ from tidyberg.settings.fields import Section, Size
 class Server(Section):
     host: str = "127.0.0.1"
     port: int = Field(8080, ge=0, le=65535)
+    tls_cert: Path | None = Field(None, description="Its certificate, with those that lead to its issuer, as PEM.")
+    tls_key: Path | None = Field(None, description="The certificate's private key, as PEM.")
+    tls_client_ca: Path | None = Field(
+        None, description="Clients must show a certificate of these authorities, besides a key or a token."
+    )
     threads: int = Field(16, ge=1, le=256, description="Calls of each kind that are answered at once.")
     max_request_size: Size = Field(MB, description="Largest body of a request.")
     request_timeout_seconds: float = Field(30.0, gt=0, description="How long a client may take to send a request.")
@@ -16,6 +23,14 @@ class Server(Section):
     requests_per_second: float = Field(1000.0, gt=0, description="Of one principal, or of one address.")
     burst: int = Field(2000, ge=1, description="Requests that one may send at once before that counts.")
     heartbeat_seconds: float = Field(15.0, gt=0, description="How often watchers of a quiet job hear something.")
+
+    @model_validator(mode="after")
+    def _certificate_and_key_belong_together(self) -> "Server":
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key belong together: give both, or none")
+        if self.tls_client_ca is not None and self.tls_cert is None:
+            raise ValueError("tls_client_ca needs tls_cert and tls_key")
+        return self
 
 
 class Queue(Section):

@@ -1,0 +1,109 @@
+"""Who sends a request: an API key or a token of an identity provider tells; and what is refused before that."""
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from hmac import compare_digest
+
+from fastapi import FastAPI, Request
+from starlette.middleware.cors import CORSMiddleware
+
+from tidyberg.api.headers import Guard, Headers
+from tidyberg.api.oidc import Tokens
+from tidyberg.errors import NotAuthenticated
+from tidyberg.model.principal import ALL_TENANTS, LOCAL, Principal, Role
+from tidyberg.model.submission import DEFAULT_TENANT
+from tidyberg.settings.access import KEY_PREFIX, Access, ApiKey, hash_key
+from tidyberg.settings.serving import Server
+from tidyberg.settings.settings import Settings
+
+METRICS_PATHS = ("/metrics", "/api/v1/metrics")
+_MOST_KEY_CHARACTERS = 256
+_HINT = "Send an API key or a token as `Authorization: Bearer …`, or an API key as `X-API-Key: …`."
+
+_log = logging.getLogger(__name__)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Authenticator:
+    """Names the principal of a request, or raises NotAuthenticated."""
+
+    def __init__(self, settings: Settings, now: Callable[[], datetime] = _now) -> None:
+        self._access = settings.access
+        self._tokens = Tokens(settings.access.oidc, frozenset(settings.tenants)) if settings.access.oidc else None
+        self._now = now
+
+    async def __call__(self, request: Request) -> Principal:
+        if not self._access.required:
+            return self._anonymous() or LOCAL
+        try:
+            credential = _credential(request)
+            if credential is not None:
+                return await self._identify(*credential)
+        except NotAuthenticated as error:
+            address = request.client.host if request.client else "somewhere"
+            _log.warning("A credential from %s was refused: %s", address, error.message)
+            raise
+        if request.url.path in METRICS_PATHS and self._access.metrics_are_open:
+            return Principal("anonymous", Role.VIEWER, ALL_TENANTS)
+        if (anonymous := self._anonymous()) is not None:
+            return anonymous
+        raise NotAuthenticated("This needs an API key or a token.", hint=_HINT)
+
+    async def _identify(self, header: str, credential: str) -> Principal:
+        if credential.startswith(KEY_PREFIX) or header == "x-api-key":
+            return self._of_key(credential)
+        if self._tokens is None:
+            raise NotAuthenticated("This is no API key.", hint=_HINT)
+        return await self._tokens.principal(credential)
+
+    def _of_key(self, given: str) -> Principal:
+        found: ApiKey | None = None
+        digest = hash_key(given[:_MOST_KEY_CHARACTERS])
+        for key in self._access.api_keys:  # all of them: the time tells nothing about which one was near
+            if compare_digest(key.hash, digest):
+                found = key
+        if found is None:
+            raise NotAuthenticated("The API key is not known.", hint=_HINT)
+        if found.expires is not None and self._now() >= found.expires:
+            raise NotAuthenticated(f"The API key {found.name!r} has expired.", hint="Ask for a new one.")
+        return Principal(found.name, found.role, found.tenant or DEFAULT_TENANT)
+
+    def _anonymous(self) -> Principal | None:
+        role = self._access.anonymous_role
+        return Principal("anonymous", Role(role)) if role is not None else None
+
+
+def _credential(request: Request) -> tuple[str, str] | None:
+    """The header that has it, and what it has. Two of them are refused: which one counts should not be a guess."""
+    given = [(name, value) for name in ("authorization", "x-api-key") for value in request.headers.getlist(name)]
+    if not given:
+        return None
+    if len(given) > 1:
+        raise NotAuthenticated("There is more than one credential.", hint="Send one.")
+    name, value = given[0]
+    if name == "authorization":
+        scheme, _, value = value.partition(" ")
+        if scheme.lower() != "bearer":
+            raise NotAuthenticated("Only the scheme Bearer is known.", hint=_HINT)
+    value = value.strip()
+    if not value or not value.isascii():
+        raise NotAuthenticated("The credential is empty or not ASCII.", hint=_HINT)
+    return name, value
+
+
+def secure(app: FastAPI, access: Access, server: Server) -> None:
+    """Refuse requests that browsers were tricked into, and add the headers that keep answers from being misused."""
+    app.add_middleware(Guard, access=access, host=server.host)
+    if access.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=access.cors_origins,
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-API-Key"],
+            expose_headers=["Retry-After"],
+        )
+    app.add_middleware(Headers, tls=server.tls_cert is not None)
