@@ -230,3 +230,21 @@ def test_much_is_pruned_bit_by_bit(records: Records) -> None:
     assert records.queue.prune(ended_before_ms=1000, at_most=220) == 220
     assert records.queue.prune(ended_before_ms=1000) == 10
     assert records.ledger.prune_ledger(plans_before_ms=229, audit_before_ms=None) == 229
+
+
+def test_of_forgotten_jobs_nothing_stays_behind(redis_server: RedisServer, records: Records) -> None:
+    for number in range(12):
+        records.queue.submit(submission(str(number), f"db.t{number % 2}", f"{number % 3}"), key=f"k{number}")
+        records.queue.add_event(str(number), 0, "notice", {})
+    records.queue.cancel("11", now_ms=1)
+    for turn in range(1, 40):
+        if claimed := records.queue.claim("w", now_ms=turn, ttl_ms=1000, limits=MANY):
+            if turn % 3 == 0:
+                records.queue.put_back(claimed.job_id, token(claimed), not_before_ms=turn + 1, reason="later")
+            else:
+                records.queue.finish(claimed.job_id, token(claimed), JobStatus.SUCCEEDED, now_ms=turn, changes={})
+    assert records.queue.prune(ended_before_ms=1000) == 12
+    with redis_server.client() as client:
+        left = {str(key).removeprefix("tidyberg:") for key in client.scan_iter()}
+    left = {key for key in left if not key.startswith("once:")}  # these go by themselves
+    assert left == {"last_number", "last_served", "last_token", "served_at", "tenants"}

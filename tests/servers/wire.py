@@ -1,4 +1,4 @@
-"""A wire to a server that can be cut after the server has worked and before its answer arrives, or laid to another."""
+"""A wire to Redis that can be cut after a script has run and before its answer arrives, or be laid elsewhere."""
 
 import socket
 import threading
@@ -12,7 +12,7 @@ class Wire:
 
     def __init__(self, port: int) -> None:
         self.target = port
-        self.cut = 0  # so many answers are swallowed, and with each its connection
+        self.cut = 0  # so many answers of scripts are swallowed, and with each its connection
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self._open: set[socket.socket] = set()
@@ -58,21 +58,23 @@ class Wire:
     def _serve(self, near: socket.socket) -> None:
         with closing(near), suppress(OSError), socket.create_connection(("127.0.0.1", self.target)) as far:
             self._open |= {near, far}
-            back = threading.Thread(target=self._answer, args=(far, near), daemon=True)
+            asked = bytearray()
+            back = threading.Thread(target=self._answer, args=(far, near, asked), daemon=True)
             back.start()
             try:
-                while asked := near.recv(65536):
-                    far.sendall(asked)
+                while some := near.recv(65536):
+                    asked[:] = some
+                    far.sendall(some)
             finally:
                 with suppress(OSError):
                     far.shutdown(socket.SHUT_RDWR)
                 back.join()
                 self._open -= {near, far}
 
-    def _answer(self, far: socket.socket, near: socket.socket) -> None:
+    def _answer(self, far: socket.socket, near: socket.socket, asked: bytearray) -> None:
         with suppress(OSError):
             while answer := far.recv(65536):
-                if self.cut and not answer.startswith(b"-NOSCRIPT"):
+                if self.cut and b"EVALSHA" in asked and not answer.startswith(b"-NOSCRIPT"):
                     self.cut -= 1
                     break
                 near.sendall(answer)
