@@ -86,6 +86,10 @@ class _Connection:
     def in_transaction(self) -> bool:
         return self._connection.in_transaction
 
+    @property
+    def total_changes(self) -> int:
+        return self._connection.total_changes
+
     def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
         kinds = CHANGES if statement == "COMMIT" else LOOKS
         return self._run(statement, kinds, lambda: self._connection.execute(statement, *values))

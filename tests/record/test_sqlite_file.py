@@ -1,16 +1,22 @@
 """The SQLite file: who may open it, what older and newer versions of it mean, and what a failure leaves."""
 
+import errno
 import sqlite3
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.record.contract.test_runs import job
 from tidyberg.errors import ConfigurationError, StorageError
+from tidyberg.record import shared_sync
 from tidyberg.record.process import is_alive, this_process
 from tidyberg.record.records import open_sqlite
+from tidyberg.record.shared_sync import SharedSync
 from tidyberg.record.sqlite import SqliteStore
 from tidyberg.record.sqlite_file import SqliteFile
+from tidyberg.record.sqlite_ledger import SqliteLedger
 from tidyberg.record.sqlite_schema import VERSIONS
 
 
@@ -78,11 +84,65 @@ def test_readers_wait_for_no_writer(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_must_outlive_a_power_cut_reaches_the_disk_after_something_that_need_not(tmp_path: Path) -> None:
+def test_only_what_must_outlive_a_power_cut_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(shared_sync, "_sync", asked.append)
     file = SqliteFile(tmp_path / "jobs.db")
-    levels = []
-    for durable in (True, False, True):
+    waits = []
+    for durable, row in [(True, ("a", 1)), (False, ("b", 1)), (True, ("b", 1)), (True, ("c", 1))]:
         with file.transaction(durable=durable) as connection:
-            levels.append(connection.execute("PRAGMA synchronous").fetchone()[0])
-    assert levels == [2, 1, 2]
+            connection.execute("INSERT OR IGNORE INTO dues VALUES (?, ?)", row)
+        waits.append(len(asked))
+    assert waits == [1, 1, 1, 2]
     file.close()
+
+
+def test_a_change_is_told_only_when_the_disk_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And once the disk has lost something, nothing is trusted to it any more."""
+    file = SqliteFile(tmp_path / "jobs.db")
+    ledger = SqliteLedger(file)
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shared_sync, "_sync", fail)
+        with pytest.raises(StorageError, match="the disk is broken"):
+            ledger.advance("a", 1)
+    with pytest.raises(StorageError, match="the disk is broken"):
+        ledger.advance("a", 2)
+    file.close()
+
+
+def test_who_waits_for_the_disk_at_once_shares_its_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Yet an answer counts only for what was written before its question."""
+    (tmp_path / "file").touch()
+    sync = SharedSync(tmp_path / "file")
+    written, on_disk, questions = [0], [0], [0]
+
+    def slow(_: int) -> None:
+        questions[0] += 1
+        before = written[0]
+        time.sleep(0.01)
+        on_disk[0] = before
+
+    monkeypatch.setattr(shared_sync, "_sync", slow)
+    lock, too_early = threading.Lock(), []
+
+    def write() -> None:
+        for _ in range(5):
+            with lock:
+                written[0] += 1
+                mine = written[0]
+            sync.wait()
+            if on_disk[0] < mine:
+                too_early.append(mine)
+
+    threads = [threading.Thread(target=write) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sync.close()
+    assert too_early == []
+    assert questions[0] < 30

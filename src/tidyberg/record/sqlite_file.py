@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tidyberg.errors import ConfigurationError, StorageError
+from tidyberg.record.shared_sync import SharedSync
 from tidyberg.record.sqlite_schema import VERSIONS
 
 _BUSY_SECONDS = 30
@@ -17,7 +18,6 @@ class SqliteFile:
 
     def __init__(self, path: Path) -> None:
         self._writing, self._reading = threading.Lock(), threading.Lock()
-        self._is_durable = True
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = _connect(path)
@@ -26,6 +26,7 @@ class SqliteFile:
             self._upgrade(path)
             self._reader = _connect(path)
             self._reader.execute("PRAGMA query_only=ON")
+            self._log = SharedSync(path.with_name(f"{path.name}-wal"))
         except (OSError, sqlite3.Error) as error:
             raise ConfigurationError(
                 f"The job store {path} cannot be opened ({error}).",
@@ -38,16 +39,17 @@ class SqliteFile:
 
         What is durable outlives a power cut, with all that was written before it; all else outlives processes.
         """
-        with self._writing:
-            try:
-                if durable is not self._is_durable:
-                    self._writer.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-                    self._is_durable = durable
+        try:
+            with self._writing:
                 self._writer.execute("BEGIN IMMEDIATE")
+                before = self._writer.total_changes
                 with _all_or_nothing(self._writer):
                     yield self._writer
-            except sqlite3.Error as error:
-                raise _did_not_answer(error) from error
+                has_changed = self._writer.total_changes > before
+            if durable and has_changed:
+                self._log.wait()
+        except (OSError, sqlite3.Error) as error:
+            raise _did_not_answer(error) from error
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -62,6 +64,7 @@ class SqliteFile:
 
     def close(self) -> None:
         with self._writing, self._reading:
+            self._log.close()
             self._reader.close()
             self._writer.close()
 
@@ -89,7 +92,9 @@ class SqliteFile:
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA synchronous=FULL")  # an intent must outlive a power cut
+    # SQLite itself asks the disk only when it moves its log into the file, so that the two agree. Otherwise a commit
+    # would hold the lock for as long as the disk takes.
+    connection.execute("PRAGMA synchronous=NORMAL")
     return connection
 
 
@@ -104,5 +109,5 @@ def _all_or_nothing(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _did_not_answer(error: sqlite3.Error) -> StorageError:
-    return StorageError(f"The job store did not answer ({error}).", hint="See that its disk has room and is writable.")
+def _did_not_answer(error: Exception) -> StorageError:
+    return StorageError(f"The job store did not answer ({error}).", hint="See that its disk has room and is well.")
