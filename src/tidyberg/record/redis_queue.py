@@ -41,13 +41,14 @@ class RedisQueue:
         order = "newest" if query.newest_first else "oldest"
         after = "" if query.cursor is None else str(change.position(query.cursor))
         created_by = "" if query.created_by is None else json_text(query.created_by)
-        table = "" if query.table is None else table_id(query.table)
-        created_from = "" if query.created_from_ms is None else query.created_from_ms
+        tenants = sorted(query.tenants or ()) if query.table is not None else []
+        created_from = "" if query.created_from_ms is None else str(query.created_from_ms)
         found: list[tuple[int, Submission]] = []
         more = True
         while more and len(found) <= query.limit:  # one more than a page tells whether another follows
             wanted = query.limit + 1 - len(found)
-            how = (order, after, wanted, max(_LOOKED_AT_ONCE, wanted), created_by, table, created_from)
+            looked_at = max(_LOOKED_AT_ONCE, wanted) if created_by or created_from or tenants else wanted
+            how = (order, after, wanted, looked_at, created_by, created_from, len(tenants), *tenants)
             after, *rows = self._client.run("page", *how, *_indexes(query))
             found += [(_number(row), submission) for row in rows if (submission := submission_of(row))]
             more = after != ""
@@ -119,10 +120,10 @@ def _number(row: list[str]) -> int:
 def _indexes(query: Query) -> list[str]:
     """The narrowest lists that hold all that is asked for, each with one status."""
     statuses = sorted(JobStatus if query.statuses is None else query.statuses)
+    if query.table is not None and query.tenants != frozenset():
+        return [f"of_table:{_pair(table_id(query.table), status)}" for status in statuses]
     if query.tenants is not None:
         return [f"of_tenant:{_pair(tenant, status)}" for tenant in sorted(query.tenants) for status in statuses]
-    if query.table is not None:
-        return [f"of_table:{_pair(table_id(query.table), status)}" for status in statuses]
     return [f"all:{status}" for status in statuses]
 
 

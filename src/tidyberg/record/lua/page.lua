@@ -1,12 +1,14 @@
 -- Submissions by number. ARGV: 'newest' or 'oldest' first, the number to go on after or '', how many are wanted, how many
--- to look at, created_by or '', table or '', created from or '', then the indexes to read. The answer: the number to go
--- on after ('' when there are no more), then the submissions.
+-- to look at, created_by or '', created from or '', how many tenants are named (0: any) and which, then the indexes to
+-- read. The answer: the number to go on after ('' when there are no more), then the submissions.
 local newest, wanted, most = ARGV[1] == 'newest', tonumber(ARGV[3]), tonumber(ARGV[4])
-local created_by, table_id, from = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local created_by, from, named = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local bound = ARGV[2] ~= '' and '(' .. ARGV[2]
+local tenants = {}
+for at = 8, 7 + named do tenants[ARGV[at]] = true end
 
 local found = {}
-for at = 8, #ARGV do
+for at = 8 + named, #ARGV do
   local some
   if newest then
     some = redis.call('ZRANGE', P .. ARGV[at], bound or '+inf', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, most + 1, 'WITHSCORES')
@@ -21,9 +23,9 @@ table.sort(found, function(a, b)
 end)
 
 local function matches(key)
-  local facts = redis.call('HMGET', key, 'created_by', 'table_id', 'created_ms')
-  return (created_by == '' or facts[1] == created_by) and (table_id == '' or facts[2] == table_id)
-    and (not from or tonumber(facts[3]) >= from)
+  local facts = redis.call('HMGET', key, 'created_by', 'created_ms', 'tenant')
+  return (created_by == '' or facts[1] == created_by) and (not from or tonumber(facts[2]) >= from)
+    and (named == 0 or tenants[facts[3]])
 end
 
 local page = {''}
