@@ -107,4 +107,6 @@ class Fleet:
     def _choose(self) -> int:
         while not (awake := [number for number in range(len(self._processes)) if number not in self._paused]):
             time.sleep(0.05)
-        return self.rng.choice(awake)
+        # One with Spark takes long to start: it would never get to run a job.
+        weights = [1 if self.replicas[number][1] == "spark" else 5 for number in awake]
+        return self.rng.choices(awake, weights)[0]

@@ -130,7 +130,7 @@ def check_fleet(tmp_path: Path, store: dict[str, str]) -> None:
         expected = {name: fill(warehouse, name, per_table[name], rng) for name in tables}
         inline = settings_of(warehouse, store)
         spark = settings_of(warehouse, store, engine="spark", spark={"master": "local[1]"})
-        engines = [inline, inline, spark if WITH_SPARK else inline]
+        fleet_settings = [inline, inline, spark if WITH_SPARK else inline]
         service = build_service(Settings.model_validate(inline))
         asked = {
             service.submit(
@@ -140,7 +140,7 @@ def check_fleet(tmp_path: Path, store: dict[str, str]) -> None:
             for region in range(per_table[name])
         }
         started = time.monotonic()
-        with Fleet([(json.dumps(settings), str(settings["engine"])) for settings in engines], rng) as fleet:
+        with Fleet([(json.dumps(settings), str(settings["engine"])) for settings in fleet_settings], rng) as fleet:
             harass(fleet, service, rng)
             until_settled(service)
             fleet.stop()
@@ -162,10 +162,11 @@ def check_fleet(tmp_path: Path, store: dict[str, str]) -> None:
             committed = chunks(table)
             assert len(committed) == len(set(committed)) == per_table[name], "each job has committed exactly once"
         runs = service.records.store.find(limit=10_000)
+        engines = Counter(run.engine for run in runs if run.engine)
         print(  # noqa: T201
             f"\n{JOBS} jobs on {TABLES} tables in {seconds:.0f} s: {fleet.kills} kills, {fleet.pauses} pauses;"
             f" {sum(job.attempts for job in jobs.values())} attempts, {len(runs)} runs,"
-            f" {sum(run.engine.startswith('local') for run in runs)} of them on Spark,"
-            f" {sum(run.error_code == 'died' for run in runs)} died"
+            f" {sum(run.error_code == 'died' for run in runs)} of them died; engines {dict(engines)}"
         )
+        assert not WITH_SPARK or len(engines) > 1
         service.stop()

@@ -16,9 +16,11 @@ from pyiceberg.schema import Schema
 
 from tidyberg.errors import CatalogUnreachable, TidybergError, Transient, UnknownTable
 from tidyberg.model.table import TableRef
-from tidyberg.settings.catalogs import list_tables, load_table
+from tidyberg.settings.catalog_errors import catalog_errors
+from tidyberg.settings.catalogs import catalog_secrets, list_tables, load_table
 
 FRESH_SECONDS = 60.0
+READY_SECONDS = 10.0  # the same for whether a catalog answers
 PATIENCE_SECONDS = 3.0
 REST_SECONDS = 5.0  # a catalog that did not answer is left alone for so long
 MOST_TABLES = 10_000
@@ -75,8 +77,14 @@ class Lookup:
     def answers(self, catalog: str) -> None:
         """Raises when the catalog does not answer now."""
         key = ("catalog", catalog)
-        if self._remembered(key) is None:
-            self._ask(catalog, key, lambda: bool(self.open_catalog(catalog).list_namespaces()) or True)
+        if self._remembered(key, READY_SECONDS) is None:
+            self._ask(catalog, key, lambda: self._greet(catalog))
+
+    def _greet(self, catalog: str) -> bool:
+        opened = self.open_catalog(catalog)
+        with catalog_errors(catalog, secrets=catalog_secrets(opened)):
+            opened.list_namespaces()
+        return True
 
     def _load(self, ref: TableRef) -> KnownTable:
         metadata = load_table(self.open_catalog(ref.catalog), ref).metadata
@@ -85,10 +93,10 @@ class Lookup:
     def _find(self, catalog: str, name: str) -> tuple[TableRef, ...]:
         return tuple(ref for ref in list_tables(self.open_catalog(catalog)) if ref.name == name)
 
-    def _remembered(self, key: object) -> Any:
+    def _remembered(self, key: object, seconds: float = FRESH_SECONDS) -> Any:
         with self._lock:
             found = self._fresh.get(key)
-            if found is None or self.clock() - found[0] >= FRESH_SECONDS:
+            if found is None or self.clock() - found[0] >= seconds:
                 return None
             return found[1]
 

@@ -25,8 +25,10 @@ class Upkeep:
     def forget_old(self) -> int:
         now, keep = self.now_ms(), self.retention
         ended_before_ms = now - round(keep.jobs_days * DAY_MS)
-        forgotten = self.records.queue.prune(ended_before_ms=ended_before_ms, at_most=_BATCH)
-        forgotten += self.records.store.prune(ended_before_ms=ended_before_ms, at_most=_BATCH)
+        forgotten = 0
+        for prune in (self.records.queue.prune, self.records.store.prune):
+            while batch := prune(ended_before_ms=ended_before_ms, at_most=_BATCH):
+                forgotten += batch
         audit = None if keep.audit_days is None else now - round(keep.audit_days * DAY_MS)
         return forgotten + self.records.ledger.prune_ledger(
             plans_before_ms=now - round(keep.plans_days * DAY_MS), audit_before_ms=audit

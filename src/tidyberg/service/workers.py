@@ -73,9 +73,11 @@ class Workers:
             try:
                 claimed = self._claim(worker)
                 failures = 0
-            except TidybergError as error:
+            except Exception as error:
                 failures += 1
-                if failures == 1:
+                if not isinstance(error, TidybergError):
+                    log.exception("claiming a job failed unexpectedly")
+                elif failures == 1:
                     log.warning("the queue does not answer, workers wait: %s", error)
                 self._stopping.wait(min(_LONGEST_PAUSE_SECONDS, 0.5 * 2.0 ** min(failures, 10)))
                 continue
