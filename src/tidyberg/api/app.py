@@ -14,7 +14,7 @@ from tidyberg.api.rates import Rates
 from tidyberg.api.security import Authenticator, secure
 from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
-from tidyberg.telemetry.metrics import Metrics
+from tidyberg.telemetry.http import TelemetryMiddleware
 
 PREFIX = "/api/v1"
 _ROUTERS = (jobs.router, plans.router, tables.router, schedules.router, upkeep.router, upkeep.metrics_router)
@@ -26,10 +26,9 @@ def create_app(
     *,
     server: Server | None = None,
     identify: Identify | None = None,
-    metrics: Metrics | None = None,
 ) -> FastAPI:
     """The API of a service. `identify` tells who sends a request, instead of what the settings say about that."""
-    server, metrics = server or service.settings.server, metrics or Metrics()
+    server = server or service.settings.server
     access = service.settings.access
     app = FastAPI(
         title="tidyberg",
@@ -47,7 +46,6 @@ def create_app(
         service=service,
         server=server,
         identify=identify or Authenticator(service.settings),
-        metrics=metrics,
         rates=Rates(server.requests_per_second, server.burst),
         looking=Threads(server.threads, _MOST_WAITING),
         acting=Threads(server.threads, _MOST_WAITING),
@@ -63,6 +61,7 @@ def create_app(
     for router in (jobs.router, upkeep.metrics_router):
         app.include_router(router, include_in_schema=False)
     _serve_documentation(app, secured=access.required)
+    app.add_middleware(TelemetryMiddleware, metrics=service.metrics, tracer=service.control.tracer)  # the outermost
     return app
 
 

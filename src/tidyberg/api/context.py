@@ -15,7 +15,6 @@ from tidyberg.api.refusals import Overloaded
 from tidyberg.model.principal import Principal
 from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
-from tidyberg.telemetry.metrics import Metrics
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,7 +40,6 @@ class Context:
     service: Service
     server: Server
     identify: Identify
-    metrics: Metrics
     rates: Rates
     # Apart, so that calls that wait for a catalog do not keep the others waiting.
     looking: Threads  # asks only the store

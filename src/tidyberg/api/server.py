@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import threading
@@ -111,6 +112,6 @@ def listen(server: Server) -> socket.socket:
         return socket.create_server((server.host, server.port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise BadInput(
-            f"Cannot listen on {server.host}:{server.port}: {error.strerror or error}.",
+            f"Cannot listen on {server.host}:{server.port}: {os.strerror(error.errno) if error.errno else error}.",
             hint="Choose another port with --port, or stop what listens there.",
         ) from None

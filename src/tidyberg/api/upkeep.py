@@ -69,7 +69,7 @@ async def read_audit(
 async def read_metrics(here: Here, who: Who) -> Response:
     """For Prometheus to scrape; `/metrics` is the same."""
     here.service.access.require_everyone(who)
-    return Response(await here.looking(here.metrics.render), media_type=CONTENT_TYPE)
+    return Response(await here.looking(here.service.metrics.render), media_type=CONTENT_TYPE)
 
 
 def _entry(entry: AuditEntry) -> AuditAnswer:

@@ -13,7 +13,14 @@ from typing import Annotated
 import typer
 
 from tidyberg._version import __version__
-from tidyberg.cli import commands_access, commands_jobs, commands_service, commands_setup, commands_tables
+from tidyberg.cli import (
+    commands_access,
+    commands_jobs,
+    commands_serve,
+    commands_service,
+    commands_setup,
+    commands_tables,
+)
 from tidyberg.cli.flags import CommonFlags
 from tidyberg.errors import BadInput, TidybergError
 
@@ -23,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (commands_setup, commands_tables, commands_jobs, commands_service, commands_access):
+for module in (commands_setup, commands_tables, commands_jobs, commands_serve, commands_service, commands_access):
     module.register(app)
 
 

@@ -1,0 +1,95 @@
+"""`tidyberg serve`: the API and the workers of a service in one process."""
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from tidyberg.api.app import create_app
+from tidyberg.api.server import ApiServer, listen
+from tidyberg.app import build_service
+from tidyberg.cli.session import Session, engine_label, standard_error
+from tidyberg.errors import ConfigurationError
+from tidyberg.settings.access import is_loopback, why_not_open
+from tidyberg.settings.catalogs import known_catalogs
+from tidyberg.settings.load import INSECURE_VARIABLE
+from tidyberg.settings.redact import redact_text
+from tidyberg.settings.settings import Settings
+from tidyberg.settings.tls import tls_arguments
+from tidyberg.telemetry.logs import set_up_logs
+
+_log = logging.getLogger(__name__)
+_WARNING = "anyone who reaches this address can compact, cancel and schedule: nobody has to say who they are"
+
+
+@dataclass(frozen=True)
+class ServeFlags:
+    host: str | None
+    port: int | None
+    workers: int | None
+    insecure: bool
+    log_json: bool
+
+    def applied_to(self, settings: Settings) -> Settings:
+        server = {"host": self.host, "port": self.port}
+        queue = {"workers": self.workers}
+        telemetry = {"log_format": "json" if self.log_json else None}
+        return settings.model_copy(
+            update={
+                "server": settings.server.model_copy(update=_given(server)),
+                "queue": settings.queue.model_copy(update=_given(queue)),
+                "telemetry": settings.telemetry.model_copy(update=_given(telemetry)),
+            }
+        )
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def run(session: Session, flags: ServeFlags) -> None:
+    settings = flags.applied_to(session.settings)
+    insecure = flags.insecure or os.environ.get(INSECURE_VARIABLE) == "1"
+    if (why := why_not_open(settings.access, settings.server.host, insecure=insecure)) is not None:
+        raise ConfigurationError(why)
+    catalogs = sorted(known_catalogs(settings))
+    if not catalogs:
+        raise ConfigurationError("No catalog is configured.", hint="Set CATALOG_URI, or write a tidyberg.yaml.")
+    tls = tls_arguments(settings.server)
+    with listen(settings.server) as socket:  # first: a port that is taken should cost nothing
+        set_up_logs(settings)
+        service = build_service(settings)
+        server = ApiServer(create_app(service), **tls)
+        service.start()
+        try:
+            _greet(settings, catalogs, socket.getsockname()[1])
+            server.run(sockets=[socket])
+            _log.info("stopping: jobs that run may end, or go back to the queue")
+        finally:
+            service.stop()
+    _log.info("stopped")
+
+
+def _greet(settings: Settings, catalogs: list[str], port: int) -> None:
+    scheme = "http" if settings.server.tls_cert is None else "https"
+    address = f"{scheme}://{_authority(settings.server.host)}:{port}"
+    if not settings.access.required and not is_loopback(settings.server.host):
+        _log.warning(_WARNING)
+    _log.info("listening on %s, the API is described at %s/docs", address, address)
+    shown = ", ".join(catalogs), settings.queue.workers, engine_label(settings), _store(settings)
+    _log.info("catalogs: %s; jobs at once: %d on %s; recorded in %s", *shown)
+    if settings.telemetry.log_format == "console":
+        json = "-H 'Content-Type: application/json' -d '{\"table\": \"namespace.table\"}'"
+        for line in ("Try", f"  curl {address}/api/v1/tables", f"  curl -X POST {address}/api/v1/compact {json}"):
+            standard_error().print(line, markup=False, soft_wrap=True)
+
+
+def _authority(host: str) -> str:
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104
+    return f"[{shown}]" if ":" in shown else shown
+
+
+def _store(settings: Settings) -> str:
+    """Where jobs are kept, without a password [I12]."""
+    url = settings.store.url
+    return redact_text(url.get_secret_value()) if url is not None else str(settings.store.path)
