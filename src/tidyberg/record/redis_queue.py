@@ -48,8 +48,8 @@ class RedisQueue:
         while more and len(found) <= query.limit:  # one more than a page tells whether another follows
             wanted = query.limit + 1 - len(found)
             looked_at = max(_LOOKED_AT_ONCE, wanted) if created_by or created_from or tenants else wanted
-            how = (order, after, wanted, looked_at, created_by, created_from, len(tenants), *tenants)
-            after, *rows = self._client.run("page", *how, *_indexes(query))
+            how = (order, after, wanted, looked_at, created_by, created_from, len(tenants))
+            after, *rows = self._client.run("page", *how, *tenants, *_indexes(query))
             found += [(_number(row), submission) for row in rows if (submission := submission_of(row))]
             more = after != ""
         page = found[: query.limit]
