@@ -65,12 +65,22 @@ def test_asking_for_another_tenant_does_not_tell_whether_it_exists() -> None:
 
 
 def test_someone_of_an_unknown_tenant_sees_nothing() -> None:
-    for tenant in ("gone", DEFAULT_TENANT, ""):
+    for tenant in ("gone", ""):
         who = Principal("x", Role.OPERATOR, tenant)
         assert not any(ACCESS.may_see(who, table) for table in (OF_SALES, OF_FINANCE, OF_NOBODY))
         assert not ACCESS.may_see_catalog(who, "prod")
         with pytest.raises(AccessDenied):
             ACCESS.tenant_for(who, OF_NOBODY, None)
+
+
+def test_what_nobody_owns_is_the_default_tenants_and_nothing_else() -> None:
+    who = Principal("x", Role.OPERATOR, DEFAULT_TENANT)
+    assert ACCESS.tenant_for(who, OF_NOBODY, None) == DEFAULT_TENANT
+    assert [ACCESS.may_see(who, table) for table in (OF_SALES, OF_FINANCE, OF_NOBODY)] == [False, False, True]
+    with pytest.raises(AccessDenied):
+        ACCESS.tenant_for(who, OF_SALES, None)
+    access = Access({"a": Tenant(catalogs=("whole",)), "b": Tenant(catalogs=("shared",), namespaces=("b",))})
+    assert [access.may_see_catalog(who, name) for name in ("whole", "shared", "other")] == [False, True, True]
 
 
 def test_admins_work_for_whoever_owns_the_table() -> None:

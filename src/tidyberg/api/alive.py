@@ -2,11 +2,12 @@
 
 from typing import Literal
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from tidyberg._version import __version__
-from tidyberg.api.context import Here
+from tidyberg.api.context import Context, Here
+from tidyberg.errors import AccessDenied, IdentityProviderDown, NotAuthenticated
 from tidyberg.settings.redact import redact_text
 
 router = APIRouter(tags=["health"])
@@ -40,11 +41,24 @@ async def alive() -> Alive:
     summary="Whether jobs can be taken and run",
     responses={503: {"model": Ready, "description": "Something that jobs need is not there; `checks` says what."}},
 )
-async def ready(here: Here, response: Response) -> Ready:
-    """Asks the store, the engine and the catalogs, each for a short time only."""
+async def ready(here: Here, request: Request, response: Response) -> Ready:
+    """Asks the store, the engine and the catalogs, each for a short time only.
+
+    Where callers must say who they are, `checks` is empty for those who did not, or who see one tenant only.
+    """
     found = await here.observing(here.service.ready)
     if not found.ok:
         response.status_code = 503
         response.headers["Retry-After"] = "5"
-    checks = {name: redact_text(words) for name, words in found.checks.items()}
+    told = found.checks if await _may_know(here, request) else {}
+    checks = {name: redact_text(words) for name, words in told.items()}
     return Ready(status="ok" if found.ok else "unavailable", checks=checks)
+
+
+async def _may_know(here: Context, request: Request) -> bool:
+    """Which catalogs there are, and what is wrong with them, is not for everyone."""
+    try:
+        here.service.access.require_everyone(await here.identify(request))
+    except (NotAuthenticated, AccessDenied, IdentityProviderDown):
+        return False
+    return True

@@ -48,7 +48,7 @@ class Access:
             tenant = who.tenant
             if asked not in (None, tenant):  # the same for tenants that exist and for those that do not
                 raise AccessDenied(f"{who.name} may not work for tenant {str(asked)[:100]!r}.")
-        if not self._owns(tenant, table, anything=who.tenants is None):
+        if not self._owns(tenant, table):
             raise AccessDenied(f"{table} in catalog {table.catalog!r} does not belong to tenant {tenant!r}.")
         return tenant
 
@@ -57,10 +57,7 @@ class Access:
 
     def may_see_catalog(self, who: Principal, catalog: str) -> bool:
         """Whether this one may know that there is such a catalog."""
-        if who.tenants is None or not self.tenants:
-            return True
-        own = (self.tenants[name] for name in who.tenants if name in self.tenants)
-        return any(not tenant.catalogs or catalog in tenant.catalogs for tenant in own)
+        return who.tenants is None or any(self._has_part_of(tenant, catalog) for tenant in who.tenants)
 
     def admit(self, tenant: str, queue: JobQueue, now_ms: int) -> None:
         """Raises QuotaExceeded when the tenant may not queue another job now."""
@@ -72,13 +69,20 @@ class Access:
         return replace(limits, of_tenant={**limits.of_tenant, **own})
 
     def _owner(self, table: TableRef) -> str:
-        """The first whose it is; what nobody owns is the default tenant's, which only admins work for."""
+        """The first whose it is. What nobody owns is the default tenant's."""
         return next((name for name, tenant in self.tenants.items() if tenant.owns(table)), DEFAULT_TENANT)
 
-    def _owns(self, tenant: str, table: TableRef, *, anything: bool = False) -> bool:
+    def _owns(self, tenant: str, table: TableRef) -> bool:
         if tenant in self.tenants:
             return self.tenants[tenant].owns(table)
-        return tenant == DEFAULT_TENANT and (anything or not self.tenants)
+        return tenant == DEFAULT_TENANT and self._owner(table) == DEFAULT_TENANT
+
+    def _has_part_of(self, tenant: str, catalog: str) -> bool:
+        if tenant in self.tenants:
+            own = self.tenants[tenant].catalogs
+            return not own or catalog in own
+        others = (other for other in self.tenants.values() if not other.namespaces)
+        return tenant == DEFAULT_TENANT and not any(catalog in other.catalogs for other in others)
 
 
 def _a(role: Role) -> str:

@@ -1,0 +1,203 @@
+"""Tenants that share a service do not see, touch or even guess each other's things."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.conftest import serving
+from tests.api.test_security import bearer
+from tidyberg.api.app import create_app
+from tidyberg.app import build_service
+from tidyberg.settings.access import hash_key, new_key
+from tidyberg.settings.settings import Settings
+from tidyberg.testing import Warehouse
+
+SALES, FINANCE, ADMIN, WATCHER = (new_key() for _ in range(4))
+SCHEDULE = {"cron": "0 2 * * *", "table": "sales.*"}
+
+
+@pytest.fixture(scope="module")
+def service_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    directory = tmp_path_factory.mktemp("lake")
+    with ExitStack() as stack:
+        lake = stack.enter_context(Warehouse(directory / "lake", name="lake"))
+        books = stack.enter_context(Warehouse(directory / "books", name="books"))
+        for table in ("sales.orders", "finance.bills", "sales.shared", "finance.shared", "tmp.scratch"):
+            lake.append_files(lake.create_table(table), 2, 5)
+        books.create_table("finance.ledger")
+        keys = [("ann", SALES, "operator", "sales"), ("bob", FINANCE, "operator", "finance"),
+                ("ada", ADMIN, "admin", None), ("cam", WATCHER, "viewer", "*")]  # fmt: skip
+        settings = Settings.model_validate(
+            {
+                "engine": "inline",
+                "store": {"path": str(directory / "jobs.db")},
+                "catalogs": {"lake": lake.properties, "books": books.properties},
+                "default_catalog": "lake",
+                "access": {"api_keys": [{"name": name, "hash": hash_key(key), "role": role, "tenant": tenant}
+                                        for name, key, role, tenant in keys]},
+                "tenants": {
+                    "sales": {"catalogs": ["lake"], "namespaces": ["sales"], "max_queued": 50},
+                    "finance": {"namespaces": ["finance"], "submissions_per_minute": 5},
+                },
+            }
+        )  # fmt: skip
+        service = build_service(settings)
+        stack.callback(service.stop)
+        yield stack.enter_context(serving(create_app(service)))
+
+
+@pytest.fixture
+def client(service_address: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=service_address, timeout=30) as opened:
+        yield opened
+
+
+Ask = Callable[..., httpx.Response]
+
+
+@pytest.fixture
+def ask(client: httpx.Client) -> Ask:
+    def asked(key: str, method: str, path: str, **more: Any) -> httpx.Response:
+        return client.request(method, f"/api/v1{path}", headers=bearer(key), **more)
+
+    return asked
+
+
+def submitted(ask: Ask, key: str, table: str) -> str:
+    answer = ask(key, "POST", "/compact", json={"table": table})
+    assert answer.status_code == 202, answer.text
+    job_id: str = answer.json()["job_id"]
+    return job_id
+
+
+def same_answer(first: httpx.Response, second: httpx.Response, *names: str) -> bool:
+    """Whether two answers differ in nothing but the names that were asked for."""
+    texts = [first.text, second.text]
+    for name in names:
+        texts = [text.replace(name, "X") for text in texts]
+    return (first.status_code, texts[0]) == (second.status_code, texts[1])
+
+
+def test_jobs_of_others_are_as_unknown_as_those_that_never_were(ask: Ask) -> None:
+    job = submitted(ask, SALES, "sales.orders")
+    never = "00000000-0000-4000-8000-000000000000"
+    for method, path in (("GET", "/jobs/{}"), ("DELETE", "/jobs/{}"), ("GET", "/jobs/{}/events")):
+        theirs, none = (ask(FINANCE, method, path.format(job_id)) for job_id in (job, never))
+        assert theirs.status_code == 404
+        assert same_answer(theirs, none, job, never)
+    assert ask(SALES, "GET", f"/jobs/{job}").json()["status"] == "queued"
+    assert ask(WATCHER, "GET", f"/jobs/{job}").status_code == 200
+    assert ask(WATCHER, "DELETE", f"/jobs/{job}").status_code == 403
+    assert ask(SALES, "DELETE", f"/jobs/{job}").json()["status"] == "cancelled"
+
+
+def test_lists_hold_only_ones_own(ask: Ask) -> None:
+    mine, theirs = submitted(ask, SALES, "sales.orders"), submitted(ask, FINANCE, "finance.bills")
+
+    def listed(key: str, **filters: str) -> set[str]:
+        return {job["job_id"] for job in ask(key, "GET", "/jobs", params=filters).json()["jobs"]}
+
+    assert mine in listed(SALES)
+    assert theirs not in listed(SALES)
+    assert listed(SALES, tenant="finance") == set()
+    assert listed(SALES, created_by="bob") == set()
+    assert {mine, theirs} <= listed(ADMIN)
+    assert listed(ADMIN, tenant="finance") >= {theirs}
+    assert mine not in listed(ADMIN, tenant="finance")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/compact", {"table": "{}"}), ("/plan", {"table": "{}"}), ("/tables/lake/{namespace}/{name}/health", None)],
+)
+def test_whether_tables_of_others_exist_is_not_told(ask: Ask, path: str, body: Any) -> None:
+    def asked(table: str) -> httpx.Response:
+        namespace, name = table.split(".")
+        json = {key: value.format(table) for key, value in body.items()} if body else None
+        url = path.format(namespace=namespace, name=name)
+        return ask(SALES, "POST" if body else "GET", url, **({"json": json} if json else {}))
+
+    there, nowhere = asked("finance.bills"), asked("finance.nothing")
+    assert there.status_code == 403
+    assert same_answer(there, nowhere, "finance.bills", "finance.nothing")
+    assert asked("tmp.scratch").status_code == 403
+
+
+def test_a_name_without_namespace_means_ones_own_table(ask: Ask) -> None:
+    jobs = [ask(SALES, "GET", f"/jobs/{submitted(ask, SALES, 'shared')}").json() for _ in range(1)]
+    assert jobs[0]["table"].endswith("shared")
+    assert "finance" not in str(jobs)
+    theirs, none = (ask(SALES, "POST", "/compact", json={"table": table}) for table in ("bills", "nothing"))
+    assert theirs.status_code == 404
+    assert same_answer(theirs, none, "bills", "nothing")
+    assert "finance" not in theirs.text
+
+
+def test_catalogs_of_others_are_not_told(ask: Ask) -> None:
+    filters: dict[str, dict[str, str]] = {"/tables": {}, "/jobs": {"table": "a.b"}}
+    for path, more in filters.items():
+        theirs, none = (ask(SALES, "GET", path, params={"catalog": name, **more}) for name in ("books", "nothere"))
+        assert theirs.status_code == 404
+        assert same_answer(theirs, none, "books", "nothere")
+    assert ask(FINANCE, "GET", "/tables", params={"catalog": "books"}).status_code == 200
+
+
+def test_tables_are_listed_to_their_owners(ask: Ask) -> None:
+    def listed(key: str) -> set[str]:
+        return {f"{one['namespace']}.{one['table']}" for one in ask(key, "GET", "/tables").json()["tables"]}
+
+    assert listed(SALES) == {"sales.orders", "sales.shared"}
+    assert listed(FINANCE) == {"finance.bills", "finance.shared"}
+    assert listed(ADMIN) == {"sales.orders", "sales.shared", "finance.bills", "finance.shared", "tmp.scratch"}
+
+
+def test_nobody_works_for_another_tenant_but_admins(ask: Ask) -> None:
+    for tenant in ("finance", "nothere", "default", "sales2"):
+        answer = ask(SALES, "POST", "/compact", json={"table": "sales.orders", "tenant": tenant})
+        assert answer.status_code == 403, tenant
+    answer = ask(ADMIN, "POST", "/compact", json={"table": "sales.orders", "tenant": "nothere"})
+    assert (answer.status_code, "no tenant" in answer.text) == (422, True)
+    job = ask(ADMIN, "POST", "/compact", json={"table": "sales.orders", "tenant": "sales"}).json()["job_id"]
+    assert ask(SALES, "GET", f"/jobs/{job}").status_code == 200
+
+
+def test_plans_of_others_cannot_be_applied(ask: Ask) -> None:
+    plan_hash = ask(SALES, "POST", "/plan", json={"table": "sales.orders"}).json()["plan_hash"]
+    never = "0" * len(plan_hash)
+    theirs, none = (ask(FINANCE, "POST", f"/plans/{one}/apply") for one in (plan_hash, never))
+    assert theirs.status_code == 404
+    assert same_answer(theirs, none, plan_hash, never)
+    assert ask(SALES, "POST", f"/plans/{plan_hash}/apply").status_code == 202
+
+
+def test_schedules_of_others_are_unknown_and_stay(ask: Ask) -> None:
+    assert ask(SALES, "PUT", "/schedules/nightly", json=SCHEDULE).status_code == 200
+    for method, body in (("GET", None), ("DELETE", None)):
+        theirs = ask(FINANCE, method, "/schedules/nightly", json=body)
+        none = ask(FINANCE, method, "/schedules/nothing")
+        assert theirs.status_code == 404
+        assert same_answer(theirs, none, "nightly", "nothing")
+    assert ask(FINANCE, "PUT", "/schedules/nightly", json=SCHEDULE).status_code == 403
+    assert ask(FINANCE, "POST", "/schedules", json={**SCHEDULE, "schedule_id": "nightly"}).status_code == 403
+    assert ask(FINANCE, "POST", "/schedules", json={**SCHEDULE, "tenant": "sales"}).status_code == 403
+    assert ask(FINANCE, "GET", "/schedules").json()["schedules"] == []
+    assert ask(ADMIN, "POST", "/schedules", json={**SCHEDULE, "tenant": "nothere"}).status_code == 422
+    assert ask(SALES, "GET", "/schedules/nightly").json()["tenant"] == "sales"
+
+
+def test_a_quota_is_the_tenants_own(ask: Ask) -> None:
+    answers = [ask(FINANCE, "POST", "/compact", json={"table": "finance.bills"}) for _ in range(6)]
+    refused = answers[-1]
+    assert (refused.status_code, refused.json()["code"]) == (429, "quota-exceeded")
+    assert int(refused.headers["Retry-After"]) > 0
+    submitted(ask, SALES, "sales.orders")
+
+
+def test_whoever_is_not_known_hears_only_whether_the_service_is_ready(client: httpx.Client) -> None:
+    assert client.get("/health/ready").json() == {"status": "ok", "checks": {}}
+    assert client.get("/health/ready", headers=bearer(SALES)).json()["checks"] == {}
+    assert client.get("/health/ready", headers=bearer("tdb_wrong")).json()["checks"] == {}
+    assert "catalog books" in client.get("/health/ready", headers=bearer(WATCHER)).json()["checks"]
