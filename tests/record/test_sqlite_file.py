@@ -146,3 +146,11 @@ def test_who_waits_for_the_disk_at_once_shares_its_answers(tmp_path: Path, monke
     sync.close()
     assert too_early == []
     assert questions[0] < 30
+
+
+def test_a_store_that_is_closed_twice_is_closed_and_says_so(tmp_path: Path) -> None:
+    file = SqliteFile(tmp_path / "jobs.db")
+    file.close()
+    file.close()
+    with pytest.raises(StorageError, match="closed"):
+        SqliteLedger(file).advance("a", 1)

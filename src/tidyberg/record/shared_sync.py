@@ -1,5 +1,6 @@
 """Brings what was written to a file to the disk, once for all threads that wait for it."""
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -11,7 +12,7 @@ class SharedSync:
     """A disk answers some hundred times a second: who comes while it is asked shares its next answer with others."""
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+        self._file = path.open("rb+", buffering=0)
         self._changed = threading.Condition()
         self._asked = self._answered = 0
         self._failure: OSError | None = None
@@ -29,9 +30,11 @@ class SharedSync:
                 raise OSError(*self._failure.args)
             if self._answered >= enough:
                 return
+            if self._file.closed:
+                raise OSError(errno.EBADF, "it is closed")
             self._asked += 1
         try:
-            _sync(self._file)
+            _sync(self._file.fileno())
         except OSError as error:
             self._failure = error
             raise
@@ -41,4 +44,6 @@ class SharedSync:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        os.close(self._file)
+        with self._changed:
+            self._changed.wait_for(lambda: self._asked == self._answered)
+            self._file.close()
