@@ -27,6 +27,7 @@ from tidyberg.settings.catalogs import open_catalog
 from tidyberg.settings.load import load_settings
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import Settings
+from tidyberg.telemetry.counted import counted
 from tidyberg.telemetry.metrics import Metrics
 from tidyberg.telemetry.traces import open_tracer
 
@@ -61,7 +62,8 @@ def build_control(settings: Settings, store: JobStore | None = None) -> Control:
 
 def build_service(settings: Settings) -> Service:
     """Takes in jobs; `start()` runs them too."""
-    records = open_records(settings)
+    metrics = Metrics(table_labels=settings.telemetry.table_labels)
+    records = counted(open_records(settings), metrics.store_failed)
     control = build_control(settings, records.store)
     control.lease_ms = round(settings.queue.lease_seconds * 1000)
     control.tracer = open_tracer(settings.telemetry)
@@ -70,7 +72,7 @@ def build_service(settings: Settings) -> Service:
         control,
         records,
         Access(settings.tenants),
-        Metrics(table_labels=settings.telemetry.table_labels),
+        metrics,
         check_engine=lambda: _check_engine(settings),
     )
 

@@ -30,6 +30,8 @@ class Site:
         self.seen = dict(current_fields())
         if scope["path"].startswith("/api"):
             scope["route"] = SimpleNamespace(path=ROUTE)
+        elif scope["path"] == "/health":
+            scope["route"] = SimpleNamespace(path="/health")
         if self._failure is not None:
             raise self._failure
         if self._status is not None:
@@ -84,6 +86,27 @@ def test_a_crash_counts_as_500_and_an_absent_answer_as_closed() -> None:
     silent.ask()
     assert value(crashing.metrics, "http_requests_total", method="GET", route=ROUTE, status="500") == 1
     assert value(silent.metrics, "http_requests_total", method="GET", route=ROUTE, status="499") == 1
+
+
+def test_a_stream_is_measured_until_it_begins() -> None:
+    class Streaming(Site):
+        async def _answer(self, scope: MutableMapping[str, Any], _: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await asyncio.sleep(1.1)
+
+    site = Streaming()
+    site.ask()
+    assert (value(site.metrics, "http_request_duration_seconds_sum", method="GET", route="unmatched") or 9) < 1
+
+
+def test_requests_are_logged_but_probes_only_for_who_looks_closely(caplog: pytest.LogCaptureFixture) -> None:
+    site = Site(status=404)
+    with caplog.at_level("DEBUG", logger="tidyberg.telemetry.http"):
+        site.ask("/api/v1/jobs/17")
+        site.ask("/health")
+    asked, probe = caplog.records
+    assert asked.getMessage().startswith("GET /api/v1/jobs/17 404 in ")
+    assert (asked.levelname, probe.levelname) == ("INFO", "DEBUG")
 
 
 def test_a_request_goes_on_with_its_callers_trace() -> None:

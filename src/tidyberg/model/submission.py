@@ -48,6 +48,7 @@ class Submission:
     dollars: float | None = None  # what it cost, when it ran
     error_code: str | None = None
     error: str | None = None  # why it failed, or why it waits
+    trace: str | None = None  # the trace of the request that asked for it, as W3C's traceparent
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,8 @@ class Attempt:
         if not self.records.queue.update(submission.job_id, self._token, {"run_id": self._run_id}):
             return self._heartbeat.stop(Stop.LOST)
         self._watch.status("running", attempt=submission.attempts)
-        result = self._compact()
+        with self.control.tracer.continued(submission.trace):
+            result = self._compact()
         if result.outcome == "nothing" and (done := _success(self._earlier_runs())) is not None:
             return self._finish_as(done)  # an earlier run had committed, as the table told this one
         return self._finish_with(result)

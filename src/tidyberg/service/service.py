@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput, BadPredicate, UnknownCatalog, UnknownJob, UnknownPlan
+from tidyberg.model.accuracy import CalibrationReport
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.plan import Plan
 from tidyberg.model.principal import Principal, Role
@@ -219,6 +220,11 @@ class Service:
             raise BadInput(f"limit must be from 1 to {MOST_ON_A_PAGE}, not {limit}.")
         return self.records.ledger.audit(tenants=who.tenants, before=before, limit=limit)
 
+    def calibration(self, who: Principal) -> CalibrationReport:
+        """What estimates are made from, and how good they were for the tables that this one may see."""
+        self.access.require(who, Role.VIEWER)
+        return self.control.calibration(lambda table: self.access.may_see(who, table))
+
     def ready(self) -> Readiness:
         return self._readiness.ready()
 
@@ -264,7 +270,7 @@ class Service:
         self.access.admit(submission.tenant, self.records.queue, self.now_ms())
         if submission.estimated_seconds is None and (thought := self._estimates.known(submission)) is not None:
             submission = replace(submission, estimated_seconds=thought.seconds, estimated_dollars=thought.dollars)
-        kept = self.records.queue.submit(submission, key=key)
+        kept = self.records.queue.submit(replace(submission, trace=self.control.tracer.traceparent()), key=key)
         if kept.job_id == submission.job_id:  # else its key was used before
             self.metrics.job_submitted(kept)
             if kept.estimated_seconds is None:

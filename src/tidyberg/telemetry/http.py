@@ -1,5 +1,6 @@
-"""Measures, traces and names every HTTP request; wraps any ASGI application."""
+"""Measures, traces, logs and names every HTTP request; wraps any ASGI application."""
 
+import logging
 import re
 import time
 import uuid
@@ -10,6 +11,7 @@ from tidyberg.telemetry.context import about
 from tidyberg.telemetry.metrics import UNMATCHED, Metrics
 from tidyberg.telemetry.traces import Tracer
 
+_LOG = logging.getLogger(__name__)
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -17,6 +19,7 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 REQUEST_ID = "x-request-id"
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._:\-]{1,64}")
+_PROBES = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/api/v1/metrics"})  # asked all the time
 _CLOSED_BY_CLIENT = 499  # what is counted when it went away before there was an answer
 
 
@@ -36,32 +39,46 @@ class TelemetryMiddleware:
         given = headers.get(REQUEST_ID, "")
         request_id = given if _ACCEPTED_ID.fullmatch(given) else uuid.uuid4().hex
         method = str(scope["method"])
-        status: list[int] = []
+        asked = _Asked(method, str(scope["path"]))
 
         async def send_named(message: Message) -> None:
             if message["type"] == "http.response.start":
-                status.append(int(message["status"]))
+                asked.answered(int(message["status"]))
                 others = [(name, value) for name, value in message["headers"] if name.lower() != REQUEST_ID.encode()]
                 message = {**message, "headers": [*others, (REQUEST_ID.encode(), request_id.encode())]}
             await send(message)
 
-        started = time.perf_counter()
-        try:
-            with about(request_id=request_id), self._tracer.serving(method, headers.get("traceparent")) as span:
-                try:
-                    await self._app(scope, receive, send_named)
-                finally:
-                    span.rename(f"{method} {route_of(scope)}")
-                    span.set(**{"http.request.method": method, "http.route": route_of(scope)})
-                    if status:
-                        span.set(**{"http.response.status_code": status[0]})
-        except Exception:
-            if not status:
-                status.append(500)  # the server below answers so
-            raise
-        finally:
-            answered = status[0] if status else _CLOSED_BY_CLIENT
-            self._metrics.http(method, route_of(scope), answered, time.perf_counter() - started)
+        with about(request_id=request_id), self._tracer.serving(method, headers.get("traceparent")) as span:
+            try:
+                await self._app(scope, receive, send_named)
+            except Exception:
+                asked.answered(500)  # the server below answers so
+                raise
+            finally:
+                asked.answered(_CLOSED_BY_CLIENT)
+                route = route_of(scope)
+                span.rename(f"{method} {route}")
+                span.set(**{"http.request.method": method, "http.route": route})
+                span.set(**{"http.response.status_code": asked.status})
+                self._metrics.http(method, route, asked.status, asked.seconds)
+                level = logging.DEBUG if route in _PROBES else logging.INFO
+                _LOG.log(level, "%s %s %d in %.1f ms", method, asked.path, asked.status, asked.seconds * 1000)
+
+
+class _Asked:
+    """A request, until its answer begins: a stream goes on for as long as somebody watches."""
+
+    def __init__(self, method: str, path: str) -> None:
+        self.method, self.path = method, path
+        self.status = 0
+        self.seconds = 0.0
+        self._started = time.perf_counter()
+
+    def answered(self, status: int) -> None:
+        """The first answer counts."""
+        if not self.status:
+            self.status = status
+            self.seconds = time.perf_counter() - self._started
 
 
 def route_of(scope: Message) -> str:

@@ -110,7 +110,7 @@ class Metrics:
 
     def watch(self, queue: JobQueue) -> None:
         """Also tell, whenever someone asks, how many jobs wait and run."""
-        self.registry.register(StoreGauges(queue, self.store_failed))
+        self.registry.register(StoreGauges(queue))
 
     def render(self) -> bytes:
         return as_text(self.registry)

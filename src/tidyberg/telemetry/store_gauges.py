@@ -1,5 +1,6 @@
 """How many jobs wait and run, asked of the shared store when someone looks; a store that is away hinders nobody."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Query
 from tidyberg.record.queue import JobQueue
 
+_LOG = logging.getLogger(__name__)
 _FRESH_SECONDS = 1.0
 _PATIENCE_SECONDS = 2.0  # a scrape gives up after ten by default
 
@@ -42,11 +44,8 @@ def look_at(queue: JobQueue) -> QueueState:
 class StoreGauges(Collector):
     """Asks in a thread of its own, one at a time: a store that hangs costs a scrape two seconds, once per look."""
 
-    def __init__(
-        self, queue: JobQueue, on_error: Callable[[], None], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, queue: JobQueue, clock: Callable[[], float] = time.monotonic) -> None:
         self._queue = queue
-        self._on_error = on_error
         self._clock = clock
         self._lock = threading.Lock()
         self._state: QueueState | None = None
@@ -76,8 +75,8 @@ class StoreGauges(Collector):
         state: QueueState | None = None
         try:
             state = look_at(self._queue)
-        except Exception:  # noqa: BLE001  # whatever a store raises: the scrape says that it is away
-            self._on_error()
+        except Exception as error:  # noqa: BLE001  # whatever a store raises: the scrape says that it is away
+            _LOG.debug("the job store does not answer: %s", error)
         with self._lock:
             self._state, self._seen_at = state, self._clock()
 
