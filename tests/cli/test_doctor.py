@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from tests.cli.conftest import Run
 from tests.servers.redis import RedisServer
@@ -108,6 +109,14 @@ def test_redis_must_answer_keep_what_it_has_written_and_drop_nothing(
     assert "appendonly" not in evicting
     assert (good.status, f"at 127.0.0.1:{redis_server.port}" in good.out) == (0, True)
     assert redis_server.password not in forgetful + evicting + good.out
+
+
+def test_a_clock_that_is_wrong_is_a_warning(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(url=SecretStr(redis_server.url))
+    monkeypatch.setattr("tidyberg.cli.doctor_store._CLOCKS_MAY_DIFFER_SECONDS", -1.0)
+    assert any("clock" in check.found and check.state == "warn" for check in check_store(store))
+    monkeypatch.setattr("tidyberg.cli.doctor_store._CLOCKS_MAY_DIFFER_SECONDS", 3600.0)
+    assert not any("clock" in check.found for check in check_store(store))
 
 
 @pytest.mark.parametrize("wrong", ["port", "password"])

@@ -9,6 +9,7 @@ from tidyberg.errors import TidybergError
 from tidyberg.settings.store import Store
 
 _NAME = "job store"
+_CLOCKS_MAY_DIFFER_SECONDS = 5.0
 
 
 def check_store(store: Store) -> Iterator[Check]:
@@ -40,6 +41,9 @@ def _check_redis(url: str) -> Iterator[Check]:
         yield Check("fail", _NAME, "Redis runs as a cluster", "Give the address of one server; it may have replicas.")
     if not found.is_master:
         yield Check("fail", _NAME, "this Redis is a replica", "Give the address of its master.")
+    if abs(found.clock_seconds) > _CLOCKS_MAY_DIFFER_SECONDS:
+        said = f"this machine's clock and that of Redis differ by {abs(found.clock_seconds):.0f} s"
+        yield Check("warn", _NAME, said, "Let both follow a time server: replicas judge each other's claims by time.")
     if not found.is_append_only:
         yield Check("warn", _NAME, "Redis forgets jobs when it restarts", "Set `appendonly yes` in redis.conf.")
     if found.eviction != "noeviction":

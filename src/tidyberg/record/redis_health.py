@@ -14,6 +14,7 @@ class RedisHealth:
     place: str
     version: str
     seconds: float  # it took to answer
+    clock_seconds: float  # how far its clock is ahead of this machine's
     is_append_only: bool
     eviction: str  # its maxmemory-policy
     is_master: bool
@@ -30,10 +31,13 @@ def redis_health(url: str) -> RedisHealth:
         client.ask(lambda redis: redis.ping())
         started = time.monotonic()
         info = client.ask(lambda redis: redis.info("everything"))
+        seconds = time.monotonic() - started
+        clock, microseconds = client.ask(lambda redis: redis.time())
         return RedisHealth(
             place=client.place,
             version=str(info["redis_version"]),
-            seconds=time.monotonic() - started,
+            seconds=seconds,
+            clock_seconds=clock + microseconds / 1e6 - time.time(),
             is_append_only=bool(info.get("aof_enabled")),
             eviction=str(info.get("maxmemory_policy", "noeviction")),
             is_master=info.get("role", "master") == "master",
