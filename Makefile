@@ -31,7 +31,8 @@ test-kill: check-java setup ## kill -9 at 475 random moments on the inline engin
 	TEST_KILLS=475 TEST_SPARK_KILLS=25 $(BIN)/pytest -s --timeout 7200 tests/control/test_kill.py
 
 test-replicas: check-java setup ## 200 jobs on 40 tables, three replicas killed 30 times and stopped 10 times, one on Spark
-	TEST_REPLICA_JOBS=200 TEST_REPLICA_TABLES=40 TEST_REPLICA_KILLS=30 TEST_REPLICA_PAUSES=10 TEST_REPLICA_SPARK=1 \
+	TEST_REPLICA_JOBS=200 TEST_REPLICA_TABLES=40 TEST_REPLICA_KILLS=30 TEST_REPLICA_PAUSES=10 \
+	  TEST_REPLICA_RESTARTS=10 TEST_REPLICA_SPARK=1 \
 	  $(BIN)/pytest -s --timeout 7200 tests/service/test_replicas.py
 
 # The same seed draws the same histories, moments and faults again: SEED=… make test-long

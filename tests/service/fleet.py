@@ -53,6 +53,7 @@ class Fleet:
     rng: random.Random
     kills: int = 0
     pauses: int = 0
+    restarts: int = 0
     _processes: list[Process] = field(default_factory=list)
     _paused: set[int] = field(default_factory=set)
     _timers: list[threading.Timer] = field(default_factory=list)
@@ -78,6 +79,15 @@ class Fleet:
         self._processes[number] = start(settings, engine=engine)
         self.kills += 1
 
+    def restart_one(self) -> None:
+        """As an operator would, for an upgrade."""
+        number = self._choose()
+        self._processes[number].terminate()
+        wait_for(self._processes[number], 90)
+        settings, engine = self.replicas[number]
+        self._processes[number] = start(settings, engine=engine)
+        self.restarts += 1
+
     def pause_one(self, seconds: float) -> None:
         """Long enough for others to take its jobs over; then it goes on where it was."""
         number = self._choose()
@@ -96,7 +106,7 @@ class Fleet:
         self.pauses += 1
 
     def stop(self) -> None:
-        """As an operator would."""
+        """All of them, in peace."""
         for timer in self._timers:
             timer.join()
         for process in self._processes:

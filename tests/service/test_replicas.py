@@ -1,6 +1,6 @@
 """Replicas on one store are killed and stopped at random: every job ends once, no row or live file is lost [I6, I7].
 
-TEST_REPLICA_JOBS, _TABLES, _KILLS and _PAUSES say how much; `make test-replicas` raises all, and runs some on Spark.
+TEST_REPLICA_JOBS, _TABLES, _KILLS, _PAUSES and _RESTARTS say how much; `make test-replicas` raises all, some on Spark.
 """
 
 import json
@@ -32,6 +32,7 @@ JOBS = int(os.environ.get("TEST_REPLICA_JOBS", "20"))
 TABLES = int(os.environ.get("TEST_REPLICA_TABLES", "6"))
 KILLS = int(os.environ.get("TEST_REPLICA_KILLS", "4"))
 PAUSES = int(os.environ.get("TEST_REPLICA_PAUSES", "1"))
+RESTARTS = int(os.environ.get("TEST_REPLICA_RESTARTS", "1"))
 WITH_SPARK = os.environ.get("TEST_REPLICA_SPARK") == "1"
 PATIENCE_SECONDS = 120.0 + 6.0 * JOBS
 CLAIM_SECONDS = 1.0
@@ -55,6 +56,7 @@ def settings_of(warehouse: Warehouse, store: dict[str, str], **changes: Any) -> 
             "max_retry_seconds": 2.0,
             "max_attempts": 100,
             "upkeep_seconds": 1.0,
+            "grace_seconds": 0.2,  # so that a restart interrupts jobs
         },
         **changes,
     }
@@ -85,7 +87,7 @@ def jobs_of(service: Service) -> list[Submission]:
 
 def harass(fleet: Fleet, service: Service, rng: random.Random) -> None:
     """Kills and pauses spread over the time that jobs take, until all jobs have ended."""
-    blows = ["kill"] * KILLS + ["pause"] * PAUSES
+    blows = ["kill"] * KILLS + ["pause"] * PAUSES + ["restart"] * RESTARTS
     rng.shuffle(blows)
     moments = sorted(rng.randrange(JOBS) for _ in blows)  # when so many jobs have ended
     give_up = time.monotonic() + PATIENCE_SECONDS
@@ -93,10 +95,13 @@ def harass(fleet: Fleet, service: Service, rng: random.Random) -> None:
         assert time.monotonic() < give_up, f"only {ended} jobs of {JOBS} ended in time"
         if moments and moments[0] <= ended:
             moments.pop(0)
-            if blows.pop() == "kill":
-                fleet.kill_one()
-            else:
-                fleet.pause_one(rng.uniform(2.0, 4.0) * CLAIM_SECONDS)
+            match blows.pop():
+                case "kill":
+                    fleet.kill_one()
+                case "restart":
+                    fleet.restart_one()
+                case _:
+                    fleet.pause_one(rng.uniform(2.0, 4.0) * CLAIM_SECONDS)
         time.sleep(rng.uniform(0.05, 0.4))
     assert not blows, "jobs ended too early"
 
@@ -145,7 +150,7 @@ def check_fleet(tmp_path: Path, store: dict[str, str]) -> None:
             until_settled(service)
             fleet.stop()
         seconds = time.monotonic() - started
-        assert (fleet.kills, fleet.pauses) == (KILLS, PAUSES)
+        assert (fleet.kills, fleet.pauses, fleet.restarts) == (KILLS, PAUSES, RESTARTS)
         jobs = {job.job_id: job for job in jobs_of(service)}
         assert jobs.keys() == asked.keys(), "no job is lost or doubled"
         for job in jobs.values():
@@ -164,7 +169,8 @@ def check_fleet(tmp_path: Path, store: dict[str, str]) -> None:
         runs = service.records.store.find(limit=10_000)
         engines = Counter(run.engine for run in runs if run.engine)
         print(  # noqa: T201
-            f"\n{JOBS} jobs on {TABLES} tables in {seconds:.0f} s: {fleet.kills} kills, {fleet.pauses} pauses;"
+            f"\n{JOBS} jobs on {TABLES} tables in {seconds:.0f} s: {fleet.kills} kills, {fleet.pauses} pauses,"
+            f" {fleet.restarts} restarts;"
             f" {sum(job.attempts for job in jobs.values())} attempts, {len(runs)} runs,"
             f" {sum(run.error_code == 'died' for run in runs)} of them died; engines {dict(engines)}"
         )

@@ -104,8 +104,7 @@ class Service:
         for loop in self.loops:
             loop.stop(LOOP_GRACE_SECONDS)
         if ended:  # else a run would lose its engine and its store under its feet; the process ends anyway
-            self.control.close()
-            self.records.close()
+            self.control.close()  # with the store, whose connection the queue and the ledger share
             self.control.tracer.close()
 
     def submit(self, request: SubmitRequest, who: Principal, key: str | None = None) -> Submission:

@@ -1,0 +1,72 @@
+"""A claim is kept while its job runs; who loses it, or is asked to stop, is told."""
+
+import time
+
+import pytest
+
+from tests.service.conftest import Clock, submit, untidy_table, until
+from tests.service.test_worker import claimed
+from tidyberg.execute.engine import CancelToken
+from tidyberg.model.job import Progress
+from tidyberg.model.principal import LOCAL
+from tidyberg.model.report import GroupFinished, Notice
+from tidyberg.service.heartbeat import Heartbeat, Stop
+from tidyberg.service.service import Service
+from tidyberg.service.watching import Watch
+from tidyberg.testing import Warehouse
+
+TTL_MS = 400
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def heartbeat(service: Service, warehouse: Warehouse, clock: Clock) -> Heartbeat:
+    untidy_table(warehouse)
+    submit(service)
+    self_claimed = claimed(service, "first", clock)
+    return Heartbeat(service.records.queue, self_claimed, CancelToken(), ttl_ms=TTL_MS, now_ms=clock)
+
+
+def test_a_claim_is_kept_for_longer_than_it_lives(service: Service, heartbeat: Heartbeat, clock: Clock) -> None:
+    with heartbeat:
+        time.sleep(2 * TTL_MS / 1000)
+        job = service.records.queue.submission(heartbeat._job_id)
+        assert job is not None
+        assert job.claim is not None
+        assert job.claim.expires_ms > clock()
+        assert heartbeat.stopped is None
+
+
+def test_who_lost_a_claim_is_told_to_stop(service: Service, heartbeat: Heartbeat, clock: Clock) -> None:
+    clock.added_ms = 60_000
+    claimed(service, "second", clock)
+    heartbeat.stop(Stop.SHUTDOWN)
+    with heartbeat:
+        until(lambda: heartbeat.is_lost or None)
+    assert heartbeat._cancel.cancelled
+
+
+def test_a_wish_to_cancel_reaches_the_run(service: Service, heartbeat: Heartbeat) -> None:
+    service.cancel(heartbeat._job_id, LOCAL)
+    with heartbeat:
+        until(lambda: heartbeat._cancel.cancelled or None)
+    assert heartbeat.stopped is Stop.CANCELLED
+
+
+def test_progress_is_told_at_most_twice_a_second_and_the_last_is_never_lost(
+    service: Service, warehouse: Warehouse
+) -> None:
+    untidy_table(warehouse)
+    job, now = submit(service), [0.0]
+    watch = Watch(service.records.queue, job.job_id, Clock(), lambda: False, lambda: now[0])
+    for number in range(20):
+        now[0] += 0.125
+        watch(GroupFinished(number, "", Progress(groups_completed=number)))
+    watch(Notice("info", "x" * 10_000))
+    *progress, notice = service.events(job.job_id, LOCAL)
+    assert [event.data["groups_completed"] for event in progress] == [0, 4, 8, 12, 16, 19]
+    assert len(notice.data["message"]) == 2000
