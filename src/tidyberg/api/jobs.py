@@ -12,14 +12,15 @@ from tidyberg.api.door import DoorRoute
 from tidyberg.api.names import IdempotencyKey, JobId
 from tidyberg.api.requests import CompactRequest, JobFilters
 from tidyberg.api.show_jobs import created, job_answer
-from tidyberg.api.watching import MEDIA_TYPE as EVENT_STREAM
-from tidyberg.api.watching import watch
+from tidyberg.api.watching import EVENT_SCHEMA, EVENT_STREAM, watch
+from tidyberg.errors import BadInput
 from tidyberg.model import submission as model
 from tidyberg.model.principal import Principal
 from tidyberg.service.service import Service
 
 router = APIRouter(route_class=DoorRoute, tags=["jobs"])
 
+_KEYS_OF_THE_SERVICE = ("schedule:", "auto:")
 _LOCATION = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
 
 
@@ -45,8 +46,10 @@ async def compact(
 
 
 def own_key(key: str | None) -> str | None:
-    """Keys of clients never meet those of schedules."""
-    return None if key is None else f"client:{key}"
+    """Keys of clients never meet those by which schedules submit each job once."""
+    if key is not None and key.startswith(_KEYS_OF_THE_SERVICE):
+        raise BadInput(f"Idempotency keys that start with {key.partition(':')[0]}: are the service's own.")
+    return key
 
 
 @router.get("/jobs", summary="List jobs", responses=problems(404))
@@ -95,7 +98,7 @@ async def cancel_job(job_id: JobId, here: Here, who: Who) -> JobAnswer:
             "to go on after it. The stream ends with an event `end`.",
             "content": {
                 EVENT_STREAM: {
-                    "schema": {"type": "string"},
+                    "schema": EVENT_SCHEMA,
                     "example": 'id: 3\nevent: stage\ndata: {"at": "2024-01-15T10:00:09Z", "stage": "execute"}\n\n',
                 }
             },

@@ -55,6 +55,6 @@ IdempotencyKey = Annotated[
 
 
 class Shape(BaseModel):
-    """A body of a request: unknown fields are refused, and nothing is converted that was not meant."""
+    """A body of a request: unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

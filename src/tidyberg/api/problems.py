@@ -22,6 +22,7 @@ from tidyberg.settings.redact import redact_text
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 5
+_MOST_CHARACTERS = 200  # of a name that is told back
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 _log = logging.getLogger(__name__)
@@ -137,11 +138,11 @@ def _field_problem(request: Request, problem: ErrorDetails) -> FieldProblem:
 
 
 def _dotted(parts: Sequence[str | int]) -> str:
-    return ".".join(str(part) for part in parts)
+    return ".".join(str(part) for part in parts)[:_MOST_CHARACTERS]
 
 
 def _path(request: Request) -> str:
-    return redact_text(request.url.path[:200])
+    return redact_text(request.url.path[:_MOST_CHARACTERS])
 
 
 def _allowed_methods(request: Request) -> list[str]:

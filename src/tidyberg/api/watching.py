@@ -14,7 +14,17 @@ from tidyberg.model.job import JobStatus
 from tidyberg.model.principal import Principal
 from tidyberg.model.submission import JobEvent
 
-MEDIA_TYPE = "text/event-stream"
+EVENT_STREAM = "text/event-stream"
+EVENT_SCHEMA = {
+    "type": "object",
+    "description": "One event of the stream.",
+    "properties": {
+        "id": {"type": "string", "description": "Its number; `end` has none."},
+        "event": {"type": "string", "enum": ["status", "stage", "progress", "notice", "end"]},
+        "data": {"type": "string", "description": "A JSON object; `at` says when."},
+        "retry": {"type": "string"},
+    },
+}
 _LOOK_SECONDS = 0.5
 _RETRY_MILLISECONDS = 2000  # how long a client waits before it connects again
 

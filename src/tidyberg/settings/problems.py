@@ -10,14 +10,18 @@ from pydantic_core import ErrorDetails
 from tidyberg.settings.redact import redact_text
 from tidyberg.settings.sections import OPTION_ALIASES, Options
 
+_MOST_CHARACTERS = 200  # of a name that nobody knows
+
 
 def describe_problem(model: type[BaseModel], problem: ErrorDetails) -> str:
     """One sentence for one validation error of `model`, without quoting values that may be secret [I12]."""
     loc = tuple(part for part in problem["loc"] if not _is_union_branch(part))
+    if problem["type"] == "extra_forbidden":  # its name is the user's, whatever it looks like
+        *above, name = problem["loc"]
+        loc = tuple(part for part in above if not _is_union_branch(part))
+        known = near_name(str(name), known_names(_owner(model, loc)))
+        return f"{_dotted((*loc, name))[:_MOST_CHARACTERS]!r} is not a setting{known}"
     key = _dotted(loc)
-    if problem["type"] == "extra_forbidden":
-        owner = _owner(model, loc[:-1])
-        return f"{key!r} is not a setting{near_name(str(loc[-1]), known_names(owner))}"
     if problem["type"] == "missing":
         return f"{key!r} is missing."
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ").rstrip(".")
