@@ -1,0 +1,68 @@
+"""The commands that talk to a service."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.api.conftest import serving
+from tests.cli.conftest import Run
+from tidyberg.api.app import create_app
+from tidyberg.app import build_service
+from tidyberg.settings.load import load_settings
+
+
+@pytest.fixture
+def server(config: Path) -> Iterator[str]:
+    service = build_service(load_settings(config))
+    service.start()
+    try:
+        with serving(create_app(service)) as address:
+            yield address
+    finally:
+        service.stop()
+
+
+def test_a_job_is_submitted_followed_listed_and_cannot_be_cancelled_any_more(run: Run, server: str) -> None:
+    ran = run("submit", "events", "--strategy", "full", "--server", server, "--watch")
+    assert ran.status == 0
+    assert "succeeded: 12 of 12 files rewritten, 1 now" in ran.out
+    assert "execute" in ran.err
+    listed = run("jobs", "--server", server, "--table", "analytics.events", "--status", "succeeded")
+    assert "12 of 12 files" in listed.out or "committed" in listed.out
+    job_id = run("jobs", "--server", server, "--json").json["jobs"][0]["job_id"]
+    assert run("cancel", job_id, "--server", server).out.startswith(f"job {job_id} is succeeded")
+    assert run("watch", job_id, "--server", server).status == 0
+
+
+def test_without_waiting_the_next_command_is_named(run: Run, server: str) -> None:
+    ran = run("submit", "events", "--server", server, "--key", "once", "--json")
+    again = run("submit", "events", "--server", server, "--key", "once")
+    assert f"tidyberg watch {ran.json['job_id']}" in again.out
+
+
+def test_a_job_that_fails_fails_the_command(run: Run, server: str) -> None:
+    ran = run("submit", "events", "--branch", "nowhere", "--server", server, "--watch")
+    assert ran.status == 1
+    assert "nowhere" in ran.out
+
+
+def test_errors_of_the_service_are_told_as_our_own(run: Run, server: str) -> None:
+    ran = run("submit", "nothing", "--server", server)
+    assert ran.status == 2
+    assert "nothing" in ran.err
+
+
+def test_a_service_that_is_not_there_is_named(run: Run) -> None:
+    ran = run("jobs", "--server", "http://127.0.0.1:1")
+    assert ran.status == 5
+    assert "http://127.0.0.1:1" in ran.err
+    assert "tidyberg serve" in ran.err
+
+
+def test_a_token_is_read_from_a_file(run: Run, server: str, tmp_path: Path) -> None:
+    missing = run("jobs", "--server", server, "--token-file", str(tmp_path / "none"))
+    assert missing.status == 2
+    token = tmp_path / "token"
+    token.write_text("tdb_some\n")
+    assert run("jobs", "--server", server, "--token-file", str(token)).status == 0
