@@ -114,6 +114,9 @@ class ListJournal:
     def about_to_write(self, paths: Sequence[str]) -> None:
         self.written += paths
 
+    def check_ownership(self) -> None:
+        """Nobody else wants it."""
+
     def about_to_commit(self, sent: SentCommit) -> None:
         self.commits += 1
 

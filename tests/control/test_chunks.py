@@ -9,6 +9,7 @@ from pyiceberg.table import Table
 
 from tests.commit.test_publish import regional
 from tests.control.conftest import make_control
+from tidyberg.commit.fence import PREFIX
 from tidyberg.commit.snapshot import CHUNK, JOB_ID, last_sequence_number
 from tidyberg.control.control import Control
 from tidyberg.errors import Cancelled, DamagedFile, EngineError
@@ -40,6 +41,10 @@ def chunks(table: Table) -> list[tuple[str, int]]:
         snapshot.summary.additional_properties for snapshot in table.refresh().metadata.snapshots if snapshot.summary
     ]
     return [(summary[JOB_ID], int(summary[CHUNK])) for summary in summaries if JOB_ID in summary]
+
+
+def fences(table: Table) -> list[str]:
+    return [name for name in table.refresh().metadata.refs if name.startswith(PREFIX)]
 
 
 def leftovers(warehouse: Warehouse, table: Table) -> set[str]:

@@ -11,9 +11,10 @@ from pyiceberg.table import Table
 
 from tests.commit.test_publish import regional
 from tests.control.conftest import make_control
-from tests.control.test_chunks import REF, REGIONS, chunks, leftovers
+from tests.control.test_chunks import REF, REGIONS, chunks, fences, leftovers
 from tests.control.test_conflicts import delete_in, meddling
 from tests.control.test_resume import AT_ONCE, go_on, kill
+from tidyberg.commit.fence import fence_name
 from tidyberg.control.control import Control
 from tidyberg.control.leftovers import Leftovers
 from tidyberg.errors import Conflict, StalePlan, TableReplaced
@@ -266,7 +267,7 @@ def test_a_leftover_that_could_not_be_removed_is_found_again_behind_gaps(
     assert not leftovers(warehouse, table)
 
 
-def test_a_commit_that_was_interrupted_keeps_its_files_until_it_cannot_land(
+def test_a_commit_that_was_interrupted_keeps_its_files_until_a_fence_stands(
     warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: Any) -> None:
@@ -282,7 +283,8 @@ def test_a_commit_that_was_interrupted_keeps_its_files_until_it_cannot_land(
         written = leftovers(warehouse, table)
         assert sum(path.endswith(".parquet") for path in written) == 5
         control.recover()
-        assert leftovers(warehouse, table) == written
-        warehouse.append_files(table, 1, 5, values={"region": "eu"}, seed=90)
-        control.recover()
+        assert fences(table) == [fence_name(job.job_id, 0)]
+        assert not leftovers(warehouse, table)
+        assert control.compact(REF, AT_ONCE).outcome == "committed"
+    assert fences(table) == []
     assert not leftovers(warehouse, table)

@@ -10,12 +10,15 @@ from unittest.mock import patch
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.table import Table
 
 from tests.control.conftest import make_control
+from tests.control.test_chunks import fences
 from tests.control.victim import OPTIONS, REF, compact
 from tidyberg.commit import metadata_file
 from tidyberg.commit import snapshot as snapshot_module
+from tidyberg.commit.fence import KEPT_MS, fence_name
 from tidyberg.commit.publish import Publisher
 from tidyberg.control.control import Control
 from tidyberg.control.recovery import COMMIT_GRACE_MS, Recovery
@@ -164,21 +167,33 @@ def test_outputs_of_failed_attempts_go_even_when_the_job_had_committed(warehouse
     assert warehouse.referenced_files(table) <= warehouse.files_on_disk(table)
 
 
+def another_kind_of_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a catalog server: that the process is dead does not say that its request is."""
+    monkeypatch.setattr("tidyberg.control.recovery.SqlCatalog", type("Another", (), {}))
+
+
 def test_while_a_sent_commit_may_still_land_its_files_are_kept(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidyberg.control.recovery.SqlCatalog", type("Another", (), {}))
+    another_kind_of_catalog(monkeypatch)
     table = warehouse.catalog.load_table("db.events")
     job = dead_job(warehouse, "between metadata file and swap")
     kept = leftovers(warehouse, table)
 
-    with make_control(warehouse) as control:
-        (said,) = control.recover()
-        assert "may still land" in said
-        assert leftovers(warehouse, table) == kept
+    def refuse(*_: object) -> None:
+        raise ForbiddenError("no tags here")
 
-        warehouse.append_files(table, 1, 5)  # the head moves: it can never land now
+    with make_control(warehouse, sleep=lambda _: None) as control:
+        with monkeypatch.context() as patched:
+            patched.setattr(warehouse.catalog, "commit_table", refuse)
+            (said,) = control.recover()
+        assert "may still land (no tags here)" in said
+        assert leftovers(warehouse, table) == kept
+        assert fences(table) == []
+
+        warehouse.append_files(table, 1, 5)  # its sequence number is taken: it can never land now
         control.recover()
+        assert fences(table) == [], "nor is a fence needed"
         assert not leftovers(warehouse, table)
         found = control.store.get(job.job_id)
         assert found is not None
@@ -186,11 +201,66 @@ def test_while_a_sent_commit_may_still_land_its_files_are_kept(
         assert not found.unresolved
 
 
-def test_after_the_grace_a_sent_commit_is_given_up(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidyberg.control.recovery.SqlCatalog", type("Another", (), {}))
+@pytest.mark.parametrize("format_version", [1, 2, 3])
+def test_a_fence_settles_a_sent_commit_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_version: int
+) -> None:
+    another_kind_of_catalog(monkeypatch)
+    with Warehouse(tmp_path / "fenced") as warehouse:
+        table = warehouse.create_table(format_version=format_version)
+        warehouse.append_files(table, 4, 10, files_per_commit=2)
+        rows = warehouse.rows(table)
+        job = dead_job(warehouse, "between metadata file and swap")
+        with make_control(warehouse) as control:
+            (said,) = control.recover()
+            assert "had not committed" in said
+            assert not leftovers(warehouse, table)
+            assert fences(table) == [fence_name(job.job_id, 0)]
+            ref = table.metadata.refs[fence_name(job.job_id, 0)]
+            head = table.metadata.current_snapshot()
+            assert head is not None
+            assert ref.snapshot_id == head.snapshot_id
+            assert ref.max_ref_age_ms is not None
+            assert KEPT_MS <= ref.max_ref_age_ms < KEPT_MS + 60_000, "expiry drops it when its time is over"
+            assert control.recover() == []
+            assert not control.audit(REF).is_damaged
+
+            assert control.compact(REF, OPTIONS).outcome == "committed"
+        assert warehouse.rows(table) == rows
+        assert not leftovers(warehouse, table)
+        assert bool(fences(table)) is (format_version == 1), "without sequence numbers it stays until it expires"
+
+
+def test_a_fence_whose_answer_was_lost_is_found_standing(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    another_kind_of_catalog(monkeypatch)
+    table = warehouse.catalog.load_table("db.events")
+    job = dead_job(warehouse, "between metadata file and swap")
+    commit = SqlCatalog.commit_table
+
+    def lose_the_answer(*args: Any) -> None:
+        commit(*args)
+        raise OSError("connection reset")
+
+    with make_control(warehouse, sleep=lambda _: None) as control:
+        monkeypatch.setattr(SqlCatalog, "commit_table", lose_the_answer)
+        (said,) = control.recover()
+    assert "had not committed" in said
+    assert fences(table) == [fence_name(job.job_id, 0)]
+    assert not leftovers(warehouse, table)
+
+
+def test_through_hive_a_fence_is_not_believed_before_the_grace_is_over(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its swap compares nothing: a process that lost its lock while it was stopped swaps all the same."""
+    another_kind_of_catalog(monkeypatch)
+    monkeypatch.setattr("tidyberg.control.recovery.swaps_blindly", lambda _: True)
     table = warehouse.catalog.load_table("db.events")
     job = dead_job(warehouse, "between metadata file and swap")
     with make_control(warehouse) as control:
+        (said,) = control.recover()
+        assert "may still land" in said
+        assert leftovers(warehouse, table)
         assert job.heartbeat_ms is not None
         later = job.heartbeat_ms + COMMIT_GRACE_MS + 1
         assert control.store.acquire(job.table_uuid, "us", this_process(), now_ms=later, ttl_ms=60_000) is None

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from tests.commit.test_publish import regional
 from tests.control.conftest import make_control
 from tests.control.test_chunks import ONE_BY_ONE, REF, REGIONS, OneAtATime, chunks, leftovers
+from tidyberg.commit.fence import FenceInDoubtError
 from tidyberg.control.control import DAY_MS
 from tidyberg.control.journal import JobRecord
 from tidyberg.control.round import Round
@@ -201,8 +202,13 @@ def test_when_going_on_fails_nothing_of_either_job_remains(warehouse: Warehouse,
 def test_a_commit_in_doubt_is_not_gone_on_with(
     warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a catalog server: the request was sent, the branch is where it was, so it may still land."""
+    """The request was sent, and a catalog server that refuses the fence may still have it."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise FenceInDoubtError("no tags here")
+
     monkeypatch.setattr("tidyberg.control.recovery.SqlCatalog", type("Another", (), {}))
+    monkeypatch.setattr("tidyberg.control.recovery.put_up_fence", refuse)
     before = warehouse.rows(table)
     kill(warehouse, "about_to_commit", 1)
     in_doubt = {path for path in leftovers(warehouse, table) if path.endswith(".parquet")}
@@ -210,8 +216,9 @@ def test_a_commit_in_doubt_is_not_gone_on_with(
     with make_control(warehouse, engine) as control:
         control.compact(REF, AT_ONCE)
         assert len(engine.rewritten) == 5
-        assert in_doubt <= warehouse.files_on_disk(table)
-        control.recover()  # the branch has moved: now it never lands
+        first = control.history(REF)[1]
+    assert in_doubt.isdisjoint(file.path for file in warehouse.live_files(table))
+    assert (first.status, first.unresolved) == (JobStatus.FAILED, False), "settled when the other had committed"
     assert not leftovers(warehouse, table)
     assert warehouse.rows(table) == before
 

@@ -37,9 +37,9 @@ class Steps(SqliteStore):
         self.steps = 0
         self.crashed = False
 
-    def save(self, job: Job) -> None:
+    def save(self, job: Job, *, holder: str | None = None) -> bool:
         self._step()
-        super().save(job)
+        return super().save(job, holder=holder)
 
     def note_paths(self, job_id: str, paths: Sequence[str]) -> None:
         self._step()
@@ -61,9 +61,9 @@ class Steps(SqliteStore):
         self._step()
         super().save_plan(job_id, document)
 
-    def save_finished(self, job_id: str, finished: Finished) -> None:
+    def save_finished(self, job_id: str, finished: Finished, *, table_uuid: str | None = None) -> None:
         self._step()
-        super().save_finished(job_id, finished)
+        super().save_finished(job_id, finished, table_uuid=table_uuid)
 
     def withdraw(self, table_uuid: str, holder: str, job_id: str, groups: Collection[int] | None = None) -> bool:
         self._refuse_the_dead()
@@ -113,11 +113,11 @@ class AtMoment(SqliteStore):
     def acted(self) -> bool:
         return self._act is None
 
-    def save(self, job: Job) -> None:
+    def save(self, job: Job, *, holder: str | None = None) -> bool:
         if self._act is not None and self._moment.has_come(job):
             act, self._act = self._act, None
             act()
-        super().save(job)
+        return super().save(job, holder=holder)
 
 
 def survivor(warehouse: Warehouse, jobs: Path, engine: Engine | None = None) -> Control:

@@ -44,14 +44,14 @@ OUTCOMES = (
     Mutant(
         "nothing that a snapshot references is deleted by recovery [I6]",
         "control/recovery.py",
-        "leftovers = finding.files - finding.referenced - frozenset(keep)",
-        "leftovers = finding.files - frozenset(keep)",
+        "leftovers = finding.files - finding.referenced - keep",
+        "leftovers = finding.files - keep",
         RECOVERY,
     ),
     Mutant(
         "while a sent commit may still land its files are kept [I6]",
         "control/recovery.py",
-        "if finding.may_land:",
+        "if finding.doubt:",
         "if False:",
         RECOVERY,
     ),

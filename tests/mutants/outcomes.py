@@ -52,7 +52,7 @@ JOB_OUTCOMES = (
     ),
     Mutant(
         "outcome: recovery looks at a job again once it holds the table",
-        "control/control.py",
+        "control/settling.py",
         "if found is None or not found.is_open:",
         "if found is None:",
         (f"{OUTCOMES}::test_a_job_that_ends_while_recovery_looks_for_dead_ones_keeps_its_outcome",),
@@ -60,7 +60,7 @@ JOB_OUTCOMES = (
     Mutant(
         "outcome: files that another job took over are kept",
         "control/recovery.py",
-        "leftovers = finding.files - finding.referenced - frozenset(keep)",
+        "leftovers = finding.files - finding.referenced - keep",
         "leftovers = finding.files - finding.referenced",
         (f"{RESUME}::test_only_missing_groups_are_rewritten",),
     ),
@@ -97,7 +97,7 @@ JOB_OUTCOMES = (
         "control/pipeline.py",
         "if self.bench.record.job.sent is None:",
         "if True:",
-        (f"{OUTCOMES}::test_a_commit_that_was_interrupted_keeps_its_files_until_it_cannot_land",),
+        (f"{OUTCOMES}::test_a_commit_that_was_interrupted_keeps_its_files_until_a_fence_stands",),
     ),
     Mutant(
         "outcome: outputs that are about to be removed can no longer be taken over",

@@ -5,21 +5,21 @@ import time
 import pytest
 from pyiceberg.table import Table
 
+from tests.control.test_chunks import fences
 from tests.rest.faults import LANDED, LATE, LOST, assert_committed_once, assert_untouched, only_job, through
 from tests.rest.lab import FULL, SCHEMA, RestLab
 from tests.rest.proxy import Fault, FaultProxy
+from tidyberg.commit.fence import fence_name
 from tidyberg.commit.publish import RetryPolicy
-from tidyberg.control.recovery import COMMIT_GRACE_MS
 from tidyberg.errors import CommitStateUnknown
-from tidyberg.model.job import JobStatus, Stage
-from tidyberg.model.report import StageStarted
+from tidyberg.model.job import JobStatus
 from tidyberg.testing import sample_rows
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("fault", LOST.values(), ids=LOST)
-def test_when_every_answer_is_unknown_files_are_kept_until_the_head_moves(
+def test_when_every_answer_is_unknown_files_are_kept_until_the_fence_stands(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], fault: Fault
 ) -> None:
     proxy.spoil_commits(always=fault)
@@ -32,23 +32,28 @@ def test_when_every_answer_is_unknown_files_are_kept_until_the_head_moves(
         kept = lab.leftovers(table)
         assert any(path.endswith(".parquet") for path in kept)
 
-        proxy.heal()
-        (said,) = control.recover()
+        control.sleep = lambda _: None
+        (said,) = control.recover()  # the fence is lost as well
         assert "may still land" in said
         assert lab.leftovers(table) == kept
         assert only_job(control, lab).unresolved
 
-        table.refresh().append(sample_rows(5, 99, SCHEMA))
+        proxy.heal()
         (said,) = control.recover()
         assert "had not committed" in said
         job = only_job(control, lab)
         assert (job.status, job.unresolved) == (JobStatus.FAILED, False)
         assert control.recover() == []
-    assert not lab.leftovers(table)
-    assert not lab.missing(table)
+        assert_untouched(lab, table, before)
+        assert not lab.leftovers(table)
+        assert fences(table) == [fence_name(job.job_id, 0)]
+
+        assert control.compact(lab.ref, FULL).outcome == "committed"
+    assert_committed_once(lab, table, before)
+    assert fences(table) == []
 
 
-def test_a_lost_commit_is_given_up_after_the_grace(
+def test_after_the_head_has_moved_no_fence_is_needed(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
 ) -> None:
     proxy.spoil_commits(always=LOST["503 instead"])
@@ -56,33 +61,27 @@ def test_a_lost_commit_is_given_up_after_the_grace(
         with pytest.raises(CommitStateUnknown):
             control.compact(lab.ref, FULL)
         proxy.heal()
-        clock = control.now_ms
-        control.now_ms = lambda: clock() + COMMIT_GRACE_MS + 1000
+        table.refresh().append(sample_rows(5, 99, SCHEMA))
         (said,) = control.recover()
         assert "had not committed" in said
+    assert not lab.leftovers(table)
+    assert fences(table) == []
+
+
+@pytest.mark.parametrize("fault", LANDED.values(), ids=LANDED)
+def test_a_fence_whose_answer_is_lost_is_found_standing(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], fault: Fault
+) -> None:
+    proxy.spoil_commits(LOST["503 instead"], fault)
+    with through(lab, proxy, retries=0) as control:
+        control.sleep = lambda _: None
+        with pytest.raises(CommitStateUnknown):
+            control.compact(lab.ref, FULL)
+        (said,) = control.recover()
+        assert "had not committed" in said
+        assert fences(table) == [fence_name(only_job(control, lab).job_id, 0)]
     assert_untouched(lab, table, before)
     assert not lab.leftovers(table)
-
-
-def test_the_grace_counts_from_the_last_commit_sent(
-    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
-) -> None:
-    """Writers and retries may keep a commit going long after the last group was rewritten."""
-    proxy.spoil_commits(always=LOST["503 instead"])
-    with through(lab, proxy, retries=0) as control:
-        clock, passed = control.now_ms, [0]
-        control.now_ms = lambda: clock() + passed[0]
-
-        def hours_later(event: object) -> None:
-            if isinstance(event, StageStarted) and event.stage is Stage.COMMIT:
-                passed[0] = 2 * COMMIT_GRACE_MS
-
-        with pytest.raises(CommitStateUnknown):
-            control.compact(lab.ref, FULL, on_event=hours_later)
-        proxy.heal()
-        (said,) = control.recover()
-    assert "may still land" in said
-    assert any(path.endswith(".parquet") for path in lab.leftovers(table))
 
 
 @pytest.mark.parametrize("load_status", [None, 500, 503, 429])
@@ -173,25 +172,48 @@ def test_a_table_renamed_before_recovery_keeps_its_files(
     assert_committed_once(lab, moved, before)
 
 
-@pytest.mark.parametrize("format_version", [1, 2])
-def test_a_commit_on_its_way_when_the_job_gives_up_is_awaited_by_recovery(
+@pytest.mark.parametrize("format_version", [1, 2, 3])
+def test_a_commit_on_its_way_when_the_job_gives_up_is_refused_by_the_server_once_the_fence_stands(
     lab: RestLab, proxy: FaultProxy, format_version: int
 ) -> None:
-    table = lab.untidy_table(format_version=format_version)
+    table = lab.untidy_table(format_version=min(format_version, 2))
+    if format_version == 3:
+        lab.upgrade(table, 3)
     before = lab.rows(table)
-    proxy.spoil_commits(Fault(forward=True, status=200, hold_seconds=2 * LATE))
+    proxy.spoil_commits(Fault(forward=True, status=200, until_released=True))
     with through(lab, proxy, retries=0) as control:
         with pytest.raises(CommitStateUnknown):
             control.compact(lab.ref, FULL)
         (said,) = control.recover()
-        assert "may still land" in said
+        assert "had not committed" in said
+        assert not lab.leftovers(table)
+        proxy.release()
         proxy.wait_until_idle()
-        assert proxy.commit_answers == [200]
-        assert not lab.missing(table)
-        (said,) = control.recover()
-        assert "had committed" in said
-        assert only_job(control, lab).status is JobStatus.SUCCEEDED
+        assert proxy.commit_answers == [200, 409], "the fence, and then the stale commit"
+        assert_untouched(lab, table, before)
+        assert control.compact(lab.ref, FULL).outcome == "committed"
     assert_committed_once(lab, table, before)
+
+
+def test_a_stale_commit_does_not_land_either_when_a_later_one_took_the_fence_away(
+    lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
+) -> None:
+    """The branch is set back to where it was, and the request comes at last: its sequence number is taken."""
+    head = table.metadata.current_snapshot_id
+    assert head is not None
+    proxy.spoil_commits(Fault(forward=True, status=200, until_released=True))
+    with through(lab, proxy, retries=0) as control:
+        with pytest.raises(CommitStateUnknown):
+            control.compact(lab.ref, FULL)
+        assert control.compact(lab.ref, FULL).outcome == "committed"
+        assert fences(table) == []
+        table.refresh().manage_snapshots().rollback_to_snapshot(head).commit()
+        proxy.release()
+        proxy.wait_until_idle()
+        assert proxy.commit_answers[-1] in (400, 409)
+    assert table.refresh().metadata.current_snapshot_id == head
+    assert lab.rows(table) == before
+    assert not lab.missing(table)
 
 
 @pytest.mark.parametrize("second", [400, 401, 403, 409], ids=str)

@@ -15,8 +15,9 @@ from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.serializers import Compressor
-from pyiceberg.table import StagedTable, Table
+from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import IcebergBaseModel
 
 METADATA_NAMES = uuid.UUID("7c9a5f0e-6f0f-4c55-9b52-0f3f7a0d7a11")
@@ -58,6 +59,29 @@ def catalog_for_attempt(catalog: Catalog, attempt: str, about_to_write: Callable
     if hasattr(named, "_write_metadata_no_exist_check"):  # Glue: S3 Tables cannot be asked whether a file exists
         named._write_metadata_no_exist_check = write_without_looking
     return named
+
+
+def send_commit(
+    catalog: Catalog,
+    table: Table,
+    requirements: tuple[TableRequirement, ...],
+    updates: tuple[TableUpdate, ...],
+    *,
+    attempt: str,
+    about_to_write: Callable[[Sequence[str]], None],
+) -> CommitTableResponse:
+    """Raises whatever the catalog's client does: only the table knows then whether the commit landed."""
+    named = catalog_for_attempt(catalog, attempt, about_to_write)
+    response = named.commit_table(table, requirements, updates)
+    if not isinstance(named, RestCatalog):
+        named._delete_old_metadata(table.io, table.metadata, response.metadata)
+    return response
+
+
+def swaps_blindly(catalog: Catalog) -> bool:
+    """Hive: PyIceberg locks the table and then alters it; a lock that ran out while its process was stopped is not
+    noticed, and neither what others committed since."""
+    return any(kind.__name__ == "HiveCatalog" for kind in type(catalog).__mro__)  # its client may not be installed
 
 
 def changed_document(parent: Table, metadata: TableMetadata) -> dict[str, Any]:

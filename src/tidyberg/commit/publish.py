@@ -13,7 +13,6 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     BadRequestError,
@@ -25,7 +24,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 
 from tidyberg.commit.conflicts import hindrance, validate_groups
-from tidyberg.commit.metadata_file import catalog_for_attempt
+from tidyberg.commit.metadata_file import send_commit
 from tidyberg.commit.snapshot import Staged, Stager, last_sequence_number, next_row_id, snapshot_of_job
 from tidyberg.errors import (
     AccessDenied,
@@ -68,7 +67,11 @@ class Journal(Protocol):
     def about_to_write(self, paths: Sequence[str]) -> None: ...
 
     def about_to_commit(self, sent: SentCommit) -> None:
-        """Also the fence: raises when this job no longer owns the table."""
+        """Raises when this job no longer owns the table."""
+        ...
+
+    def check_ownership(self) -> None:
+        """The same, without a commit."""
         ...
 
 
@@ -208,6 +211,7 @@ class Publisher:
             return Committed(snapshot.snapshot_id, groups, dict(self._conflicts), attempt)
         # Our snapshot may be expired already while its files live on.
         if self._attempts and (groups := self._live_groups(parent, finished)):
+            self.journal.check_ownership()  # or who took the table over has committed them
             return Committed(self.snapshot_id, groups, dict(self._conflicts), attempt)
         return None
 
@@ -256,19 +260,23 @@ class Publisher:
     ) -> None:
         assert parent_id is not None
         groups = tuple(done.group.group_id for done in finished)
-        self.journal.about_to_commit(SentCommit(self.chunk, parent_id, self.snapshot_id, groups))
-        name = f"{self.job_id}/{self.chunk}/{attempt}"
-        catalog = catalog_for_attempt(self.catalog, name, self.journal.about_to_write)
+        sequence_number = table.metadata.next_sequence_number() if table.metadata.format_version > 1 else None
+        self.journal.about_to_commit(SentCommit(self.chunk, parent_id, self.snapshot_id, groups, sequence_number))
         try:
-            response = catalog.commit_table(table, staged.requirements, staged.updates)
+            send_commit(
+                self.catalog,
+                table,
+                staged.requirements,
+                staged.updates,
+                attempt=f"{self.job_id}/{self.chunk}/{attempt}",
+                about_to_write=self.journal.about_to_write,
+            )
         except (ForbiddenError, UnauthorizedError) as error:
             raise AccessDenied(f"The catalog refused the commit: {_brief(error)}.") from error
         except BadRequestError as error:
             if self._moved_since(table):
                 raise CommitFailedException(_brief(error)) from error
             raise Terminal(f"The catalog rejected the commit: {_brief(error)}.") from error
-        if not isinstance(catalog, RestCatalog):
-            catalog._delete_old_metadata(table.io, table.metadata, response.metadata)
 
     def _moved_since(self, table: Table) -> bool:
         """Another branch took our numbers, or an upgrade changed what a snapshot must say: no requirement covers it,

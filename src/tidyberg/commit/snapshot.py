@@ -29,6 +29,7 @@ from tidyberg._version import __version__
 from tidyberg.commit.conflicts import Replaceable, identities
 from tidyberg.commit.dangling import dangling_deletes
 from tidyberg.commit.entries import Identity, ListedManifest, Manifest, Output
+from tidyberg.commit.fence import needless_fences, no_fence
 from tidyberg.commit.manifests import (
     added_manifest,
     manifest_list,
@@ -144,7 +145,10 @@ class Stager:
         return Staged(
             list_path,
             tuple(replaceable.group.group_id for replaceable in groups),
-            _requirements(catalog, metadata, parent.pinned.branch, head.snapshot_id),
+            (
+                *_requirements(catalog, metadata, parent.pinned.branch, head.snapshot_id),
+                no_fence(self.job_id, self.chunk),
+            ),
             _updates(metadata, parent.pinned.branch, snapshot),
         )
 
@@ -323,6 +327,7 @@ def _updates(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[
             min_snapshots_to_keep=ref.min_snapshots_to_keep,
         ),
         *carried_statistics(metadata, ref.snapshot_id, snapshot.snapshot_id),
+        *needless_fences(metadata),
     )
 
 

@@ -23,8 +23,9 @@ from tidyberg.control.lease import LEASE_MS, Lease
 from tidyberg.control.pipeline import Pipeline, Planned
 from tidyberg.control.recovery import Recovery
 from tidyberg.control.resume import Request, settle_others
+from tidyberg.control.settling import Settler
 from tidyberg.control.workbench import Workbench, work_of
-from tidyberg.errors import BadInput, Cancelled, TableBusy, TableReplaced, TidybergError
+from tidyberg.errors import BadInput, Cancelled, TableReplaced, TidybergError
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.model.accuracy import CalibrationReport
 from tidyberg.model.audit import AuditReport
@@ -180,20 +181,22 @@ class Control:
         emit = on_event or _ignore
         done = []
         for job in self.store.find(table=ref, unfinished=True, limit=1000):
-            claim = replace(job, job_id=str(uuid.uuid4()))
-            try:
-                with Lease(self.store, claim, this_process(), self.now_ms, ttl_ms=self.lease_ms):
-                    found = self.store.get(job.job_id)
-                    if found is None or not found.is_open:
-                        continue  # it ended, or was settled, before the table was ours
-                    recovery = Recovery(self.store, claim.job_id, self.now_ms, self.sleep)
-                    done.append(recovery.recover(self.catalog(job.table.catalog), found))
-            except TableBusy:
-                continue  # it lives
-            except TidybergError as error:  # one catalog that does not answer keeps no other from being tidied
-                done.append(f"job {job.job_id} is not settled: {error}")
-            emit(Notice("info", done[-1]))
+            if said := self._settler.settle(job):
+                done.append(said)
+                emit(Notice("info", said))
         return done
+
+    def settled(self, run_id: str) -> Job | None:
+        """The run as it ended, by itself or dead after its last commit landed: then there is nothing to run again.
+
+        None: run what it was asked again, under a new id; that goes on from what this one had finished. A run that
+        still lives keeps its table: the next one is told that it is busy.
+        """
+        return self._settler.outcome(run_id)
+
+    @property
+    def _settler(self) -> Settler:
+        return Settler(self.store, self.catalog, self.now_ms, self.sleep, self.lease_ms)
 
     def _run(
         self,
@@ -227,6 +230,8 @@ class Control:
     ) -> CompactionResult:
         catalog = self.catalog(ref.catalog)
         table = load_table(catalog, ref)
+        stop = CancelToken()  # the run's own: it also stops when its table is lost
+        cancel.add_callback(stop.cancel)
         now = self.now_ms()
         job = Job(
             job_id=identity.job_id,
@@ -252,7 +257,7 @@ class Control:
             ttl_ms=self.lease_ms,
             wait_seconds=self.wait_seconds,
             sleep=self.sleep,
-            cancel=cancel,
+            cancel=stop,
         ) as lease:
             if self.store.get(job.job_id) is not None:  # names of outputs contain it [I5]
                 raise BadInput(f"There was a run {job.job_id} before.", hint="Give each run an id of its own.")
@@ -267,13 +272,13 @@ class Control:
                 retry=self.retry,
                 prices=self.prices,
                 emit=emit,
-                cancel=cancel,
+                cancel=stop,
                 now_ms=self.now_ms,
                 sleep=self.sleep,
                 tracer=self.tracer,
             )
             try:
-                return Pipeline(
+                result = Pipeline(
                     bench,
                     self._prepare(bench, plan),
                     replan=lambda left, first_group: self._replan(bench, left, first_group),
@@ -281,7 +286,30 @@ class Control:
                 ).run()
             except BaseException as error:
                 self._record_failure(record, error)
+                if lease.lost:
+                    self._end(bench, lease)
+                    if isinstance(error, Cancelled):
+                        lease.raise_if_lost()  # that is what stopped it
                 raise
+            self._end(bench, lease)
+            return result
+
+    def _end(self, bench: Workbench, lease: Lease) -> None:
+        """Settle jobs that lost this table and woke up meanwhile, or this one, when that is what happened to it."""
+        job = bench.record.job
+        try:
+            said = self._settler.reopen(job) if lease.lost else self._settle_late(bench)
+        except TidybergError as error:  # the job's own end is what its caller must hear of
+            said = f"other jobs of {job.table} are not settled: {error}"
+        if said:
+            bench.emit(Notice("info", said))
+
+    def _settle_late(self, bench: Workbench) -> str:
+        job = bench.record.job
+        recovery = Recovery(self.store, job.job_id, self.now_ms, self.sleep)
+        others = self.store.find(table=job.table, unfinished=True, limit=1000)
+        late = [other for other in others if other.job_id != job.job_id and other.table_uuid == job.table_uuid]
+        return "; ".join(recovery.recover(bench.catalog, other) for other in late)
 
     def _prepare(self, bench: Workbench, given: Plan | None) -> Planned:
         """Observe, settle jobs that died, and plan, or go on with what one of them had finished."""

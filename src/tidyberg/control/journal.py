@@ -16,18 +16,21 @@ class JobRecord:
         self._store = store
         self._lease = lease
         self.job = job
-        store.save(job)
+        self.update()
 
     def update(self, **changes: object) -> Job:
+        """Of a job that lost its table nothing more is recorded: its successor has settled it."""
         self.job = replace(self.job, **changes)  # type: ignore[arg-type]  # the names are Job's own fields
-        self._store.save(self.job)
+        if not self._store.save(self.job, holder=self.job.job_id):
+            self._lease.lose()
         return self.job
 
     def save_plan(self, document: str) -> None:
         self._store.save_plan(self.job.job_id, document)
 
     def save_finished(self, result: TaskResult, finished_ms: int) -> None:
-        self._store.save_finished(self.job.job_id, Finished(result, finished_ms))
+        finished = Finished(result, finished_ms)
+        self._store.save_finished(self.job.job_id, finished, table_uuid=self.job.table_uuid)
 
     def about_to_write(self, paths: Sequence[str]) -> None:
         self._store.note_paths(self.job.job_id, paths)
@@ -40,6 +43,10 @@ class JobRecord:
     def check_ownership(self) -> None:
         """Raises when another job took over the table."""
         self._lease.check()
+
+    def raise_if_lost(self) -> None:
+        """The same, of what is known already."""
+        self._lease.raise_if_lost()
 
     def may_delete(self, groups: Collection[int] | None = None) -> bool:
         """Outputs have an owner, and it moves with the lease. From here on nobody takes these groups over."""

@@ -16,7 +16,10 @@ _RELEASE_PAUSES = (0.1, 0.2, 0.4, 0.8)
 
 
 class Lease:
-    """A context manager: the table is ours inside it, or TableBusy is raised once `wait_seconds` are over."""
+    """A context manager: the table is ours inside it, or TableBusy is raised once `wait_seconds` are over.
+
+    A process that is stopped for longer than the lease loses it. From then on `lost` holds, and `cancel` is cancelled.
+    """
 
     def __init__(
         self,
@@ -36,6 +39,7 @@ class Lease:
         self._owner = owner
         self.now_ms = now_ms
         self._ttl_ms = ttl_ms
+        self.lost = False
         self._wait_seconds = wait_seconds
         self._sleep = sleep
         self._cancel = cancel or CancelToken()
@@ -66,8 +70,20 @@ class Lease:
 
     def check(self) -> None:
         """I7: who lost the lease commits nothing and deletes nothing."""
-        if not self._renew():
-            raise Conflict(f"Another job took over {self._job.table}; this one stops without a trace in the table.")
+        self._renew()
+        self.raise_if_lost()
+
+    def raise_if_lost(self) -> None:
+        """As far as is known: without asking the store."""
+        if self.lost:
+            raise Conflict(
+                f"Another job took over {self._job.table}: this one did not renew its lease in time.",
+                hint="It commits nothing more; the other one went on with what it had finished.",
+            )
+
+    def lose(self) -> None:
+        self.lost = True
+        self._cancel.cancel()  # engines stop as soon as they can
 
     def _release(self) -> None:
         """The job has ended, and what it came to is what its caller must hear of, not of this."""
@@ -84,8 +100,9 @@ class Lease:
             self._table_uuid, self._job.job_id, self._owner, now_ms=self.now_ms(), ttl_ms=self._ttl_ms
         )
 
-    def _renew(self) -> bool:
-        return self._store.renew(self._table_uuid, self._job.job_id, now_ms=self.now_ms(), ttl_ms=self._ttl_ms)
+    def _renew(self) -> None:
+        if not self._store.renew(self._table_uuid, self._job.job_id, now_ms=self.now_ms(), ttl_ms=self._ttl_ms):
+            self.lose()
 
     def _renew_until_stopped(self) -> None:
         while not self._stopped.wait(self._ttl_ms / 3000):

@@ -1,11 +1,11 @@
 """Finds jobs that died, decides from the table whether they committed, and removes what they left [I6, I7].
 
 Not finding a job's snapshot proves nothing, so nothing is removed that any snapshot references, and nothing at all
-while a commit that was sent could still land.
+while a commit that was sent could still land: a fence in the table sees to it that it cannot.
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
@@ -15,14 +15,17 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 
 from tidyberg.commit.cleanup import referenced_paths, remove
+from tidyberg.commit.fence import FenceInDoubtError, fence_name, put_up_fence
+from tidyberg.commit.metadata_file import swaps_blindly
 from tidyberg.commit.outputs import existing_outputs, exists
-from tidyberg.commit.snapshot import snapshot_of_job
+from tidyberg.commit.snapshot import last_sequence_number, snapshot_of_job
 from tidyberg.model.job import Intent, Job, JobStatus, Stage
 from tidyberg.record.process import is_alive
 from tidyberg.record.store import JobStore
 from tidyberg.settings.catalog_errors import catalog_errors
 
-COMMIT_GRACE_MS = 600_000  # how long a request that was sent may still be worked on by a catalog server
+DIED = "died"  # the error code of a job whose process did
+COMMIT_GRACE_MS = 600_000  # how long a swap through a catalog may be under way that a fence does not stop
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Finding:
     noted: frozenset[str]  # those of them that are metadata
     referenced: frozenset[str]  # those of them that some snapshot references
     landed: bool  # whether the commit that it sent last, if any, went through
-    may_land: bool  # whether it still could
+    doubt: str | None = None  # why that commit could still land
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,10 @@ class Recovery:
         return self.conclude(job, self.examine(catalog, job))
 
     def examine(self, catalog: Catalog, job: Job) -> Finding | None:
-        """Changes nothing. None: the job died before it could write."""
+        """Changes no data; where a commit is in doubt, sees to it that it has landed or never will.
+
+        None: the job died before it could write.
+        """
         with catalog_errors(job.table.catalog, what=str(job.table)):
             table = self._load(catalog, job)
         intent = job.intent
@@ -58,27 +64,29 @@ class Recovery:
             return None
         if not job.status.is_final and intent.settle_seconds:
             self.sleep(intent.settle_seconds)  # workers outlive the process that started them by some seconds
+        table, doubt = self._rule_out(catalog, table, job) if table else (None, None)
         written = self.store.paths(job.job_id)
         io = table.io if table else load_file_io(dict(catalog.properties), _location(intent, written))
         noted = [path for path in written if exists(io, path)]
         files = {*existing_outputs(io, intent), *noted}
         if table is None:
-            return Finding(io, None, frozenset(files), frozenset(noted), frozenset(), landed=False, may_land=False)
+            return Finding(io, None, frozenset(files), frozenset(noted), frozenset(), landed=False)
         referenced = referenced_paths(table, files, intent.sequence_number)
         landed = job.sent is not None and (
             snapshot_of_job(table.metadata, job.job_id, job.sent.chunk) is not None
             # Our snapshot may be expired already while its files live on.
             or not referenced.isdisjoint(existing_outputs(io, intent.only(job.sent.groups)))
         )
-        may_land = job.sent is not None and not landed and self._may_still_land(catalog, table, job)
-        return Finding(io, table, frozenset(files), frozenset(noted), frozenset(referenced), landed, may_land)
+        doubt = None if landed else doubt
+        return Finding(io, table, frozenset(files), frozenset(noted), frozenset(referenced), landed, doubt)
 
-    def conclude(self, job: Job, finding: Finding | None, keep: Collection[str] = ()) -> str:
-        """Record what became of the job and remove what it left, but for files to `keep`: another job has them now."""
+    def conclude(self, job: Job, finding: Finding | None) -> str:
+        """Record what became of the job and remove what it left, but for files that another job has taken over."""
         if finding is None:
             return self._finish(job, JobStatus.FAILED, "died before it wrote anything")
-        if finding.may_land:
-            return self._postpone(job, "its commit may still land; its files are kept until that is known")
+        if finding.doubt:
+            what = f"its commit may still land ({finding.doubt}); its files are kept until that is known"
+            return self._postpone(job, what)
         has_committed = finding.landed or job.commits > 0
         status = JobStatus.SUCCEEDED if has_committed or job.status is JobStatus.SUCCEEDED else JobStatus.FAILED
         is_in_doubt = job.sent is not None or (job.unresolved and job.commits > 0)
@@ -87,11 +95,12 @@ class Recovery:
             files = len(finding.files)
             what = f"{job.table} is gone or renamed; {files} files that a commit may have published are kept"
             return self._finish(job, status, what)
-        leftovers = finding.files - finding.referenced - frozenset(keep)
+        keep = finding.files & self.taken_over(job)
+        leftovers = finding.files - finding.referenced - keep
         if finding.table is None and job.commits:
             leftovers -= finding.noted  # they may be of a commit that is settled: it died before that was forgotten
         if not self.store.withdraw(job.table_uuid, self.holder, job.job_id):
-            return f"job {job.job_id} is left to the one that took over {job.table} meanwhile"
+            return self._lost(job)
         removal = remove(finding.io, sorted(leftovers))
         if removal.refused:
             path, answer = removal.refused[0]
@@ -111,6 +120,17 @@ class Recovery:
         what = f"had committed snapshot {job.snapshot_id}" + (f", but not {rest} further groups" if rest else "")
         return self._finish(job, status, f"{what}; {removed}", died=rest > 0)
 
+    def taken_over(self, job: Job) -> frozenset[str]:
+        """Outputs that other open jobs have from dead ones, of this job or of others: theirs to commit or remove."""
+        others = self.store.find(table=job.table, unfinished=True, limit=1000)
+        return frozenset(
+            path
+            for other in others
+            if other.job_id != job.job_id and other.intent is not None
+            for paths in other.intent.adopted.values()
+            for path in paths
+        )
+
     def _load(self, catalog: Catalog, job: Job) -> Table | None:
         """The job's table, or None when it is gone or another one has its name now."""
         try:
@@ -119,38 +139,57 @@ class Recovery:
             return None
         return table if str(table.metadata.table_uuid) == job.table_uuid else None
 
-    def _may_still_land(self, catalog: Catalog, table: Table, job: Job) -> bool:
-        """A sent commit requires its parent to be the head still: once the head has moved it never lands."""
-        ref = table.metadata.refs.get(job.branch)
-        if ref is None or job.sent is None or ref.snapshot_id != job.sent.parent_id:
-            return False
-        dead = job.owner is not None and is_alive(job.owner) is False
-        if isinstance(catalog, SqlCatalog) and dead:
-            return False  # the process itself was the one to swap
-        last_sign = job.heartbeat_ms or job.created_ms
-        return self.now_ms() - last_sign < COMMIT_GRACE_MS
+    def _rule_out(self, catalog: Catalog, table: Table, job: Job) -> tuple[Table, str | None]:
+        """The table at a moment after which the commit sent last cannot land any more, or why that is in doubt."""
+        sent = job.sent
+        if sent is None or snapshot_of_job(table.metadata, job.job_id, sent.chunk) is not None:
+            return table, None
+        if isinstance(catalog, SqlCatalog) and job.owner is not None and is_alive(job.owner) is False:
+            return table, None  # the process itself was the one to swap
+        if sent.sequence_number is not None and last_sequence_number(table.metadata) >= sent.sequence_number:
+            return table, None  # no snapshot gets that number again
+        try:
+            fenced = put_up_fence(
+                catalog,
+                table,
+                fence_name(job.job_id, sent.chunk),
+                attempt=f"{job.job_id}/{sent.chunk}/fence/{self.holder}",
+                about_to_write=lambda paths: self.store.note_paths(job.job_id, paths),
+                now_ms=self.now_ms(),
+                sleep=self.sleep,
+            )
+        except FenceInDoubtError as error:
+            return table, str(error) or type(error).__name__
+        if swaps_blindly(catalog) and self.now_ms() - (job.heartbeat_ms or job.created_ms) < COMMIT_GRACE_MS:
+            return fenced, "a Hive metastore does not compare before it swaps"
+        return fenced, None
 
     def _postpone(self, job: Job, what: str) -> str:
         """Not settled yet: the next recovery looks again."""
         status = job.status if job.status.is_final else JobStatus.FAILED
-        self.store.save(replace(job, status=status, unresolved=True, finished_ms=job.finished_ms or self.now_ms()))
+        postponed = replace(job, status=status, unresolved=True, finished_ms=job.finished_ms or self.now_ms())
+        if not self.store.save(postponed, holder=self.holder):
+            return self._lost(job)
         return f"job {job.job_id}: {what}"
 
     def _finish(self, job: Job, status: JobStatus, what: str, *, died: bool | None = None) -> str:
         died = status is not JobStatus.SUCCEEDED if died is None else died
-        self.store.save(
-            replace(
-                job,
-                status=status,
-                unresolved=False,
-                finished_ms=job.finished_ms or self.now_ms(),
-                notes=(*job.notes, f"recovered: {what}"),
-                error_code=job.error_code or ("died" if died else None),
-                error=job.error or ("The process that ran it died." if died else None),
-            )
+        finished = replace(
+            job,
+            status=status,
+            unresolved=False,
+            finished_ms=job.finished_ms or self.now_ms(),
+            notes=(*job.notes, f"recovered: {what}"),
+            error_code=job.error_code or (DIED if died else None),
+            error=job.error or ("The process that ran it died." if died else None),
         )
+        if not self.store.save(finished, holder=self.holder):
+            return self._lost(job)
         self.store.forget(job.job_id)
         return f"job {job.job_id} {what}"
+
+    def _lost(self, job: Job) -> str:
+        return f"job {job.job_id} is left to the one that took over {job.table} meanwhile"
 
 
 def open_groups(job: Job, finding: Finding) -> frozenset[int]:

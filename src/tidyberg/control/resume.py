@@ -5,7 +5,7 @@ dead job's last commit neither landed nor can land with these outputs. They get 
 settled: whoever fails next removes them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidyberg._version import __version__
@@ -82,18 +82,20 @@ def settle_others(store: JobStore, recovery: Recovery, request: Request) -> Adop
             continue  # a job of another table that had this name may live: `tidyberg recover` asks for its lease
         bench.emit(StageStarted(Stage.RECOVER, f"settling job {dead.job_id}, which died"))
         finding = recovery.examine(bench.catalog, dead)
-        if adopted is None and (adopted := adoptable(store, dead, finding, request)) is not None:
+        taken = recovery.taken_over(dead)
+        if adopted is None and (adopted := adoptable(store, dead, finding, request, taken)) is not None:
             adopted.hand_over(bench.record)
             done = len(adopted.finished)
             bench.emit(Notice("info", f"job {dead.job_id} had rewritten {done} groups: going on from there"))
-        keep = adopted.paths & finding.files if adopted is not None and finding is not None else ()
-        bench.emit(Notice("info", recovery.conclude(dead, finding, keep)))
+        bench.emit(Notice("info", recovery.conclude(dead, finding)))
     return adopted
 
 
-def adoptable(store: JobStore, dead: Job, finding: Finding | None, request: Request) -> Adopted | None:
-    """What can be taken over of a dead job; None where that is nothing."""
-    if finding is None or finding.table is None or finding.may_land:
+def adoptable(
+    store: JobStore, dead: Job, finding: Finding | None, request: Request, taken: Collection[str] = ()
+) -> Adopted | None:
+    """What can be taken over of a dead job, but for outputs that others have taken; None where that is nothing."""
+    if finding is None or finding.table is None or finding.doubt:
         return None
     plan = _same_plan(store, dead, request)
     if plan is None:
@@ -104,7 +106,7 @@ def adoptable(store: JobStore, dead: Job, finding: Finding | None, request: Requ
         finished
         for finished in store.finished(dead.job_id)
         if now_ms - finished.finished_ms < request.max_output_age_ms
-        and finding.referenced.isdisjoint(file.path for file in finished.result.outputs)
+        and (finding.referenced | frozenset(taken)).isdisjoint(file.path for file in finished.result.outputs)
     ]
     held = dict(_that_hold(plan, young, finding, request))
     return Adopted(plan, held, request.inventory.pinned.name_mapping) if held else None

@@ -119,6 +119,7 @@ class Round:
                 groups_total=before.groups_total + len(groups),
             ),
         )
+        record.raise_if_lost()  # else nobody would know of what it writes
 
     def _execute(self, engine: Engine, tasks: Sequence[Task]) -> None:
         self.bench.emit(StageStarted(Stage.EXECUTE, f"rewriting {len(tasks)} groups on {engine.name}"))
@@ -147,6 +148,7 @@ class Round:
             self._trace(result)
             self.bench.record.save_finished(result, self.bench.now_ms())
         self._count(result)
+        self.bench.record.raise_if_lost()
         for warning in result.warnings:
             if self.tally.note(warning):
                 self.bench.warn(warning)

@@ -100,6 +100,7 @@ class SentCommit:
     parent_id: int
     snapshot_id: int
     groups: tuple[int, ...]
+    sequence_number: int | None = None  # that the snapshot would get; format version 1 has none
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,10 @@ from tidyberg.record.documents import JOB, OWNER, kept_result, plan_to_keep, res
 from tidyberg.record.redis_client import RedisClient
 from tidyberg.record.store import Finished
 
-_SCRIPTS = ("save_run", "find_runs", "acquire", "renew", "release", "note_paths", "withdraw", "forget", "prune_runs")
+_SCRIPTS = (
+    *("save_run", "find_runs", "acquire", "renew", "release", "note_paths"),
+    *("save_finished", "withdraw", "forget", "prune_runs"),
+)
 _PRUNED_AT_ONCE = 100  # Redis answers nobody else meanwhile
 _SEEN = {True: "alive", False: "dead", None: "unknown"}
 
@@ -21,12 +24,10 @@ class RedisStore:
         self._is_alive = is_alive
         client.prepare(*_SCRIPTS, after=["runs"])
 
-    def save(self, job: Job) -> None:
+    def save(self, job: Job, *, holder: str | None = None) -> bool:
         ended = "" if job.finished_ms is None else job.finished_ms
-        document = JOB.dump_json(job).decode()
-        self._client.run(
-            "save_run", job.job_id, document, _table(job.table), job.status, job.created_ms, int(job.is_open), ended
-        )
+        row = (job.job_id, JOB.dump_json(job).decode(), _table(job.table), job.status, job.created_ms)
+        return bool(self._client.run("save_run", *row, int(job.is_open), ended, job.table_uuid, holder or ""))
 
     def get(self, job_id: str) -> Job | None:
         document = self._client.ask(lambda redis: redis.hget(self._client.key(f"run:{job_id}"), "document"))
@@ -71,12 +72,12 @@ class RedisStore:
         document: str | None = self._client.ask(lambda redis: redis.get(self._client.key(f"plan:{job_id}")))
         return document
 
-    def save_finished(self, job_id: str, finished: Finished) -> None:
+    def save_finished(self, job_id: str, finished: Finished, *, table_uuid: str | None = None) -> None:
         result = result_to_keep(finished)
         if result is None:
             return
-        key, group_id = self._client.key(f"finished:{job_id}"), str(finished.result.group_id)
-        self._client.ask(lambda redis: redis.hset(key, group_id, f"{finished.finished_ms} {result.decode()}"))
+        kept = f"{finished.finished_ms} {result.decode()}"
+        self._client.run("save_finished", job_id, finished.result.group_id, kept, table_uuid or "")
 
     def finished(self, job_id: str) -> list[Finished]:
         kept = self._client.ask(lambda redis: redis.hgetall(self._client.key(f"finished:{job_id}")))

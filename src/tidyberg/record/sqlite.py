@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from tidyberg.model.job import Job, JobStatus, Owner
+from tidyberg.model.job import Job, Owner
 from tidyberg.model.table import TableRef
 from tidyberg.record.documents import JOB, OWNER, kept_result, plan_to_keep, result_to_keep
 from tidyberg.record.sqlite_file import SqliteFile
@@ -26,7 +26,7 @@ class SqliteStore:
         self._file = SqliteFile(file) if isinstance(file, Path) else file
         self._is_alive = is_alive
 
-    def save(self, job: Job) -> None:
+    def save(self, job: Job, *, holder: str | None = None) -> bool:
         row = (
             job.job_id,
             job.table.catalog,
@@ -37,7 +37,10 @@ class SqliteStore:
             JOB.dump_json(job).decode(),
         )
         with self._file.transaction() as connection:
+            if holder is not None and not _holds(connection, job.table_uuid, holder):
+                return False
             connection.execute("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        return True
 
     def get(self, job_id: str) -> Job | None:
         with self._file.reading() as connection:
@@ -61,16 +64,11 @@ class SqliteStore:
     def acquire(self, table_uuid: str, job_id: str, owner: Owner, *, now_ms: int, ttl_ms: int) -> str | None:
         with self._file.transaction() as connection:
             held = connection.execute(
-                "SELECT leases.job_id, owner, expires_ms, status FROM leases LEFT JOIN jobs USING (job_id)"
-                " WHERE table_uuid = ?",
-                (table_uuid,),
+                "SELECT job_id, owner, expires_ms FROM leases WHERE table_uuid = ?", (table_uuid,)
             ).fetchone()
-            if held is not None and held[0] != job_id:
-                alive = self._is_alive(OWNER.validate_json(held[1]))
-                # A living process may have been stopped for long, but not one whose job has ended: that one only could
-                # not release the table.
-                has_ended = held[3] is not None and JobStatus(held[3]).is_final
-                if alive is not False and (held[2] > now_ms or (alive and not has_ended)):
+            if held is not None and held[0] != job_id and held[2] > now_ms:
+                owner_before = OWNER.validate_json(held[1])
+                if self._is_alive(owner_before) is not False:
                     return str(held[0])
             connection.execute(
                 "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)",
@@ -114,13 +112,14 @@ class SqliteStore:
             row = connection.execute("SELECT document FROM plans WHERE job_id = ?", (job_id,)).fetchone()
         return str(row[0]) if row else None
 
-    def save_finished(self, job_id: str, finished: Finished) -> None:
+    def save_finished(self, job_id: str, finished: Finished, *, table_uuid: str | None = None) -> None:
         result = result_to_keep(finished)
         if result is None:
             return
         row = (job_id, finished.result.group_id, finished.finished_ms, result)
         with self._file.transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO finished VALUES (?, ?, ?, ?)", row)
+            if table_uuid is None or _holds(connection, table_uuid, job_id):
+                connection.execute("INSERT OR REPLACE INTO finished VALUES (?, ?, ?, ?)", row)
 
     def finished(self, job_id: str) -> list[Finished]:
         with self._file.reading() as connection:
@@ -132,8 +131,7 @@ class SqliteStore:
 
     def withdraw(self, table_uuid: str, holder: str, job_id: str, groups: Collection[int] | None = None) -> bool:
         with self._file.transaction() as connection:
-            held = connection.execute("SELECT job_id FROM leases WHERE table_uuid = ?", (table_uuid,)).fetchone()
-            if held is None or held[0] != holder:
+            if not _holds(connection, table_uuid, holder):
                 return False
             if groups is None:
                 connection.execute("DELETE FROM finished WHERE job_id = ?", (job_id,))
@@ -154,6 +152,11 @@ class SqliteStore:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _holds(connection: sqlite3.Connection, table_uuid: str, job_id: str) -> bool:
+    held = connection.execute("SELECT job_id FROM leases WHERE table_uuid = ?", (table_uuid,)).fetchone()
+    return held is not None and held[0] == job_id
 
 
 def _delete(connection: sqlite3.Connection, tables: Sequence[str], job_ids: Sequence[tuple[str]]) -> None:

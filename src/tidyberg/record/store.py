@@ -18,8 +18,12 @@ class Finished:
 
 
 class JobStore(Protocol):
-    def save(self, job: Job) -> None:
-        """Insert the job, or replace what is known of it."""
+    def save(self, job: Job, *, holder: str | None = None) -> bool:
+        """Insert the job, or replace what is known of it.
+
+        With `holder`, the job itself or who settles it: only while that one has the job's table. False: it lost it, and
+        nothing is changed of what its successor recorded.
+        """
         ...
 
     def get(self, job_id: str) -> Job | None: ...
@@ -31,8 +35,7 @@ class JobStore(Protocol):
     def acquire(self, table_uuid: str, job_id: str, owner: Owner, *, now_ms: int, ttl_ms: int) -> str | None:
         """Take the table for this job. None: it is ours now; else the id of the job that holds it.
 
-        A job holds it until it releases it or its process dies; beyond its lease only while its process is seen to
-        live and the job has not ended.
+        A lease is valid while it has not run out and its process is not seen to be dead: one that is stopped loses it.
         """
         ...
 
@@ -56,8 +59,11 @@ class JobStore(Protocol):
 
     def plan(self, job_id: str) -> str | None: ...
 
-    def save_finished(self, job_id: str, finished: Finished) -> None:
-        """Keep the result of a group that is rewritten. One too large is not kept."""
+    def save_finished(self, job_id: str, finished: Finished, *, table_uuid: str | None = None) -> None:
+        """Keep the result of a group that is rewritten. One too large is not kept.
+
+        With `table_uuid`: only while the job has that table. Else its outputs may be gone, or be removed any moment.
+        """
         ...
 
     def finished(self, job_id: str) -> list[Finished]:

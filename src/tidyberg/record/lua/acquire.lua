@@ -6,12 +6,7 @@ local key = P .. 'lease:' .. uuid
 local holder, held_by, until_ms = unpack(redis.call('HMGET', key, 'job_id', 'owner', 'expires_ms'))
 if holder and holder ~= id then
   if held_by ~= looked_at then return {'look', held_by} end
-  local status = redis.call('HGET', P .. 'run:' .. holder, 'status')
-  -- A living process may have been stopped for long, but not one whose job has ended: that one only could not release
-  -- the table.
-  local has_ended = status == 'succeeded' or status == 'failed' or status == 'cancelled'
-  local in_time = tonumber(until_ms) > tonumber(now)
-  if seen ~= 'dead' and (in_time or (seen == 'alive' and not has_ended)) then return {'held', holder} end
+  if seen ~= 'dead' and tonumber(until_ms) > tonumber(now) then return {'held', holder} end
 end
 drop_lease(uuid)
 redis.call('HSET', key, 'job_id', id, 'owner', owner, 'expires_ms', expires)

@@ -10,6 +10,8 @@ local P = KEYS[1]
 
 local function forget(id) redis.call('DEL', P .. 'paths:' .. id, P .. 'plan:' .. id, P .. 'finished:' .. id) end
 
+local function holds(table_uuid, id) return redis.call('HGET', P .. 'lease:' .. table_uuid, 'job_id') == id end
+
 local function drop_lease(table_uuid)
   local holder = redis.call('HGET', P .. 'lease:' .. table_uuid, 'job_id')
   if holder then redis.call('SREM', P .. 'leases:' .. holder, table_uuid) end

@@ -1,5 +1,7 @@
--- Inserts a job or replaces it. ARGV: job id, document, table, status, created_ms, '1' while it is open, finished_ms or ''.
-local id, document, table_id, status, created, open, ended = unpack(ARGV)
+-- Inserts a job or replaces it. ARGV: job id, document, table, status, created_ms, '1' while it is open, finished_ms or '',
+-- the table's uuid, who must have it or ''.
+local id, document, table_id, status, created, open, ended, uuid, holder = unpack(ARGV)
+if holder ~= '' and not holds(uuid, holder) then return 0 end
 local key = P .. 'run:' .. id
 local member = redis.call('HGET', key, 'member')
 if not member then member = string.format('%012.0f:', redis.call('INCR', P .. 'last_run')) .. id end
@@ -18,3 +20,4 @@ if open ~= '1' and ended ~= '' then
 else
   redis.call('ZREM', P .. 'settled_runs', id)
 end
+return 1
