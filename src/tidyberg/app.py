@@ -22,6 +22,8 @@ from tidyberg.record.process import is_alive
 from tidyberg.record.records import Records, open_sqlite
 from tidyberg.record.store import JobStore
 from tidyberg.service.access import Access
+from tidyberg.service.loop import Loop
+from tidyberg.service.scheduler import LOOK_SECONDS, Scheduler
 from tidyberg.service.service import Service
 from tidyberg.settings.catalogs import open_catalog
 from tidyberg.settings.load import load_settings
@@ -67,7 +69,7 @@ def build_service(settings: Settings) -> Service:
     control = build_control(settings, records.store)
     control.lease_ms = round(settings.queue.lease_seconds * 1000)
     control.tracer = open_tracer(settings.telemetry)
-    return Service(
+    service = Service(
         settings,
         control,
         records,
@@ -75,6 +77,9 @@ def build_service(settings: Settings) -> Service:
         metrics,
         check_engine=lambda: _check_engine(settings),
     )
+    if settings.scheduler.enabled:
+        service.loops.append(Loop("scheduler", Scheduler(service).look, LOOK_SECONDS))
+    return service
 
 
 @cache  # a Java that is there stays; one that is missing is looked for again

@@ -35,6 +35,8 @@ class ScheduleAnswer(BaseModel):
     source: Literal["settings", "api"] = Field(description="Those of the settings change with the settings only.")
     created_at: Moment
     updated_at: Moment
+    last_due: Moment | None = Field(description="The newest of its times that is dealt with; null before the first.")
+    next_due: Moment | None = Field(description="When it comes next, without its jitter; null while it is paused.")
 
 
 class ScheduleList(BaseModel):
@@ -44,8 +46,7 @@ class ScheduleList(BaseModel):
 @router.get("", summary="List schedules", responses=problems())
 async def list_schedules(here: Here, who: Who) -> ScheduleList:
     """Those of the settings and those that were created here, by id."""
-    found = await here.looking(here.service.schedules, who)
-    return ScheduleList(schedules=[schedule_answer(schedule) for schedule in found])
+    return ScheduleList(schedules=await here.looking(_all, here, who))
 
 
 @router.post("", status_code=201, summary="Create a schedule", responses=problems(404, 409, *WITH_BODY))
@@ -54,7 +55,7 @@ async def create_schedule(body: NewSchedule, here: Here, who: Who, response: Res
     schedule = body.to_schedule(body.schedule_id or str(uuid.uuid4()), who.tenant)
     saved = await here.acting(_create, here, schedule, who)
     response.headers["Location"] = f"/api/v1/schedules/{saved.schedule_id}"
-    return schedule_answer(saved)
+    return await here.looking(_answer, here, saved)
 
 
 def _create(here: Context, schedule: Schedule, who: Principal) -> Schedule:
@@ -67,14 +68,14 @@ def _create(here: Context, schedule: Schedule, who: Principal) -> Schedule:
 
 @router.get("/{schedule_id}", summary="Show a schedule", responses=problems(404))
 async def show_schedule(schedule_id: ScheduleId, here: Here, who: Who) -> ScheduleAnswer:
-    return schedule_answer(await here.looking(here.service.schedule, schedule_id, who))
+    return await here.looking(_show, here, schedule_id, who)
 
 
 @router.put("/{schedule_id}", summary="Create or replace a schedule", responses=problems(404, 409, *WITH_BODY))
 async def replace_schedule(schedule_id: ScheduleId, body: ScheduleBody, here: Here, who: Who) -> ScheduleAnswer:
     """All of it: what the body leaves out takes its default. `enabled: false` pauses it."""
     saved = await here.acting(here.service.save_schedule, body.to_schedule(schedule_id, who.tenant), who)
-    return schedule_answer(saved)
+    return await here.looking(_answer, here, saved)
 
 
 @router.delete("/{schedule_id}", status_code=204, summary="Delete a schedule", responses=problems(404, 409))
@@ -83,7 +84,16 @@ async def delete_schedule(schedule_id: ScheduleId, here: Here, who: Who) -> None
     await here.acting(here.service.delete_schedule, schedule_id, who)
 
 
-def schedule_answer(schedule: Schedule) -> ScheduleAnswer:
+def _all(here: Context, who: Principal) -> list[ScheduleAnswer]:
+    return [_answer(here, schedule) for schedule in here.service.schedules(who)]
+
+
+def _show(here: Context, schedule_id: str, who: Principal) -> ScheduleAnswer:
+    return _answer(here, here.service.schedule(schedule_id, who))
+
+
+def _answer(here: Context, schedule: Schedule) -> ScheduleAnswer:
+    times = here.service.schedule_times(schedule)
     return ScheduleAnswer(
         schedule_id=schedule.schedule_id,
         cron=schedule.cron,
@@ -100,4 +110,6 @@ def schedule_answer(schedule: Schedule) -> ScheduleAnswer:
         source=schedule.source,
         created_at=schedule.created_ms,
         updated_at=schedule.updated_ms,
+        last_due=times.last_due_ms,
+        next_due=times.next_due_ms,
     )

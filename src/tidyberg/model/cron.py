@@ -10,6 +10,7 @@ and because times must come out the same on every replica.
   clock shows twice comes the first time only.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -165,11 +166,11 @@ def _wall_times(cron: Cron, start: datetime) -> Iterator[datetime]:
             day = date(day.year + day.month // 12, day.month % 12 + 1, 1)
             continue
         if cron.matches_day(day):
-            for hour in cron.hours:
-                for minute in cron.minutes:
-                    wall = datetime(day.year, day.month, day.day, hour, minute)  # noqa: DTZ001 - a wall time
-                    if wall >= start:
-                        yield wall
+            first_hour = start.hour if day == start.date() else 0
+            for hour in cron.hours[bisect_left(cron.hours, first_hour) :]:
+                first_minute = start.minute if day == start.date() and hour == start.hour else 0
+                for minute in cron.minutes[bisect_left(cron.minutes, first_minute) :]:
+                    yield datetime(day.year, day.month, day.day, hour, minute)  # noqa: DTZ001 - a wall time
         day += timedelta(days=1)
 
 

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
@@ -34,6 +34,7 @@ Answer = TypeVar("Answer")
 class KnownTable:
     uuid: str
     schema: Schema
+    properties: Mapping[str, str]
 
 
 @dataclass
@@ -74,6 +75,13 @@ class Lookup:
             raise UnknownTable(f"Several tables are called {name!r}: {names}.", hint="Write namespace.table.")
         raise UnknownTable(f"There is no table {name!r} in any namespace of catalog {catalog!r}.")
 
+    def tables(self, catalog: str) -> list[TableRef]:
+        """All tables of a catalog. Raises when it does not tell now; a long list may be there at the next try."""
+        key = ("tables", catalog)
+        if (known := self._remembered(key)) is None:
+            known = self._ask(catalog, key, lambda: list_tables(self.open_catalog(catalog)))
+        return list(known)
+
     def answers(self, catalog: str) -> None:
         """Raises when the catalog does not answer now."""
         key = ("catalog", catalog)
@@ -88,7 +96,7 @@ class Lookup:
 
     def _load(self, ref: TableRef) -> KnownTable:
         metadata = load_table(self.open_catalog(ref.catalog), ref).metadata
-        return KnownTable(str(metadata.table_uuid), metadata.schema())
+        return KnownTable(str(metadata.table_uuid), metadata.schema(), dict(metadata.properties))
 
     def _find(self, catalog: str, name: str) -> tuple[TableRef, ...]:
         return tuple(ref for ref in list_tables(self.open_catalog(catalog)) if ref.name == name)

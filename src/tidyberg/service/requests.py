@@ -36,3 +36,9 @@ class Readiness:
 
     ok: bool
     checks: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ScheduleTimes:
+    last_due_ms: int | None  # None: it has not come yet
+    next_due_ms: int | None  # None: it is paused

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tidyberg.errors import AccessDenied, BadInput, UnknownSchedule
+from tidyberg.errors import AccessDenied, BadInput, Conflict, UnknownSchedule
 from tidyberg.model.cron import parse_cron, time_zone
 from tidyberg.model.options import Strategy
 from tidyberg.model.principal import Principal, Role
@@ -12,7 +12,10 @@ from tidyberg.record.ledger import Ledger
 from tidyberg.service.access import Access
 from tidyberg.service.auditing import AuditLog
 from tidyberg.service.checks import checked_priority
+from tidyberg.service.due import next_due
 from tidyberg.service.names import is_id
+from tidyberg.service.requests import ScheduleTimes
+from tidyberg.service.timetable import settings_schedules
 from tidyberg.settings.options import parse_options
 from tidyberg.settings.settings import Settings
 
@@ -29,11 +32,14 @@ class Schedules:
 
     def all(self, who: Principal) -> list[Schedule]:
         self.access.require(who, Role.VIEWER)
-        return [schedule for schedule in self.ledger.schedules() if _is_visible(schedule, who)]
+        found = [*settings_schedules(self.settings), *self.ledger.schedules()]
+        return sorted((s for s in found if _is_visible(s, who)), key=lambda s: s.schedule_id)
 
     def get(self, schedule_id: str, who: Principal) -> Schedule:
         self.access.require(who, Role.VIEWER)
-        found = self.ledger.schedule(schedule_id) if is_id(schedule_id) else None
+        found = self._of_settings(schedule_id)
+        if found is None and is_id(schedule_id):
+            found = self.ledger.schedule(schedule_id)
         if found is None or not _is_visible(found, who):
             raise UnknownSchedule(f"There is no schedule {schedule_id[:100]!r}.")
         return found
@@ -46,12 +52,14 @@ class Schedules:
                 raise AccessDenied(f"{who.name} may not schedule for tenant {schedule.tenant!r}.")
             self.access.check_tenant(schedule.tenant)
             _check(schedule)
+            self._refuse_of_settings(schedule.schedule_id)
             before = self.ledger.schedule(schedule.schedule_id)
             if before is not None and not _is_visible(before, who):
                 raise AccessDenied(f"The id {schedule.schedule_id!r} is taken.", hint="Choose another.")
             act.details["table"] = schedule.table
             now = self.now_ms()
-            kept = replace(schedule, created_ms=before.created_ms if before else now, updated_ms=now)
+            created_ms = before.created_ms if before else now
+            kept = replace(schedule, source="api", created_ms=created_ms, updated_ms=now)
             self.ledger.save_schedule(kept)
             return kept
 
@@ -59,7 +67,23 @@ class Schedules:
         with self.log.acting(who, "schedule.delete", schedule_id) as act:
             self.access.require(who, Role.OPERATOR)
             act.tenant = self.get(schedule_id, who).tenant
+            self._refuse_of_settings(schedule_id)
             self.ledger.delete_schedule(schedule_id)
+
+    def times(self, schedule: Schedule) -> ScheduleTimes:
+        """When it was dealt with last, and when it comes next."""
+        reached_ms = self.ledger.last_due(schedule.schedule_id)
+        # A schedule that has not come yet is dealt with up to when it was saved, which is none of its times.
+        came = reached_ms is not None and next_due(schedule, reached_ms - 1).due_ms == reached_ms
+        upcoming = next_due(schedule, self.now_ms()).due_ms if schedule.enabled else None
+        return ScheduleTimes(reached_ms if came else None, upcoming)
+
+    def _of_settings(self, schedule_id: str) -> Schedule | None:
+        return next((s for s in settings_schedules(self.settings) if s.schedule_id == schedule_id), None)
+
+    def _refuse_of_settings(self, schedule_id: str) -> None:
+        if self._of_settings(schedule_id) is not None:
+            raise Conflict(f"Schedule {schedule_id!r} comes from the settings.", hint="Change it in tidyberg.yaml.")
 
 
 def _is_visible(schedule: Schedule, who: Principal) -> bool:

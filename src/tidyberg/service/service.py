@@ -35,7 +35,7 @@ from tidyberg.service.lookup import Lookup
 from tidyberg.service.loop import Loop
 from tidyberg.service.names import is_id, table_ref
 from tidyberg.service.readiness import ReadinessCheck
-from tidyberg.service.requests import JobView, Readiness, SubmitRequest
+from tidyberg.service.requests import JobView, Readiness, ScheduleTimes, SubmitRequest
 from tidyberg.service.schedules import Schedules
 from tidyberg.service.upkeep import Upkeep
 from tidyberg.service.workers import Workers
@@ -206,6 +206,9 @@ class Service:
 
     def schedule(self, schedule_id: str, who: Principal) -> Schedule:
         return self._schedules.get(schedule_id, who)
+
+    def schedule_times(self, schedule: Schedule) -> ScheduleTimes:
+        return self._schedules.times(schedule)
 
     def save_schedule(self, schedule: Schedule, who: Principal) -> Schedule:
         return self._schedules.save(schedule, who)

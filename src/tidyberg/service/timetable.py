@@ -1,0 +1,143 @@
+"""All schedules, those of the settings and those people keep through the API, and which tables each is for."""
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from tidyberg.errors import BadInput, UnknownCatalog
+from tidyberg.model.principal import Principal, Role
+from tidyberg.model.submission import DEFAULT_TENANT, Schedule
+from tidyberg.model.table import TableRef
+from tidyberg.settings.catalogs import default_catalog_name
+from tidyberg.settings.options import entry_for
+from tidyberg.settings.sections import TableEntry
+from tidyberg.settings.settings import Settings
+
+ENABLED_PROPERTY = "tidyberg.enabled"  # of a table; "false" keeps schedules and `auto` off it
+_WILDCARDS = frozenset("*?[")
+
+
+@dataclass(frozen=True)
+class TimedTables:
+    """A schedule, and which tables of its catalog it is for."""
+
+    schedule: Schedule
+    catalog: str
+    covers: Callable[[TableRef], bool]
+
+    @property
+    def only_table(self) -> TableRef | None:
+        """The one table that it can be for; None: the catalog must be asked."""
+        name = self.schedule.table
+        if "." not in name or _WILDCARDS & set(name):
+            return None
+        try:
+            return TableRef.parse(name, self.catalog)
+        except BadInput:
+            return None
+
+
+def timetable(settings: Settings, kept: Sequence[Schedule]) -> list[TimedTables]:
+    """`kept` are the API's."""
+    of_api = [timed for schedule in kept if (timed := _of_api(settings, schedule)) is not None]
+    return [*_of_settings(settings, of_api), *of_api]
+
+
+def settings_schedules(settings: Settings) -> list[Schedule]:
+    return [timed.schedule for timed in _of_settings(settings, [])]
+
+
+def acting_for(schedule: Schedule) -> Principal:
+    """Who submits what is due. Only admins save schedules of the default tenant where there are others."""
+    name = f"schedule:{schedule.schedule_id}"
+    if schedule.tenant == DEFAULT_TENANT:
+        return Principal(name, Role.ADMIN)
+    return Principal(name, Role.OPERATOR, schedule.tenant)
+
+
+def scheduled_catalogs(settings: Settings, named: Sequence[str]) -> list[str]:
+    """The named ones, else all of the settings, else the one that PyIceberg's own configuration prefers."""
+    if named or settings.known_catalogs:
+        return list(named or settings.known_catalogs)
+    try:
+        return [default_catalog_name(settings)]
+    except UnknownCatalog:
+        return []
+
+
+def _of_settings(settings: Settings, of_api: Sequence[TimedTables]) -> list[TimedTables]:
+    found: dict[str, TimedTables] = {}
+    catalogs = scheduled_catalogs(settings, settings.scheduler.catalogs)
+    for entry in settings.tables:
+        for catalog in [entry.catalog] if entry.catalog else catalogs:
+            timed = _of_entry(settings, entry, catalog)
+            if timed is not None:
+                found.setdefault(timed.schedule.schedule_id, timed)  # a second entry of that name never counts
+    for catalog in catalogs:
+        if settings.scheduler.default_schedule is not None:
+            timed = _default(settings, settings.scheduler.default_schedule, catalog, of_api)
+            found[timed.schedule.schedule_id] = timed
+    return list(found.values())
+
+
+def _of_entry(settings: Settings, entry: TableEntry, catalog: str) -> TimedTables | None:
+    if entry.schedule is None:
+        return None
+    scheduler = settings.scheduler
+    schedule = Schedule(
+        schedule_id=_schedule_id("table", catalog, entry.name),
+        cron=entry.schedule,
+        catalog=catalog,
+        table=entry.name,
+        timezone=entry.timezone if entry.timezone is not None else scheduler.timezone,
+        jitter_seconds=entry.jitter_seconds if entry.jitter_seconds is not None else scheduler.jitter_seconds,
+        missed=entry.missed if entry.missed is not None else scheduler.missed,
+        strategy=entry.strategy.value if entry.strategy is not None else None,
+        source="settings",
+    )
+    # The first entry that matches a table is the table's; its options are found again when the job runs.
+    return TimedTables(schedule, catalog, lambda ref: entry_for(settings, ref) is entry)
+
+
+def _default(settings: Settings, cron: str, catalog: str, of_api: Sequence[TimedTables]) -> TimedTables:
+    scheduler = settings.scheduler
+    schedule = Schedule(
+        schedule_id=_schedule_id("default", catalog, "*"),
+        cron=cron,
+        catalog=catalog,
+        table="*",
+        timezone=scheduler.timezone,
+        jitter_seconds=scheduler.jitter_seconds,
+        missed=scheduler.missed,
+        source="settings",
+    )
+
+    def covers(ref: TableRef) -> bool:
+        entry = entry_for(settings, ref)
+        if entry is not None and entry.schedule is not None:
+            return False
+        own = (timed for timed in of_api if timed.schedule.enabled and timed.catalog == ref.catalog)
+        return not any(timed.covers(ref) for timed in own)
+
+    return TimedTables(schedule, catalog, covers)
+
+
+def _of_api(settings: Settings, schedule: Schedule) -> TimedTables | None:
+    try:
+        catalog = schedule.catalog if schedule.catalog is not None else default_catalog_name(settings)
+    except UnknownCatalog:
+        return None
+
+    def covers(ref: TableRef) -> bool:
+        return fnmatchcase(str(ref) if "." in schedule.table else ref.name, schedule.table)
+
+    return TimedTables(schedule, catalog, covers)
+
+
+def _schedule_id(kind: str, catalog: str, name: str) -> str:
+    """Readable, plain, and the same on every replica and after every restart."""
+    digest = hashlib.sha256(f"{kind}\n{catalog}\n{name}".encode()).hexdigest()[:8]
+    readable = re.sub(r"[^A-Za-z0-9_.]+", "-", f"{catalog}.{name}").strip("-.")[:80]
+    return f"{kind}-{readable}-{digest}"

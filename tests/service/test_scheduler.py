@@ -1,0 +1,286 @@
+"""What the scheduler submits when: policies for missed times, patterns, opt-out, outages and jobs that still wait."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from tests.record.places import SqlitePlace
+from tests.service.replicas import FakeClock
+from tidyberg.app import build_control
+from tidyberg.errors import BadInput, CatalogUnreachable, Conflict
+from tidyberg.model.job import JobStatus
+from tidyberg.model.principal import LOCAL
+from tidyberg.model.submission import Limits, Query, Schedule
+from tidyberg.service.due import Due, jitter_ms, next_due, passed, to_fire
+from tidyberg.service.scheduler import Scheduler
+from tidyberg.service.service import Service
+from tidyberg.settings.settings import Settings
+from tidyberg.testing import Warehouse
+
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+NINE = int(datetime.fromisoformat("2026-11-15T09:00+00:00").timestamp() * 1000)
+HOURLY = Schedule("hourly", "0 * * * *", "lab", "db.events")
+
+Make = Callable[..., "Lab"]
+
+
+class Lab:
+    def __init__(self, warehouse: Warehouse, settings: Settings) -> None:
+        self.clock = FakeClock(NINE + 30 * MINUTE_MS)
+        self.catalog_is_down = False
+        records = SqlitePlace(settings.store.path).open()
+        control = build_control(settings, records.store)
+        opened = control.open_catalog
+
+        def open_catalog(name: str | None) -> Catalog:
+            if self.catalog_is_down:
+                raise CatalogUnreachable("It is down.")
+            return opened(name)
+
+        self.service = Service(settings, control, records, now_ms=self.clock)
+        self.service.lookup.open_catalog = open_catalog
+        ticks = itertools.count(0, 1000)  # nothing stays in memory, nothing rests
+        self.service.lookup.clock = lambda: float(next(ticks))
+        self.restart()
+
+    def restart(self) -> None:
+        self.scheduler = Scheduler(self.service)
+
+    def save(self, schedule: Schedule) -> Schedule:
+        return self.service.save_schedule(schedule, LOCAL)
+
+    def look_at(self, *minutes_after_nine: int) -> None:
+        for minutes in minutes_after_nine:
+            self.clock.now_ms = NINE + minutes * MINUTE_MS
+            self.scheduler.look()
+
+    def tables(self) -> list[str]:
+        page = self.service.records.queue.submissions(Query(newest_first=False, limit=500))
+        return [str(submission.table) for submission in page.submissions]
+
+    def run_jobs(self) -> None:
+        queue, now_ms = self.service.records.queue, self.clock()
+        while (job := queue.claim("test", now_ms=now_ms, ttl_ms=HOUR_MS, limits=Limits(100))) is not None:
+            assert job.claim is not None
+            queue.finish(job.job_id, job.claim.token, JobStatus.SUCCEEDED, now_ms=now_ms, changes={})
+
+
+@pytest.fixture
+def make(warehouse: Warehouse) -> Iterator[Make]:
+    made: list[Lab] = []
+
+    def build(names: tuple[str, ...] = ("db.events",), **settings: Any) -> Lab:
+        for name in names:
+            warehouse.create_table(name)
+        given = {
+            "engine": "inline",
+            "catalogs": {"lab": warehouse.properties},
+            "default_catalog": "lab",
+            "store": {"path": str(warehouse.directory / "jobs.db")},
+            **settings,
+        }
+        made.append(Lab(warehouse, Settings.model_validate(given)))
+        return made[-1]
+
+    yield build
+    for lab in made:
+        lab.service.records.close()
+
+
+def test_a_schedule_of_the_api_submits_with_its_own_options_and_name(make: Make) -> None:
+    lab = make()
+    lab.save(replace(HOURLY, strategy="full", options={"max_files": 10}, priority=5))
+    lab.look_at(31, 59, 60, 61)
+    (job,) = lab.service.jobs(Query(), LOCAL).submissions
+    assert (str(job.table), job.strategy, job.priority) == ("db.events", "full", 5)
+    assert job.options == {"strategy": "full", "max_files": 10}
+    assert job.created_by == "schedule:hourly"
+
+
+def test_a_tables_entry_submits_as_the_settings_say(make: Make) -> None:
+    entry = {"name": "events", "schedule": "0 * * * *", "strategy": "full", "options": {"target_file_size": "1GB"}}
+    lab = make(("db.events", "ops.events", "db.other"), tables=[entry])
+    lab.look_at(30, 60)
+    assert sorted(lab.tables()) == ["db.events", "ops.events"]
+    assert {job.strategy for job in lab.service.jobs(Query(), LOCAL).submissions} == {"full"}
+
+
+def test_the_default_schedule_is_for_tables_that_no_other_is_for(make: Make) -> None:
+    lab = make(
+        ("db.a", "db.b", "db.c", "db.d"),
+        scheduler={"default_schedule": "0 * * * *"},
+        tables=[{"name": "db.a", "schedule": "30 12 * * *"}, {"name": "db.b", "options": {"max_files": 9}}],
+    )
+    lab.save(replace(HOURLY, cron="30 12 * * *", table="*.c"))
+    lab.look_at(30, 60)
+    assert sorted(lab.tables()) == ["db.b", "db.d"]
+
+
+def test_the_first_entry_that_matches_a_table_counts(make: Make) -> None:
+    lab = make(
+        ("db.a", "db.b"),
+        tables=[{"name": "db.a", "schedule": "0 12 * * *"}, {"name": "db.*", "schedule": "0 * * * *"}],
+    )
+    lab.look_at(30, 60)
+    assert lab.tables() == ["db.b"]
+
+
+def test_a_table_can_opt_out_of_all_schedules_but_not_of_a_job_that_names_it(make: Make, warehouse: Warehouse) -> None:
+    lab = make(())
+    warehouse.create_table("db.events", properties={"tidyberg.enabled": "False"})
+    warehouse.create_table("db.other", properties={"tidyberg.enabled": "true"})
+    lab.save(HOURLY)
+    lab.save(replace(HOURLY, schedule_id="pattern", table="db.*"))
+    lab.look_at(30, 60)
+    assert lab.tables() == ["db.other"]
+
+
+@pytest.mark.parametrize(("missed", "jobs"), [("skip", 0), ("once", 1), ("all", 5)])
+def test_times_that_nobody_dealt_with_are_skipped_made_up_for_once_or_all(make: Make, missed: Any, jobs: int) -> None:
+    lab = make()
+    lab.save(replace(HOURLY, missed=missed))
+    lab.look_at(30)
+    lab.restart()
+    lab.look_at(60 * 5 + 30, 60 * 5 + 31)
+    assert len(lab.tables()) == jobs
+    lab.run_jobs()
+    lab.look_at(60 * 6)
+    assert len(lab.tables()) == jobs + 1
+
+
+@pytest.mark.parametrize("missed", ["skip", "once", "all"])
+def test_what_a_catalog_that_is_down_held_up_is_submitted_later(make: Make, missed: Any) -> None:
+    lab = make()
+    lab.save(replace(HOURLY, missed=missed, table="db.*"))
+    lab.look_at(30)
+    lab.catalog_is_down = True
+    lab.look_at(60, 61, 75)
+    assert lab.tables() == []
+    lab.catalog_is_down = False
+    lab.look_at(80, 81)
+    assert lab.tables() == ["db.events"]
+
+
+def test_a_table_that_fails_holds_up_no_other_and_is_tried_again(make: Make) -> None:
+    lab = make(("db.a", "db.b", "db.c"))
+    lab.save(replace(HOURLY, table="db.*"))
+    real = lab.service.lookup.table
+    broken = True
+    lab.service.lookup.table = lambda ref, *, anew=False: (  # type: ignore[method-assign]
+        None if broken and ref.name == "a" else real(ref, anew=anew)
+    )
+    lab.look_at(30, 60, 61, 62)
+    assert sorted(lab.tables()) == ["db.b", "db.c"]
+    broken = False
+    lab.look_at(63)
+    assert sorted(lab.tables()) == ["db.a", "db.b", "db.c"]
+
+
+def test_a_table_whose_earlier_job_still_waits_gets_no_second_one(make: Make) -> None:
+    lab = make()
+    lab.save(HOURLY)
+    lab.look_at(30, 60, 120)
+    assert len(lab.tables()) == 1
+    lab.run_jobs()
+    lab.look_at(180)
+    assert len(lab.tables()) == 2
+
+
+def test_an_unknown_table_or_catalog_is_not_tried_for_ever(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    lab = make()
+    lab.save(replace(HOURLY, schedule_id="one", table="db.gone"))
+    lab.save(replace(HOURLY, schedule_id="two", table="db.*", catalog="nowhere"))
+    lab.save(HOURLY)
+    lab.look_at(30, 60)
+    assert lab.tables() == ["db.events"]
+    reached = NINE + HOUR_MS
+    assert [lab.service.records.ledger.last_due(key) for key in ("one", "two")] == [reached, reached]
+    assert "db.gone" in caplog.text
+    assert "nowhere" in caplog.text
+
+
+def test_a_schedule_that_is_paused_or_changed_makes_up_for_nothing(make: Make) -> None:
+    lab = make()
+    lab.save(replace(HOURLY, missed="all"))
+    lab.look_at(30)
+    lab.save(replace(HOURLY, missed="all", enabled=False))
+    lab.look_at(60, 120, 180)
+    lab.clock.now_ms = NINE + 190 * MINUTE_MS
+    lab.save(replace(HOURLY, missed="all", cron="15 * * * *"))
+    lab.look_at(190, 191)
+    assert lab.tables() == []
+    lab.look_at(195)
+    assert lab.tables() == ["db.events"]
+
+
+def test_a_schedule_that_is_deleted_comes_no_more(make: Make) -> None:
+    lab = make()
+    lab.save(HOURLY)
+    lab.look_at(30)
+    lab.service.delete_schedule("hourly", LOCAL)
+    lab.look_at(60, 120)
+    assert lab.tables() == []
+
+
+def test_schedules_of_the_settings_are_shown_with_their_times_and_cannot_be_changed(make: Make) -> None:
+    lab = make(tables=[{"name": "db.events", "schedule": "0 * * * *", "timezone": "Asia/Kathmandu"}])
+    lab.save(replace(HOURLY, schedule_id="zz", enabled=False))
+    of_settings, of_api = lab.service.schedules(LOCAL)
+    assert (of_settings.source, of_settings.timezone, of_api.schedule_id) == ("settings", "Asia/Kathmandu", "zz")
+    lab.look_at(30)
+    assert lab.service.schedule_times(of_settings).last_due_ms is None
+    lab.look_at(60, 76)
+    times = lab.service.schedule_times(of_settings)
+    assert (times.last_due_ms, times.next_due_ms) == (NINE + 75 * MINUTE_MS, NINE + 135 * MINUTE_MS)
+    assert lab.service.schedule_times(of_api).next_due_ms is None
+    with pytest.raises(Conflict):
+        lab.save(of_settings)
+    with pytest.raises(Conflict):
+        lab.service.delete_schedule(of_settings.schedule_id, LOCAL)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"cron": "61 * * * *"}, {"timezone": "Mars/Base"}, {"jitter_seconds": -1}, {"missed": "some"}]
+)
+def test_schedules_that_make_no_sense_are_not_kept(make: Make, wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        make().save(replace(HOURLY, **wrong))
+
+
+def test_jitter_is_within_its_bounds_and_the_same_for_everyone() -> None:
+    schedule = replace(HOURLY, jitter_seconds=600)
+    drawn = [jitter_ms(schedule, NINE + hour * HOUR_MS) for hour in range(200)]
+    assert drawn == [jitter_ms(replace(schedule, table="x"), NINE + hour * HOUR_MS) for hour in range(200)]
+    assert 0 <= min(drawn) < 60_000
+    assert 540_000 < max(drawn) <= 600_000
+    assert jitter_ms(HOURLY, NINE) == 0
+
+
+def test_jitter_beyond_the_interval_keeps_the_order_of_times() -> None:
+    schedule = replace(HOURLY, cron="* * * * *", jitter_seconds=3600)
+    found = passed(schedule, NINE, NINE + 5 * HOUR_MS)
+    assert [due.due_ms for due in found] == list(range(NINE + MINUTE_MS, found[-1].due_ms + 1, MINUTE_MS))
+    assert all(a.fire_ms <= b.fire_ms for a, b in itertools.pairwise(found))
+
+
+def test_of_a_dense_schedule_the_newest_times_are_looked_at_and_of_a_rare_one_the_last() -> None:
+    found = passed(replace(HOURLY, cron="* * * * *"), 0, NINE)
+    assert len(found) == 1000
+    assert found[-1].due_ms == NINE
+    yearly = passed(replace(HOURLY, cron="@yearly"), NINE - 400 * 24 * HOUR_MS, NINE)
+    assert [next_due(HOURLY, due.due_ms - 1).due_ms for due in yearly] == [due.due_ms for due in yearly]
+    assert len(yearly) == 1
+
+
+def test_several_times_in_time_are_all_dealt_with() -> None:
+    dues = [Due(NINE + minute * MINUTE_MS, NINE + minute * MINUTE_MS) for minute in range(10)]
+    for missed in ("skip", "once"):
+        schedule = replace(HOURLY, missed=missed)
+        assert to_fire(schedule, dues, NINE + 9 * MINUTE_MS, 3 * MINUTE_MS, ()) == dues[6:]
+    late = NINE + HOUR_MS
+    assert to_fire(replace(HOURLY, missed="skip"), dues, late, MINUTE_MS, {dues[4].due_ms}) == [dues[4]]
