@@ -16,7 +16,7 @@ from tidyberg.settings.sections import OPTION_ALIASES, Options
 from tidyberg.settings.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/getting-started.md", "docs/configuration.md", "docs/cli.md", "docs/python-api.md")
+PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")))
 
 
 def flags(command: object) -> Iterator[str]:
@@ -48,8 +48,9 @@ def test_the_settings_in_the_documents_are_valid() -> None:
         if not block.startswith(("command:", "# yaml-language-server"))
     ]
     assert len(blocks) >= 7
+    environ = {"REDIS_URL": "redis://redis:6379/0"}
     for block in blocks:
-        Settings.model_validate(read_document(block, "example", {}).data)
+        Settings.model_validate(read_document(block, "example", environ).data)
 
 
 def test_links_between_documents_lead_somewhere() -> None:
@@ -67,3 +68,14 @@ def test_the_example_runs() -> None:
     assert lines[0] == "the whole table: rewrite 20 -> 1"
     assert "  1 of 1 groups done" in lines
     assert lines[-2:] == ["committed: 20 files before, 1 after", "nothing"]
+
+
+def test_every_alert_leads_to_its_chapter() -> None:
+    chapters = {
+        line.removeprefix("### ").strip().lower().replace(" ", "-")
+        for line in (ROOT / "docs/operations.md").read_text().splitlines()
+        if line.startswith("### ")
+    }
+    named = re.findall(r"runbook: docs/operations\.md#(\S+)", (ROOT / "dashboards/alerts.yaml").read_text())
+    assert named
+    assert set(named) == chapters
