@@ -118,5 +118,5 @@ class Fleet:
         while not (awake := [number for number in range(len(self._processes)) if number not in self._paused]):
             time.sleep(0.05)
         # One with Spark takes long to start: it would never get to run a job.
-        weights = [1 if self.replicas[number][1] == "spark" else 5 for number in awake]
+        weights = [1 if self.replicas[number][1] == "spark" else 8 for number in awake]
         return self.rng.choices(awake, weights)[0]

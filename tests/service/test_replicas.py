@@ -91,6 +91,9 @@ def harass(fleet: Fleet, service: Service, rng: random.Random) -> None:
     rng.shuffle(blows)
     moments = sorted(rng.randrange(JOBS) for _ in blows)  # when so many jobs have ended
     give_up = time.monotonic() + PATIENCE_SECONDS
+    while WITH_SPARK and not any(run.engine == "spark" for run in service.records.store.find(limit=1000)):
+        assert time.monotonic() < give_up, "no job ran on Spark"
+        time.sleep(0.5)
     while (ended := sum(job.status.is_final for job in jobs_of(service))) < JOBS:
         assert time.monotonic() < give_up, f"only {ended} jobs of {JOBS} ended in time"
         if moments and moments[0] <= ended:

@@ -243,6 +243,33 @@ def test_a_run_whose_worker_died_before_it_could_say_so_counts(service: Service,
     assert len(warehouse.catalog.load_table("db.events").metadata.snapshots) == 2, "it was compacted once"
 
 
+@pytest.mark.parametrize("with_plan", [False, True])
+def test_a_run_that_died_after_its_commit_landed_counts(
+    service: Service, warehouse: Warehouse, with_plan: bool
+) -> None:
+    """Run again it would find a stale plan, or rewrite by force what is tidy."""
+    untidy_table(warehouse)
+    clock = Clock()
+    if with_plan:
+        job = service.apply(service.plan(SubmitRequest("db.events"), LOCAL).hash, LOCAL)
+    else:
+        job = submit(service, options={"force": True})
+    attempt(service, claimed(service, "first", clock), clock).run()
+    run = service.job(job.job_id, LOCAL).run
+    assert run is not None
+    again = service.records.queue.submit(replace(job, job_id="again", run_id="dead"))
+    died = replace(
+        run, job_id="dead", submission_id="again", status=JobStatus.RUNNING, stage=Stage.COMMIT, finished_ms=None
+    )
+    service.records.store.save(died)
+    claimed(service, "second", clock)
+    clock.added_ms = 60_000
+    attempt(service, claimed(service, "third", clock), clock).run()
+    done = service.job(again.job_id, LOCAL).submission
+    assert (done.status, done.outcome, done.run_id) == (JobStatus.SUCCEEDED, "committed", "dead")
+    assert len(warehouse.catalog.load_table("db.events").metadata.snapshots) == 2, "it was compacted once"
+
+
 def test_who_lost_the_claim_writes_nothing_more(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     clock, job = Clock(), submit(service)

@@ -93,9 +93,7 @@ class Attempt:
 
     def _run(self) -> None:
         submission = self.submission
-        earlier = self._earlier_runs()
-        if any(not run.status.is_final for run in earlier):
-            self.metrics.job_taken_over()
+        earlier = self._settled_runs()
         if (done := _success(earlier)) is not None:
             return self._finish_as(done)
         if submission.cancel_requested:
@@ -141,6 +139,17 @@ class Attempt:
         self._watch(event)
         if isinstance(event, StageStarted) and event.stage is Stage.EXECUTE and self._run_id is not None:
             self.estimates.take_from(self.submission, self.records.store.get(self._run_id))
+
+    def _settled_runs(self) -> list[Job]:
+        """Earlier runs, of which those that died after their commit landed are known to have succeeded."""
+        runs = self._earlier_runs()
+        left_open = [run for run in runs if run.is_open]
+        if not left_open:
+            return runs
+        self.metrics.job_taken_over()
+        for run in left_open:
+            self.control.settled(run.job_id)
+        return self._earlier_runs()
 
     def _earlier_runs(self) -> list[Job]:
         """Those of this submission, newest first, but the one that is at work now."""
