@@ -151,15 +151,16 @@ def test_viewers_look_and_others_do_not_even_see(service: Service, warehouse: Wa
         service.submit(SubmitRequest("db.events"), VIEWER)
     with pytest.raises(AccessDenied):
         service.cancel(job.job_id, VIEWER)
-    with pytest.raises(AccessDenied):
+    with pytest.raises(UnknownCatalog):
         service.submit(SubmitRequest("db.events"), STRANGER)
     with pytest.raises(UnknownJob):
         service.job(job.job_id, STRANGER)
     with pytest.raises(UnknownJob):
         service.cancel(job.job_id, STRANGER)
     assert not service.jobs(Query(), STRANGER).submissions
-    assert not service.tables(STRANGER)
-    assert [entry.outcome for entry in service.audit(LOCAL)] == ["failed", "denied", "denied", "denied", "allowed"]
+    with pytest.raises(UnknownCatalog):
+        service.tables(STRANGER)
+    assert [entry.outcome for entry in service.audit(LOCAL)] == ["failed", "failed", "denied", "denied", "allowed"]
     with pytest.raises(AccessDenied):
         service.audit(VIEWER)
 
