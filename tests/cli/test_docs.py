@@ -48,7 +48,8 @@ def test_the_settings_in_the_documents_are_valid() -> None:
         if not block.startswith(("command:", "# yaml-language-server"))
     ]
     assert len(blocks) >= 7
-    environ = {"REDIS_URL": "redis://redis:6379/0"}
+    named = {name for block in blocks for name in re.findall(r"\$\{(\w+)\}", block)}
+    environ = {**dict.fromkeys(named, "http://host"), "REDIS_URL": "redis://redis:6379/0"}
     for block in blocks:
         Settings.model_validate(read_document(block, "example", environ).data)
 
