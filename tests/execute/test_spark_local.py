@@ -28,6 +28,7 @@ from tests.execute.spark_checks import (
     group_tasks,
 )
 from tests.moving.tables import MOVE, change_spec
+from tests.telemetry.tracing import KeepingTracer
 from tidyberg.errors import ConfigurationError, EngineError, StorageError
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.execute.spark import SparkEngine
@@ -35,7 +36,7 @@ from tidyberg.execute.spark_run import error_from_spark, split_into_jobs
 from tidyberg.execute.spark_session import check_java, local_cores, retrying_master, session_settings
 from tidyberg.execute.worker import pack
 from tidyberg.model.audit import Harm, Receipt, Verdict
-from tidyberg.model.options import VerifyMode
+from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.task import StorageAccess, TaskResult
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import EqualTo, commit_deletes, delete_positions, delete_rows
@@ -61,6 +62,27 @@ def test_results_and_progress(engine: SparkEngine, tmp_path: Path) -> None:
     assert port.name == "spark"
     assert port.attempts == 4
     check_results_and_progress(engine, tmp_path)
+
+
+def test_a_job_on_spark_is_traced_down_to_its_tasks(engine: SparkEngine, tmp_path: Path) -> None:
+    tracer = KeepingTracer()
+    with Warehouse(tmp_path / "lab") as warehouse:
+        warehouse.append_files(warehouse.create_table(), 8, 40)
+        control = make_control(warehouse, engine, tracer=tracer, resources=engine.resources)
+        small = PlanOptions(strategy=Strategy.FULL, min_input_files=2, target_file_size=4_000)
+        result = control.compact(REF, small)
+        learned = control.calibration().calibration.jobs
+        control.store.close()
+    assert learned == 1  # it is known by the name under which plans are made
+    [execution] = tracer.named("execution")
+    tasks = tracer.named("task")
+    assert len(tasks) == result.groups_committed > 1
+    for task in tasks:  # by the clock of another process
+        assert (execution.start_time or 0) <= (task.start_time or 0) <= (task.end_time or 0)
+        assert (task.end_time or 0) <= (execution.end_time or 0) + 1_000_000
+        assert task.parent is not None
+        assert execution.context is not None
+        assert task.parent.span_id == execution.context.span_id
 
 
 def test_an_audit_reads_on_spark(engine: SparkEngine, tmp_path: Path) -> None:

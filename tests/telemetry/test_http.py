@@ -14,7 +14,7 @@ from tidyberg.telemetry.http import Receive, Send, TelemetryMiddleware
 from tidyberg.telemetry.metrics import Metrics
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-ROUTE = "/api/v1/jobs/{job_id}"
+ROUTE = "/jobs/{job_id}"
 
 
 class Site:
@@ -29,7 +29,7 @@ class Site:
     async def _answer(self, scope: MutableMapping[str, Any], _: Receive, send: Send) -> None:
         self.seen = dict(current_fields())
         if scope["path"].startswith("/api"):
-            scope["route"] = SimpleNamespace(path=ROUTE)
+            scope["route"] = SimpleNamespace(path=f"/api/v1{ROUTE}")
         elif scope["path"] == "/health":
             scope["route"] = SimpleNamespace(path="/health")
         if self._failure is not None:

@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from starlette.responses import HTMLResponse
 
 from tidyberg._version import __version__
-from tidyberg.api import alive, jobs, plans, problems, schedules, tables, upkeep
+from tidyberg.api import alive, calibration, jobs, plans, problems, schedules, tables, upkeep
 from tidyberg.api.context import Context, Identify, Threads
 from tidyberg.api.openapi import DESCRIPTION, TAGS, openapi_document
 from tidyberg.api.page import docs_page
@@ -17,7 +17,15 @@ from tidyberg.settings.serving import Server
 from tidyberg.telemetry.http import TelemetryMiddleware
 
 PREFIX = "/api/v1"
-_ROUTERS = (jobs.router, plans.router, tables.router, schedules.router, upkeep.router, upkeep.metrics_router)
+_ROUTERS = (
+    jobs.router,
+    plans.router,
+    tables.router,
+    schedules.router,
+    calibration.router,
+    upkeep.router,
+    upkeep.metrics_router,
+)
 _MOST_WAITING = 500  # calls of a kind; whoever comes later is told at once
 
 

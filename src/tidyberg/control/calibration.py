@@ -9,8 +9,9 @@ a second, one of tiny files of the seconds that each file takes, and any of them
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import get_args
 
-from tidyberg.model.accuracy import Accuracy, CalibrationReport, PredictedJob, QuantityAccuracy, accuracies
+from tidyberg.model.accuracy import Accuracy, CalibrationReport, PredictedJob, Quantity, QuantityAccuracy, accuracies
 from tidyberg.model.job import Job, JobStatus
 from tidyberg.model.options import Calibration
 from tidyberg.model.table import TableRef
@@ -102,13 +103,13 @@ def report(jobs: Sequence[Job], cluster: str, shown: Callable[[TableRef], bool])
         calibration=calibrate(jobs, cluster),
         accuracy=tuple(
             _summed_up(quantity, [each for _, found in judged for each in found if each.quantity == quantity])
-            for quantity in ("seconds", "bytes", "dollars")
+            for quantity in get_args(Quantity)
         ),
         newest=tuple(PredictedJob(job, tuple(found)) for job, found in judged[:_NEWEST_SHOWN]),
     )
 
 
-def _summed_up(quantity: str, found: Sequence[Accuracy]) -> QuantityAccuracy:
+def _summed_up(quantity: Quantity, found: Sequence[Accuracy]) -> QuantityAccuracy:
     ratios = sorted(each.ratio for each in found)
     return QuantityAccuracy(
         quantity=quantity,

@@ -42,7 +42,7 @@ def accuracies(job: Job) -> list[Accuracy]:
 class QuantityAccuracy:
     """Ratios of actual to predicted over several jobs: the median, and what a tenth of them is below and above."""
 
-    quantity: str
+    quantity: Quantity
     jobs: int
     median_ratio: float | None
     low_ratio: float | None

@@ -19,7 +19,8 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 REQUEST_ID = "x-request-id"
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._:\-]{1,64}")
-_PROBES = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/api/v1/metrics"})  # asked all the time
+_PREFIX = "/api/v1"
+_PROBES = frozenset({"/health", "/health/live", "/health/ready", "/metrics"})  # asked all the time
 _CLOSED_BY_CLIENT = 499  # what is counted when it went away before there was an answer
 
 
@@ -82,5 +83,5 @@ class _Asked:
 
 
 def route_of(scope: Message) -> str:
-    """The template that matched, never the path: paths have no bounds."""
-    return str(getattr(scope.get("route"), "path", UNMATCHED))
+    """The template that matched, never the path: paths have no bounds. The short paths count as the same."""
+    return str(getattr(scope.get("route"), "path", UNMATCHED)).removeprefix(_PREFIX)

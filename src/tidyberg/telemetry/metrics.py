@@ -164,7 +164,7 @@ class Metrics:
         self._claims_lost.inc()
 
     def http(self, method: str, route: str, status: int, seconds: float) -> None:
-        """`route` is a template such as /api/v1/jobs/{job_id}, never the path that was asked for."""
+        """`route` is a template such as /jobs/{job_id}, never the path that was asked for."""
         known = method if method in _METHODS else "OTHER"
         self._http.labels(known, route, str(status)).inc()
         self._http_seconds.labels(known, route).observe(seconds)
