@@ -22,6 +22,7 @@ from tidyberg.record.process import is_alive
 from tidyberg.record.records import Records, open_sqlite
 from tidyberg.record.store import JobStore
 from tidyberg.service.access import Access
+from tidyberg.service.auto_look import ASK_SECONDS, AutoMode
 from tidyberg.service.loop import Loop
 from tidyberg.service.scheduler import LOOK_SECONDS, Scheduler
 from tidyberg.service.service import Service
@@ -79,6 +80,8 @@ def build_service(settings: Settings) -> Service:
     )
     if settings.scheduler.enabled:
         service.loops.append(Loop("scheduler", Scheduler(service).look, LOOK_SECONDS))
+        if settings.scheduler.auto.enabled:
+            service.loops.append(Loop("auto", AutoMode(service).look, ASK_SECONDS))
     return service
 
 

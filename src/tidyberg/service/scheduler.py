@@ -177,9 +177,14 @@ def is_opted_out(properties: Mapping[str, str]) -> bool:
 
 
 def submission_key(schedule: Schedule, due_ms: int, ref: TableRef) -> str:
+    return key_for(f"schedule:{schedule.schedule_id}", str(due_ms), ref)
+
+
+def key_for(what: str, when: str, ref: TableRef) -> str:
+    """An idempotency key; names that do not fit into one are hashed."""
     table = f"{ref.catalog}.{ref}"
-    key = f"schedule:{schedule.schedule_id}:{due_ms}:{table}"
+    key = f"{what}:{when}:{table}"
     if len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable():
         return key
-    named = hashlib.sha256(f"{schedule.schedule_id}\n{table}".encode()).hexdigest()
-    return f"schedule:{schedule.schedule_id[:100]}:{due_ms}:{named}"
+    digest = hashlib.sha256(f"{what}\n{table}".encode()).hexdigest()
+    return f"{what[:100]}:{when}:{digest}"
