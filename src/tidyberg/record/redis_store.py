@@ -26,7 +26,7 @@ class RedisStore:
 
     def save(self, job: Job, *, holder: str | None = None) -> bool:
         ended = "" if job.finished_ms is None else job.finished_ms
-        row = (job.job_id, JOB.dump_json(job).decode(), _table(job.table), job.status, job.created_ms)
+        row = (job.job_id, JOB.dump_json(job).decode(), _table(job.table), job.created_ms)
         return bool(self._client.run("save_run", *row, int(job.is_open), ended, job.table_uuid, holder or ""))
 
     def get(self, job_id: str) -> Job | None:

@@ -1,5 +1,5 @@
 -- What the scripts of the job store share: it stands in front of each of them. Below the prefix P there are
---   run:<id>                     hash: document, table, status, and its member of the indexes: its number, then its id
+--   run:<id>                     hash: document, table, and its member of the indexes: its number, then its id
 --   runs, runs:<table>           by the time of their creation, then number
 --   open_runs, open_runs:<table> those that run or are for recovery to look at
 --   settled_runs                 the others, by the time at which they ended
