@@ -83,7 +83,7 @@ class RedisClient:
             return question(self._redis)
         except RedisError as error:
             raise StoreUnreachable(
-                f"The job store at Redis ({self.place}) did not answer: {error}.", hint=_hint(error)
+                f"The job store at Redis ({self.place}) did not answer: {str(error).rstrip('.')}.", hint=_hint(error)
             ) from error
 
     def prepare(self, *scripts: str, after: Sequence[str]) -> None:
