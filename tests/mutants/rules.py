@@ -3,6 +3,7 @@
 from tests.mutants.commits import OUTCOMES
 from tests.mutants.deletes import CONFLICTS, DELETES, LIFETIMES
 from tests.mutants.format_v3 import FORMAT_V3
+from tests.mutants.leases import LEASES
 from tests.mutants.manifests import SEQUENCE_NUMBERS
 from tests.mutants.moves import MOVES
 from tests.mutants.mutant import Mutant
@@ -20,5 +21,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *LINEAGE,
     *FORMAT_V3,
     *JOB_OUTCOMES,
+    *LEASES,
     *MOVES,
 )

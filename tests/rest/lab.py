@@ -58,16 +58,19 @@ class RestLab(Warehouse):
 
     def control(self, uri: str | None = None, *, retries: int = 4, http_timeout_seconds: float = 20.0) -> Control:
         """As the command line builds it; `uri` may be a proxy's."""
-        settings = Settings.model_validate(
-            {
-                "engine": "inline",
-                "catalog": {"name": self.name, "type": "rest", "uri": uri or self.server.uri},
-                "commit": {"retries": retries, "min_wait_ms": 1, "max_wait_ms": 20},
-                "store": {"path": str(self.directory / "jobs.db")},
-                "http_timeout_seconds": http_timeout_seconds,
-            }
-        )
-        return build_control(settings)
+        settings = self.settings(uri, retries=retries, http_timeout_seconds=http_timeout_seconds)
+        return build_control(Settings.model_validate(settings))
+
+    def settings(
+        self, uri: str | None = None, *, retries: int = 4, http_timeout_seconds: float = 20.0
+    ) -> dict[str, Any]:
+        return {
+            "engine": "inline",
+            "catalog": {"name": self.name, "type": "rest", "uri": uri or self.server.uri},
+            "commit": {"retries": retries, "min_wait_ms": 1, "max_wait_ms": 20},
+            "store": {"path": str(self.directory / "jobs.db")},
+            "http_timeout_seconds": http_timeout_seconds,
+        }
 
     def files_on_disk(self, table: Table) -> set[str]:
         """Without the checksums that the server's Hadoop file system puts beside the metadata it writes."""

@@ -1,0 +1,122 @@
+"""Processes stopped for longer than their lease, at every moment that matters, and continued after another had taken
+their table over: the table is as it was, committed once, nothing live is deleted and nothing is left [I1, I6, I7]."""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.table import Table
+
+from tests.commit.test_publish import regional
+from tests.control import stopping
+from tests.control.conftest import make_control
+from tests.control.stopping import LEASE_MS, OPTIONS
+from tests.control.test_chunks import REF, chunks, fences, leftovers
+from tidyberg.control.control import Control
+from tidyberg.testing import Warehouse
+
+REGIONS = ("asia", "eu", "us")
+CHUNKED = {"between two commits": 1, "after the lease was checked for the second commit": 1}
+OF_RECOVERY = ("while a dead job is recovered", "before a dead job's files are removed")
+SQL_MOMENTS = [moment for moment in stopping.MOMENTS if moment not in (*OF_RECOVERY, "after the server's answer")]
+OF_V3 = ("after the lease was checked for the commit", "between metadata file and swap", "after the swap")
+CASES = [(moment, 2) for moment in SQL_MOMENTS] + [(moment, 3) for moment in OF_V3]
+
+TakeOver = Callable[[Control], object]
+TAKEOVERS: dict[str, TakeOver] = {
+    "gone on with": lambda control: control.compact(REF, OPTIONS),
+    "recovered": lambda control: control.recover(),
+}
+
+
+@contextmanager
+def stopped(target: Callable[..., None], *args: Any, marker: Path) -> Iterator[multiprocessing.process.BaseProcess]:
+    """A process that has stopped itself and lost its lease; continued and awaited in the end."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.control.stopping", "pyiceberg.io.pyarrow"])
+    process = context.Process(target=target, args=args)
+    process.start()
+    assert process.pid is not None
+    try:
+        while not (marker.exists() and state_of(process.pid) == "T"):
+            assert process.is_alive(), "it ended before it was stopped"
+            time.sleep(0.02)
+        time.sleep(LEASE_MS / 1000 + 0.05)
+        yield process
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+        process.join(60)
+        assert process.exitcode is not None, "it goes on for ever"
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def settings_of(warehouse: Warehouse) -> dict[str, Any]:
+    return {
+        "engine": "inline",
+        "catalog": {"name": warehouse.name, **warehouse.properties},
+        "commit": {"retries": 4, "min_wait_ms": 1, "max_wait_ms": 20},
+        "store": {"path": str(warehouse.directory / "jobs.db")},
+    }
+
+
+def assert_harmless(warehouse: Warehouse, table: Table, before: list[str]) -> None:
+    assert warehouse.rows(table) == before
+    on_disk, referenced = warehouse.files_on_disk(table), warehouse.referenced_files(table)
+    assert referenced <= on_disk, "nothing that a snapshot references is ever deleted"
+    assert not leftovers(warehouse, table), "nothing is left when both have ended"
+    committed = chunks(table)
+    assert len(committed) == len(set(committed))
+    live = [file.path for file in warehouse.live_files(table)]
+    assert len(live) == len(set(live))
+    with make_control(warehouse) as control:
+        assert all(job.status.is_final and not job.unresolved for job in control.history(limit=100))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("takeover", TAKEOVERS.values(), ids=TAKEOVERS)
+@pytest.mark.parametrize(("moment", "format_version"), CASES)
+def test_a_job_that_is_stopped_and_continued_too_late_does_no_harm(
+    warehouse: Warehouse, tmp_path: Path, moment: str, takeover: TakeOver, format_version: int
+) -> None:
+    table = regional(warehouse, regions=REGIONS, format_version=format_version)
+    before, marker = warehouse.rows(table), tmp_path / "stopped"
+    arguments = (settings_of(warehouse), REF, moment, str(marker), CHUNKED.get(moment))
+    with stopped(stopping.compact, *arguments, marker=marker):
+        with make_control(warehouse) as control:
+            takeover(control)
+        assert warehouse.rows(table) == before
+        assert warehouse.referenced_files(table) <= warehouse.files_on_disk(table)
+        committed = len(chunks(table))
+    assert len(chunks(table)) == committed, "who lost its table commits nothing more"
+    if takeover is TAKEOVERS["gone on with"]:
+        assert len(warehouse.live_files(table)) == len(REGIONS), "everything is compacted, once"
+        assert fences(table) == []
+    assert_harmless(warehouse, table, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("takeover", TAKEOVERS.values(), ids=TAKEOVERS)
+@pytest.mark.parametrize("moment", OF_RECOVERY)
+def test_a_recovery_that_is_stopped_and_continued_too_late_does_no_harm(
+    warehouse: Warehouse, tmp_path: Path, moment: str, takeover: TakeOver
+) -> None:
+    table = regional(warehouse, regions=REGIONS)
+    before, first, second = warehouse.rows(table), tmp_path / "first", tmp_path / "second"
+    job = (settings_of(warehouse), REF, "after the lease was checked for the commit", str(first), None)
+    with (
+        stopped(stopping.compact, *job, marker=first),
+        stopped(stopping.recover, settings_of(warehouse), moment, str(second), marker=second),
+    ):
+        with make_control(warehouse) as control:
+            takeover(control)
+        assert warehouse.rows(table) == before
+    assert_harmless(warehouse, table, before)

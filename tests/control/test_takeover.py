@@ -1,0 +1,105 @@
+"""A second attempt at the same submission: it ends as the first one did, or goes on where that one died [I7]."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyiceberg.table import Table
+
+from tests.commit.test_publish import regional
+from tests.control import stopping
+from tests.control.conftest import make_control
+from tests.control.stopping import OPTIONS
+from tests.control.test_chunks import REF, OneAtATime, chunks, leftovers
+from tests.control.test_resume import AT_ONCE
+from tests.control.test_stopped import REGIONS, settings_of, stopped
+from tidyberg.errors import EngineError, TableBusy
+from tidyberg.execute.engine import CancelToken
+from tidyberg.model.job import JobStatus
+from tidyberg.testing import Warehouse
+
+
+@pytest.fixture
+def table(warehouse: Warehouse) -> Table:
+    return regional(warehouse, regions=REGIONS)
+
+
+def test_a_run_that_ended_by_itself_is_told_as_it_ended(warehouse: Warehouse, table: Table) -> None:
+    def fail(_: int) -> None:
+        raise EngineError("no")
+
+    with make_control(warehouse, OneAtATime(fail)) as control:
+        with pytest.raises(EngineError):
+            control.compact(REF, AT_ONCE, job_id="first", submission_id="asked")
+        first = control.settled("first")
+        assert first is not None
+        assert (first.status, first.submission_id) == (JobStatus.FAILED, "asked")
+        assert control.settled("never heard of") is None
+    with make_control(warehouse) as control:
+        result = control.compact(REF, AT_ONCE, job_id="second", submission_id="asked")
+        assert control.settled("second") == result.job
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["after the commit", "after the swap"])
+def test_a_run_that_was_stopped_after_its_commit_is_told_as_committed(
+    warehouse: Warehouse, table: Table, tmp_path: Path, moment: str
+) -> None:
+    marker = tmp_path / "stopped"
+    arguments = (settings_of(warehouse), REF, moment, str(marker), None)
+    with stopped(stopping.compact, *arguments, marker=marker), make_control(warehouse) as control:
+        (run,) = control.history(REF)
+        assert run.status is JobStatus.RUNNING
+        settled = control.settled(run.job_id)
+        assert settled is not None
+        assert settled.status is JobStatus.SUCCEEDED
+        assert settled.snapshot_id == table.refresh().metadata.current_snapshot_id
+    assert [job_id for job_id, _ in chunks(table)] == [run.job_id]
+    assert not leftovers(warehouse, table)
+    with make_control(warehouse) as control:
+        (run,) = control.history(REF)
+        assert (run.status, run.unresolved) == (JobStatus.SUCCEEDED, False)
+
+
+@pytest.mark.slow
+def test_a_run_that_was_stopped_before_its_commit_is_gone_on_with(
+    warehouse: Warehouse, table: Table, tmp_path: Path
+) -> None:
+    marker, engine = tmp_path / "stopped", OneAtATime()
+    arguments = (settings_of(warehouse), REF, "after the lease was checked for the commit", str(marker), None)
+    with stopped(stopping.compact, *arguments, marker=marker), make_control(warehouse, engine) as control:
+        (run,) = control.history(REF)
+        assert control.settled(run.job_id) is None
+        assert any(path.endswith(".parquet") for path in leftovers(warehouse, table)), "nothing is thrown away"
+        assert control.compact(REF, OPTIONS).outcome == "committed"
+        assert engine.rewritten == [], "all its groups were taken over"
+    assert not leftovers(warehouse, table)
+
+
+@pytest.mark.slow
+def test_a_run_that_died_between_two_commits_is_gone_on_with(
+    warehouse: Warehouse, table: Table, tmp_path: Path
+) -> None:
+    marker = tmp_path / "stopped"
+    arguments = (settings_of(warehouse), REF, "between two commits", str(marker), 1)
+    with stopped(stopping.compact, *arguments, marker=marker), make_control(warehouse) as control:
+        (run,) = control.history(REF)
+        assert run.commits == 1
+        assert control.settled(run.job_id) is None
+        assert control.compact(REF, replace(OPTIONS, commit_every=1)).groups_committed == len(REGIONS) - 1
+    assert len(chunks(table)) == len(REGIONS)
+    assert not leftovers(warehouse, table)
+
+
+def test_a_run_that_lives_is_not_settled(warehouse: Warehouse, table: Table) -> None:
+    told: list[object] = []
+
+    def ask(_: int) -> None:
+        with make_control(warehouse) as other:
+            told.append(other.settled("first"))
+            with pytest.raises(TableBusy):
+                other.compact(REF, AT_ONCE, cancel=CancelToken())
+
+    with make_control(warehouse, OneAtATime(ask)) as control:
+        control.compact(REF, AT_ONCE, job_id="first")
+    assert told == [None] * (len(REGIONS) - 1)
