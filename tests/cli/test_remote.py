@@ -9,6 +9,7 @@ from tests.api.conftest import serving
 from tests.cli.conftest import Run
 from tidyberg.api.app import create_app
 from tidyberg.app import build_service
+from tidyberg.client import Client, Schedule
 from tidyberg.settings.load import load_settings
 
 
@@ -66,3 +67,18 @@ def test_a_token_is_read_from_a_file(run: Run, server: str, tmp_path: Path) -> N
     token = tmp_path / "token"
     token.write_text("tdb_some\n")
     assert run("jobs", "--server", server, "--token-file", str(token)).status == 0
+
+
+def test_schedules_are_listed_with_the_times_they_come(run: Run, server: str) -> None:
+    assert "there are no schedules" in run("schedules", "--server", server).out
+    with Client(server) as client:
+        client.save_schedule(Schedule(schedule_id="nightly", cron="0 2 * * *", table="a.b", timezone="Asia/Kathmandu"))
+        client.save_schedule(Schedule(schedule_id="off", cron="@hourly", table="a.*", enabled=False))
+    out = run("schedules", "--server", server).out
+    assert "nightly" in out
+    assert "02:00" in out
+    assert "paused" in out
+    nightly, off = run("schedules", "--server", server, "--json").json["schedules"]
+    assert nightly["next_due"][11:16] == "20:15"
+    assert nightly["last_due"] is None
+    assert off["next_due"] is None

@@ -8,7 +8,7 @@ import pytest
 
 from tests.record.places import SqlitePlace
 from tests.service.conftest import untidy_table
-from tests.service.replicas import FakeClock
+from tests.service.crowd import FakeClock
 from tests.service.test_scheduler import HOUR_MS, NINE
 from tidyberg.app import build_control
 from tidyberg.errors import CatalogUnreachable

@@ -10,7 +10,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from tests.record.places import SqlitePlace
-from tests.service.replicas import FakeClock
+from tests.service.conftest import until
+from tests.service.crowd import FakeClock
 from tidyberg.app import build_control
 from tidyberg.errors import BadInput, CatalogUnreachable, Conflict
 from tidyberg.model.job import JobStatus
@@ -284,3 +285,14 @@ def test_several_times_in_time_are_all_dealt_with() -> None:
         assert to_fire(schedule, dues, NINE + 9 * MINUTE_MS, 3 * MINUTE_MS, ()) == dues[6:]
     late = NINE + HOUR_MS
     assert to_fire(replace(HOURLY, missed="skip"), dues, late, MINUTE_MS, {dues[4].due_ms}) == [dues[4]]
+
+
+def test_a_service_that_runs_submits_what_is_due(make_service: Callable[..., Service], warehouse: Warehouse) -> None:
+    warehouse.create_table("db.events")
+    service = make_service()
+    service.records.ledger.save_schedule(
+        replace(HOURLY, cron="* * * * *", created_ms=service.now_ms() - 2 * MINUTE_MS, missed="once")
+    )
+    service.start()
+    job = until(lambda: next(iter(service.jobs(Query(created_by="schedule:hourly"), LOCAL).submissions), None))
+    assert str(job.table) == "db.events"

@@ -1,4 +1,4 @@
-"""Commands that talk to a service: submit, jobs, watch, cancel. Imported when they run."""
+"""Commands that talk to a service: submit, jobs, watch, cancel, schedules. Imported when they run."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ CatalogName = Annotated[str | None, typer.Option("--catalog", help="Which of the
 
 
 def register(app: typer.Typer) -> None:
-    for command in (submit, jobs, watch, cancel):
+    for command in (submit, jobs, watch, cancel, schedules):
         app.command(rich_help_panel="Service")(command)
 
 
@@ -65,3 +65,11 @@ def cancel(job_id: JobId, server: ServerFlags) -> None:
     from tidyberg.cli import remote
 
     remote.cancel(server, job_id)
+
+
+@takes(ServerFlags)
+def schedules(server: ServerFlags) -> None:
+    """Show a service's schedules: when each came last, and when it comes next."""
+    from tidyberg.cli import remote
+
+    remote.schedules(server)

@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import typer
 from rich.console import RenderableType
@@ -14,7 +16,7 @@ from tidyberg.cli.flags import OptionFlags, ServerFlags
 from tidyberg.cli.session import standard_error, standard_output
 from tidyberg.cli.show_jobs import STYLES
 from tidyberg.cli.words import count, dollars, duration, size
-from tidyberg.client import Client, Event, Job
+from tidyberg.client import Client, Event, Job, Schedule
 from tidyberg.errors import BadInput
 from tidyberg.model.job import JobStatus
 from tidyberg.model.options import VerifyMode
@@ -80,6 +82,12 @@ def cancel(server: ServerFlags, job_id: str) -> None:
     _show(server, Text(words), job.model_dump(mode="json"))
 
 
+def schedules(server: ServerFlags) -> None:
+    with connect(server) as client:
+        found = client.schedules()
+    _show(server, show_schedules(found), {"schedules": [one.model_dump(mode="json") for one in found]})
+
+
 def connect(server: ServerFlags) -> Client:
     return Client(server.server, token=_token(server))
 
@@ -133,6 +141,23 @@ def show_remote_jobs(found: Sequence[Job]) -> RenderableType:
         status = Text(job.status.value, style=STYLES.get(job.status, ""))
         table.add_row(created, job.job_id, job.identifier, job.strategy, status, _took(job), what_came_of(job))
     return table
+
+
+def show_schedules(found: Sequence[Schedule]) -> RenderableType:
+    if not found:
+        return Text("there are no schedules")
+    table = Table(box=None, pad_edge=True, header_style="dim")
+    for heading in ("schedule", "catalog", "table", "cron", "time zone", "last", "next"):
+        table.add_column(heading, no_wrap=heading != "schedule", overflow="fold")
+    for one in found:
+        upcoming = _time_in(one.next_due, one.timezone) if one.enabled else "paused"
+        last = _time_in(one.last_due, one.timezone)
+        table.add_row(one.schedule_id, one.catalog or "", one.table, one.cron, one.timezone, last, upcoming)
+    return table
+
+
+def _time_in(then: datetime | None, timezone: str) -> str:
+    return "–" if then is None else then.astimezone(ZoneInfo(timezone)).strftime("%Y-%m-%d %H:%M")
 
 
 def what_came_of(job: Job) -> str:

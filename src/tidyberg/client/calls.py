@@ -109,8 +109,11 @@ def schedules() -> Call[list[shapes.Schedule]]:
     return Call("GET", f"{PREFIX}/schedules", _many("schedules", shapes.Schedule))
 
 
+_TOLD_OF_SCHEDULES = {"schedule_id", "source", "last_due", "next_due"}
+
+
 def save_schedule(schedule: shapes.Schedule) -> Call[shapes.Schedule]:
-    body = schedule.model_dump(mode="json", exclude={"schedule_id"}, exclude_none=True)
+    body = schedule.model_dump(mode="json", exclude=_TOLD_OF_SCHEDULES, exclude_none=True)
     return Call("PUT", _schedule(schedule.schedule_id), _one(shapes.Schedule), body=body)
 
 

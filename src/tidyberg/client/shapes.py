@@ -148,6 +148,10 @@ class Schedule(Answer):
     enabled: bool = True
     tenant: str | None = None
     priority: int = 0
+    # Told by the service, and not sent to it.
+    source: Literal["settings", "api"] = "api"
+    last_due: datetime | None = None
+    next_due: datetime | None = None
 
 
 class Readiness(Answer):
