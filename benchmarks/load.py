@@ -1,0 +1,205 @@
+"""How a service takes a load of submissions: an open loop against `tidyberg serve`, on SQLite and on Redis.
+
+    python -m benchmarks.load [--store sqlite|redis] [--seconds 50] [--rate 200] [--connections 200]
+
+No job may be lost or doubled; times count from when a request was to be sent. The service runs jobs meanwhile.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import psutil
+from tests.servers.redis import RedisServer
+from tests.servers.rest import free_port
+
+from benchmarks.open_loop import Answer, Call, send
+from tidyberg.testing import Warehouse
+
+TABLES = 40
+START_SECONDS = 120
+REPEATS = 100
+
+
+@dataclass(frozen=True)
+class Load:
+    rate: float = 200
+    seconds: float = 50
+    connections: int = 200
+    workers: int = 2
+
+    @property
+    def submissions(self) -> int:
+        return round(self.rate * self.seconds)
+
+
+@dataclass
+class Outcome:
+    answers: list[Answer]
+    kept: list[str]  # ids of all jobs that the service lists afterwards
+    repeated: list[Answer]  # of calls that were sent again with their keys
+    memory: list[int]  # bytes, once a second
+    cpu_seconds: float  # of the service while it was sent to: on a busy machine this tells more than latencies
+    ended: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def statuses(self) -> Counter[int]:
+        return Counter(answer.status for answer in self.answers)
+
+    def problems(self) -> list[str]:
+        """Why this must not be; empty when all is well."""
+        told = {answer.key: answer.body["job_id"] for answer in self.answers if answer.status == 202}
+        found = []
+        if len(told) < len(self.answers):
+            found.append(f"not all were taken in: {dict(self.statuses)}")
+        if lost := set(told.values()) - set(self.kept):
+            found.append(f"{len(lost)} jobs were lost")
+        if len(set(told.values())) < len(told) or len(self.kept) > len(set(self.kept)):
+            found.append("a job was given twice")
+        if strange := set(self.kept) - set(told.values()):
+            found.append(f"{len(strange)} jobs were made that nobody was told of")
+        if any(answer.body.get("job_id") != told.get(answer.key) for answer in self.repeated):
+            found.append("a repeated call made another job")
+        return found
+
+    def milliseconds(self, part: float) -> float:
+        times = sorted(answer.seconds for answer in self.answers)
+        return 1000 * times[min(len(times) - 1, int(part * len(times)))]
+
+
+def measure(directory: Path, load: Load, redis_url: str | None) -> Outcome:
+    with (
+        Warehouse(directory / "lab", "default") as warehouse,
+        serving(directory, warehouse, load, redis_url) as (process, port),
+    ):
+        for number in range(TABLES):
+            warehouse.append_files(warehouse.create_table(f"db.t{number}"), 5, 20)
+        calls = [
+            Call("/api/v1/compact", {"table": f"db.t{number % TABLES}", "strategy": "small_files"}, f"key-{number}")
+            for number in range(load.submissions)
+        ]
+        with watching(process) as memory:
+            before = sum(process.cpu_times()[:2])
+            answers = send("127.0.0.1", port, calls, per_second=load.rate, connections=load.connections)
+            cpu_seconds = sum(process.cpu_times()[:2]) - before
+        again = send("127.0.0.1", port, calls[:REPEATS], per_second=load.rate, connections=10)
+        listed = list(jobs(f"http://127.0.0.1:{port}"))
+    ended = Counter(status for _, status in listed)
+    return Outcome(answers, [job_id for job_id, _ in listed], again, memory, cpu_seconds, ended)
+
+
+@contextmanager
+def serving(
+    directory: Path, warehouse: Warehouse, load: Load, redis_url: str | None
+) -> Iterator[tuple[psutil.Process, int]]:
+    port = free_port()
+    command = [sys.executable, "-c", "from tidyberg.cli.main import run; run()", "serve"]
+    command += ["--port", str(port), "--workers", str(load.workers), "--engine", "inline"]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TIDYBERG_", "REDIS_"))}
+    environment = {
+        **kept,
+        "CATALOG_URI": warehouse.properties["uri"],
+        "CATALOG_WAREHOUSE": warehouse.properties["warehouse"],
+        "TIDYBERG_HOME": str(directory / "state"),
+        **({"REDIS_URL": redis_url} if redis_url else {}),
+    }
+    with (
+        (directory / "serve.log").open("wb") as log,
+        subprocess.Popen(command, env=environment, cwd=directory, stdout=log, stderr=log) as process,
+    ):
+        try:
+            deadline = time.monotonic() + START_SECONDS
+            while not is_ready(f"http://127.0.0.1:{port}"):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError((directory / "serve.log").read_text()[-2000:])
+                time.sleep(0.1)
+            yield psutil.Process(process.pid), port
+        finally:
+            process.kill()
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health/ready", timeout=10).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@contextmanager
+def watching(process: psutil.Process) -> Iterator[list[int]]:
+    """The process's memory, once a second."""
+    seen: list[int] = []
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(1):
+            seen.append(process.memory_info().rss)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        done.set()
+        watcher.join()
+
+
+def jobs(url: str) -> Iterator[tuple[str, str]]:
+    """Id and status of all that the service lists."""
+    cursor = None
+    while True:
+        parameters = {"limit": 500, **({"cursor": cursor} if cursor else {})}
+        page = httpx.get(f"{url}/api/v1/jobs", params=parameters, timeout=60).json()
+        yield from ((job["job_id"], job["status"]) for job in page["jobs"])
+        if (cursor := page["next_cursor"]) is None:
+            return
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--store", choices=["sqlite", "redis"], action="append")
+    parser.add_argument("--rate", type=float, default=200)
+    parser.add_argument("--seconds", type=float, default=50)
+    parser.add_argument("--connections", type=int, default=200)
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    load = Load(arguments.rate, arguments.seconds, arguments.connections, arguments.workers)
+    failed = False
+    for store in arguments.store or ["sqlite", "redis"]:
+        with ExitStack() as stack:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            redis = stack.enter_context(RedisServer(directory, durable=True)) if store == "redis" else None
+            outcome = measure(directory, load, redis.url if redis else None)
+        print(json.dumps({"store": store, **report(outcome)}, indent=2), flush=True)
+        failed |= bool(outcome.problems())
+    sys.exit(1 if failed else 0)
+
+
+def report(outcome: Outcome) -> dict[str, object]:
+    megabytes = [seen // 2**20 for seen in outcome.memory]
+    return {
+        "problems": outcome.problems(),
+        "statuses": dict(outcome.statuses),
+        "jobs": dict(outcome.ended),
+        "milliseconds": {
+            name: round(outcome.milliseconds(part), 1)
+            for name, part in {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "max": 1}.items()
+        },
+        "cpu_milliseconds_each": round(1000 * outcome.cpu_seconds / len(outcome.answers), 2),
+        "megabytes": megabytes[:: max(1, len(megabytes) // 10)],
+    }
+
+
+if __name__ == "__main__":
+    main()
