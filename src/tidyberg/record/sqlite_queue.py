@@ -35,6 +35,12 @@ _FIRST_OF_LANE = """
     SELECT number FROM submissions INDEXED BY lanes WHERE is_waiting = 1 AND tenant = ? AND iceberg_table = ?
     ORDER BY priority DESC, number LIMIT 1
 """
+_HEAD_OF_LANE = "SELECT number, priority FROM submissions WHERE is_head = 1 AND tenant = ? AND iceberg_table = ?"
+_INSERT = """
+    INSERT INTO submissions (job_id, tenant, iceberg_table, priority, status, is_waiting, is_head, not_before_ms,
+        created_by, created_ms, document) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (job_id) DO NOTHING
+"""
 _RUN_OUT = """
     SELECT document FROM submissions INDEXED BY claims WHERE status = 'running' AND expires_ms <= ?
     ORDER BY expires_ms, number LIMIT 1
@@ -57,19 +63,14 @@ class SqliteQueue:
 
     def submit(self, submission: Submission, *, key: str | None = None) -> Submission:
         with self._file.transaction() as connection:
-            if key is not None:
-                used = "SELECT job_id FROM idempotency_keys WHERE tenant = ? AND key = ?"
-                if row := connection.execute(used, (submission.tenant, key)).fetchone():
-                    kept = _load(connection, row[0])
-                    assert kept is not None, "a key goes with its submission"
-                    change.check_same_request(kept, submission, key)
-                    return kept
-            if kept := _load(connection, submission.job_id):
+            if key is not None and (kept := _made_by_key(connection, submission, key)):
+                change.check_same_request(kept, submission, key)
                 return kept
-            if key is not None:
-                row = (submission.tenant, key, submission.job_id)
-                connection.execute("INSERT INTO idempotency_keys VALUES (?, ?, ?)", row)
-            _insert(connection, submission)
+            if not _insert(connection, submission):
+                _mark_head(connection, submission)
+                kept = _load(connection, submission.job_id)
+                assert kept is not None, "only its id can be in the way"
+                return kept
         return submission
 
     def submission(self, job_id: str) -> Submission | None:
@@ -210,24 +211,38 @@ def _held(connection: sqlite3.Connection, job_id: str, token: int) -> Submission
     return found if change.holds(found, token) else None
 
 
-def _insert(connection: sqlite3.Connection, submission: Submission) -> None:
-    connection.execute(
-        "INSERT INTO submissions (job_id, tenant, iceberg_table, priority, status, is_waiting, not_before_ms,"
-        " created_by, created_ms, document) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            submission.job_id,
-            submission.tenant,
-            _table(submission.table),
-            submission.priority,
-            submission.status.value,
-            submission.not_before_ms == 0,
-            submission.not_before_ms,
-            submission.created_by,
-            submission.created_ms,
-            SUBMISSION.dump_json(submission).decode(),
-        ),
+def _made_by_key(connection: sqlite3.Connection, submission: Submission, key: str) -> Submission | None:
+    """What this key of its tenant has made before; None: from now on it stands for this one."""
+    row = (submission.tenant, key, submission.job_id)
+    if connection.execute("INSERT OR IGNORE INTO idempotency_keys VALUES (?, ?, ?)", row).rowcount == 1:
+        return None
+    used = "SELECT job_id FROM idempotency_keys WHERE tenant = ? AND key = ?"
+    kept = _load(connection, connection.execute(used, row[:2]).fetchone()[0])
+    assert kept is not None, "a key goes with its submission"
+    return kept
+
+
+def _insert(connection: sqlite3.Connection, submission: Submission) -> bool:
+    """False: one of its id is kept."""
+    lane, priority = (submission.tenant, _table(submission.table)), submission.priority
+    is_waiting = submission.not_before_ms == 0
+    head = connection.execute(_HEAD_OF_LANE, lane).fetchone() if is_waiting else None
+    is_head = is_waiting and (head is None or head[1] < priority)
+    if is_head and head is not None:
+        connection.execute("UPDATE submissions SET is_head = 0 WHERE number = ?", head[:1])
+    row = (
+        submission.job_id,
+        *lane,
+        priority,
+        submission.status.value,
+        is_waiting,
+        is_head,
+        submission.not_before_ms,
+        submission.created_by,
+        submission.created_ms,
+        SUBMISSION.dump_json(submission).decode(),
     )
-    _mark_head(connection, submission)
+    return connection.execute(_INSERT, row).rowcount == 1
 
 
 def _save(connection: sqlite3.Connection, submission: Submission) -> None:
@@ -252,14 +267,10 @@ def _save(connection: sqlite3.Connection, submission: Submission) -> None:
 def _mark_head(connection: sqlite3.Connection, submission: Submission) -> None:
     lane = (submission.tenant, _table(submission.table))
     first = connection.execute(_FIRST_OF_LANE, lane).fetchone()
-    head = connection.execute(
-        "SELECT number FROM submissions WHERE is_head = 1 AND tenant = ? AND iceberg_table = ?", lane
-    ).fetchone()
-    if first == head:
-        return
-    if head:
-        connection.execute("UPDATE submissions SET is_head = 0 WHERE number = ?", head)
-    if first:
+    head = connection.execute(_HEAD_OF_LANE, lane).fetchone()
+    if head and first != head[:1]:
+        connection.execute("UPDATE submissions SET is_head = 0 WHERE number = ?", head[:1])
+    if first and (head is None or first != head[:1]):
         connection.execute("UPDATE submissions SET is_head = 1 WHERE number = ?", first)
 
 

@@ -62,6 +62,15 @@ def test_a_submission_that_is_repeated_is_kept_once(queue: JobQueue) -> None:
     assert queue.counts() == {("default", JobStatus.RUNNING): 1}
 
 
+def test_a_submission_that_is_repeated_does_not_push_others_aside(queue: JobQueue) -> None:
+    queue.submit(submission("a", priority=5))
+    first = take(queue)
+    queue.submit(submission("b"))
+    queue.submit(submission("a", priority=5))
+    queue.finish("a", token(first), JobStatus.SUCCEEDED, now_ms=1, changes={})
+    assert take(queue).job_id == "b"
+
+
 def test_a_key_makes_one_submission_however_often_it_is_sent(open_records: Open) -> None:
     first, second = open_records().queue, open_records().queue
     made = first.submit(submission("a"), key="k")
