@@ -1,7 +1,7 @@
 """The one place where parts are wired: from settings to a control room, and the Python API on top of it."""
 
 import os
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from pyiceberg.table import Table
@@ -29,8 +29,10 @@ from tidyberg.service.service import Service
 from tidyberg.settings.catalogs import open_catalog
 from tidyberg.settings.load import load_settings
 from tidyberg.settings.options import plan_options
+from tidyberg.settings.redact import redact_text
 from tidyberg.settings.settings import Settings
 from tidyberg.telemetry.counted import counted
+from tidyberg.telemetry.logs import known_secrets
 from tidyberg.telemetry.metrics import Metrics
 from tidyberg.telemetry.traces import open_tracer
 
@@ -60,6 +62,7 @@ def build_control(settings: Settings, store: JobStore | None = None) -> Control:
         replans=settings.commit.replans,
         max_output_age_ms=int(settings.commit.max_output_age_hours * 3_600_000),
         wait_seconds=settings.store.wait_seconds,
+        scrub=partial(redact_text, secrets=known_secrets(settings, os.environ)),
     )
 
 

@@ -8,7 +8,6 @@ from pydantic import BaseModel, Field
 from tidyberg._version import __version__
 from tidyberg.api.context import Context, Here
 from tidyberg.errors import AccessDenied, IdentityProviderDown, NotAuthenticated
-from tidyberg.settings.redact import redact_text
 
 router = APIRouter(tags=["health"])
 
@@ -51,7 +50,7 @@ async def ready(here: Here, request: Request, response: Response) -> Ready:
         response.status_code = 503
         response.headers["Retry-After"] = "5"
     told = found.checks if await _may_know(here, request) else {}
-    checks = {name: redact_text(words) for name, words in told.items()}
+    checks = {name: here.service.control.scrub(words) for name, words in told.items()}
     return Ready(status="ok" if found.ok else "unavailable", checks=checks)
 
 

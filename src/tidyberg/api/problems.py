@@ -3,7 +3,7 @@
 import logging
 import traceback
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
@@ -49,21 +49,31 @@ class Problem(BaseModel):
     errors: list[FieldProblem] | None = Field(None, description="What is not valid, field by field.")
 
 
-def problem_of(error: TidybergError, errors: list[FieldProblem] | None = None, instance: str | None = None) -> Problem:
+def problem_of(
+    error: TidybergError,
+    errors: list[FieldProblem] | None = None,
+    instance: str | None = None,
+    scrub: Callable[[str], str] = redact_text,
+) -> Problem:
     return Problem(
         type=f"urn:tidyberg:problem:{error.code}",
         title=error.code.replace("-", " ").capitalize(),
         status=error.http_status,
-        detail=redact_text(error.message),  # I12
+        detail=scrub(error.message),  # I12
         code=error.code,
-        hint=redact_text(error.hint) if error.hint else None,
+        hint=scrub(error.hint) if error.hint else None,
         instance=instance,
         errors=errors,
     )
 
 
-def respond(error: TidybergError, errors: list[FieldProblem] | None = None, instance: str | None = None) -> Response:
-    problem = problem_of(error, errors, instance)
+def respond(
+    error: TidybergError,
+    errors: list[FieldProblem] | None = None,
+    instance: str | None = None,
+    scrub: Callable[[str], str] = redact_text,
+) -> Response:
+    problem = problem_of(error, errors, instance, scrub)
     headers = {}
     if problem.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
         headers["Retry-After"] = str(getattr(error, "retry_after_seconds", RETRY_SECONDS))
@@ -75,8 +85,8 @@ def respond(error: TidybergError, errors: list[FieldProblem] | None = None, inst
 
 def install(app: FastAPI) -> None:
     @app.exception_handler(TidybergError)
-    async def on_error(_: Request, error: TidybergError) -> Response:
-        return respond(error)
+    async def on_error(request: Request, error: TidybergError) -> Response:
+        return respond(error, scrub=request.app.state.context.service.control.scrub)
 
     @app.exception_handler(RequestValidationError)
     async def on_invalid(request: Request, error: RequestValidationError) -> Response:

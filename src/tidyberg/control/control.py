@@ -45,6 +45,7 @@ from tidyberg.record.process import this_process
 from tidyberg.record.store import JobStore
 from tidyberg.settings.catalog_errors import catalog_errors
 from tidyberg.settings.catalogs import list_tables, load_table
+from tidyberg.settings.redact import redact_text
 from tidyberg.telemetry.context import about
 from tidyberg.telemetry.traces import Tracer
 
@@ -78,6 +79,7 @@ class Control:
     sleep: Callable[[float], None] = time.sleep
     cache: ManifestCache = field(default_factory=ManifestCache)
     tracer: Tracer = field(default_factory=Tracer)
+    scrub: Callable[[str], str] = redact_text  # I12: of the words of errors, before anyone keeps or shows them
     _engine: Engine | None = None
     _engine_lock: threading.Lock = field(default_factory=threading.Lock)
     _of_thread: threading.local = field(default_factory=threading.local)
@@ -261,7 +263,7 @@ class Control:
         ) as lease:
             if self.store.get(job.job_id) is not None:  # names of outputs contain it [I5]
                 raise BadInput(f"There was a run {job.job_id} before.", hint="Give each run an id of its own.")
-            record = JobRecord(self.store, job, lease)
+            record = JobRecord(self.store, job, lease, self.scrub)
             bench = Workbench(
                 catalog=catalog,
                 options=options,

@@ -1,6 +1,6 @@
 """The stored state of the running job: what it is about to write, what it has finished, and how its commits ended."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from tidyberg.control.lease import Lease
@@ -12,14 +12,17 @@ from tidyberg.record.store import Finished, JobStore
 class JobRecord:
     """Also the journal of its commits, as `commit` knows it."""
 
-    def __init__(self, store: JobStore, job: Job, lease: Lease) -> None:
+    def __init__(self, store: JobStore, job: Job, lease: Lease, scrub: Callable[[str], str]) -> None:
         self._store = store
         self._lease = lease
+        self._scrub = scrub
         self.job = job
         self.update()
 
     def update(self, **changes: object) -> Job:
         """Of a job that lost its table nothing more is recorded: its successor has settled it."""
+        if isinstance(error := changes.get("error"), str):
+            changes["error"] = self._scrub(error)  # I12
         self.job = replace(self.job, **changes)  # type: ignore[arg-type]  # the names are Job's own fields
         if not self._store.save(self.job, holder=self.job.job_id):
             self._lease.lose()

@@ -31,7 +31,6 @@ from tidyberg.service.estimates import Estimates
 from tidyberg.service.heartbeat import Heartbeat, Stop
 from tidyberg.service.watching import Watch
 from tidyberg.settings.options import plan_options
-from tidyberg.settings.redact import redact_text
 from tidyberg.settings.settings import Settings
 from tidyberg.telemetry.context import about
 from tidyberg.telemetry.job_log import log_event
@@ -68,7 +67,13 @@ class Attempt:
             ttl_ms=round(self.settings.queue.claim_seconds * 1000),
             now_ms=self.now_ms,
         )
-        self._watch = Watch(self.records.queue, self.submission.job_id, self.now_ms, lambda: self._heartbeat.is_lost)
+        self._watch = Watch(
+            self.records.queue,
+            self.submission.job_id,
+            self.now_ms,
+            lambda: self._heartbeat.is_lost,
+            scrub=self.control.scrub,
+        )
 
     def stop(self) -> None:
         """The service stops: end soon, and leave the job to another."""
@@ -85,7 +90,7 @@ class Attempt:
                 self._end_badly(error)
             except Exception as error:
                 log.exception("the job failed unexpectedly")
-                text = redact_text(f"{type(error).__name__}: {error}")  # I12
+                text = self.control.scrub(f"{type(error).__name__}: {error}")  # I12
                 self._finish(JobStatus.FAILED, {"error_code": "internal", "error": text})
             if self._heartbeat.is_lost:
                 self.metrics.claim_lost()
@@ -172,7 +177,7 @@ class Attempt:
                 "outcome": result.outcome,
                 "dollars": result.job.actual_dollars,
                 "error_code": failure.code if failure else None,
-                "error": str(failure) if failure else None,
+                "error": self.control.scrub(str(failure)) if failure else None,
             },
             result.sizes_written,
         )
@@ -181,7 +186,8 @@ class Attempt:
         why, queue = self._heartbeat.stopped, self.settings.queue
         if why is Stop.LOST:
             return  # it is another's now
-        said = {"error_code": error.code, "error": str(error)}
+        words = self.control.scrub(str(error))  # I12
+        said = {"error_code": error.code, "error": words}
         if isinstance(error, Cancelled) and why is Stop.SHUTDOWN:
             self._put_back(0.0, "The service that ran it was stopped.")
         elif isinstance(error, Cancelled):
@@ -189,7 +195,7 @@ class Attempt:
         elif isinstance(error, MAY_PASS) and self.submission.attempts < queue.max_attempts:
             longest = min(queue.max_retry_seconds, queue.retry_seconds * 2.0 ** (self.submission.attempts - 1))
             self.metrics.job_retried()
-            self._put_back(longest * random.uniform(0.5, 1.0), f"{error.code}: {error}")  # noqa: S311  # spread them
+            self._put_back(longest * random.uniform(0.5, 1.0), f"{error.code}: {words}")  # noqa: S311  # spread them
         else:
             self._finish(JobStatus.FAILED, said)
 

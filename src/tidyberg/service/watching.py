@@ -10,6 +10,7 @@ from tidyberg.errors import TidybergError
 from tidyberg.model.job import Progress
 from tidyberg.model.report import Event, GroupFinished, Notice, StageStarted
 from tidyberg.record.queue import JobQueue
+from tidyberg.settings.redact import redact_text
 
 PROGRESS_SECONDS = 0.5
 MOST_CHARACTERS = 2000  # of a message
@@ -24,6 +25,7 @@ class Watch:
     now_ms: Callable[[], int]
     is_lost: Callable[[], bool]  # then another worker tells of the job
     clock: Callable[[], float] = time.monotonic
+    scrub: Callable[[str], str] = redact_text  # I12
     _held_back: Progress | None = None
     _told: float = field(default=float("-inf"))
 
@@ -37,7 +39,7 @@ class Watch:
         if isinstance(event, StageStarted):
             self.tell("stage", {"stage": event.stage.value, "message": event.message})
         elif isinstance(event, Notice):
-            self.tell("notice", {"level": event.level, "message": event.message[:MOST_CHARACTERS]})
+            self.tell("notice", {"level": event.level, "message": self.scrub(event.message)[:MOST_CHARACTERS]})
 
     def flush(self) -> None:
         if self._held_back is not None:

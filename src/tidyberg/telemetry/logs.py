@@ -3,16 +3,18 @@
 import json
 import logging
 import os
+import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from tidyberg.settings.redact import is_secret_key, redact_text, secrets_of
 from tidyberg.settings.settings import Settings
 from tidyberg.telemetry.context import current_fields
 
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://(?:[^/@:]*:(?P<password>[^/@]*)@)?")
 _OURS = ("tidyberg", "uvicorn")  # of libraries only warnings are worth a line
 _ANSI = {"DEBUG": "\x1b[2m", "WARNING": "\x1b[33m", "ERROR": "\x1b[31m", "CRITICAL": "\x1b[31;1m"}
 _PLAIN = "\x1b[0m"
@@ -51,7 +53,8 @@ def set_up_logs(
 
 def known_secrets(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Every secret that this process was given, also as it looks inside a quoted text or an address."""
-    found = {*secrets_of(settings), *(value for name, value in environ.items() if is_secret_key(name))}
+    given = (*secrets_of(settings), *(value for name, value in environ.items() if is_secret_key(name)))
+    found = {part for secret in given for part in (secret, *_secret_parts(secret))}
     spelled = {
         form
         for secret in found
@@ -59,6 +62,16 @@ def known_secrets(settings: Settings, environ: Mapping[str, str]) -> tuple[str, 
         if len(secret) >= 4
     }
     return tuple(sorted(spelled, key=len, reverse=True))  # one may contain another
+
+
+def _secret_parts(secret: str) -> Iterator[str]:
+    """The password of an address, and the secret of `client:secret`: libraries may quote these alone."""
+    address = _ADDRESS.match(secret)
+    if address is not None and address["password"]:
+        yield address["password"]
+        yield unquote(address["password"])
+    elif address is None and ":" in secret:
+        yield secret.partition(":")[2]
 
 
 class _Lines(logging.Formatter):
