@@ -54,7 +54,7 @@ def job_of(sizes: list[int], truth: Calibration, factor: float = 1.0) -> Job:
         RUN,
         cluster="lab",
         cores=CORES,
-        execute_seconds=execute,
+        task_seconds=execute * CORES,
         started_ms=0,
         finished_ms=round(whole * 1000),
         progress=Progress(1, 1, 8, 8, len(sizes), sum(sizes), written),
@@ -106,10 +106,17 @@ def test_without_jobs_the_defaults_hold_and_one_job_changes_no_speed() -> None:
 
 
 def test_tiny_jobs_tell_nothing_of_speed() -> None:
-    tiny = [replace(job_of([20 * KB] * 6, Calibration()), execute_seconds=0.02) for _ in range(30)]
+    tiny = [replace(job_of([20 * KB] * 6, Calibration()), task_seconds=0.02) for _ in range(30)]
     learned = calibrate(tiny, "lab")
     assert learned.encode_bytes_per_core_second == Calibration().encode_bytes_per_core_second
     assert learned.seconds_per_file == Calibration().seconds_per_file
+
+
+def test_an_engine_that_starts_slowly_is_no_slow_engine() -> None:
+    slow_starts = [replace(job_of([20 * KB] * 600, Calibration()), finished_ms=90_000) for _ in range(5)]
+    learned = calibrate(slow_starts, "lab")
+    assert learned.seconds_per_file == pytest.approx(Calibration().seconds_per_file)
+    assert learned.seconds_per_job > 80
 
 
 @pytest.mark.parametrize(
@@ -119,7 +126,7 @@ def test_tiny_jobs_tell_nothing_of_speed() -> None:
         {"status": JobStatus.FAILED},
         {"error_code": "storage"},
         {"groups_adopted": 1},
-        {"execute_seconds": None},
+        {"task_seconds": 0.0},
     ],
 )
 def test_jobs_that_did_not_do_all_their_work_here_tell_nothing(changes: dict[str, object]) -> None:

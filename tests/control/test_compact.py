@@ -81,7 +81,7 @@ def test_jobs_are_recorded_with_their_outcome(control: Control, table: Table) ->
     assert (first.snapshot_id, second.snapshot_id) == (result.snapshot_id, None)
     assert first.stats == result.stats
     assert first.predicted_seconds is not None
-    assert first.execute_seconds is not None
+    assert first.task_seconds > 0
 
 
 def test_a_plan_is_applied_as_it_was_made(warehouse: Warehouse, control: Control, table: Table) -> None:

@@ -12,6 +12,7 @@ from pyiceberg.catalog import Catalog
 from tests.record.places import SqlitePlace
 from tests.service.conftest import until
 from tests.service.crowd import FakeClock
+from tests.telemetry.test_metrics import value
 from tidyberg.app import build_control
 from tidyberg.errors import BadInput, CatalogUnreachable, Conflict
 from tidyberg.model.job import JobStatus
@@ -152,6 +153,8 @@ def test_times_that_nobody_dealt_with_are_skipped_made_up_for_once_or_all(make: 
     lab.run_jobs()
     lab.look_at(60 * 6)
     assert len(lab.tables()) == jobs + 1
+    assert value(lab.service.metrics, "compaction_schedules_fired_total") == jobs + 1
+    assert value(lab.service.metrics, "compaction_schedules_missed_total") == 5 - jobs
 
 
 @pytest.mark.parametrize("missed", ["skip", "once", "all"])

@@ -20,7 +20,7 @@ DASHBOARD: dict[str, Any] = json.loads((ROOT / "dashboards" / "tidyberg.json").r
 RULES: list[dict[str, Any]] = yaml.safe_load((ROOT / "dashboards" / "alerts.yaml").read_text())["groups"][0]["rules"]
 OPERATIONS = ROOT / "docs" / "operations.md"
 OF_PROMETHEUS = {"job", "instance"}  # labels that a scrape adds
-FUNCTIONS = {"absent", "count", "histogram_quantile", "increase", "max", "min", "rate", "sum", "time"}
+FUNCTIONS = {"absent", "count", "histogram_quantile", "increase", "max", "min", "rate", "sum", "time", "vector"}
 WORDS = {"and", "or", "by", "on", "unless"}
 
 

@@ -3,7 +3,8 @@
 Each figure is the median of what single jobs tell, with the default counted twice among them: one job alone changes
 nothing, three that agree settle it, and one that went astray, however far, never moves a figure beyond what the other
 jobs and the default say. A job tells of what it was busy with: one of large files of the bytes that a core rewrites in
-a second, one of tiny files of the seconds that each file takes, and any of them of the time that jobs take beside.
+a second, one of tiny files of the seconds that each file takes, and any of them of the time that jobs take beside:
+planning, committing, and what an engine needs to start and to hand out tasks.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -52,7 +53,7 @@ def calibrate(jobs: Sequence[Job], cluster: str) -> Calibration:
 def _sample(job: Job, cluster: str) -> _Sample | None:
     if job.status is not JobStatus.SUCCEEDED or job.error_code is not None or job.cluster != cluster:
         return None
-    if job.groups_adopted or not (job.execute_seconds and job.cores and job.progress.bytes_read):
+    if job.groups_adopted or not (job.task_seconds and job.cores and job.progress.bytes_read):
         return None  # what a dead job had rewritten took no time here
     if job.started_ms is None or job.finished_ms is None:
         return None
@@ -62,7 +63,7 @@ def _sample(job: Job, cluster: str) -> _Sample | None:
         read=job.progress.bytes_read,
         written=job.progress.bytes_written,
         files=job.progress.files_processed,
-        core_seconds=job.execute_seconds * busy,
+        core_seconds=job.task_seconds,
         busy=busy,
         seconds=(job.finished_ms - job.started_ms) / 1000,
     )

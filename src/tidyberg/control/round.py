@@ -1,6 +1,5 @@
 """One plan of a job: rewritten, verified and committed, at once or in chunks of groups as they finish."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -123,7 +122,6 @@ class Round:
 
     def _execute(self, engine: Engine, tasks: Sequence[Task]) -> None:
         self.bench.emit(StageStarted(Stage.EXECUTE, f"rewriting {len(tasks)} groups on {engine.name}"))
-        started = time.monotonic()
         storage = storage_access(self.table)
         work = work_of([self._groups[task.group_id] for task in tasks])
         try:
@@ -138,8 +136,6 @@ class Round:
         except BaseException:
             self.settle_seconds = engine.settle_seconds
             raise
-        spent = self.bench.record.job.execute_seconds or 0.0
-        self.bench.record.update(execute_seconds=spent + time.monotonic() - started)
 
     def _take(self, result: AnyResult) -> None:
         """A group is rewritten; workers go on with others while finished ones are committed."""
@@ -187,7 +183,8 @@ class Round:
             bytes_read=before.bytes_read + result.bytes_read,
             bytes_written=before.bytes_written + result.bytes_written,
         )
-        record.update(progress=progress, heartbeat_ms=self.bench.now_ms())
+        spent = 0.0 if result.group_id in self.adopted else result.seconds
+        record.update(progress=progress, heartbeat_ms=self.bench.now_ms(), task_seconds=record.job.task_seconds + spent)
         self.bench.emit(GroupFinished(group.group_id, group.partition_path, progress))
 
     def _commit_waiting(self) -> None:

@@ -125,7 +125,7 @@ class Job:
     predicted_dollars: float | None = None
     actual_dollars: float | None = None
     snapshot_id: int | None = None  # the snapshot it committed; the last one when there were several
-    execute_seconds: float | None = None
+    task_seconds: float = 0.0  # what its tasks took, added up
     cores: int | None = None
     cluster: str | None = None  # what the engine ran on, by its name: speed is learned for each
     groups_adopted: int = 0  # rewritten by a job that died, and only committed by this one

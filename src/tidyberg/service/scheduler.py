@@ -82,6 +82,9 @@ class Scheduler:
             return now_ms + RETRY_MS
         progress.done.clear()
         if dues:
+            if (ledger.last_due(schedule.schedule_id) or 0) < dues[-1].due_ms:  # else another replica counts them
+                self.service.metrics.schedule_fired(len(chosen))
+                self.service.metrics.schedule_missed(len(dues) - len(chosen))
             start_ms = max(start_ms, ledger.advance(schedule.schedule_id, dues[-1].due_ms))
         return next_due(schedule, start_ms).fire_ms
 
