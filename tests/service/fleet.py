@@ -54,20 +54,23 @@ class Fleet:
     kills: int = 0
     pauses: int = 0
     restarts: int = 0
-    _processes: list[Process] = field(default_factory=list)
+    _processes: dict[int, Process] = field(default_factory=dict)
     _paused: set[int] = field(default_factory=set)
     _timers: list[threading.Timer] = field(default_factory=list)
 
     def __enter__(self) -> "Fleet":
-        self._processes = [start(settings, engine=engine) for settings, engine in self.replicas]
         return self
+
+    def begin(self, number: int) -> None:
+        settings, engine = self.replicas[number]
+        self._processes[number] = start(settings, engine=engine)
 
     def __exit__(self, *_: object) -> None:
         for timer in self._timers:
             timer.join()
-        for process in self._processes:
+        for process in self._processes.values():
             process.kill()
-        for process in self._processes:
+        for process in self._processes.values():
             wait_for(process, 30)
 
     def kill_one(self) -> None:
@@ -75,8 +78,7 @@ class Fleet:
         number = self._choose()
         self._processes[number].kill()
         wait_for(self._processes[number], 30)
-        settings, engine = self.replicas[number]
-        self._processes[number] = start(settings, engine=engine)
+        self.begin(number)
         self.kills += 1
 
     def restart_one(self) -> None:
@@ -84,8 +86,7 @@ class Fleet:
         number = self._choose()
         self._processes[number].terminate()
         wait_for(self._processes[number], 90)
-        settings, engine = self.replicas[number]
-        self._processes[number] = start(settings, engine=engine)
+        self.begin(number)
         self.restarts += 1
 
     def pause_one(self, seconds: float) -> None:
@@ -109,13 +110,13 @@ class Fleet:
         """All of them, in peace."""
         for timer in self._timers:
             timer.join()
-        for process in self._processes:
+        for process in self._processes.values():
             process.terminate()
-        for process in self._processes:
-            wait_for(process, 60)
+        for process in self._processes.values():
+            wait_for(process, 90)
 
     def _choose(self) -> int:
-        while not (awake := [number for number in range(len(self._processes)) if number not in self._paused]):
+        while not (awake := [number for number in self._processes if number not in self._paused]):
             time.sleep(0.05)
         # One with Spark takes long to start: it would never get to run a job.
         weights = [1 if self.replicas[number][1] == "spark" else 8 for number in awake]

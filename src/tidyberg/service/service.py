@@ -4,6 +4,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput, BadPredicate, UnknownCatalog, UnknownJob, UnknownPlan
@@ -242,9 +243,13 @@ class Service:
             catalog, table, lambda ref: self.access.may_see(who, ref)
         )
 
+    @cached_property
+    def _default_catalog(self) -> str:
+        return default_catalog_name(self.settings)  # reads PyIceberg's own configuration too
+
     def _catalog(self, name: str | None, who: Principal) -> str:
         """Catalogs of other tenants are as unknown as those that never were."""
-        name = name if name is not None else default_catalog_name(self.settings)
+        name = name if name is not None else self._default_catalog
         visible = [known for known in sorted(self._catalogs) if self.access.may_see_catalog(who, known)]
         if name not in visible:
             known = ", ".join(visible) or "none is configured"
