@@ -29,7 +29,7 @@ from tests.execute.spark_checks import (
 )
 from tests.moving.tables import MOVE, change_spec
 from tests.telemetry.tracing import KeepingTracer
-from tidyberg.errors import ConfigurationError, EngineError, StorageError
+from tidyberg.errors import Cancelled, ConfigurationError, EngineError, StorageError
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.execute.spark import SparkEngine
 from tidyberg.execute.spark_run import error_from_spark, split_into_jobs
@@ -62,6 +62,30 @@ def test_results_and_progress(engine: SparkEngine, tmp_path: Path) -> None:
     assert port.name == "spark"
     assert port.attempts == 4
     check_results_and_progress(engine, tmp_path)
+
+
+def test_threads_share_a_session_and_a_cancel_stops_only_its_own_run(engine: SparkEngine, tmp_path: Path) -> None:
+    cancel, ended = CancelToken(), list[str]()
+    endless = endless_tasks(tmp_path / "endless", 1)  # the other core is for the others
+
+    def run_until_cancelled() -> None:
+        with pytest.raises(Cancelled):
+            engine.run(endless, StorageAccess(), on_result=lambda _: None, cancel=cancel)
+        ended.append("cancelled")
+
+    def run_to_the_end(name: str) -> None:
+        check_results_and_progress(engine, tmp_path / name)
+        ended.append(name)
+
+    threads = [threading.Thread(target=run_until_cancelled)]
+    threads += [threading.Thread(target=run_to_the_end, args=(name,)) for name in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    threads[1].join()
+    cancel.cancel()
+    for thread in threads:
+        thread.join()
+    assert sorted(ended) == ["cancelled", "one", "two"]
 
 
 def test_a_job_on_spark_is_traced_down_to_its_tasks(engine: SparkEngine, tmp_path: Path) -> None:
