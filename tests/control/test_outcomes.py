@@ -17,6 +17,7 @@ from tests.control.test_resume import AT_ONCE, go_on, kill
 from tidyberg.commit.fence import fence_name
 from tidyberg.control.control import Control
 from tidyberg.control.leftovers import Leftovers
+from tidyberg.control.preparation import Preparation
 from tidyberg.errors import Conflict, StalePlan, TableReplaced
 from tidyberg.model.job import JobStatus
 from tidyberg.model.report import Event, Notice
@@ -140,36 +141,33 @@ def test_rows_whose_deletion_was_undone_are_not_lost_when_a_job_goes_on(
     assert not outputs_left(warehouse, table)
 
 
-def recreate(warehouse: Warehouse) -> None:
-    warehouse.catalog.drop_table("db.sales")
-    regional(warehouse)
+def recreate_before(method: str, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = getattr(Preparation, method)
+
+    def recreated(*args: Any) -> Any:
+        warehouse.catalog.drop_table("db.sales")
+        regional(warehouse)
+        return original(*args)
+
+    monkeypatch.setattr(Preparation, method, recreated)
 
 
-def test_a_table_made_anew_before_conflicts_are_planned_again_is_left_alone(warehouse: Warehouse, table: Table) -> None:
+def test_a_table_made_anew_before_conflicts_are_planned_again_is_left_alone(
+    warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recreate_before("plan_again", warehouse, monkeypatch)
     with make_control(warehouse, meddling(1, lambda: delete_in(warehouse, table, "eu"))) as control:
-        replan = control._replan
-
-        def recreated(*args: Any) -> Any:
-            recreate(warehouse)
-            return replan(*args)
-
-        control._replan = recreated  # type: ignore[method-assign,assignment]
         result = control.compact(REF, AT_ONCE)
     assert isinstance(result.failure, TableReplaced)
     assert not chunks(warehouse.catalog.load_table("db.sales"))
 
 
-def test_a_table_made_anew_while_the_job_waits_for_it_is_left_alone(warehouse: Warehouse, table: Table) -> None:
-    with make_control(warehouse) as control:
-        prepare = control._prepare
-
-        def recreated(*args: Any) -> Any:
-            recreate(warehouse)
-            return prepare(*args)
-
-        control._prepare = recreated  # type: ignore[method-assign,assignment]
-        with pytest.raises(TableReplaced):
-            control.compact(REF, AT_ONCE)
+def test_a_table_made_anew_while_the_job_waits_for_it_is_left_alone(
+    warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recreate_before("prepare", warehouse, monkeypatch)
+    with make_control(warehouse) as control, pytest.raises(TableReplaced):
+        control.compact(REF, AT_ONCE)
     assert not chunks(warehouse.catalog.load_table("db.sales"))
 
 

@@ -20,7 +20,7 @@ from tidyberg.commit import metadata_file
 from tidyberg.commit import snapshot as snapshot_module
 from tidyberg.commit.fence import KEPT_MS, fence_name
 from tidyberg.commit.publish import Publisher
-from tidyberg.control.control import Control
+from tidyberg.control.planner import Planner
 from tidyberg.control.recovery import COMMIT_GRACE_MS, Recovery
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.job import Job, JobStatus
@@ -44,7 +44,7 @@ def die(*_: Any, **__: Any) -> None:
 def die_at(directory: str, point: str) -> None:
     """In a process of its own: compact, and be gone at the named point."""
     if point == "planning":
-        patch.object(Control, "_observe", die).start()
+        patch.object(Planner, "observe", die).start()
     elif point == "execution":
         run = InlineEngine.run
 

@@ -7,39 +7,35 @@ all use one engine, and the job store and the manifest cache guard themselves.
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from types import TracebackType
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
 
 from tidyberg.auditing.auditor import Auditor
 from tidyberg.commit.publish import RetryPolicy
-from tidyberg.control.calibration import calibrate, report
+from tidyberg.control.calibration import report
 from tidyberg.control.describe import health_report, summarise
 from tidyberg.control.journal import JobRecord
 from tidyberg.control.lease import LEASE_MS, Lease
-from tidyberg.control.pipeline import Pipeline, Planned
+from tidyberg.control.pipeline import Pipeline
+from tidyberg.control.planner import CALIBRATING_JOBS, Planner
+from tidyberg.control.preparation import Preparation
 from tidyberg.control.recovery import Recovery
-from tidyberg.control.resume import Request, settle_others
 from tidyberg.control.settling import Settler
-from tidyberg.control.workbench import Workbench, work_of
-from tidyberg.errors import BadInput, Cancelled, TableReplaced, TidybergError
+from tidyberg.control.workbench import Workbench
+from tidyberg.errors import BadInput, Cancelled, TidybergError
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.model.accuracy import CalibrationReport
 from tidyberg.model.audit import AuditReport
-from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.job import Job, JobStatus, Stage
-from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, VerifyMode
-from tidyberg.model.plan import FileGroup, Plan
-from tidyberg.model.report import CompactionResult, EventSink, HealthReport, Notice, StageStarted, TableSummary
+from tidyberg.model.options import PlanOptions, Prices, Resources, VerifyMode
+from tidyberg.model.plan import Plan
+from tidyberg.model.report import CompactionResult, EventSink, HealthReport, Notice, TableSummary
 from tidyberg.model.table import TableRef
 from tidyberg.observe.cache import ManifestCache
-from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import pin
-from tidyberg.observe.statistics import partition_statistics
-from tidyberg.planning.decide import make_plan
 from tidyberg.planning.document import options_of
 from tidyberg.record.process import this_process
 from tidyberg.record.store import JobStore
@@ -49,7 +45,6 @@ from tidyberg.settings.redact import redact_text
 from tidyberg.telemetry.context import about
 from tidyberg.telemetry.traces import Tracer
 
-_CALIBRATING_JOBS = 200  # most may have found nothing to do
 DAY_MS = 24 * 60 * 60 * 1000
 
 
@@ -111,12 +106,12 @@ class Control:
         return [summarise(opened, ref) for ref in list_tables(opened, namespace)]
 
     def health(self, ref: TableRef, options: PlanOptions) -> HealthReport:
-        inventory = self._observe(load_table(self.catalog(ref.catalog), ref), ref, options)
-        return health_report(inventory, self._statistics(inventory, options), options, self.now_ms())
+        inventory = self._planner.observe(load_table(self.catalog(ref.catalog), ref), ref, options)
+        return health_report(inventory, self._planner.statistics(inventory, options), options, self.now_ms())
 
     def plan(self, ref: TableRef, options: PlanOptions) -> Plan:
-        inventory = self._observe(load_table(self.catalog(ref.catalog), ref), ref, options)
-        return self._plan(inventory, options)
+        inventory = self._planner.observe(load_table(self.catalog(ref.catalog), ref), ref, options)
+        return self._planner.plan(inventory, options)
 
     def compact(
         self,
@@ -176,7 +171,7 @@ class Control:
 
     def calibration(self, shown: Callable[[TableRef], bool] = lambda _: True) -> CalibrationReport:
         """What estimates are made from, and how good they were for tables that may be shown."""
-        return report(self.store.find(limit=_CALIBRATING_JOBS), self.resources.name, shown)
+        return report(self.store.find(limit=CALIBRATING_JOBS), self.resources.name, shown)
 
     def recover(self, ref: TableRef | None = None, on_event: EventSink | None = None) -> list[str]:
         """Settle jobs that died, of one table or of all, that no living process holds; says what was done."""
@@ -195,6 +190,10 @@ class Control:
         still lives keeps its table: the next one is told that it is busy.
         """
         return self._settler.outcome(run_id)
+
+    @property
+    def _planner(self) -> Planner:
+        return Planner(self.store, self.cache, self.resources, self.prices, self.now_ms, self.tracer)
 
     @property
     def _settler(self) -> Settler:
@@ -279,11 +278,13 @@ class Control:
                 sleep=self.sleep,
                 tracer=self.tracer,
             )
+            recovery = Recovery(self.store, job.job_id, self.now_ms, self.sleep)
+            preparation = Preparation(bench, self._planner, recovery, plan, self.max_output_age_ms)
             try:
                 result = Pipeline(
                     bench,
-                    self._prepare(bench, plan),
-                    replan=lambda left, first_group: self._replan(bench, left, first_group),
+                    preparation.prepare(),
+                    replan=preparation.plan_again,
                     replans=self.replans if plan is None else 0,  # a plan that was given is run as it is
                 ).run()
             except BaseException as error:
@@ -313,44 +314,6 @@ class Control:
         late = [other for other in others if other.job_id != job.job_id and other.table_uuid == job.table_uuid]
         return "; ".join(recovery.recover(bench.catalog, other) for other in late)
 
-    def _prepare(self, bench: Workbench, given: Plan | None) -> Planned:
-        """Observe, settle jobs that died, and plan, or go on with what one of them had finished."""
-        record, ref = bench.record, bench.record.job.table
-        record.update(stage=Stage.OBSERVE)
-        bench.emit(StageStarted(Stage.OBSERVE, f"reading the manifests of {ref}"))
-        table = self._load_same(bench)
-        inventory = self._observe(table, ref, bench.options)
-        record.update(stage=Stage.RECOVER)
-        request = Request(bench, given, inventory, self.max_output_age_ms)
-        adopted = settle_others(self.store, Recovery(self.store, record.job.job_id, self.now_ms, self.sleep), request)
-        record.update(stage=Stage.PLAN)
-        if adopted is not None:
-            return Planned(table, inventory, adopted.plan, adopted.results)
-        return Planned(table, inventory, given or self._plan(inventory, bench.options))
-
-    def _replan(self, bench: Workbench, left: Sequence[FileGroup], first_group: int) -> Planned:
-        """Observe again and plan for the partitions of these groups, within what they had of the job's limits."""
-        record, options = bench.record, bench.options
-        record.update(stage=Stage.OBSERVE)
-        bench.emit(StageStarted(Stage.OBSERVE, f"planning {len(left)} groups again that conflicted"))
-        table = self._load_same(bench)
-        inventory = self._observe(table, record.job.table, options)
-        if options.max_files is not None:
-            options = replace(options, max_files=sum(len(group.files) for group in left))
-        if options.max_cost is not None:
-            options = replace(options, max_cost=sum(group.estimate.dollars for group in left))
-        partitions = frozenset((group.spec_id, group.partition_path) for group in left)
-        plan = self._plan(inventory, options, only=partitions, first_group=first_group)
-        return Planned(table, inventory, plan)
-
-    def _load_same(self, bench: Workbench) -> Table:
-        """The table that the job holds, and not one that was made anew under its name."""
-        job = bench.record.job
-        table = load_table(bench.catalog, job.table)
-        if str(table.metadata.table_uuid) != job.table_uuid:
-            raise TableReplaced(f"{job.table} was dropped and created anew meanwhile.", hint="Try again.")
-        return table
-
     def _record_failure(self, record: JobRecord, error: BaseException) -> None:
         if isinstance(error, Cancelled):
             status = JobStatus.CANCELLED
@@ -374,43 +337,6 @@ class Control:
             if self._engine is None:
                 self._engine = self.open_engine()
             return self._engine
-
-    def _observe(self, table: Table, ref: TableRef, options: PlanOptions) -> Inventory:
-        with self.tracer.span("observe"), catalog_errors(ref.catalog, what=str(ref)):
-            return take_inventory(table, pin(table, ref, options.branch), self.cache)
-
-    def _statistics(self, inventory: Inventory, options: PlanOptions) -> tuple[PartitionStatistics, ...]:
-        return partition_statistics(
-            inventory,
-            small_file_threshold=options.small_file_threshold,
-            hot_window_seconds=options.hot_window_seconds,
-            now_ms=self.now_ms(),
-        )
-
-    def _plan(
-        self,
-        inventory: Inventory,
-        options: PlanOptions,
-        only: frozenset[tuple[int, str]] | None = None,
-        first_group: int = 0,
-    ) -> Plan:
-        with self.tracer.span("planning") as span:
-            plan = make_plan(
-                inventory,
-                self._statistics(inventory, options),
-                options,
-                now_ms=self.now_ms(),
-                prices=self.prices,
-                calibration=self._calibration(),
-                resources=self.resources,
-                only=only,
-                first_group=first_group,
-            )
-            span.set(**work_of(plan.groups))
-            return plan
-
-    def _calibration(self) -> Calibration:
-        return calibrate(self.store.find(limit=_CALIBRATING_JOBS), self.resources.name)
 
 
 def _ignore(_: object) -> None:
