@@ -14,8 +14,11 @@ from tidyberg.app import build_control
 from tidyberg.errors import CatalogUnreachable
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Limits, Query, Submission
+from tidyberg.model.table import TableRef
+from tidyberg.service.auto import Facts
 from tidyberg.service.auto_look import AutoMode
 from tidyberg.service.service import Service
+from tidyberg.settings.scheduling import Auto
 from tidyberg.settings.settings import Settings
 from tidyberg.testing import Warehouse
 
@@ -189,3 +192,29 @@ def test_a_table_that_cannot_be_read_keeps_no_other_from_being_taken(make: Make,
     replica = make()
     replica.auto.look()
     assert replica.tables() == ["db.events"]
+
+
+def test_looking_over_thousands_of_tables_is_bounded_and_goes_round(make: Make, warehouse: Warehouse) -> None:
+    replica = make(max_tables_per_look=50)
+    tables = [TableRef("lab", ("db",), f"t{number:04}") for number in range(5000)]
+    looked_at: list[TableRef] = []
+    planned: list[TableRef] = []
+
+    class Counting(AutoMode):
+        def _tables(self, auto: Auto) -> list[TableRef]:
+            return tables
+
+        def _facts(self, ref: TableRef) -> Facts:
+            looked_at.append(ref)
+            return Facts(ref, 1, 100, 1000, 0, 0, target_file_size=1000)
+
+        def _plan(self, facts: Facts) -> None:
+            planned.append(facts.table)
+
+    auto = Counting(replica.service)
+    auto.look()
+    assert (len(looked_at), len(planned)) == (1000, 50)
+    for _ in range(4):
+        replica.clock.now_ms += HOUR_MS
+        auto.look()
+    assert sorted(looked_at, key=str) == tables

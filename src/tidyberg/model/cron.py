@@ -145,13 +145,13 @@ def _next_by_clock(cron: Cron, instant: datetime, zone: tzinfo) -> datetime:
     if len(twice) == 2 and instant < twice[1]:
         # The clock will be turned back behind this wall time: what matches there comes once more, and sooner.
         turned = _wall(_transition(instant, twice[1], zone), zone)
-        found = min(found, _first_instant(cron, turned, instant, zone, last=True))
+        found = min(found, _first_instant(cron, turned, instant, zone))
     return found
 
 
-def _first_instant(cron: Cron, start: datetime, instant: datetime, zone: tzinfo, *, last: bool = False) -> datetime:
+def _first_instant(cron: Cron, start: datetime, instant: datetime, zone: tzinfo) -> datetime:
     for wall in _wall_times(cron, start):
-        later = [found for found in _instants(wall, zone)[-1 if last else 0 :] if found > instant]
+        later = [found for found in _instants(wall, zone) if found > instant]
         if later:
             return later[0]
     raise AssertionError("a line that never comes is not parsed")
