@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-fast test-kill test-replicas test-long mutants lint format lock build bench clean check-java
+.PHONY: help setup demo test test-fast test-kill test-replicas test-long mutants lint format lock build bench bench-load clean check-java
 
 help: ## list what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -67,6 +67,9 @@ build: setup ## source distribution and wheel into dist/
 
 bench: check-java setup ## rewrite the same table with tidyberg and with Iceberg's Java action; times and memory
 	@$(BIN)/python -m benchmarks.rewrite
+
+bench-load: setup ## 200 submissions a second against a service, on SQLite and on Redis; latencies and memory
+	@$(BIN)/python -m benchmarks.load
 
 clean: ## remove the virtual environment, caches, coverage data and built files
 	rm -rf $(VENV) dist build htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache \

@@ -27,7 +27,6 @@ from tests.servers.rest import free_port
 from benchmarks.open_loop import Answer, Call, send
 from tidyberg.testing import Warehouse
 
-TABLES = 40
 START_SECONDS = 120
 REPEATS = 100
 
@@ -38,6 +37,7 @@ class Load:
     seconds: float = 50
     connections: int = 200
     workers: int = 2
+    tables: int = 40
 
     @property
     def submissions(self) -> int:
@@ -83,10 +83,12 @@ def measure(directory: Path, load: Load, redis_url: str | None) -> Outcome:
         Warehouse(directory / "lab", "default") as warehouse,
         serving(directory, warehouse, load, redis_url) as (process, port),
     ):
-        for number in range(TABLES):
+        for number in range(load.tables):
             warehouse.append_files(warehouse.create_table(f"db.t{number}"), 5, 20)
         calls = [
-            Call("/api/v1/compact", {"table": f"db.t{number % TABLES}", "strategy": "small_files"}, f"key-{number}")
+            Call(
+                "/api/v1/compact", {"table": f"db.t{number % load.tables}", "strategy": "small_files"}, f"key-{number}"
+            )
             for number in range(load.submissions)
         ]
         with watching(process) as memory:
