@@ -13,13 +13,7 @@ from fastapi import FastAPI
 
 from tidyberg.api.app import create_app
 from tidyberg.api.server import ApiServer, listen
-from tidyberg.app import build_control
-from tidyberg.record.process import is_alive
-from tidyberg.record.records import Records
-from tidyberg.record.sqlite import SqliteStore
-from tidyberg.record.sqlite_file import SqliteFile
-from tidyberg.record.sqlite_ledger import SqliteLedger
-from tidyberg.record.sqlite_queue import SqliteQueue
+from tidyberg.app import build_service
 from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
 from tidyberg.settings.settings import Settings
@@ -38,30 +32,42 @@ def _away_from_the_machines_own_configuration(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with Warehouse(tmp_path / "lake", name="default") as opened:
+@contextmanager
+def open_warehouse(directory: Path) -> Iterator[Warehouse]:
+    with Warehouse(directory / "lake", name="default") as opened:
         opened.append_files(opened.create_table("public.events"), 12, 50)
         opened.append_files(opened.create_table("public.sales"), 3, 10)
         yield opened
 
 
+def settings_of(warehouse: Warehouse, directory: Path) -> Settings:
+    store = {"path": str(directory / "state" / "jobs.db")}
+    return Settings.model_validate({"engine": "inline", "catalog": warehouse.properties, "store": store})
+
+
+@contextmanager
+def open_service(settings: Settings) -> Iterator[Service]:
+    """Its workers do not run: jobs stay where a test puts them."""
+    service = build_service(settings)
+    yield service
+    service.stop()
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    with open_warehouse(tmp_path) as opened:
+        yield opened
+
+
 @pytest.fixture
 def settings(warehouse: Warehouse, tmp_path: Path) -> Settings:
-    return Settings.model_validate(
-        {"engine": "inline", "catalog": warehouse.properties, "store": {"path": str(tmp_path / "state" / "jobs.db")}}
-    )
+    return settings_of(warehouse, tmp_path)
 
 
 @pytest.fixture
 def service(settings: Settings) -> Iterator[Service]:
-    """Its workers do not run: jobs stay where a test puts them."""
-    file = SqliteFile(settings.store.path)
-    records = Records(SqliteStore(file, is_alive), SqliteQueue(file), SqliteLedger(file))
-    control = build_control(settings)
-    yield Service(settings, control, records)
-    control.close()
-    records.close()
+    with open_service(settings) as opened:
+        yield opened
 
 
 @contextmanager
@@ -101,3 +107,16 @@ def serve(service: Service) -> Iterator[Serve]:
 @pytest.fixture
 def client(serve: Serve) -> httpx.Client:
     return serve()
+
+
+@pytest.fixture(scope="module")
+def shared_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """For tests that do not mind what others of their module have submitted."""
+    directory = tmp_path_factory.mktemp("shared")
+    with (
+        open_warehouse(directory) as warehouse,
+        open_service(settings_of(warehouse, directory)) as service,
+        serving(create_app(service)) as url,
+        httpx.Client(base_url=url, timeout=30) as client,
+    ):
+        yield client

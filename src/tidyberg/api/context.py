@@ -52,12 +52,13 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _context(request: Request) -> Context:
+# Both are coroutines because FastAPI gives every other dependency a thread.
+async def _context(request: Request) -> Context:
     context: Context = request.app.state.context
     return context
 
 
-def _principal(request: Request) -> Principal:
+async def _principal(request: Request) -> Principal:
     principal: Principal = request.state.principal  # the door put it there
     return principal
 

@@ -30,7 +30,8 @@ _WAYS_TO_IDENTIFY = {
     },
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key."},
 }
-_OWN_ERRORS = ("HTTPValidationError", "ValidationError")
+# FastAPI's own errors, which problems replace, and an enumeration that fields spell out themselves.
+_UNUSED = ("HTTPValidationError", "ValidationError", "Strategy")
 
 
 def openapi_document(app: FastAPI, *, secured: bool) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def openapi_document(app: FastAPI, *, secured: bool) -> dict[str, Any]:
         license_info=app.license_info,
     )
     schemas = document["components"]["schemas"]
-    for name in _OWN_ERRORS:
+    for name in _UNUSED:
         schemas.pop(name, None)
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= problem.pop("$defs")

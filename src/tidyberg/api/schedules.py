@@ -13,8 +13,8 @@ from tidyberg.api.door import DoorRoute
 from tidyberg.api.names import ScheduleId
 from tidyberg.api.requests import NewSchedule, ScheduleBody
 from tidyberg.errors import Conflict, UnknownSchedule
-from tidyberg.model.principal import Principal
-from tidyberg.model.submission import Schedule
+from tidyberg.model.principal import ALL_TENANTS, Principal
+from tidyberg.model.submission import DEFAULT_TENANT, Schedule
 
 router = APIRouter(route_class=DoorRoute, prefix="/schedules", tags=["schedules"])
 
@@ -52,7 +52,7 @@ async def list_schedules(here: Here, who: Who) -> ScheduleList:
 @router.post("", status_code=201, summary="Create a schedule", responses=problems(404, 409, *WITH_BODY))
 async def create_schedule(body: NewSchedule, here: Here, who: Who, response: Response) -> ScheduleAnswer:
     """From now on jobs are submitted at its times, exactly once each, by whichever replica comes first."""
-    schedule = body.to_schedule(body.schedule_id or str(uuid.uuid4()), who.tenant)
+    schedule = body.to_schedule(body.schedule_id or str(uuid.uuid4()), _tenant(who))
     saved = await here.acting(_create, here, schedule, who)
     response.headers["Location"] = f"/api/v1/schedules/{saved.schedule_id}"
     return await here.looking(_answer, here, saved)
@@ -68,13 +68,14 @@ def _create(here: Context, schedule: Schedule, who: Principal) -> Schedule:
 
 @router.get("/{schedule_id}", summary="Show a schedule", responses=problems(404))
 async def show_schedule(schedule_id: ScheduleId, here: Here, who: Who) -> ScheduleAnswer:
+    """What it submits, when it did so last, and when it will next."""
     return await here.looking(_show, here, schedule_id, who)
 
 
 @router.put("/{schedule_id}", summary="Create or replace a schedule", responses=problems(404, 409, *WITH_BODY))
 async def replace_schedule(schedule_id: ScheduleId, body: ScheduleBody, here: Here, who: Who) -> ScheduleAnswer:
     """All of it: what the body leaves out takes its default. `enabled: false` pauses it."""
-    saved = await here.acting(here.service.save_schedule, body.to_schedule(schedule_id, who.tenant), who)
+    saved = await here.acting(here.service.save_schedule, body.to_schedule(schedule_id, _tenant(who)), who)
     return await here.looking(_answer, here, saved)
 
 
@@ -82,6 +83,11 @@ async def replace_schedule(schedule_id: ScheduleId, body: ScheduleBody, here: He
 async def delete_schedule(schedule_id: ScheduleId, here: Here, who: Who) -> None:
     """Jobs that it submitted stay."""
     await here.acting(here.service.delete_schedule, schedule_id, who)
+
+
+def _tenant(who: Principal) -> str:
+    """For whom a schedule is that names no tenant."""
+    return DEFAULT_TENANT if who.tenant == ALL_TENANTS else who.tenant
 
 
 def _all(here: Context, who: Principal) -> list[ScheduleAnswer]:
