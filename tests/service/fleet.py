@@ -43,6 +43,7 @@ def wait_for(process: Process, seconds: float) -> None:
     else:
         assert isinstance(process, BaseProcess)
         process.join(seconds)
+        assert process.exitcode is not None, f"a replica did not end within {seconds:.0f} seconds"
 
 
 @dataclass
@@ -85,7 +86,7 @@ class Fleet:
         """As an operator would, for an upgrade."""
         number = self._choose()
         self._processes[number].terminate()
-        wait_for(self._processes[number], 90)
+        wait_for(self._processes[number], 120)
         self.begin(number)
         self.restarts += 1
 
@@ -113,7 +114,7 @@ class Fleet:
         for process in self._processes.values():
             process.terminate()
         for process in self._processes.values():
-            wait_for(process, 90)
+            wait_for(process, 120)
 
     def _choose(self) -> int:
         while not (awake := [number for number in self._processes if number not in self._paused]):

@@ -14,7 +14,8 @@ def serve(settings: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     service = build_service(Settings.model_validate_json(settings))
     service.start()
-    ended.wait()
+    while not ended.wait(0.2):
+        pass  # a handler runs in this thread only, and a signal that another one gets does not wake it
     service.stop()
 
 
