@@ -1,14 +1,19 @@
 """What a call costs the SQLite file does not grow with what waits or is kept. Counted in steps of its machine."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.record.contract.jobs import submission, take, token
+from tests.record.contract.test_runs import job
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Limits, Query
+from tidyberg.model.table import TableRef
 from tidyberg.record import sqlite_queue
+from tidyberg.record.documents import JOB
+from tidyberg.record.sqlite import SqliteStore
 from tidyberg.record.sqlite_file import SqliteFile
 from tidyberg.record.sqlite_queue import SqliteQueue
 
@@ -74,6 +79,29 @@ def costs(path: Path, lane: Lane, size: int) -> dict[str, int]:
 def test_what_a_call_costs_does_not_grow_with_the_queue(tmp_path: Path, kind: str) -> None:
     small = costs(tmp_path / "small.db", LANES[kind], 200)
     large = costs(tmp_path / "large.db", LANES[kind], 5000)
+    assert {name: (small[name], cost) for name, cost in large.items() if cost > 1.5 * small[name] + 5} == {}
+
+
+def costs_of_runs(path: Path, size: int) -> dict[str, int]:
+    file = SqliteFile(path)
+    store = SqliteStore(file, lambda _: None)
+    ended = [replace(job(str(n), created_ms=n), status=JobStatus.SUCCEEDED, finished_ms=n + 5) for n in range(size)]
+    rows = [(one.job_id, "lab", "db.events", "succeeded", 0, one.created_ms, JOB.dump_json(one)) for one in ended]
+    with file.transaction(durable=False) as connection:
+        connection.executemany("INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+    store.save(job("running", created_ms=size))
+    found = {
+        "unfinished": steps(file, lambda: store.find(unfinished=True)),
+        "of a table": steps(file, lambda: store.find(table=TableRef.parse("db.events", "lab"), limit=5)),
+        "newest": steps(file, lambda: store.find(limit=5)),
+        "prune": steps(file, lambda: store.prune(ended_before_ms=20)),
+    }
+    file.close()
+    return found
+
+
+def test_what_a_look_at_runs_costs_does_not_grow_with_those_that_ended(tmp_path: Path) -> None:
+    small, large = costs_of_runs(tmp_path / "small.db", 100), costs_of_runs(tmp_path / "large.db", 3000)
     assert {name: (small[name], cost) for name, cost in large.items() if cost > 1.5 * small[name] + 5} == {}
 
 
