@@ -141,6 +141,13 @@ def test_what_fails_leaves_an_entry(client: httpx.Client, service: Service, rout
     assert (entry.who, entry.action, entry.outcome) == ("otto", action, "failed")
 
 
+def test_a_schedule_that_is_there_already_leaves_an_entry(client: httpx.Client, trail: Trail) -> None:
+    body = {**SCHEDULE, "schedule_id": "twice"}
+    answers = [client.post("/api/v1/schedules", json=body, headers=bearer(OPERATOR)).status_code for _ in range(2)]
+    assert answers == [201, 409]
+    assert [entry["outcome"] for entry in trail()] == ["allowed", "failed"]
+
+
 def _since(service: Service, before: list[Any]) -> list[Any]:
     number = before[0].number if before else 0
     return [entry for entry in service.records.ledger.audit(limit=100) if entry.number > number]

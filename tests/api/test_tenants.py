@@ -188,6 +188,15 @@ def test_schedules_of_others_are_unknown_and_stay(ask: Ask) -> None:
     assert ask(SALES, "GET", "/schedules/nightly").json()["tenant"] == "sales"
 
 
+def test_who_works_for_all_schedules_a_table_for_its_owner(ask: Ask) -> None:
+    saved = ask(ADMIN, "PUT", "/schedules/of-admin", json={"cron": "0 2 * * *", "table": "finance.bills"}).json()
+    assert saved["tenant"] == "finance"
+    assert ask(FINANCE, "DELETE", "/schedules/of-admin").status_code == 204
+    saved = ask(ADMIN, "PUT", "/schedules/of-admin", json={"cron": "0 2 * * *", "table": "finance.*"}).json()
+    assert saved["tenant"] == "default"
+    assert ask(ADMIN, "DELETE", "/schedules/of-admin").status_code == 204
+
+
 def test_a_quota_is_the_tenants_own(ask: Ask) -> None:
     answers = [ask(FINANCE, "POST", "/compact", json={"table": "finance.bills"}) for _ in range(6)]
     refused = answers[-1]

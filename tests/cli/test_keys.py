@@ -1,6 +1,7 @@
 """`tidyberg key new` shows a key once; what it prints for the settings works."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,15 @@ def test_programs_get_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> No
     assert main(app, ["key", "new", "--name", "a", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["entry"] == {"name": "a", "hash": hash_key(shown["key"]), "role": "viewer"}
+
+
+def test_the_command_of_the_documents_works(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs/security.md").read_text()
+    commands = [line.removeprefix("$ tidyberg ") for line in page.splitlines() if line.startswith("$ tidyberg ")]
+    assert commands
+    for command in commands:
+        assert main(app, shlex.split(command)) == 0
+        assert capsys.readouterr().out.startswith("tdb_")
 
 
 @pytest.mark.parametrize("words", [[], ["--name", "a b"], ["--name", "local"], ["--name", "a", "--role", "god"]])

@@ -7,11 +7,12 @@ import pytest
 
 from tidyberg.errors import AccessDenied, BadInput, QuotaExceeded
 from tidyberg.model.principal import ALL_TENANTS, LOCAL, Principal, Role
-from tidyberg.model.submission import DEFAULT_TENANT, Limits, Submission
+from tidyberg.model.submission import DEFAULT_TENANT, Limits, Schedule, Submission
 from tidyberg.model.table import TableRef
 from tidyberg.record.queue import JobQueue
 from tidyberg.record.records import Records, open_sqlite
 from tidyberg.service.access import Access
+from tidyberg.service.timetable import acting_for
 from tidyberg.settings.access import Tenant
 
 SALES = Tenant(catalogs=("prod",), namespaces=("sales", "sales.*"))
@@ -119,6 +120,18 @@ def test_tenants_limits_are_given_to_the_queue() -> None:
     access = Access({"a": Tenant(namespaces=("a",), max_running=1), "b": Tenant(namespaces=("b",))})
     limits = access.limits(Limits(running=4, running_per_tenant=3))
     assert (limits.for_tenant("a"), limits.for_tenant("b"), limits.for_tenant("other")) == (1, 3, 3)
+
+
+@pytest.mark.parametrize("tenant", ["sales", DEFAULT_TENANT])
+def test_what_a_tenant_schedules_never_reaches_the_tables_of_others(tenant: str) -> None:
+    """Also a tenant that is called default: what it saves must not act as the settings do."""
+    access = Access({tenant: SALES, "finance": FINANCE})
+    who = acting_for(Schedule("x", "* * * * *", "prod", "*", tenant=tenant, source="api"))
+    assert [access.may_see(who, table) for table in (OF_SALES, OF_FINANCE)] == [True, False]
+    with pytest.raises(AccessDenied):
+        access.tenant_for(who, OF_FINANCE, None)
+    with pytest.raises(AccessDenied):
+        access.require(who, Role.ADMIN)
 
 
 @pytest.fixture

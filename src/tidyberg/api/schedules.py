@@ -12,7 +12,6 @@ from tidyberg.api.described import WITH_BODY, problems
 from tidyberg.api.door import DoorRoute
 from tidyberg.api.names import ScheduleId
 from tidyberg.api.requests import NewSchedule, ScheduleBody
-from tidyberg.errors import Conflict, UnknownSchedule
 from tidyberg.model.principal import ALL_TENANTS, Principal
 from tidyberg.model.submission import DEFAULT_TENANT, Schedule
 
@@ -53,17 +52,9 @@ async def list_schedules(here: Here, who: Who) -> ScheduleList:
 async def create_schedule(body: NewSchedule, here: Here, who: Who, response: Response) -> ScheduleAnswer:
     """From now on jobs are submitted at its times, exactly once each, by whichever replica comes first."""
     schedule = body.to_schedule(body.schedule_id or str(uuid.uuid4()), _tenant(who))
-    saved = await here.acting(_create, here, schedule, who)
+    saved = await here.acting(here.service.save_schedule, schedule, who, new=True)
     response.headers["Location"] = f"/api/v1/schedules/{saved.schedule_id}"
     return await here.looking(_answer, here, saved)
-
-
-def _create(here: Context, schedule: Schedule, who: Principal) -> Schedule:
-    try:
-        here.service.schedule(schedule.schedule_id, who)
-    except UnknownSchedule:
-        return here.service.save_schedule(schedule, who)
-    raise Conflict(f"There is a schedule {schedule.schedule_id!r} already.", hint="PUT replaces it.")
 
 
 @router.get("/{schedule_id}", summary="Show a schedule", responses=problems(404))

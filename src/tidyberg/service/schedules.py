@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from tidyberg.errors import AccessDenied, BadInput, Conflict, UnknownSchedule
 from tidyberg.model.cron import parse_cron, time_zone
 from tidyberg.model.options import Strategy
-from tidyberg.model.principal import Principal, Role
-from tidyberg.model.submission import Schedule
+from tidyberg.model.principal import ALL_TENANTS, Principal, Role
+from tidyberg.model.submission import DEFAULT_TENANT, Schedule
 from tidyberg.record.ledger import Ledger
 from tidyberg.service.access import Access
 from tidyberg.service.auditing import AuditLog
@@ -15,7 +15,8 @@ from tidyberg.service.checks import checked_priority
 from tidyberg.service.due import next_due
 from tidyberg.service.names import is_id
 from tidyberg.service.requests import ScheduleTimes
-from tidyberg.service.timetable import settings_schedules
+from tidyberg.service.timetable import TimedTables, settings_schedules
+from tidyberg.settings.catalogs import default_catalog_name
 from tidyberg.settings.options import parse_options
 from tidyberg.settings.settings import Settings
 
@@ -44,9 +45,11 @@ class Schedules:
             raise UnknownSchedule(f"There is no schedule {schedule_id[:100]!r}.")
         return found
 
-    def save(self, schedule: Schedule, who: Principal) -> Schedule:
+    def save(self, schedule: Schedule, who: Principal, *, new: bool = False) -> Schedule:
+        """`new`: one that exists is not replaced."""
         with self.log.acting(who, "schedule.save", schedule.schedule_id) as act:
             self.access.require(who, Role.OPERATOR)
+            schedule = self._for_its_owner(schedule, who)
             act.tenant = schedule.tenant
             if not _is_visible(schedule, who):
                 raise AccessDenied(f"{who.name} may not schedule for tenant {schedule.tenant!r}.")
@@ -56,6 +59,8 @@ class Schedules:
             before = self.ledger.schedule(schedule.schedule_id)
             if before is not None and not _is_visible(before, who):
                 raise AccessDenied(f"The id {schedule.schedule_id!r} is taken.", hint="Choose another.")
+            if before is not None and new:
+                raise Conflict(f"There is a schedule {schedule.schedule_id!r} already.", hint="PUT replaces it.")
             act.details["table"] = schedule.table
             now = self.now_ms()
             created_ms = before.created_ms if before else now
@@ -77,6 +82,14 @@ class Schedules:
         came = reached_ms is not None and next_due(schedule, reached_ms - 1).due_ms == reached_ms
         upcoming = next_due(schedule, self.now_ms()).due_ms if schedule.enabled else None
         return ScheduleTimes(reached_ms if came else None, upcoming)
+
+    def _for_its_owner(self, schedule: Schedule, who: Principal) -> Schedule:
+        """Who works for all tenants schedules a table for the one that owns it, and otherwise what nobody owns."""
+        if who.tenants is not None or schedule.tenant not in (DEFAULT_TENANT, ALL_TENANTS):
+            return schedule
+        catalog = schedule.catalog or default_catalog_name(self.settings)
+        table = TimedTables(schedule, catalog, lambda _: True).only_table
+        return replace(schedule, tenant=DEFAULT_TENANT if table is None else self.access.tenant_for(who, table, None))
 
     def _of_settings(self, schedule_id: str) -> Schedule | None:
         return next((s for s in settings_schedules(self.settings) if s.schedule_id == schedule_id), None)

@@ -211,8 +211,8 @@ class Service:
     def schedule_times(self, schedule: Schedule) -> ScheduleTimes:
         return self._schedules.times(schedule)
 
-    def save_schedule(self, schedule: Schedule, who: Principal) -> Schedule:
-        return self._schedules.save(schedule, who)
+    def save_schedule(self, schedule: Schedule, who: Principal, *, new: bool = False) -> Schedule:
+        return self._schedules.save(schedule, who, new=new)
 
     def delete_schedule(self, schedule_id: str, who: Principal) -> None:
         self._schedules.delete(schedule_id, who)

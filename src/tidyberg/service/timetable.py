@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from tidyberg.errors import BadInput, UnknownCatalog
 from tidyberg.model.principal import Principal, Role
-from tidyberg.model.submission import DEFAULT_TENANT, Schedule
+from tidyberg.model.submission import Schedule
 from tidyberg.model.table import TableRef
 from tidyberg.settings.catalogs import default_catalog_name
 from tidyberg.settings.options import entry_for
@@ -50,9 +50,9 @@ def settings_schedules(settings: Settings) -> list[Schedule]:
 
 
 def acting_for(schedule: Schedule) -> Principal:
-    """Who submits what is due. Only admins save schedules of the default tenant where there are others."""
+    """Who submits what is due: settings speak for everyone, what was saved through the API for its tenant only."""
     name = f"schedule:{schedule.schedule_id}"
-    if schedule.tenant == DEFAULT_TENANT:
+    if schedule.source == "settings":
         return Principal(name, Role.ADMIN)
     return Principal(name, Role.OPERATOR, schedule.tenant)
 
