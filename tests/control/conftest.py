@@ -26,10 +26,11 @@ def make_control(warehouse: Warehouse, engine: Engine | None = None, **overrides
     settings: dict[str, object] = {
         "open_catalog": lambda _: warehouse.catalog,
         "open_engine": lambda: engine or InlineEngine(),
-        "store": SqliteStore(warehouse.directory / "jobs.db", is_alive),
         "retry": RetryPolicy(retries=30, min_wait_ms=1, max_wait_ms=20),
         **overrides,
     }
+    if "store" not in settings:
+        settings["store"] = SqliteStore(warehouse.directory / "jobs.db", is_alive)
     return Control(**settings)  # type: ignore[arg-type]
 
 

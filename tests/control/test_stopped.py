@@ -22,7 +22,8 @@ from tidyberg.control.control import Control
 from tidyberg.testing import Warehouse
 
 REGIONS = ("asia", "eu", "us")
-CHUNKED = {"between two commits": 1, "after the lease was checked for the second commit": 1}
+CHUNKED = dict.fromkeys(("between two commits", "after the lease was checked for the second commit"), 1)
+COMMITTED = ("after the commit", "after the swap", *CHUNKED)  # something, when it is stopped
 OF_RECOVERY = ("while a dead job is recovered", "before a dead job's files are removed")
 SQL_MOMENTS = [moment for moment in stopping.MOMENTS if moment not in (*OF_RECOVERY, "after the server's answer")]
 OF_V3 = ("after the lease was checked for the commit", "between metadata file and swap", "after the swap")
@@ -90,13 +91,14 @@ def test_a_job_that_is_stopped_and_continued_too_late_does_no_harm(
     table = regional(warehouse, regions=REGIONS, format_version=format_version)
     before, marker = warehouse.rows(table), tmp_path / "stopped"
     arguments = (settings_of(warehouse), REF, moment, str(marker), CHUNKED.get(moment))
-    with stopped(stopping.compact, *arguments, marker=marker):
+    with stopped(stopping.compact, *arguments, marker=marker) as process:
         with make_control(warehouse) as control:
             takeover(control)
         assert warehouse.rows(table) == before
         assert warehouse.referenced_files(table) <= warehouse.files_on_disk(table)
         committed = len(chunks(table))
     assert len(chunks(table)) == committed, "who lost its table commits nothing more"
+    assert process.exitcode == (0 if moment in COMMITTED else 1), "and says so"
     if takeover is TAKEOVERS["gone on with"]:
         assert len(warehouse.live_files(table)) == len(REGIONS), "everything is compacted, once"
         assert fences(table) == []

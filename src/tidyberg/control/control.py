@@ -292,7 +292,7 @@ class Control:
                 if lease.lost:
                     self._end(bench, lease)
                     if isinstance(error, Cancelled):
-                        lease.raise_if_lost()  # that is what stopped it
+                        raise record.cause_of(error) from error
                 raise
             self._end(bench, lease)
             return result

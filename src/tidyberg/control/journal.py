@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from tidyberg.control.lease import Lease
+from tidyberg.errors import Cancelled, TidybergError
 from tidyberg.model.job import Job, SentCommit
 from tidyberg.model.task import TaskResult
 from tidyberg.record.store import Finished, JobStore
@@ -50,6 +51,10 @@ class JobRecord:
     def raise_if_lost(self) -> None:
         """The same, of what is known already."""
         self._lease.raise_if_lost()
+
+    def cause_of(self, error: TidybergError) -> TidybergError:
+        """A job that lost its table is cancelled, and that is what its caller must hear of."""
+        return (self._lease.loss or error) if isinstance(error, Cancelled) else error
 
     def may_delete(self, groups: Collection[int] | None = None) -> bool:
         """Outputs have an owner, and it moves with the lease. From here on nobody takes these groups over."""

@@ -75,11 +75,17 @@ class Lease:
 
     def raise_if_lost(self) -> None:
         """As far as is known: without asking the store."""
-        if self.lost:
-            raise Conflict(
-                f"Another job took over {self._job.table}: this one did not renew its lease in time.",
-                hint="It commits nothing more; the other one went on with what it had finished.",
-            )
+        if (loss := self.loss) is not None:
+            raise loss
+
+    @property
+    def loss(self) -> Conflict | None:
+        if not self.lost:
+            return None
+        return Conflict(
+            f"Another job took over {self._job.table}: this one did not renew its lease in time.",
+            hint="It commits nothing more; the other one went on with what it had finished.",
+        )
 
     def lose(self) -> None:
         self.lost = True

@@ -46,15 +46,17 @@ class Pipeline:
         except CommitStateUnknown:
             self.bench.record.update(unresolved=True, **self._so_far())
             raise
-        except Cancelled:
-            self._undo()
-            self.bench.record.update(**self._so_far())
-            raise
         except TidybergError as error:
             self._undo()
-            if not self._tally.commits:
+            failure = self.bench.record.cause_of(error)
+            if isinstance(failure, Cancelled):
+                self.bench.record.update(**self._so_far())
                 raise
-            return self._finish(error)  # what was committed stands
+            if self._tally.commits:
+                return self._finish(failure)  # what was committed stands
+            if failure is error:
+                raise
+            raise failure from error
         except BaseException:
             if self.bench.record.job.sent is None:
                 self._undo()
