@@ -8,6 +8,7 @@ from tests.mutants.manifests import SEQUENCE_NUMBERS
 from tests.mutants.moves import MOVES
 from tests.mutants.mutant import Mutant
 from tests.mutants.outcomes import JOB_OUTCOMES
+from tests.mutants.redis_scripts import REDIS_SCRIPTS
 from tests.mutants.values import EVOLUTION, LINEAGE, VALUES
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -22,5 +23,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *FORMAT_V3,
     *JOB_OUTCOMES,
     *LEASES,
+    *REDIS_SCRIPTS,
     *MOVES,
 )
