@@ -49,7 +49,7 @@ REDIS_SCRIPTS = (
         "record/lua/queue.lua",
         "running * SHIFT + served",
         "0 * running + served",
-        (f"{TURNS}::test_a_tenant_with_fewer_running_goes_first[redis]",),
+        (f"{TURNS}::test_fewer_running_count_more_than_to_have_been_served_longer_ago[redis]",),
     ),
     Mutant(
         "redis: the tenant served longest ago goes first",

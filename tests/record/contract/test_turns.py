@@ -50,6 +50,13 @@ def test_a_tenant_with_fewer_running_goes_first(queue: JobQueue) -> None:
     assert take_all(queue) == ["a0", "b0", "a1", "b1", "a2", "a3"]
 
 
+def test_fewer_running_count_more_than_to_have_been_served_longer_ago(queue: JobQueue) -> None:
+    fill(queue, ("a1", "t", "a"), ("a2", "u", "a"), ("a3", "v", "a"))
+    assert [take(queue).job_id for _ in range(2)] == ["a1", "a2"]
+    fill(queue, ("b1", "w", "b"), ("b2", "x", "b"))
+    assert take_all(queue) == ["b1", "b2", "a3"]
+
+
 def test_of_tenants_with_as_many_running_the_one_served_longest_ago_goes_first(queue: JobQueue) -> None:
     """With one slot, tenants take turns, however many one of them has waiting."""
     fill(queue, *[(f"a{n}", f"a{n}", "a") for n in range(4)], ("b0", "b0", "b"), ("c0", "c0", "c"), ("b1", "b1", "b"))
