@@ -121,3 +121,25 @@ def test_a_secret_is_sealed_at_any_depth_and_can_be_unsealed(secret: str, key: s
 def test_numbers_under_a_secret_key_are_secret_too() -> None:
     assert "123456" not in repr(seal({"s3.secret-access-key": 123456}))
     assert redact({"password": 123456}) == {"password": "***"}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "piece", ["a", "?", "&a", "?token", "Bearer ", "a://", "://u:p", "eyJ-", "eyJaaaaaaaa.", "tdb_", "@", "=&key"]
+)
+def test_a_hostile_text_is_gone_through_in_one_pass(piece: str) -> None:
+    redact_text(piece * (100_000 // len(piece)))
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("see http://u:p@ss@host/x?a=1", "see http://u:***@host/x?a=1"),
+        ("http://h/?a=1&X-Amz-Signature=abc&b=2", "http://h/?a=1&X-Amz-Signature=***&b=2"),
+        ("??token=abc 'x'", "??token=*** 'x'"),
+        ("redis://:pass@host:6379/0", "redis://:***@host:6379/0"),
+        ("s3://bucket/a@b:c", "s3://bucket/a@b:c"),
+    ],
+)
+def test_secrets_in_addresses_are_masked(text: str, safe: str) -> None:
+    assert redact_text(text) == safe

@@ -18,13 +18,13 @@ _HARMLESS_KEY = re.compile(
     r"|vended[-_.]credentials|access[-_.]delegation",
     re.IGNORECASE,
 )
-_USER_INFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.\-]*://[^\s:/@]*):(?P<password>[^\s/]+)@", re.IGNORECASE)
-_QUERY = re.compile(
-    r"(?P<name>[?&][^=&\s]*(?:token|secret|passw|sig|key|credential)[^=&\s]*)=[^&\s'\"]+", re.IGNORECASE
-)
+# Texts may come from strangers: each pattern below goes through a text once, however it is made.
+_USER_INFO = re.compile(r"(?P<user>://[^\s:/@]*+):(?P<password>[^\s/]+)@")
+_QUERY = re.compile(r"(?P<name>[?&][^=&?\s]*+)=[^&\s'\"]+")
+_SECRET_PARAMETER = re.compile(r"token|secret|passw|sig|key|credential", re.IGNORECASE)
 # Credentials of our own callers, wherever they stand: API keys and signed tokens.
 _API_KEY = re.compile(r"\btdb_[A-Za-z0-9_\-]{8,}")
-_SIGNED_TOKEN = re.compile(r"\beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*")
+_SIGNED_TOKEN = re.compile(r"\beyJ[A-Za-z0-9_\-]{8,2048}+\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=\-]{6,}")
 
 
@@ -37,11 +37,15 @@ def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
     for secret in secrets:
         if len(secret) >= 4:
             text = text.replace(secret, MASK)
-    text = _USER_INFO.sub(rf"\g<scheme>:{MASK}@", text)
+    text = _USER_INFO.sub(rf"\g<user>:{MASK}@", text)
     text = _API_KEY.sub(MASK, text)
     text = _SIGNED_TOKEN.sub(MASK, text)
-    text = _QUERY.sub(rf"\g<name>={MASK}", text)
+    text = _QUERY.sub(_without_secret, text)
     return _BEARER.sub(rf"\1 {MASK}", text)
+
+
+def _without_secret(parameter: re.Match[str]) -> str:
+    return f"{parameter['name']}={MASK}" if _SECRET_PARAMETER.search(parameter["name"]) else parameter[0]
 
 
 def redact(value: Any, key: str = "") -> Any:
