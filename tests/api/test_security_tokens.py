@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from jwt.algorithms import RSAAlgorithm
 
 from tests.api.provider import EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, Provider, public
 from tidyberg.api.oidc import Tokens
@@ -154,6 +155,7 @@ def test_a_token_without_a_keys_id_counts_when_only_one_key_fits(provider: Provi
         {**public(RSA_KEY, "rsa"), "alg": "RS512"},
         {**public(RSA_KEY, "rsa"), "n": "!!!"},
         {"kty": "RSA", "kid": "rsa"},
+        {**json.loads(RSAAlgorithm.to_jwk(RSA_KEY)), "kid": "rsa"},  # private: anyone who read it can sign
         "rsa",
         None,
     ],
@@ -289,6 +291,14 @@ def test_discovery_does_not_lead_to_keys_over_an_unsafe_way(provider: Provider) 
     told = {"issuer": provider.issuer, "jwks_uri": "http://keys.example.com/"}
     provider.answer = lambda _: json.dumps(told).encode()
     with pytest.raises(IdentityProviderDown, match="https://"):
+        principal(provider, provider.token())
+
+
+def test_discovery_that_tells_of_another_issuer_is_not_believed(provider: Provider) -> None:
+    usual = provider.answer
+    told = {"issuer": "https://evil.example", "jwks_uri": f"{provider.issuer}/keys"}
+    provider.answer = lambda path: json.dumps(told).encode() if "well-known" in path else usual(path)
+    with pytest.raises(IdentityProviderDown, match="another issuer"):
         principal(provider, provider.token())
 
 

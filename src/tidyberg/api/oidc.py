@@ -17,7 +17,7 @@ import httpx
 import jwt
 
 from tidyberg.errors import AccessDenied, IdentityProviderDown, NotAuthenticated
-from tidyberg.model.principal import ALL_TENANTS, Principal, Role
+from tidyberg.model.principal import Principal, Role
 from tidyberg.model.submission import DEFAULT_TENANT
 from tidyberg.settings.access import Oidc, check_address
 from tidyberg.settings.redact import redact_text
@@ -102,7 +102,7 @@ class Tokens:
         if self._settings.tenant_claim is None:
             return DEFAULT_TENANT
         tenant = _claim(claims, self._settings.tenant_claim)
-        if isinstance(tenant, str) and tenant in self._tenants and tenant != ALL_TENANTS:
+        if isinstance(tenant, str) and tenant in self._tenants:
             return tenant
         if role is Role.ADMIN and tenant is None:
             return DEFAULT_TENANT
