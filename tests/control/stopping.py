@@ -32,6 +32,8 @@ MOMENTS: dict[str, tuple[Any, str, str, int]] = {
     "before the first group is taken": (Round, "_take", "before", 1),
     "while groups are rewritten": (Round, "_take", "after", 2),
     "before the commit": (Round, "_commit_waiting", "before", 1),
+    "after a metadata file was announced": (JobRecord, "about_to_write", "after", 1),
+    "after a second metadata file was announced": (JobRecord, "about_to_write", "after", 2),
     "before the lease is checked for the commit": (JobRecord, "about_to_commit", "before", 1),
     "after the lease was checked for the commit": (JobRecord, "about_to_commit", "after", 1),
     "after the commit": (Round, "_publish", "after", 1),

@@ -301,7 +301,7 @@ class Control:
         """Settle jobs that lost this table and woke up meanwhile, or this one, when that is what happened to it."""
         job = bench.record.job
         try:
-            said = self._settler.reopen(job) if lease.lost else self._settle_late(bench)
+            said = self._settler.reopen(bench.record) if lease.lost else self._settle_late(bench)
         except TidybergError as error:  # the job's own end is what its caller must hear of
             said = f"other jobs of {job.table} are not settled: {error}"
         if said:

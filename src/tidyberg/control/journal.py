@@ -17,6 +17,7 @@ class JobRecord:
         self._store = store
         self._lease = lease
         self._scrub = scrub
+        self._announced: list[str] = []
         self.job = job
         self.update()
 
@@ -37,7 +38,12 @@ class JobRecord:
         self._store.save_finished(self.job.job_id, finished, table_uuid=self.job.table_uuid)
 
     def about_to_write(self, paths: Sequence[str]) -> None:
+        self._announced += paths
         self._store.note_paths(self.job.job_id, paths)
+
+    def announce_again(self) -> None:
+        """Of a job that lost its table: its successor may have forgotten the paths before the files were there."""
+        self._store.note_paths(self.job.job_id, self._announced)
 
     def about_to_commit(self, sent: SentCommit) -> None:
         # The heartbeat too: recovery counts the time a server may take from the last request.

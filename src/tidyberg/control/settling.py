@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
 
+from tidyberg.control.journal import JobRecord
 from tidyberg.control.lease import Lease
 from tidyberg.control.recovery import DIED, Recovery, open_groups
 from tidyberg.errors import TableBusy, TidybergError
@@ -62,11 +63,12 @@ class Settler:
         except TableBusy:
             return None
 
-    def reopen(self, job: Job) -> str | None:
+    def reopen(self, record: JobRecord) -> str | None:
         """For a job that lost its table: what it wrote since its successor settled it is looked at again."""
-        found = self.store.get(job.job_id)
+        found = self.store.get(record.job.job_id)
         if found is None or found.intent is None:
             return None  # it was not allowed to write
+        record.announce_again()  # first: once it is open, another may settle it
         self.store.save(replace(found, unresolved=True))
         return self.settle(found)  # or whoever has the table does so when it ends
 

@@ -235,7 +235,9 @@ class Attempt:
         """Say what became of the job; while the store is down, for as long as the claim may still be ours."""
         while not self._heartbeat.is_lost:
             try:
-                return write()
+                if write():
+                    return True
+                self._heartbeat.stop(Stop.LOST)
             except Transient:
                 self.sleep(_STORE_PAUSE_SECONDS)
         return False
