@@ -94,6 +94,12 @@ def test_keys_that_are_no_keys_are_refused(client: httpx.Client, key: str) -> No
     assert answer.status_code == 422
 
 
+def test_a_client_cannot_take_the_place_of_a_schedules_job(client: httpx.Client) -> None:
+    headers = {"Idempotency-Key": "schedule:nightly:1700000000000:public.events"}
+    assert client.post("/compact", json={"table": "public.events"}, headers=headers).status_code == 422
+    assert client.get("/api/v1/jobs").json()["jobs"] == []
+
+
 def test_jobs_are_filtered_sorted_and_paged(client: httpx.Client, service: Service) -> None:
     events = [submit(client) for _ in range(5)]
     sales = submit(client, table="public.sales")

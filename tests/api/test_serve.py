@@ -160,6 +160,7 @@ def test_watchers_do_not_keep_a_service_from_stopping(warehouse: Warehouse, tmp_
             lines = stream.iter_lines()
             assert next(lines).startswith("retry:")
             assert served.end() == 0, served.said
+    assert "timeout graceful shutdown exceeded" not in served.said
     for line in served.said.splitlines():
         assert json.loads(line)
 
