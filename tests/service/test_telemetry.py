@@ -48,7 +48,7 @@ def test_a_job_is_one_trace_from_its_request_to_its_tasks(warehouse: Warehouse, 
     assert whole.context is not None
     assert whole.attributes is not None
     assert format(whole.context.trace_id, "032x") == PARENT[3:35]
-    assert whole.attributes["job_id"] == whole.attributes["run_id"] == job.job_id
+    assert (whole.attributes["job_id"], whole.attributes["run_id"]) == (job.job_id, job.run_id)
     assert whole.attributes["tenant"] == job.tenant
 
 
@@ -105,7 +105,7 @@ def test_the_calibration_is_shown_without_other_tenants_tables(warehouse: Wareho
     untidy_table(warehouse)
     job = run_one(service)
     told = service.calibration(LOCAL)
-    assert [each.job.job_id for each in told.newest] == [job.job_id]
+    assert [each.job.submission_id for each in told.newest] == [job.job_id]
     assert told.calibration.jobs == 1
     service.access = Access({"sales": Tenant(namespaces=("sales",))})
     told = service.calibration(Principal("eve", Role.VIEWER, "sales"))

@@ -108,8 +108,9 @@ class Attempt:
                 f"{deaths} processes died while they ran it.",
                 hint="See whether it needs more memory than they have.",
             )
-        # Names of outputs contain it: a later run must have another [I5].
-        self._run_id = submission.job_id if submission.run_id is None else str(uuid.uuid4())
+        # Names of outputs contain it, so it is never computed: a store that was put back to an earlier moment gives the
+        # same job again, and its files may be the table's by now [I5].
+        self._run_id = str(uuid.uuid4())
         if not self.records.queue.update(submission.job_id, self._token, {"run_id": self._run_id}):
             return self._heartbeat.stop(Stop.LOST)
         self._watch.status("running", attempt=submission.attempts)
