@@ -169,7 +169,7 @@ def test_outputs_of_failed_attempts_go_even_when_the_job_had_committed(warehouse
 
 def another_kind_of_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a catalog server: that the process is dead does not say that its request is."""
-    monkeypatch.setattr("tidyberg.control.recovery.SqlCatalog", type("Another", (), {}))
+    monkeypatch.setattr("tidyberg.control.recovery.swaps_in_process", lambda _: False)
 
 
 def test_while_a_sent_commit_may_still_land_its_files_are_kept(
@@ -229,6 +229,21 @@ def test_a_fence_settles_a_sent_commit_at_once(
         assert warehouse.rows(table) == rows
         assert not leftovers(warehouse, table)
         assert bool(fences(table)) is (format_version == 1), "without sequence numbers it stays until it expires"
+
+
+def test_a_swap_that_a_database_server_may_be_at_is_fenced_though_its_process_is_dead(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its COMMIT may wait for a disk or a standby, unseen: files that it is about to make the table's must not go."""
+    table = warehouse.catalog.load_table("db.events")
+    job = dead_job(warehouse, "between metadata file and swap")
+    monkeypatch.setattr(warehouse.catalog.engine.dialect, "name", "postgresql")
+    before = table.metadata_location
+    with make_control(warehouse) as control:
+        (said,) = control.recover()
+    assert "had not committed" in said
+    assert fences(table) == [fence_name(job.job_id, 0)]
+    assert table.metadata_location != before, "the swap compares locations"
 
 
 def test_a_fence_whose_answer_was_lost_is_found_standing(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:

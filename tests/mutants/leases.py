@@ -29,8 +29,8 @@ LEASES = (
     Mutant(
         "lease: a fence that may be lost is put up",
         "control/recovery.py",
-        "if isinstance(catalog, SqlCatalog) and job.owner is not None and is_alive(job.owner) is False:",
-        "if isinstance(catalog, SqlCatalog):",
+        "if swaps_in_process(catalog) and job.owner is not None and is_alive(job.owner) is False:",
+        "if swaps_in_process(catalog):",
         _stopped("after the lease was checked for the commit"),
     ),
     Mutant(

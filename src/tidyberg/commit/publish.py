@@ -24,7 +24,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 
 from tidyberg.commit.conflicts import hindrance, validate_groups
-from tidyberg.commit.metadata_file import send_commit
+from tidyberg.commit.metadata_file import send_commit, swaps_in_process
 from tidyberg.commit.snapshot import Staged, Stager, last_sequence_number, next_row_id, snapshot_of_job
 from tidyberg.errors import (
     AccessDenied,
@@ -172,7 +172,7 @@ class Publisher:
             except Exception as error:  # noqa: BLE001  # whatever it is, only the table knows whether the commit landed
                 failure = error
                 _end_open_transaction(self.catalog)
-                self._unseen = not isinstance(self.catalog, SqlCatalog)
+                self._unseen = not swaps_in_process(self.catalog)
                 if self._is_unknown(error):
                     self._unknown_parent = parent.pinned.snapshot_id
                 self.notice(f"commit attempt {attempt + 1} did not go through ({_brief(error)}); asking the table")
@@ -289,8 +289,8 @@ class Publisher:
             return True
 
     def _is_unknown(self, error: BaseException) -> bool:
-        """Whether the attempt may be under way still. A SQL catalog swaps in one statement of this process."""
-        return not isinstance(error, CommitFailedException) and not isinstance(self.catalog, SqlCatalog)
+        """Whether the attempt may be under way still."""
+        return not isinstance(error, CommitFailedException) and not swaps_in_process(self.catalog)
 
     def _may_still_land(self) -> bool:
         if self._unknown_parent is None:

@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 
 from tidyberg.commit.cleanup import referenced_paths, remove
 from tidyberg.commit.fence import FenceInDoubtError, fence_name, put_up_fence
-from tidyberg.commit.metadata_file import swaps_blindly
+from tidyberg.commit.metadata_file import swaps_blindly, swaps_in_process
 from tidyberg.commit.outputs import existing_outputs, exists
 from tidyberg.commit.snapshot import last_sequence_number, snapshot_of_job
 from tidyberg.model.job import Intent, Job, JobStatus, Stage
@@ -144,7 +143,7 @@ class Recovery:
         sent = job.sent
         if sent is None or snapshot_of_job(table.metadata, job.job_id, sent.chunk) is not None:
             return table, None
-        if isinstance(catalog, SqlCatalog) and job.owner is not None and is_alive(job.owner) is False:
+        if swaps_in_process(catalog) and job.owner is not None and is_alive(job.owner) is False:
             return table, None  # the process itself was the one to swap
         if sent.sequence_number is not None and last_sequence_number(table.metadata) >= sent.sequence_number:
             return table, None  # no snapshot gets that number again
