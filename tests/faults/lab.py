@@ -1,7 +1,6 @@
 """A table with everything, put back as it was before each run, and what must hold after one that went wrong."""
 
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,14 +20,14 @@ from tidyberg.execute.engine import Engine
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.job import JobStatus, Owner
 from tidyberg.model.options import PlanOptions, VerifyMode
-from tidyberg.record.process import is_alive
+from tidyberg.record.process import is_alive, this_process
 from tidyberg.record.sqlite import SqliteStore
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import EqualTo, Positions, Vectors, commit_deletes, delete_rows
 from tidyberg.testing.reading import read_rows
 
 PARTITIONS = 3
-DEAD = Owner(socket.gethostname(), 2**22 + 1, 1.0)  # no process has this number: whoever finds its job finds it dead
+DEAD = Owner(this_process().host, 2**22 + 1, 1.0)  # no process has this number: whoever finds its job finds it dead
 
 
 def make_table(warehouse: Warehouse, format_version: int) -> Table:

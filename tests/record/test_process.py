@@ -1,5 +1,6 @@
 """Whether the process of a job still lives."""
 
+import socket
 from dataclasses import replace
 
 from tidyberg.model.job import Owner
@@ -11,3 +12,12 @@ def test_this_process_is_alive_and_its_pid_in_another_life_is_not() -> None:
     assert is_alive(replace(this_process(), started=1.5)) is False
     assert is_alive(replace(this_process(), host="elsewhere")) is None
     assert is_alive(Owner(this_process().host, 2**22 + 1, 5.0)) is False
+
+
+def test_a_process_of_another_container_or_machine_with_this_host_name_is_not_taken_for_dead() -> None:
+    """Each may have a process of this number: that ours started at another time says nothing of theirs."""
+    host = this_process().host
+    assert host.startswith(socket.gethostname())
+    for other in (socket.gethostname(), f"{socket.gethostname()} another-boot {host.split()[-1]}", f"{host[:-2]}0]"):
+        if other != host:
+            assert is_alive(replace(this_process(), host=other, started=1.5)) is None

@@ -63,7 +63,7 @@ class CompactionStats:
 class Owner:
     """The process that runs a job; enough to tell on the same machine whether it still lives."""
 
-    host: str
+    host: str  # and what else tells where process numbers mean the same
     pid: int
     started: float  # the process's start time, so that a reused pid is not mistaken for it
 

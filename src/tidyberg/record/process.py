@@ -8,12 +8,12 @@ from tidyberg.model.job import Owner
 
 
 def this_process() -> Owner:
-    return Owner(socket.gethostname(), os.getpid(), _start_time(os.getpid()) or 0.0)
+    return Owner(_here(), os.getpid(), _start_time(os.getpid()) or 0.0)
 
 
 def is_alive(owner: Owner) -> bool | None:
     """None: it runs on another machine, or its process cannot be looked at; then only its lease tells."""
-    if owner.host != socket.gethostname():
+    if owner.host != _here():
         return None
     started = _start_time(owner.pid)
     if started is not None:
@@ -25,6 +25,17 @@ def is_alive(owner: Owner) -> bool | None:
     except PermissionError:
         return None
     return None if owner.started else True
+
+
+def _here() -> str:
+    """Where process numbers mean the same. Containers, and machines too, may have a host name in common, and process 1
+    of another one is not dead because ours started at another time."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        numbers = Path("/proc/self/ns/pid").readlink()
+    except OSError:
+        return socket.gethostname()
+    return f"{socket.gethostname()} {boot} {numbers}"
 
 
 def _start_time(pid: int) -> float | None:
