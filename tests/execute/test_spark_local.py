@@ -17,7 +17,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from tests.control.conftest import make_control
 from tests.deletes.tables import REF, append, delete_files, make_table, options, paths
-from tests.execute.builders import NUMBERS, make_task, number_files
+from tests.execute.builders import NUMBERS, STORAGE, make_task, number_files
 from tests.execute.spark_checks import (
     check_cancel,
     check_damaged_file,
@@ -61,6 +61,25 @@ def test_results_and_progress(engine: SparkEngine, tmp_path: Path) -> None:
     port: Engine = engine
     assert port.name == "spark"
     assert port.attempts == 4
+    check_results_and_progress(engine, tmp_path)
+
+
+def test_a_spark_that_died_is_started_anew(engine: SparkEngine, tmp_path: Path) -> None:
+    engine.start()
+    java = [child for child in psutil.Process().children(recursive=True) if child.name() == "java"]
+    for process in java:
+        process.kill()
+    psutil.wait_procs(java, timeout=10)
+    check_results_and_progress(engine, tmp_path)
+    check_results_and_progress(engine, tmp_path / "again")
+
+
+def test_a_run_whose_spark_dies_fails_and_the_next_one_works(engine: SparkEngine, tmp_path: Path) -> None:
+    engine.start()
+    java = [child for child in psutil.Process().children(recursive=True) if child.name() == "java"]
+    threading.Timer(2.0, lambda: [process.kill() for process in java]).start()
+    with pytest.raises(EngineError):
+        engine.run(endless_tasks(tmp_path / "endless", 2), STORAGE, on_result=lambda _: None, cancel=CancelToken())
     check_results_and_progress(engine, tmp_path)
 
 

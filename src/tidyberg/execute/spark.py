@@ -12,6 +12,8 @@ from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken
 from tidyberg.execute.shipping import write_archive
 from tidyberg.execute.spark_run import ConnectHandle, Handle, SparkRun, split_into_jobs
 from tidyberg.execute.spark_session import (
+    forget,
+    is_alive,
     is_connect,
     local_cores,
     retrying_master,
@@ -78,8 +80,11 @@ class SparkEngine:
         return 2.5 if self._is_own_local else 5.0
 
     def start(self) -> None:
-        """Start the session now; a run does it by itself."""
+        """Start the session now, or anew where it has died; a run does it by itself."""
         with self._lock:
+            if self._session is not None and self._owns_session and not is_alive(self._session):
+                forget(self._session)
+                self._session, self._shipped = None, False
             if self._session is None:
                 self._session = self._start()
 

@@ -146,6 +146,29 @@ def is_connect(session: Any) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
+def is_alive(session: Any) -> bool:
+    """Whether it can still run something: its JVM may have been killed, its server started again."""
+    try:
+        return bool(session.version) if is_connect(session) else not session.sparkContext._jsc.sc().isStopped()
+    except Exception:  # noqa: BLE001 - whatever it is, nothing can be run there
+        return False
+
+
+def forget(session: Any) -> None:
+    """Let go of a session that has died: PySpark would go on with it for as long as the process lives."""
+    if is_connect(session):
+        with contextlib.suppress(Exception):
+            session.stop()
+        return
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    with contextlib.suppress(Exception):
+        _forget_gateway()
+
+
 def stop_classic(session: Any) -> None:
     """Stop our own session and its JVM."""
     session.stop()
