@@ -64,20 +64,23 @@ def test_results_and_progress(engine: SparkEngine, tmp_path: Path) -> None:
     check_results_and_progress(engine, tmp_path)
 
 
-def test_a_spark_that_died_is_started_anew(engine: SparkEngine, tmp_path: Path) -> None:
-    engine.start()
+def kill_java() -> None:
     java = [child for child in psutil.Process().children(recursive=True) if child.name() == "java"]
     for process in java:
         process.kill()
     psutil.wait_procs(java, timeout=10)
+
+
+def test_a_spark_that_died_is_started_anew(engine: SparkEngine, tmp_path: Path) -> None:
+    engine.start()
+    kill_java()
     check_results_and_progress(engine, tmp_path)
     check_results_and_progress(engine, tmp_path / "again")
 
 
 def test_a_run_whose_spark_dies_fails_and_the_next_one_works(engine: SparkEngine, tmp_path: Path) -> None:
     engine.start()
-    java = [child for child in psutil.Process().children(recursive=True) if child.name() == "java"]
-    threading.Timer(2.0, lambda: [process.kill() for process in java]).start()
+    threading.Timer(2.0, kill_java).start()
     with pytest.raises(EngineError):
         engine.run(endless_tasks(tmp_path / "endless", 2), STORAGE, on_result=lambda _: None, cancel=CancelToken())
     check_results_and_progress(engine, tmp_path)
