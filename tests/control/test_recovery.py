@@ -246,6 +246,25 @@ def test_a_swap_that_a_database_server_may_be_at_is_fenced_though_its_process_is
     assert table.metadata_location != before, "the swap compares locations"
 
 
+def test_what_another_recovery_may_swap_in_stays_while_its_fence_is_in_doubt(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = dead_job(warehouse, "after the commit")
+    table = warehouse.catalog.load_table("db.events")
+    begun = Path(local_path(table.metadata_location)).with_name("begun.metadata.json")
+    begun.write_text("{}")
+
+    def refuse(*_: object) -> None:
+        raise ForbiddenError("no tags here")
+
+    with make_control(warehouse, sleep=lambda _: None) as control:
+        control.store.note_paths(f"{job.job_id}/fence", [str(begun)])
+        monkeypatch.setattr(warehouse.catalog, "commit_table", refuse)
+        (said,) = control.recover()
+    assert "had committed" in said
+    assert begun.exists()
+
+
 def test_a_fence_whose_answer_was_lost_is_found_standing(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     another_kind_of_catalog(monkeypatch)
     table = warehouse.catalog.load_table("db.events")

@@ -51,7 +51,8 @@ def stopped(target: Callable[..., None], *args: Any, marker: Path) -> Iterator[m
         time.sleep(LEASE_MS / 1000 + 0.05)
         yield process
     finally:
-        os.kill(process.pid, signal.SIGCONT)
+        if process.is_alive():
+            os.kill(process.pid, signal.SIGCONT)
         process.join(60)
         assert process.exitcode is not None, "it goes on for ever"
 
@@ -120,5 +121,32 @@ def test_a_recovery_that_is_stopped_and_continued_too_late_does_no_harm(
     ):
         with make_control(warehouse) as control:
             takeover(control)
+        assert warehouse.rows(table) == before
+    assert_harmless(warehouse, table, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["continued", "killed"])
+def test_a_recovery_that_is_stopped_while_it_fences_does_no_harm(
+    warehouse: Warehouse, tmp_path: Path, end: str
+) -> None:
+    """Its swap may come at any time: the metadata file that it wrote must not go before that is ruled out, though the
+    job has died since and a fence is needed no more."""
+    table = regional(warehouse, regions=REGIONS)
+    before, first, second = warehouse.rows(table), tmp_path / "first", tmp_path / "second"
+    job = (settings_of(warehouse), REF, "after the lease was checked for the commit", str(first), None)
+    with (
+        stopped(stopping.compact, *job, marker=first) as process,
+        stopped(
+            stopping.recover, settings_of(warehouse), "between metadata file and swap", str(second), marker=second
+        ) as recovery,
+    ):
+        process.kill()
+        process.join()
+        if end == "killed":
+            recovery.kill()
+            recovery.join()
+        with make_control(warehouse) as control:
+            control.recover()
         assert warehouse.rows(table) == before
     assert_harmless(warehouse, table, before)

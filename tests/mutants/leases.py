@@ -34,6 +34,20 @@ LEASES = (
         _stopped("after the lease was checked for the commit"),
     ),
     Mutant(
+        "lease: a fence that was begun is put up, and what was written for it goes",
+        "control/recovery.py",
+        " and not self.store.paths(_fencing(job))):",
+        "):",
+        (f"{STOPPED}::test_a_recovery_that_is_stopped_while_it_fences_does_no_harm[killed]",),
+    ),
+    Mutant(
+        "lease: what was written for a fence stays until it stands",
+        "control/recovery.py",
+        " and fence_name(job.job_id, job.sent.chunk) in table.metadata.refs:",
+        ":",
+        (f"{RECOVERY}::test_what_another_recovery_may_swap_in_stays_while_its_fence_is_in_doubt",),
+    ),
+    Mutant(
         "lease: only a sequence number that is taken makes a fence needless",
         "control/recovery.py",
         "last_sequence_number(table.metadata) >= sent.sequence_number",

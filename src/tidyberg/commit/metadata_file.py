@@ -80,8 +80,8 @@ def send_commit(
 
 
 def swaps_in_process(catalog: Catalog) -> bool:
-    """SQLite: the swap ends with the call, and with the process. A database server may still be at a COMMIT whose client
-    is gone: it waits for its disk or its standby, and nobody sees the swap before that."""
+    """SQLite: the swap ends with the call, and with the process. A database server may still be at a COMMIT whose
+    client is gone: it waits for its disk or its standby, and nobody sees the swap before that."""
     return isinstance(catalog, SqlCatalog) and catalog.engine.dialect.name == "sqlite"
 
 

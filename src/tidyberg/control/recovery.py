@@ -18,7 +18,7 @@ from tidyberg.commit.fence import FenceInDoubtError, fence_name, put_up_fence
 from tidyberg.commit.metadata_file import swaps_blindly, swaps_in_process
 from tidyberg.commit.outputs import existing_outputs, exists
 from tidyberg.commit.snapshot import last_sequence_number, snapshot_of_job
-from tidyberg.model.job import Intent, Job, JobStatus, Stage
+from tidyberg.model.job import Intent, Job, JobStatus, SentCommit, Stage
 from tidyberg.record.process import is_alive
 from tidyberg.record.store import JobStore
 from tidyberg.settings.catalog_errors import catalog_errors
@@ -65,6 +65,8 @@ class Recovery:
             self.sleep(intent.settle_seconds)  # workers outlive the process that started them by some seconds
         table, doubt = self._rule_out(catalog, table, job) if table else (None, None)
         written = self.store.paths(job.job_id)
+        if table is not None and job.sent is not None and fence_name(job.job_id, job.sent.chunk) in table.metadata.refs:
+            written += self.store.paths(_fencing(job))  # no other recovery can swap one of them in any more
         io = table.io if table else load_file_io(dict(catalog.properties), _location(intent, written))
         noted = [path for path in written if exists(io, path)]
         files = {*existing_outputs(io, intent), *noted}
@@ -141,19 +143,15 @@ class Recovery:
     def _rule_out(self, catalog: Catalog, table: Table, job: Job) -> tuple[Table, str | None]:
         """The table at a moment after which the commit sent last cannot land any more, or why that is in doubt."""
         sent = job.sent
-        if sent is None or snapshot_of_job(table.metadata, job.job_id, sent.chunk) is not None:
+        if sent is None or (self._is_ruled_out(catalog, table, job, sent) and not self.store.paths(_fencing(job))):
             return table, None
-        if swaps_in_process(catalog) and job.owner is not None and is_alive(job.owner) is False:
-            return table, None  # the process itself was the one to swap
-        if sent.sequence_number is not None and last_sequence_number(table.metadata) >= sent.sequence_number:
-            return table, None  # no snapshot gets that number again
         try:
             fenced = put_up_fence(
                 catalog,
                 table,
                 fence_name(job.job_id, sent.chunk),
                 attempt=f"{job.job_id}/{sent.chunk}/fence/{self.holder}",
-                about_to_write=lambda paths: self.store.note_paths(job.job_id, paths),
+                about_to_write=lambda paths: self.store.note_paths(_fencing(job), paths),
                 now_ms=self.now_ms(),
                 sleep=self.sleep,
             )
@@ -162,6 +160,16 @@ class Recovery:
         if swaps_blindly(catalog) and self.now_ms() - (job.heartbeat_ms or job.created_ms) < COMMIT_GRACE_MS:
             return fenced, "a Hive metastore does not compare before it swaps"
         return fenced, None
+
+    def _is_ruled_out(self, catalog: Catalog, table: Table, job: Job, sent: SentCommit) -> bool:
+        """Without a fence. One that another recovery has begun must stand all the same: it may be stopped within
+        its swap, and what it would swap in is among what is removed."""
+        if snapshot_of_job(table.metadata, job.job_id, sent.chunk) is not None:
+            return True
+        if swaps_in_process(catalog) and job.owner is not None and is_alive(job.owner) is False:
+            return True  # the process itself was the one to swap
+        # No snapshot gets that number again.
+        return sent.sequence_number is not None and last_sequence_number(table.metadata) >= sent.sequence_number
 
     def _postpone(self, job: Job, what: str) -> str:
         """Not settled yet: the next recovery looks again."""
@@ -185,6 +193,7 @@ class Recovery:
         if not self.store.save(finished, holder=self.holder):
             return self._lost(job)
         self.store.forget(job.job_id)
+        self.store.forget(_fencing(job))
         return f"job {job.job_id} {what}"
 
     def _lost(self, job: Job) -> str:
@@ -197,6 +206,11 @@ def open_groups(job: Job, finding: Finding) -> frozenset[int]:
         return frozenset()
     committed = job.sent.groups if job.sent is not None and finding.landed else ()
     return job.intent.groups - frozenset(committed)
+
+
+def _fencing(job: Job) -> str:
+    """Under what the store keeps the metadata files of fences against this job."""
+    return f"{job.job_id}/fence"
 
 
 def _location(intent: Intent, written: Sequence[str]) -> str | None:
