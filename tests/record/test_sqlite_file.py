@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.record.contract.jobs import submission
 from tests.record.contract.test_runs import job
 from tidyberg.errors import ConfigurationError, StorageError
 from tidyberg.record import shared_sync
@@ -112,6 +113,18 @@ def test_a_change_is_told_only_when_the_disk_has_it(tmp_path: Path, monkeypatch:
     with pytest.raises(StorageError, match="the disk is broken"):
         ledger.advance("a", 2)
     file.close()
+
+
+@pytest.mark.parametrize("key", ["a key", None])
+def test_a_repeated_submission_is_told_only_when_the_disk_has_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    records, asked = open_sqlite(tmp_path / "jobs.db", is_alive), list[int]()
+    monkeypatch.setattr(shared_sync, "_sync", asked.append)
+    records.queue.submit(submission("a"), key=key)
+    records.queue.submit(submission("b" if key else "a"), key=key)
+    records.close()
+    assert len(asked) == 2, "the first may still be on its way"
 
 
 def test_who_waits_for_the_disk_at_once_shares_its_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

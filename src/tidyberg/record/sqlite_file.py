@@ -51,6 +51,13 @@ class SqliteFile:
         except (OSError, sqlite3.Error) as error:
             raise _did_not_answer(error) from error
 
+    def wait_for_disk(self) -> None:
+        """Until what was seen in a transaction is durable, whoever wrote it."""
+        try:
+            self._log.wait()
+        except OSError as error:
+            raise _did_not_answer(error) from error
+
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """All that is read inside is of one moment."""

@@ -63,15 +63,17 @@ class SqliteQueue:
 
     def submit(self, submission: Submission, *, key: str | None = None) -> Submission:
         with self._file.transaction() as connection:
-            if key is not None and (kept := _made_by_key(connection, submission, key)):
-                change.check_same_request(kept, submission, key)
-                return kept
-            if not _insert(connection, submission):
+            kept = _made_by_key(connection, submission, key) if key is not None else None
+            if kept is not None:
+                change.check_same_request(kept, submission, str(key))
+            elif not _insert(connection, submission):
                 _mark_head(connection, submission)
                 kept = _load(connection, submission.job_id)
                 assert kept is not None, "only its id can be in the way"
-                return kept
-        return submission
+        if kept is None:
+            return submission
+        self._file.wait_for_disk()  # who made it may still do so, or have failed to
+        return kept
 
     def submission(self, job_id: str) -> Submission | None:
         with self._file.reading() as connection:
