@@ -2,6 +2,7 @@
 
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.cli.conftest import Run
 from tests.servers.redis import RedisServer
 from tidyberg.cli.doctor import check_disk, check_java, java_version
 from tidyberg.cli.doctor_store import check_store
+from tidyberg.record.redis_health import redis_health
 from tidyberg.settings.settings import Settings
 from tidyberg.settings.store import Store
 from tidyberg.testing import Warehouse
@@ -109,6 +111,22 @@ def test_redis_must_answer_keep_what_it_has_written_and_drop_nothing(
     assert "appendonly" not in evicting
     assert (good.status, f"at 127.0.0.1:{redis_server.port}" in good.out) == (0, True)
     assert redis_server.password not in forgetful + evicting + good.out
+
+
+def test_a_master_that_writes_on_when_its_replicas_have_left_it_is_a_warning(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with redis_server.client() as client:
+        writes_on = redis_health(redis_server.url)
+        client.config_set("min-replicas-to-write", 1)
+        stops = redis_health(redis_server.url)
+        client.config_set("min-replicas-to-write", 0)
+    warned = []
+    for health in (writes_on, replace(writes_on, replicas=1), replace(stops, replicas=1)):
+        monkeypatch.setattr("tidyberg.record.redis_health.redis_health", lambda _, health=health: health)
+        found = list(check_store(Store(url=SecretStr(redis_server.url))))
+        warned.append(any("min-replicas-to-write" in (check.cure or "") for check in found))
+    assert warned == [False, True, False]
 
 
 def test_a_clock_that_is_wrong_is_a_warning(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:

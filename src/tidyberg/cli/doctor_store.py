@@ -49,6 +49,9 @@ def _check_redis(url: str) -> Iterator[Check]:
     if found.eviction != "noeviction":
         cure = "Set `maxmemory-policy noeviction` in redis.conf."
         yield Check("warn", _NAME, f"Redis may drop jobs when memory is short ({found.eviction})", cure)
+    if found.is_master and found.replicas and not found.stops_alone:
+        cure = "Set `min-replicas-to-write 1` and `min-replicas-max-lag 10` in redis.conf."
+        yield Check("warn", _NAME, "a Redis that was replaced may go on taking writes that are lost", cure)
 
 
 def existing(path: Path) -> Path:

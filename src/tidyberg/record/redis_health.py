@@ -19,6 +19,8 @@ class RedisHealth:
     eviction: str  # its maxmemory-policy
     is_master: bool
     is_cluster: bool
+    replicas: int
+    stops_alone: bool  # min-replicas-to-write is set: cut off from its replicas it takes no more writes
 
     @property
     def is_too_old(self) -> bool:
@@ -42,4 +44,6 @@ def redis_health(url: str) -> RedisHealth:
             eviction=str(info.get("maxmemory_policy", "noeviction")),
             is_master=info.get("role", "master") == "master",
             is_cluster=bool(info.get("cluster_enabled")),
+            replicas=int(info.get("connected_slaves", 0)),
+            stops_alone="min_slaves_good_slaves" in info,  # told only where it is set
         )
