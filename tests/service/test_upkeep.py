@@ -42,11 +42,24 @@ def test_jobs_plans_and_audit_entries_are_forgotten_in_their_time(service: Servi
     upkeep(service, clock).forget_old()
     with pytest.raises(UnknownJob):
         service.job(job.job_id, LOCAL)
-    assert service.records.store.get(job.job_id) is None, "its runs too"
+    assert job.run_id is not None
+    assert service.records.store.get(job.run_id) is None, "its runs too"
     assert service.job(waiting.job_id, LOCAL), "what has not ended is kept"
     assert service.audit(LOCAL), "the audit log is kept for ever"
     upkeep(service, clock, audit_days=30).forget_old()
     assert not service.audit(LOCAL)
+
+
+def test_a_plan_lasts_while_its_job_waits(service: Service, warehouse: Warehouse) -> None:
+    untidy_table(warehouse)
+    plan = service.plan(SubmitRequest("db.events"), LOCAL)
+    clock = Clock(6 * DAY_MS)
+    service.now_ms = clock
+    job = service.apply(plan.hash, LOCAL)
+    clock.added_ms = 8 * DAY_MS
+    upkeep(service, clock).forget_old()
+    service.start()
+    assert ended(service, job.job_id).outcome == "committed"
 
 
 def leave_dead_run(service: Service, warehouse: Warehouse, submission_id: str | None) -> Path:

@@ -139,6 +139,7 @@ class Service:
                 raise UnknownPlan(f"There is no plan {plan_hash[:100]!r}.", hint="Plans are kept for some days only.")
             act.tenant = tenant = self.access.tenant_for(who, kept.table, None)
             plan = plan_from_json(kept.document)
+            self.records.ledger.keep_plan(replace(kept, created_ms=self.now_ms()))  # it lasts while its job waits
             submission = Submission(
                 job_id=str(uuid.uuid4()),
                 table=plan.table,
