@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+from sqlalchemy.exc import OperationalError
 
 from tests.commit.test_publish import regional
 from tests.control.conftest import make_control
@@ -18,7 +19,7 @@ from tidyberg.commit.fence import fence_name
 from tidyberg.control.control import Control
 from tidyberg.control.leftovers import Leftovers
 from tidyberg.control.preparation import Preparation
-from tidyberg.errors import Conflict, StalePlan, TableReplaced
+from tidyberg.errors import CommitStateUnknown, Conflict, StalePlan, StorageError, TableReplaced
 from tidyberg.model.job import JobStatus
 from tidyberg.model.report import Event, Notice
 from tidyberg.testing import Warehouse
@@ -285,4 +286,25 @@ def test_a_commit_that_was_interrupted_keeps_its_files_until_a_fence_stands(
         assert not leftovers(warehouse, table)
         assert control.compact(REF, AT_ONCE).outcome == "committed"
     assert fences(table) == []
+    assert not leftovers(warehouse, table)
+
+
+@pytest.mark.parametrize(("database", "is_known"), [("sqlite", True), ("postgresql", False)])
+def test_a_database_server_that_lost_its_answer_may_still_be_at_the_swap(
+    warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch, database: str, is_known: bool
+) -> None:
+    """Its COMMIT may wait for its standby while the table still shows what was before: nothing is removed."""
+
+    def lose(*_: Any) -> None:
+        raise OperationalError("COMMIT", None, OSError("server closed the connection"))
+
+    with make_control(warehouse, sleep=lambda _: None) as control:
+        with monkeypatch.context() as patched:
+            patched.setattr(SqlCatalog, "commit_table", lose)
+            patched.setattr(warehouse.catalog.engine.dialect, "name", database)
+            with pytest.raises(StorageError if is_known else CommitStateUnknown):
+                control.compact(REF, AT_ONCE)
+        assert bool(leftovers(warehouse, table)) is not is_known
+        control.recover()
+    assert bool(fences(table)) is not is_known
     assert not leftovers(warehouse, table)
