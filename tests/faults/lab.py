@@ -116,6 +116,7 @@ class Lab:
         with (
             self.open(engine) as (warehouse, control, store),
             patch("tidyberg.control.control.this_process", lambda: DEAD),
+            patch("tidyberg.control.settling.this_process", lambda: DEAD),
             wired(layer, warehouse.catalog, store),
         ):
             try:
@@ -137,6 +138,7 @@ class Lab:
         with (
             self.open() as (warehouse, control, store),
             patch("tidyberg.control.control.this_process", lambda: DEAD),
+            patch("tidyberg.control.settling.this_process", lambda: DEAD),
             wired(layer, warehouse.catalog, store),
         ):
             try:

@@ -20,7 +20,7 @@ from tests.oracle.tables import arrow_rows
 from tests.seed import SEED
 from tidyberg.testing import Warehouse
 
-EXAMPLES = int(os.environ.get("TEST_HISTORIES", "40"))
+EXAMPLES = int(os.environ.get("TEST_HISTORIES", "30"))
 FOR_JAVA = max(8, EXAMPLES // 10)
 
 
