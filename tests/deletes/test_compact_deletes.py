@@ -4,11 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from tests.deletes.tables import (
     BY_REGION,
@@ -26,6 +29,7 @@ from tests.deletes.tables import (
 from tidyberg.execute.engine import AnyResult, AnyTask
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import Strategy, VerifyMode
+from tidyberg.model.plan import Skip
 from tidyberg.model.task import Task
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import EqualTo, Positions, commit_deletes, delete_equal, delete_positions
@@ -129,7 +133,6 @@ SCENARIOS: list[Scenario] = [
     several_key_sets,
     one_key_set_several_times,
     null_keys,
-    nested_keys,
     dropped_column,
     renamed_column,
     promoted_column,
@@ -163,6 +166,36 @@ def test_a_full_compaction_keeps_the_rows_and_drops_the_deletes(
     assert not leftovers(warehouse, table)
     assert warehouse.rows(table, snapshot_id=result.plan.snapshot_id) == before
     assert compact(warehouse).outcome == "nothing"
+
+
+def test_keys_inside_optional_structs_are_left_to_readers_who_differ_on_them(warehouse: Warehouse) -> None:
+    table = make_table(warehouse, BY_REGION)
+    nested_keys(warehouse, table)
+    before, deletes = warehouse.rows(table), delete_files(warehouse, table)
+    touched = {file.path for file in data_files(warehouse, table) if file.partition == ("eu",)}
+    result = compact(warehouse)
+    verdicts = {partition.partition_path: partition.verdict for partition in result.plan.partitions}
+    assert isinstance(verdicts["region=eu"], Skip)
+    assert "readers differ" in verdicts["region=eu"].reason
+    assert touched <= set(paths(warehouse, table))
+    assert delete_files(warehouse, table) == deletes
+    assert warehouse.rows(table) == before
+
+
+def test_keys_inside_required_structs_are_applied(warehouse: Warehouse) -> None:
+    inner = StructType(NestedField(3, "city", StringType(), required=False))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "place", inner, required=True))
+    table = warehouse.create_table("db.events", schema)
+    cities = [None, "x", "y"]
+    arrow = schema_to_pyarrow(schema, include_field_ids=False)
+    rows = pa.Table.from_pylist([{"id": n, "place": {"city": cities[n % 3]}} for n in range(9)], arrow)
+    warehouse.append_files(table, 3, rows=lambda _: rows)
+    delete_equal(table, paths(warehouse, table)[0], {"place.city": [None, "x"]})
+    before = warehouse.rows(table)
+    assert len(before) == 9
+    assert compact(warehouse).outcome == "committed"
+    assert warehouse.rows(table) == before
+    assert delete_files(warehouse, table) == []
 
 
 @every_scenario

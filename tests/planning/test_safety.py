@@ -24,16 +24,21 @@ from tidyberg.planning.safety import Hazard, explain, hazards_of, unsupported_ta
 
 def test_hazards_name_format_and_encryption_before_deletes() -> None:
     files = [File(), File(format="ORC"), File(encrypted=True), File(format="AVRO", encrypted=True), File()]
-    hazards = hazards_of(Scene(files).inventory().data_files, np.array([True, True, True, True, False]))
+    unreadable, disputed = np.array([True, True, True, True, False]), np.array([True, True, False, False, True])
+    hazards = hazards_of(Scene(files).inventory().data_files, unreadable, disputed)
     assert hazards.tolist() == [
         Hazard.DELETE_FORMAT,
         Hazard.FORMAT,
         Hazard.ENCRYPTED,
         Hazard.ENCRYPTED,
-        Hazard.NONE,
+        Hazard.DELETE_KEYS,
     ]
-    assert explain(hazards) == "1 file with deletes not in Parquet, 1 file not in Parquet, 2 files encrypted"
-    assert [hazard.code for hazard in Hazard][1:] == ["delete-format", "format", "encrypted"]
+    assert explain(hazards) == (
+        "1 file with deletes not in Parquet,"
+        " 1 file with equality deletes by columns of optional structs, on which readers differ,"
+        " 1 file not in Parquet, 2 files encrypted"
+    )
+    assert [hazard.code for hazard in Hazard][1:] == ["delete-format", "delete-keys", "format", "encrypted"]
 
 
 def test_files_are_left_out_for_the_format_of_deletes_that_apply_and_no_others() -> None:

@@ -15,7 +15,7 @@ from tidyberg.planning.bounds import FileSizes
 from tidyberg.planning.burden import Burden, burden_of
 from tidyberg.planning.deletes import DeleteIndex
 from tidyberg.planning.rules import fewest_to_merge
-from tidyberg.planning.safety import hazards_of
+from tidyberg.planning.safety import columns_of_optional_structs, hazards_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -76,7 +76,11 @@ def find_candidates(
         files=files,
         sizes=file_sizes,
         starts=starts,
-        hazards=hazards_of(files, deletes.touched(deletes.unreadable())),
+        hazards=hazards_of(
+            files,
+            deletes.touched(deletes.unreadable()),
+            deletes.touched(deletes.keyed_by(columns_of_optional_structs(inventory.pinned))),
+        ),
         deletes=deletes,
         burden=burden,
         rows_deleted=rows_deleted,

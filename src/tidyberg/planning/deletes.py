@@ -12,6 +12,8 @@ number is what counts, not its data sequence number: a delete file that was rewr
 files that came in between.
 """
 
+from collections.abc import Collection
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -56,6 +58,13 @@ class DeleteIndex:
         formats = np.array(self.rows.column("format").cast(pa.string()).to_pylist(), dtype=np.str_)
         unreadable: Mask = formats != readable
         return unreadable
+
+    def keyed_by(self, columns: Collection[int]) -> Mask:
+        """Equality delete files that compare one of these columns."""
+        ids = self.rows.column("equality_ids")
+        if not columns or ids.null_count == len(ids):
+            return np.zeros(len(ids), dtype=np.bool_)
+        return np.array([not set(each or ()).isdisjoint(columns) for each in ids.to_pylist()], dtype=np.bool_)
 
     def touched(self, among: Mask | None = None) -> Mask:
         """The data files that some delete file applies to, of all delete files or of some."""

@@ -14,6 +14,7 @@ from pyiceberg.types import (
     IcebergType,
     ListType,
     MapType,
+    NestedField,
     StructType,
     UnknownType,
 )
@@ -62,8 +63,9 @@ class Hazard(IntEnum):
 
     NONE = 0
     DELETE_FORMAT = 1
-    FORMAT = 2
-    ENCRYPTED = 3
+    DELETE_KEYS = 2
+    FORMAT = 3
+    ENCRYPTED = 4
 
     @property
     def code(self) -> str:
@@ -72,14 +74,39 @@ class Hazard(IntEnum):
 
 _EXPLANATIONS = {
     Hazard.DELETE_FORMAT: "with deletes not in Parquet",
+    Hazard.DELETE_KEYS: "with equality deletes by columns of optional structs, on which readers differ",
     Hazard.FORMAT: "not in Parquet",
     Hazard.ENCRYPTED: "encrypted",
 }
 
 
-def hazards_of(data_files: pa.Table, unreadable_deletes: npt.NDArray[np.bool_]) -> npt.NDArray[np.int8]:
-    """One Hazard a file; `unreadable_deletes` says to which files deletes apply that cannot be read."""
-    hazards = np.where(unreadable_deletes, Hazard.DELETE_FORMAT, Hazard.NONE).astype(np.int8)
+def columns_of_optional_structs(pinned: Pinned) -> frozenset[int]:
+    """By field id, in any schema of the table.
+
+    Where such a struct is null, readers differ on whether what it would hold equals a null key: in SQL it does, while
+    Java takes a null struct and a null within one for different keys.
+    """
+    found: set[int] = set()
+    for schema in (pinned.schema, *pinned.schemas.values()):
+        for column in schema.fields:
+            _add_columns_below(column, False, found)
+    return frozenset(found)
+
+
+def _add_columns_below(column: NestedField, is_below_optional: bool, found: set[int]) -> None:
+    if is_below_optional:
+        found.add(column.field_id)
+    if isinstance(column.field_type, StructType):
+        for inner in column.field_type.fields:
+            _add_columns_below(inner, is_below_optional or not column.required, found)
+
+
+def hazards_of(
+    data_files: pa.Table, unreadable_deletes: npt.NDArray[np.bool_], disputed_deletes: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int8]:
+    """One Hazard a file; the masks say to which files deletes apply that cannot be read, or that readers differ on."""
+    hazards = np.where(disputed_deletes, Hazard.DELETE_KEYS, Hazard.NONE).astype(np.int8)
+    hazards[unreadable_deletes] = Hazard.DELETE_FORMAT
     formats = data_files.column("format").cast(pa.string())
     hazards[pc.not_equal(formats, "PARQUET").to_numpy()] = Hazard.FORMAT
     hazards[data_files.column("encrypted").to_numpy()] = Hazard.ENCRYPTED
