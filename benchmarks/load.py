@@ -175,13 +175,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=50)
     parser.add_argument("--connections", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--fsync", choices=["everysec", "always"], default="everysec", help="Redis's; its own default")
     arguments = parser.parse_args()
     load = Load(arguments.rate, arguments.seconds, arguments.connections, arguments.workers)
     failed = False
     for store in arguments.store or ["sqlite", "redis"]:
         with ExitStack() as stack:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            redis = stack.enter_context(RedisServer(directory, durable=True)) if store == "redis" else None
+            redis = None
+            if store == "redis":
+                redis = stack.enter_context(RedisServer(directory, durable=True, fsync=arguments.fsync))
             outcome = measure(directory, load, redis.url if redis else None)
         print(json.dumps({"store": store, **report(outcome)}, indent=2), flush=True)
         failed |= bool(outcome.problems())

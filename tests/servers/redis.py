@@ -20,12 +20,15 @@ START_SECONDS = 30.0
 class RedisServer:
     """Runs until closed. `durable`: what it has answered is on disk."""
 
-    def __init__(self, directory: Path, *, durable: bool = False, password: str | None = None) -> None:
+    def __init__(
+        self, directory: Path, *, durable: bool = False, fsync: str = "always", password: str | None = None
+    ) -> None:
         self.directory = directory
         self.port = free_port()
         self.password = password or secrets.token_hex(8)
         self.url = f"redis://:{self.password}@127.0.0.1:{self.port}/0"
         self._durable = durable
+        self._fsync = fsync
         self._binary: RedisBinary = redis_binary()
         self.start()
 
@@ -40,7 +43,7 @@ class RedisServer:
     def start(self) -> None:
         command = [self._binary.path, "--port", str(self.port), "--bind", "127.0.0.1", "--requirepass", self.password]
         command += ["--dir", str(self.directory), "--save", "", "--appendonly", "yes" if self._durable else "no"]
-        command += ["--appendfsync", "always", "--repl-diskless-sync-delay", "0"]
+        command += ["--appendfsync", self._fsync, "--repl-diskless-sync-delay", "0"]
         with (self.directory / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command,
