@@ -1,7 +1,6 @@
 """What the routes share: the service, who may enter, and threads for calls that block."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, ParamSpec, TypeVar
@@ -46,10 +45,6 @@ class Context:
     acting: Threads  # changes what is stored; may ask a catalog for a moment
     observing: Threads  # asks catalogs and storage
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 # Both are coroutines because FastAPI gives every other dependency a thread.

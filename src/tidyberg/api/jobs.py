@@ -6,7 +6,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from tidyberg.api.answers import JobAnswer, JobCreated, JobPage
-from tidyberg.api.context import Here, Who, now_ms
+from tidyberg.api.context import Here, Who
 from tidyberg.api.described import WITH_BODY, problems
 from tidyberg.api.door import DoorRoute
 from tidyberg.api.names import IdempotencyKey, JobId
@@ -16,6 +16,7 @@ from tidyberg.api.watching import EVENT_SCHEMA, EVENT_STREAM, watch
 from tidyberg.errors import BadInput
 from tidyberg.model import submission as model
 from tidyberg.model.principal import Principal
+from tidyberg.record.clock import wall_clock_ms
 from tidyberg.service.service import Service
 
 router = APIRouter(route_class=DoorRoute, tags=["jobs"])
@@ -70,7 +71,7 @@ def _page(service: Service, filters: JobFilters, who: Principal) -> JobPage:
         cursor=filters.cursor,
     )
     page = service.jobs(query, who)
-    now = now_ms()
+    now = wall_clock_ms()
     return JobPage(jobs=[job_answer(one, None, now) for one in page.submissions], next_cursor=page.next)
 
 
@@ -78,14 +79,14 @@ def _page(service: Service, filters: JobFilters, who: Principal) -> JobPage:
 async def show_job(job_id: JobId, here: Here, who: Who) -> JobAnswer:
     """What was asked, how far it is, and what came of it."""
     view = await here.looking(here.service.job, job_id, who)
-    return job_answer(view.submission, view.run, now_ms())
+    return job_answer(view.submission, view.run, wall_clock_ms())
 
 
 @router.delete("/jobs/{job_id}", summary="Cancel a job", responses=problems(404))
 async def cancel_job(job_id: JobId, here: Here, who: Who) -> JobAnswer:
     """A queued job ends at once, a running one stops soon and leaves the table as it is; one that ended stays."""
     submission = await here.acting(here.service.cancel, job_id, who)
-    return job_answer(submission, None, now_ms())
+    return job_answer(submission, None, wall_clock_ms())
 
 
 @router.get(

@@ -13,7 +13,7 @@ from tidyberg.app import build_control
 from tidyberg.cli.as_json import print_json, result_json
 from tidyberg.cli.doctor import check_java
 from tidyberg.cli.running import run_cancellable, watching
-from tidyberg.cli.session import engine_label, now_ms, standard_error, standard_output
+from tidyberg.cli.session import engine_label, standard_error, standard_output
 from tidyberg.cli.show_plan import show_plan
 from tidyberg.cli.show_result import show_result
 from tidyberg.cli.words import count, duration, plural
@@ -24,6 +24,7 @@ from tidyberg.execute.engine import CancelToken
 from tidyberg.model.options import PlanOptions, VerifyMode
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.table import TableRef
+from tidyberg.record.clock import wall_clock_ms
 from tidyberg.settings.load import load_settings
 from tidyberg.settings.settings import Settings
 from tidyberg.settings.store import state_directory
@@ -41,7 +42,7 @@ def run_demo(directory: Path | None, *, as_json: bool) -> None:
         _require_java(settings)
 
         _step(out, f"A streaming job wrote {TABLE} for a week: many small files, today's still coming in.")
-        make_events(warehouse, now_ms())
+        make_events(warehouse, wall_clock_ms())
         before = run_query(warehouse.catalog)
         out.print(f"{WORDS}\n{count(before.rows)} rows in {duration(before.seconds)}\n", markup=False)
 
@@ -62,7 +63,7 @@ def run_demo(directory: Path | None, *, as_json: bool) -> None:
 def _plan_and_compact(settings: Settings, out: Console, cancel: CancelToken) -> CompactionResult:
     with build_control(settings) as control:
         plan = control.plan(REF, PlanOptions())
-        out.print(show_plan(plan, now_ms=now_ms(), engine=engine_label(settings), next_command=None))
+        out.print(show_plan(plan, now_ms=wall_clock_ms(), engine=engine_label(settings), next_command=None))
         groups = plural(len(plan.groups), "group")
         _step(out, f"\nRewriting {groups} on Spark, verifying every row, committing beside the live writer.")
         with watching(standard_error()) as on_event:

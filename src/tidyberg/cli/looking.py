@@ -10,11 +10,12 @@ from tidyberg.app import build_control
 from tidyberg.cli.as_json import health_json, table_json
 from tidyberg.cli.flags import CommonFlags, EngineFlags, OptionFlags
 from tidyberg.cli.plan_files import read_plan, write_plan
-from tidyberg.cli.session import Session, engine_label, now_ms
+from tidyberg.cli.session import Session, engine_label
 from tidyberg.cli.show_health import show_health, show_tables
 from tidyberg.cli.show_plan import show_groups, show_plan
 from tidyberg.model.plan import Plan
 from tidyberg.planning.document import plan_to_json
+from tidyberg.record.clock import wall_clock_ms
 from tidyberg.settings.catalogs import resolve_table
 from tidyberg.settings.options import plan_options
 
@@ -23,7 +24,7 @@ def list_tables(common: CommonFlags, namespace: str | None) -> None:
     session = Session(common)
     with build_control(session.settings) as control:
         found = control.tables(common.catalog, namespace)
-    session.show(show_tables(found, now_ms=now_ms()), {"tables": [table_json(summary) for summary in found]})
+    session.show(show_tables(found, now_ms=wall_clock_ms()), {"tables": [table_json(summary) for summary in found]})
 
 
 def report_health(common: CommonFlags, table: str, option: OptionFlags, *, show_all: bool) -> None:
@@ -32,7 +33,7 @@ def report_health(common: CommonFlags, table: str, option: OptionFlags, *, show_
         ref = resolve_table(session.settings, control.catalog(common.catalog), table)
         report = control.health(ref, plan_options(session.settings, ref, option.overrides()))
     next_command = session.command("plan", str(ref))
-    shown = show_health(report, now_ms=now_ms(), next_command=next_command, show_all=show_all)
+    shown = show_health(report, now_ms=wall_clock_ms(), next_command=next_command, show_all=show_all)
     session.show(shown, health_json(report))
 
 
@@ -66,7 +67,7 @@ def present_plan(
 ) -> None:
     shown = show_plan(
         plan,
-        now_ms=now_ms(),
+        now_ms=wall_clock_ms(),
         engine=engine_label(session.settings),
         next_command=next_command,
         show_all=show_all,

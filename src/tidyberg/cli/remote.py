@@ -14,8 +14,8 @@ from rich.text import Text
 from tidyberg.cli.as_json import print_json
 from tidyberg.cli.flags import OptionFlags, ServerFlags
 from tidyberg.cli.session import standard_error, standard_output
-from tidyberg.cli.show_jobs import STYLES
-from tidyberg.cli.words import count, dollars, duration, size
+from tidyberg.cli.show_jobs import STYLES, in_words
+from tidyberg.cli.words import count, dollars, duration
 from tidyberg.client import Client, Event, Job, Schedule
 from tidyberg.errors import BadInput
 from tidyberg.model.job import JobStatus
@@ -167,11 +167,7 @@ def what_came_of(job: Job) -> str:
         return "nothing to do"
     if job.stats is not None:
         cost = f", {dollars(job.cost)}" if job.cost is not None else ""
-        stats = job.stats
-        return (
-            f"{count(stats.files_compacted)} of {count(stats.files_before)} files rewritten,"
-            f" {count(stats.files_after)} now; {size(stats.bytes_before)} → {size(stats.bytes_after)}{cost}"
-        )
+        return f"{in_words(job.stats)}{cost}"
     return job.outcome or job.stage or ""
 
 

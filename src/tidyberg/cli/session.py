@@ -3,7 +3,6 @@
 import os
 import shlex
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -54,10 +53,6 @@ class Session:
         if self.common.config:
             given += ["--config", str(self.common.config)]
         return shlex.join(given)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def engine_label(settings: Settings) -> str:

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidyberg.cli.words import count, dollars, duration, moment, size
-from tidyberg.model.job import Job, JobStatus
+from tidyberg.model.job import CompactionStats, Job, JobStatus
 
 STYLES = {JobStatus.SUCCEEDED: "green", JobStatus.FAILED: "red", JobStatus.CANCELLED: "yellow"}
 
@@ -36,7 +36,10 @@ def what_happened(job: Job) -> str:
         return job.stage.value
     if job.snapshot_id is None:
         return "nothing to do"
-    stats = job.stats
+    return in_words(job.stats)
+
+
+def in_words(stats: CompactionStats) -> str:
     return (
         f"{count(stats.files_compacted)} of {count(stats.files_before)} files rewritten,"
         f" {count(stats.files_after)} now; {size(stats.bytes_before)} → {size(stats.bytes_after)}"

@@ -9,10 +9,8 @@ from tidyberg.client.shapes import (
     JobError,
     JobPage,
     Plan,
-    Progress,
     Readiness,
     Schedule,
-    Stats,
     Table,
     TableHealth,
 )
@@ -26,10 +24,8 @@ __all__ = [
     "JobError",
     "JobPage",
     "Plan",
-    "Progress",
     "Readiness",
     "Schedule",
-    "Stats",
     "Table",
     "TableHealth",
 ]

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tidyberg.model.job import JobStatus
+from tidyberg.model.job import CompactionStats, JobStatus, Progress
 
 
 class Answer(BaseModel):
@@ -17,28 +17,6 @@ class JobCreated(Answer):
     status: JobStatus
     created_at: datetime
     estimated_duration_seconds: int | None = None
-
-
-class Progress(Answer):
-    partitions_completed: int = 0
-    partitions_total: int = 0
-    groups_completed: int = 0
-    groups_total: int = 0
-    files_processed: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-
-
-class Stats(Answer):
-    files_before: int
-    files_after: int
-    files_compacted: int
-    files_removed: int
-    bytes_before: int
-    bytes_after: int
-    bytes_saved: int
-    compaction_time_ms: float
-    small_files_remaining: int
 
 
 class JobError(Answer):
@@ -68,7 +46,7 @@ class Job(Answer):
     attempts: int = 0
     cancel_requested: bool = False
     outcome: Literal["committed", "partly", "nothing"] | None = None
-    stats: Stats | None = None
+    stats: CompactionStats | None = None
     snapshot_id: int | None = None
     plan_hash: str | None = None
     cost: float | None = None

@@ -44,6 +44,7 @@ from tidyberg.model.task import TaskResult
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import pin
+from tidyberg.record.clock import wall_clock_ms
 
 STORAGE_RETRIES = 3  # of a commit
 
@@ -101,7 +102,7 @@ class Publisher:
     chunk: int = 0
     retry: RetryPolicy = RetryPolicy()
     notice: Callable[[str], None] = lambda _: None
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    now_ms: Callable[[], int] = wall_clock_ms
     sleep: Callable[[float], None] = time.sleep
     rng: random.Random = field(default_factory=random.Random)
     _attempts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # manifest list -> groups it commits

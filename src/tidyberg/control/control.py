@@ -37,6 +37,7 @@ from tidyberg.model.table import TableRef
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.pin import pin
 from tidyberg.planning.document import options_of
+from tidyberg.record.clock import wall_clock_ms
 from tidyberg.record.process import this_process
 from tidyberg.record.store import JobStore
 from tidyberg.settings.catalog_errors import catalog_errors
@@ -46,10 +47,6 @@ from tidyberg.telemetry.context import about
 from tidyberg.telemetry.traces import Tracer
 
 DAY_MS = 24 * 60 * 60 * 1000
-
-
-def _wall_clock() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +67,7 @@ class Control:
     max_output_age_ms: int = DAY_MS  # older outputs of dead jobs are not reused: a cleaner may have taken them
     wait_seconds: float = 0.0  # how long to wait for a table that another job holds
     lease_ms: int = LEASE_MS  # a job that does not renew its lease for so long has lost its table
-    now_ms: Callable[[], int] = _wall_clock
+    now_ms: Callable[[], int] = wall_clock_ms
     sleep: Callable[[float], None] = time.sleep
     cache: ManifestCache = field(default_factory=ManifestCache)
     tracer: Tracer = field(default_factory=Tracer)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidyberg.control.control import Control
+from tidyberg.control.recovery import DIED
 from tidyberg.errors import (
     Cancelled,
     CommitStateUnknown,
@@ -41,7 +42,6 @@ log = logging.getLogger(__name__)
 MAY_PASS = (Transient, Conflict, CommitStateUnknown, EngineError)
 _STORE_PAUSE_SECONDS = 1.0
 _EARLIER_RUNS = 200
-DIED = "died"  # as recovery says of a run
 
 
 @dataclass

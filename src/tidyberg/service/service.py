@@ -1,6 +1,5 @@
 """The service as the API, the scheduler and tests see it: checks what is asked, and who asks, and keeps it."""
 
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ from tidyberg.model.submission import (
 from tidyberg.model.table import TableRef
 from tidyberg.planning.document import plan_from_json, plan_to_json
 from tidyberg.planning.predicate import parse_predicate
+from tidyberg.record.clock import wall_clock_ms
 from tidyberg.record.records import Records
 from tidyberg.service.access import Access
 from tidyberg.service.attempt import Attempt
@@ -51,10 +51,6 @@ ESTIMATE_SECONDS = 1.0
 LOOP_GRACE_SECONDS = 5.0
 
 
-def _wall_clock() -> int:
-    return time.time_ns() // 1_000_000
-
-
 @dataclass
 class Service:
     settings: Settings
@@ -63,7 +59,7 @@ class Service:
     access: Access = field(default_factory=Access)
     metrics: Metrics = field(default_factory=Metrics)
     check_engine: Callable[[], None] = lambda: None  # raises when it cannot run jobs
-    now_ms: Callable[[], int] = _wall_clock
+    now_ms: Callable[[], int] = wall_clock_ms
 
     def __post_init__(self) -> None:
         self.lookup = Lookup(self.control.catalog)
