@@ -80,6 +80,7 @@ class Task:
     deletes: tuple[TaskDelete, ...] = ()
     # IPC schemas of the columns of each set of equality ids, by the ids: also columns since dropped from the table.
     equality_schemas: dict[tuple[int, ...], bytes] = field(default_factory=dict)
+    mode: str = "encode"  # encode | copy: a worker that cannot prove a copy safe encodes, and says why
 
 
 def output_name(job_id: str, group_id: int, attempt: int, number: int) -> str:
@@ -132,6 +133,10 @@ class TaskResult:
     checksum: str | None = None  # of the rows handed to the writer
     warnings: tuple[str, ...] = ()
     started_ns: int = 0  # by the worker's clock, since 1970; 0: unknown
+    mode: str = "encode"  # how the outputs were written: encode | copy
+    mode_reason: str = ""  # why a task meant to be copied was encoded
+    requests: dict[str, int] = field(default_factory=dict)  # to storage, by kind (get, put, ...); empty: not counted
+    bytes_moved: int = 0  # copied inside the store: they never crossed the worker
 
 
 @dataclass(frozen=True, slots=True)
