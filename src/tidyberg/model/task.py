@@ -81,6 +81,7 @@ class Task:
     # IPC schemas of the columns of each set of equality ids, by the ids: also columns since dropped from the table.
     equality_schemas: dict[tuple[int, ...], bytes] = field(default_factory=dict)
     mode: str = "encode"  # encode | copy: a worker that cannot prove a copy safe encodes, and says why
+    min_row_group_bytes: int = 0  # on average: smaller row groups are not worth keeping, so they are encoded
 
 
 def output_name(job_id: str, group_id: int, attempt: int, number: int) -> str:

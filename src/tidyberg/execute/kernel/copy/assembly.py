@@ -1,0 +1,83 @@
+"""What a copied file is made of: ranges of the input files and a few literal bytes, in order."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tidyberg.model.task import WrittenFile
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Bytes of an input file, to be taken over as they are."""
+
+    path: str
+    offset: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Bytes of ours: the magic number, page indexes with new offsets, the footer."""
+
+    content: bytes
+
+    @property
+    def length(self) -> int:
+        return len(self.content)
+
+
+Segment = Range | Literal
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledFile:
+    """One output: its segments laid end to end are the whole file."""
+
+    segments: tuple[Segment, ...]
+    written: WrittenFile  # its path, its size and what the manifest will say of it
+
+    def __post_init__(self) -> None:
+        assert sum(segment.length for segment in self.segments) == self.written.size
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """All outputs of a task, ready to be written: by `stream.py`, or inside an object store that can copy ranges."""
+
+    files: tuple[AssembledFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What writing an assembly took."""
+
+    requests: dict[str, int] = field(default_factory=dict)  # to storage, by kind; empty: not counted
+    bytes_moved: int = 0  # copied inside the store
+
+
+def joined(segments: Iterable[Segment]) -> tuple[Segment, ...]:
+    """The same bytes in as few segments as possible: neighbours in one file become one range."""
+    found: list[Segment] = []
+    for segment in segments:
+        if not segment.length:
+            continue
+        last = found[-1] if found else None
+        if (
+            isinstance(segment, Range)
+            and isinstance(last, Range)
+            and (last.path, last.end)
+            == (
+                segment.path,
+                segment.offset,
+            )
+        ):
+            found[-1] = Range(last.path, last.offset, last.length + segment.length)
+        elif isinstance(segment, Literal) and isinstance(last, Literal):
+            found[-1] = Literal(last.content + segment.content)
+        else:
+            found.append(segment)
+    return tuple(found)
