@@ -97,6 +97,7 @@ def test_random_manifests_read_as_pyiceberg_reads_them(drawn: tuple[PartitionSpe
     assert [inventory.partitions[row["partition"]].values for row in rows] == [entry.partition for entry in live]
     assert [row["encrypted"] for row in rows] == ["key_metadata" in entry.values for entry in live]
     assert [row["sort_order_id"] for row in rows] == [entry.values.get("sort_order_id") for entry in live]
+    assert [row["row_groups"] for row in rows] == [len(entry.values.get("split_offsets", ())) or None for entry in live]
     assert len({(one.spec_id, repr(one.values)) for one in inventory.partitions}) == len(inventory.partitions)
 
 

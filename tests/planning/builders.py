@@ -73,6 +73,7 @@ class File:
     encrypted: bool = False
     manifest: int = 0
     file_sequence: int | None = None  # when it came into the table, if not at its data sequence number
+    row_groups: int | None = None
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,7 @@ class Scene:
             "sort_order_id": none,
             "first_row_id": none,
             "encrypted": [f.encrypted for f in files],
+            "row_groups": [f.row_groups for f in files],
         } | _dictionary("format", [f.format for f in files])
 
     def _delete_columns(self) -> dict[str, Any]:

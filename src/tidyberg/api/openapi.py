@@ -30,8 +30,8 @@ _WAYS_TO_IDENTIFY = {
     },
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key."},
 }
-# FastAPI's own errors, which problems replace, and an enumeration that fields spell out themselves.
-_UNUSED = ("HTTPValidationError", "ValidationError", "Strategy")
+# FastAPI's own errors, which problems replace, and enumerations that fields spell out themselves.
+_UNUSED = ("HTTPValidationError", "ValidationError", "Strategy", "RewriteMode")
 
 
 def openapi_document(app: FastAPI, *, secured: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from tidyberg.errors import BadInput
-from tidyberg.model.options import Strategy, VerifyMode
+from tidyberg.model.options import RewriteMode, Strategy, VerifyMode
 
 if TYPE_CHECKING:
     from tidyberg.settings.settings import Settings
@@ -25,6 +25,10 @@ class EngineName(StrEnum):
 
 def _strategies() -> list[str]:
     return [strategy.value for strategy in Strategy]
+
+
+def _modes() -> list[str]:
+    return [mode.value for mode in RewriteMode]
 
 
 def _option(*names: str, help: str, panel: str | None = None, **more: Any) -> Any:
@@ -62,6 +66,14 @@ class OptionFlags:
         bool,
         _option("--ignore-wap-branches", help="Even if an unpublished branch builds on this one.", panel="Plan"),
     ] = False
+    mode: Annotated[
+        str | None,
+        _option("--mode", help="auto, copy (row groups as they are) or encode.", panel="Plan", autocompletion=_modes),
+    ] = None
+    copy_min_row_group_bytes: Annotated[
+        str | None,
+        _option("--copy-min-row-group-bytes", help="Smaller row groups are encoded; 8MB.", panel="Plan"),
+    ] = None
     target_file_size: Annotated[str | None, _option("--target-file-size", help="e.g. 512MB.", panel="Plan")] = None
     min_file_size: Annotated[str | None, _option("--min-file-size", help="Smaller ones are taken.", panel="Plan")] = (
         None

@@ -16,7 +16,7 @@ from tidyberg.execute.evolution import absent_values, name_mapping
 from tidyberg.execute.schemas import arrow_schema_bytes, with_lineage_fields
 from tidyberg.execute.write_settings import write_settings
 from tidyberg.model.inventory import Inventory, Partition
-from tidyberg.model.options import PlanOptions
+from tidyberg.model.options import PlanOptions, RewriteMode
 from tidyberg.model.plan import DeleteFile, FileGroup
 from tidyberg.model.table import Pinned
 from tidyberg.model.task import PartitionColumn, StorageAccess, Task, TaskDelete, TaskInput, output_name
@@ -70,6 +70,8 @@ def build_tasks(
             partitioning=_partitioning(group, pinned),
             checksum=checksum,
             deletes=tuple(_task_delete(deletes[position]) for position in group.deletes),
+            mode=group.mode,
+            min_row_group_bytes=options.copy_min_row_group_bytes if options.mode is RewriteMode.AUTO else 0,
             equality_schemas={
                 deletes[position].equality_ids: equality_schemas[deletes[position].equality_ids]
                 for position in group.deletes

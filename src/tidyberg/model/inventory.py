@@ -26,6 +26,7 @@ DATA_FILES = pa.schema(
         pa.field("sort_order_id", pa.int32()),
         pa.field("first_row_id", pa.int64()),
         pa.field("encrypted", pa.bool_(), nullable=False),
+        pa.field("row_groups", pa.int32()),  # as many as split offsets; null where the manifest has none
     ]
 )
 

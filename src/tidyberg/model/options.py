@@ -25,6 +25,21 @@ class Strategy(StrEnum):
             ) from None
 
 
+class RewriteMode(StrEnum):
+    AUTO = "auto"  # copy where nothing hinders it and row groups are large enough to be kept, else encode
+    COPY = "copy"  # copy wherever it is safe, whatever the size of the row groups
+    ENCODE = "encode"  # never copy
+
+    @classmethod
+    def parse(cls, text: str) -> "RewriteMode":
+        try:
+            return cls(text.strip().lower())
+        except ValueError:
+            raise BadInput(
+                f"{text!r} is not a way to rewrite.", hint=f"Choose one of {', '.join(m.value for m in cls)}."
+            ) from None
+
+
 class VerifyMode(StrEnum):
     COUNTS = "counts"  # rows, null counts and bounds; the default
     FULL = "full"  # also re-reads the outputs and compares a checksum of their contents
@@ -52,6 +67,7 @@ _AT_LEAST_ONE = (
     "inline_delete_size",
     "small_file_threshold",
     "min_input_files",
+    "copy_min_row_group_bytes",
 )
 
 
@@ -63,6 +79,8 @@ class PlanOptions:
     force: bool = False
     rewrite_to_current_spec: bool = False  # else files of older partition specs stay in theirs
     ignore_wap_branches: bool = False  # compact although another branch can then no longer fast-forward to it
+    mode: RewriteMode = RewriteMode.AUTO
+    copy_min_row_group_bytes: int = 8 * MB  # what row groups must have on average for `auto` to keep them
     # Sizes in bytes; None means: from the table's properties, else derived from the target.
     target_file_size: int | None = None  # table's write.target-file-size-bytes, else 512 MB
     min_file_size: int | None = None  # files below are candidates of `full`; default 0.75 x target
@@ -109,9 +127,10 @@ class Calibration:
 
     jobs: int = 0
     encode_bytes_per_core_second: float = 45 * MB
+    copy_bytes_per_core_second: float = 400 * MB
     seconds_per_job: float = 4.0  # session start, planning, commit
     seconds_per_file: float = 0.01
-    output_ratio: float = 1.0  # bytes written per byte read
+    output_ratio: float = 1.0  # bytes written per byte read, when they are encoded anew
 
 
 @dataclass(frozen=True, slots=True)

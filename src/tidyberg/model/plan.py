@@ -6,7 +6,10 @@ from typing import Any, Literal
 
 from tidyberg.model.table import TableRef
 
-PLAN_FORMAT = 3
+PLAN_FORMAT = 4
+
+# Row groups moved as bytes under a new footer, or rows decoded and written anew.
+Mode = Literal["copy", "encode"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +86,12 @@ class FileGroup:
     partition_path: str
     files: tuple[InputFile, ...]
     outputs: int
-    mode: Literal["encode"]
+    mode: Mode
     score: float
     estimate: Estimate
     output_spec_id: int | None = None  # rows move to their partitions of this spec; None: outputs stay with the inputs
     deletes: tuple[int, ...] = ()  # positions in the plan's deletes: those that apply to some of the files
+    mode_reason: str = ""  # why this mode, in a few words that many groups share
 
     @property
     def bytes(self) -> int:

@@ -138,6 +138,9 @@ class TaskResult:
     mode_reason: str = ""  # why a task meant to be copied was encoded
     requests: dict[str, int] = field(default_factory=dict)  # to storage, by kind (get, put, ...); empty: not counted
     bytes_moved: int = 0  # copied inside the store: they never crossed the worker
+    # Of a copied group, from the footers of its inputs and of the outputs: rows and compressed bytes of each row group.
+    input_row_groups: tuple[tuple[int, int], ...] = ()
+    output_row_groups: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

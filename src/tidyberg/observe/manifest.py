@@ -23,6 +23,7 @@ FIELD_IDS: Mapping[str, int] = {
     "records": 103,
     "size": 104,
     "key_metadata": 131,
+    "split_offsets": 132,
     "equality_ids": 135,
     "sort_order_id": 140,
     "first_row_id": 142,
@@ -53,10 +54,12 @@ ENTRIES = pa.schema(
         ("content_offset", pa.int64()),
         ("content_size", pa.int64()),
         ("path_bound", pa.string()),  # the one data file that a position delete's bounds name
+        ("row_groups", pa.int32()),  # of a data file
     ]
 )
-_DELETES_WANTED = frozenset({*FIELD_IDS.values(), PARTITION_ID})
-_DATA_WANTED = _DELETES_WANTED - {FIELD_IDS["lower_bounds"], FIELD_IDS["upper_bounds"]}
+_WANTED = frozenset({*FIELD_IDS.values(), PARTITION_ID})
+_DELETES_WANTED = _WANTED - {FIELD_IDS["split_offsets"]}
+_DATA_WANTED = _WANTED - {FIELD_IDS["lower_bounds"], FIELD_IDS["upper_bounds"]}
 _DELETE_PATH_COLUMN = 2147483546  # `file_path` of a position delete file
 
 
@@ -106,6 +109,9 @@ def _batch(rows: int, values: Mapping[int, list[Any]], schema: pa.Schema) -> pa.
             arrays.append(pa.array([key is not None for key in keys]))
         elif field.name == "path_bound":
             arrays.append(pa.array(_bound_paths(values, rows), field.type))
+        elif field.name == "row_groups":
+            offsets = values.get(FIELD_IDS["split_offsets"], [None] * rows)
+            arrays.append(pa.array([len(each) if each else None for each in offsets], field.type))
         elif field.name not in FIELD_IDS:
             position = int(field.name[1:])
             arrays.append(pa.array([partition[position] for partition in partitions], field.type))

@@ -26,6 +26,7 @@ class Candidates:
 
     files: pa.Table
     sizes: npt.NDArray[np.int64]
+    row_groups: npt.NDArray[np.int64]  # one where nothing tells
     starts: npt.NDArray[np.int64]  # of partition p the files [starts[p], starts[p + 1])
     hazards: npt.NDArray[np.int8]
     deletes: DeleteIndex
@@ -75,6 +76,7 @@ def find_candidates(
     return Candidates(
         files=files,
         sizes=file_sizes,
+        row_groups=files.column("row_groups").fill_null(1).to_numpy(),
         starts=starts,
         hazards=hazards_of(
             files,

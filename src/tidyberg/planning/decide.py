@@ -31,6 +31,7 @@ from tidyberg.planning.document import plan_hash
 from tidyberg.planning.health import assess
 from tidyberg.planning.judge import Draft, Judge, Proposal, deletes_of, ranked
 from tidyberg.planning.limits import Left, Taken, take_within_limits
+from tidyberg.planning.modes import mode_rule
 from tidyberg.planning.moving import move_to_current_spec
 from tidyberg.planning.predicate import parse_predicate
 from tidyberg.planning.price import Pricing, Work, pricing_for
@@ -67,7 +68,8 @@ def make_plan(
     pricing = pricing_for(options, pinned.properties, prices, calibration, resources)
     candidates = find_candidates(inventory, statistics, options, sizes)
     move = move_to_current_spec(inventory) if options.rewrite_to_current_spec else None
-    judge = Judge(candidates, options, sizes, pricing, move, now_ms)
+    modes = mode_rule(options, target=sizes.target, format_version=pinned.format_version)
+    judge = Judge(candidates, options, sizes, pricing, modes, move, now_ms)
 
     hindrance = unsupported_table(pinned)
     if hindrance is None and not options.ignore_wap_branches:
@@ -203,11 +205,12 @@ def _number(
                 partition_path=partition.path,
                 files=tuple(inputs[start:end]),
                 outputs=draft.outputs,
-                mode="encode",
+                mode=draft.mode.mode,
                 score=draft.score,
                 estimate=pricing.price_group(draft.work),
                 output_spec_id=inventory.pinned.default_spec_id if draft.moves else None,
                 deletes=tuple(np.searchsorted(used, draft.deletes).tolist()),
+                mode_reason=draft.mode.reason,
             )
         )
         start = end
@@ -315,6 +318,7 @@ def _left_out(left: Sequence[Left], inventory: Inventory) -> tuple[str, ...]:
 def _resolved_options(options: PlanOptions, sizes: FileSizes) -> Mapping[str, Any]:
     resolved = asdict(options) | {
         "strategy": options.strategy.value,
+        "mode": options.mode.value,
         "target_file_size": sizes.target,
         "min_file_size": sizes.minimum,
         "max_file_size": sizes.maximum,

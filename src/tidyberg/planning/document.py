@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from tidyberg.errors import BadInput, BadPlan
-from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.options import PlanOptions, RewriteMode, Strategy
 from tidyberg.model.plan import PLAN_FORMAT, Plan
 
 _PLAN = TypeAdapter(Plan)
@@ -43,7 +43,11 @@ def plan_hash(plan: Plan) -> str:
 def options_of(plan: Plan) -> PlanOptions:
     """The options that a plan was made with, sizes resolved."""
     options = dict(plan.options)
-    return PlanOptions(**{**options, "strategy": Strategy.parse(str(options.get("strategy", "")))})
+    names = {
+        "strategy": Strategy.parse(str(options.get("strategy", ""))),
+        "mode": RewriteMode.parse(str(options.get("mode", ""))),
+    }
+    return PlanOptions(**{**options, **names})
 
 
 def _read(text: str | bytes) -> dict[str, Any]:

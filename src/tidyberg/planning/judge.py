@@ -14,6 +14,7 @@ from tidyberg.model.sizes import format_size
 from tidyberg.planning.bounds import FileSizes
 from tidyberg.planning.burden import share_of_rows
 from tidyberg.planning.candidates import Candidates
+from tidyberg.planning.modes import Choice, ModeRule
 from tidyberg.planning.moving import Move, pack_in_order
 from tidyberg.planning.pack import output_count, pack_files
 from tidyberg.planning.price import Pricing, Work
@@ -32,6 +33,7 @@ class Draft:
     gains: bool
     score: float
     work: Work
+    mode: Choice
     moves: bool = False  # to the table's current partition spec
 
 
@@ -64,6 +66,7 @@ class Judge:
         options: PlanOptions,
         sizes: FileSizes,
         pricing: Pricing,
+        modes: ModeRule,
         move: Move | None,
         now_ms: int,
     ) -> None:
@@ -71,6 +74,7 @@ class Judge:
         self._options = options
         self._sizes = sizes
         self._pricing = pricing
+        self._modes = modes
         self._move = move
         self._now_ms = now_ms
         wanted = candidates.wanted
@@ -205,8 +209,16 @@ class Judge:
         if moves:
             assert self._move is not None
             outputs = max(outputs, self._move.fewest_outputs(partition))
+        sizes = candidates.sizes[members]
+        mode = self._modes.choose(
+            deletes=len(deletes),
+            moves=moves,
+            size=int(sizes.sum()),
+            row_groups=int(candidates.row_groups[members].sum()),
+            outputs=outputs,
+        )
         work = self._pricing.work_of_group(
-            candidates.sizes[members].tolist(), outputs, expected, candidates.deletes.sizes[deletes]
+            sizes.tolist(), outputs, expected, candidates.deletes.sizes[deletes], mode=mode.mode
         )
         # I10: the gain is fewer files, a file above the maximum less, files rid of their deletes or of an old spec.
         gains = (
@@ -215,7 +227,7 @@ class Judge:
             or (outputs > 1 and bool(candidates.oversized[members].all()))
             or bool(candidates.for_deletes[members].any())
         )
-        return Draft(partition, members, deletes, outputs, gains, score, work, moves)
+        return Draft(partition, members, deletes, outputs, gains, score, work, mode, moves)
 
     def _why(self, statistics: PartitionStatistics) -> str | None:
         """The contract's reasons, and one that it leaves open: few delete files may hold many rows."""

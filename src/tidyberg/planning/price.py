@@ -5,9 +5,10 @@ The model, with nothing left out on purpose:
   per job the table's metadata, its manifest list and every manifest that names a replaced file or such a delete.
 - PUT: per output up to 10 MB one; above, one per part of 10 MB plus opening and closing the upload (Arrow's S3
   writer). Per job the rewritten manifests, one manifest of outputs per spec, the manifest list, the metadata.
-- Bytes written: those of the input less the rows known to be deleted, at the calibrated ratio.
-- Seconds: the start of a job, then bytes at the calibrated rate and a fixed time per file read, spread over
-  the cores in use. Compute is what the engine has allocated during all of it, in GB-seconds.
+- Bytes written: those of the input less the rows known to be deleted, at the calibrated ratio; copied ones stay as
+  they are.
+- Seconds: the start of a job, then bytes at the calibrated rate of the group's mode and a fixed time per file read,
+  spread over the cores in use. Compute is what the engine has allocated during all of it, in GB-seconds.
 - Storage: replaced bytes stay until snapshots expire (history.expire.max-snapshot-age-ms, else 5 days).
 - Payback: a full scan saves the GETs of files and deletes that it need not read any more and, on one core, the
   time to open each file. All costs, storage too, are divided by that. Cheaper storage of smaller outputs is not
@@ -23,7 +24,7 @@ import numpy.typing as npt
 
 from tidyberg.errors import BadInput
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
-from tidyberg.model.plan import Estimate
+from tidyberg.model.plan import Estimate, Mode
 from tidyberg.model.sizes import GB, MB
 
 READ_BYTES = 128 * MB
@@ -76,12 +77,16 @@ class Pricing:
         outputs: int,
         expected_bytes: int | None = None,
         delete_sizes: npt.NDArray[np.int64] = _NO_DELETES,
+        mode: Mode = "encode",
     ) -> Work:
         """`expected_bytes` are what the rows that stay take in the input, where some are known to be deleted."""
         total = sum(file_sizes)
-        written = round((total if expected_bytes is None else expected_bytes) * self.calibration.output_ratio)
+        speed = self.calibration
+        copied = mode == "copy"
+        rate = speed.copy_bytes_per_core_second if copied else speed.encode_bytes_per_core_second
+        kept = total if expected_bytes is None else expected_bytes
+        written = kept if copied else round(kept * speed.output_ratio)
         each = ceil(written / outputs)
-        rate = self.calibration.encode_bytes_per_core_second
         return Work(
             groups=1,
             input_files=len(file_sizes),
@@ -92,7 +97,7 @@ class Pricing:
             + int((1 + np.maximum(1, -(-delete_sizes // READ_BYTES))).sum()),
             put_requests=outputs * _put_requests(each),
             scan_requests_after=outputs * _get_requests(each),
-            core_seconds=total / rate + (len(file_sizes) + len(delete_sizes)) * self.calibration.seconds_per_file,
+            core_seconds=total / rate + (len(file_sizes) + len(delete_sizes)) * speed.seconds_per_file,
         )
 
     def price_group(self, work: Work) -> Estimate:

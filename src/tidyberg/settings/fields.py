@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Wit
 
 from tidyberg.errors import BadInput
 from tidyberg.model.cron import parse_cron, time_zone
-from tidyberg.model.options import Strategy
+from tidyberg.model.options import RewriteMode, Strategy
 from tidyberg.model.sizes import parse_size
 from tidyberg.settings.redact import redact
 
@@ -32,6 +32,13 @@ def _size(value: Any) -> int:
 def _strategy(value: Any) -> Strategy:
     try:
         return Strategy.parse(str(value))
+    except BadInput as error:
+        raise ValueError(str(error)) from None
+
+
+def _mode(value: Any) -> RewriteMode:
+    try:
+        return RewriteMode.parse(str(value))
     except BadInput as error:
         raise ValueError(str(error)) from None
 
@@ -72,6 +79,11 @@ StrategyName = Annotated[
             "enum": sorted({spelling for s in Strategy for spelling in (s.value, s.value.replace("_", "-"))}),
         }
     ),
+]
+ModeName = Annotated[
+    RewriteMode,
+    BeforeValidator(_mode),
+    WithJsonSchema({"type": "string", "enum": [mode.value for mode in RewriteMode]}),
 ]
 CronLine = Annotated[str, AfterValidator(_cron)]
 TimeZoneName = Annotated[str, AfterValidator(_timezone)]

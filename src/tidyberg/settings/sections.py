@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from tidyberg.model.options import Prices
-from tidyberg.settings.fields import CronLine, Section, Size, StrategyName, TimeZoneName
+from tidyberg.settings.fields import CronLine, ModeName, Section, Size, StrategyName, TimeZoneName
 from tidyberg.settings.redact import redact, seal, unseal
 from tidyberg.settings.scheduling import JitterSeconds, MissedPolicy
 
@@ -63,6 +63,12 @@ class Options(Section):
     )
     ignore_wap_branches: bool | None = Field(
         None, description="Compact even where another branch, ahead of this one, waits to be published to it."
+    )
+    mode: ModeName | None = Field(
+        None, description="copy: row groups as they are, where that is safe; encode: all anew; auto by default."
+    )
+    copy_min_row_group_bytes: Size | None = Field(
+        None, description="What row groups have on average where `auto` copies them; 8MB by default."
     )
     target_file_size: Size | None = Field(None, description="Size of the files to write; else the table's property.")
     min_file_size: Size | None = Field(None, description="Files below are candidates; 0.75 x target by default.")
