@@ -1,7 +1,7 @@
 """Column metrics and verification facts, from Parquet footers."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.bounds import (
     encode,
+    is_text,
     is_truncatable,
     normalised,
     truncate_lower,
@@ -107,33 +108,49 @@ def written_file(
     nan_counts: Mapping[int, int],
     modes: Mapping[int, str],
 ) -> WrittenFile:
-    """What the manifest will say of an output, in the metrics modes of the table [I9]."""
+    """What the manifest will say of an output that this kernel has encoded."""
+    groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
+    return described_file(path, size, groups, leaves, nan_counts, modes, split_offsets(footer), own=True)
+
+
+def described_file(
+    path: str,
+    size: int,
+    row_groups: Sequence[pq.RowGroupMetaData],
+    leaves: list[Leaf],
+    nan_counts: Mapping[int, int],
+    modes: Mapping[int, str],
+    split_offsets: tuple[int, ...],
+    *,
+    own: bool,
+) -> WrittenFile:
+    """What the manifest will say of a file of these row groups, in the metrics modes of the table [I9]."""
     columns = _Columns({}, {}, {}, {}, {}, {})
     for index, leaf in enumerate(leaves):
         mode = modes.get(leaf.field_id, "none") if leaf.field_id is not None else "none"
         if mode == "none" or leaf.field_id is None:
             continue
-        chunks = [footer.row_group(group).column(index) for group in range(footer.num_row_groups)]
+        chunks = [group.column(index) for group in row_groups]
         columns.sizes[leaf.field_id] = sum(chunk.total_compressed_size for chunk in chunks)
         if leaf.repeated:
             continue
         found = _Range()
         for chunk in chunks:
-            found.add(chunk, leaf, leaf.type, own=True)
-        columns.add(leaf, found, mode)
+            found.add(chunk, leaf, leaf.type, own=own)
         if leaf.field_id in nan_counts:
             columns.nans[leaf.field_id] = nan_counts[leaf.field_id]
+        columns.add(leaf, found, mode)
     return WrittenFile(
         path=path,
         size=size,
-        records=footer.num_rows,
+        records=sum(group.num_rows for group in row_groups),
         column_sizes=columns.sizes,
         value_counts=columns.values,
         null_value_counts=columns.nulls,
         nan_value_counts=columns.nans,
         lower_bounds=columns.lower,
         upper_bounds=columns.upper,
-        split_offsets=split_offsets(footer),
+        split_offsets=split_offsets,
     )
 
 
@@ -153,6 +170,10 @@ class _Columns:
             self.nulls[leaf.field_id] = found.nulls
         if mode == "counts" or (found.nulls and leaf.field_id in (ROW_ID, LAST_UPDATED)):
             return  # a null there stands for an inherited value, which bounds would have to cover
+        if found.nulls is None or (pa.types.is_floating(leaf.type) and leaf.field_id not in self.nans):
+            # Where they are not counted, Java takes nulls and NaN for absent: with bounds it would say that all rows
+            # match a filter, and a DELETE would drop the file with them.
+            return
         facts = found.facts(leaf.type)
         if facts.lower is None or facts.upper is None:
             return
@@ -199,5 +220,14 @@ def _in_target(raw: Any, source: pa.DataType, target: pa.DataType) -> Any:
             return None
         return raw if source.unit == target.unit else raw * _PER_MICROSECOND[source.unit]
     if isinstance(target, pa.BaseExtensionType) or is_truncatable(target):
-        return raw if isinstance(raw, bytes) else None
+        return raw if isinstance(raw, bytes) and (not is_text(target) or _is_utf8(raw)) else None
     return None if isinstance(raw, bytes) else raw  # a type that cannot become the target's is refused with the rows
+
+
+def _is_utf8(raw: bytes) -> bool:
+    """Some writers cut statistics in the middle of a character."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

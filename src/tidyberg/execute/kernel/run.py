@@ -11,6 +11,9 @@ import pyarrow as pa
 
 from tidyberg.execute.kernel.audit import audit_files
 from tidyberg.execute.kernel.checksum import RowChecksum
+from tidyberg.execute.kernel.copy.fields import CannotCopy
+from tidyberg.execute.kernel.copy.rewrite import copy_files
+from tidyberg.execute.kernel.copy.stream import remove_outputs
 from tidyberg.execute.kernel.deletes import DeletedRows, without_rows
 from tidyberg.execute.kernel.dictionaries import judge_footers
 from tidyberg.execute.kernel.digest import digest_files
@@ -55,9 +58,54 @@ def run_task(
             return digest_files(task, storage, should_stop)
         if isinstance(task, ChecksumTask):
             return _sum_up(task, storage, should_stop)
+        if task.mode == "copy":
+            return _copy(task, attempt, storage, should_stop)
         return _rewrite(task, attempt, storage, should_stop)
     finally:
         pa.default_memory_pool().release_unused()
+
+
+def _copy(task: Task, attempt: int, storage: Storage, should_stop: Callable[[], bool]) -> TaskResult:
+    """Moves row groups as bytes where that can be proven safe, else encodes and says why."""
+    started, started_ns = time.perf_counter(), time.time_ns()
+    try:
+        copied = copy_files(task, attempt, storage, should_stop)
+    except CannotCopy as reason:
+        return replace(_rewrite(task, attempt, storage, should_stop), mode_reason=str(reason))
+    checksum = None
+    if task.checksum:
+        try:
+            checksum = _sum_of_inputs(task, storage, should_stop)
+        except BaseException:
+            remove_outputs([storage.place(output.path) for output in copied.outputs], storage)
+            raise
+    size = sum(file.size for file in task.inputs)
+    return TaskResult(
+        job_id=task.job_id,
+        group_id=task.group_id,
+        attempt=attempt,
+        outputs=copied.outputs,
+        rows_read=copied.rows,
+        rows_deleted=0,
+        rows_written=sum(output.records for output in copied.outputs),
+        bytes_read=max(0, size - copied.moved.bytes_moved),
+        bytes_written=sum(output.size for output in copied.outputs),
+        seconds=time.perf_counter() - started,
+        peak_rss_bytes=peak_rss_bytes(),
+        input_facts=copied.input_facts,
+        output_facts=copied.output_facts,
+        checksum=checksum,
+        started_ns=started_ns,
+        mode="copy",
+        requests=copied.moved.requests,
+        bytes_moved=copied.moved.bytes_moved,
+    )
+
+
+def _sum_of_inputs(task: Task, storage: Storage, should_stop: Callable[[], bool]) -> str:
+    """A copy reads no rows: full verification reads those of the inputs, as the table has them."""
+    reading = ChecksumTask(task.job_id, task.group_id, task.inputs, task.arrow_schema, task.batch_rows)
+    return _sum_up(reading, storage, should_stop).checksum
 
 
 def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[], bool]) -> TaskResult:

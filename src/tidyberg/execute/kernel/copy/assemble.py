@@ -1,0 +1,66 @@
+"""Turns inputs that may be copied into an assembly: which row groups go where, and what manifests say of that."""
+
+import math
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tidyberg.execute.kernel.bounds import is_truncatable
+from tidyberg.execute.kernel.copy.assembly import AssembledFile, Assembly
+from tidyberg.execute.kernel.copy.fields import MetadataField, StatisticsField, substruct
+from tidyberg.execute.kernel.copy.footer import Chunk
+from tidyberg.execute.kernel.copy.merge import Piece, merge
+from tidyberg.execute.kernel.copy.proof import Common
+from tidyberg.execute.kernel.copy.source import Source
+from tidyberg.execute.kernel.metrics import described_file
+from tidyberg.execute.kernel.project import Leaf, leaves
+from tidyberg.execute.kernel.sizing import most_outputs
+from tidyberg.model.task import Task, WrittenFile, output_name
+
+
+def assemble(task: Task, attempt: int, sources: Sequence[Source], common: Common) -> Assembly:
+    pieces = [Piece(source, number) for source in sources for number in source.groups_with_rows]
+    all_leaves = leaves(pa.ipc.read_schema(pa.BufferReader(task.arrow_schema)))
+    files = []
+    for number, part in enumerate(_cut(task, pieces)):
+        name = output_name(task.job_id, task.group_id, attempt, number)
+        merged = merge(part, common)
+        written = _described(
+            task, f"{task.output_directory.rstrip('/')}/{name}", merged.size, part, all_leaves, merged.split_offsets
+        )
+        files.append(AssembledFile(merged.segments, written))
+    return Assembly(tuple(files))
+
+
+def _cut(task: Task, pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """As many outputs as the plan promised, unless sizes forbid it, and as equal as whole row groups allow."""
+    total = sum(piece.group.stored_bytes for piece in pieces)
+    wanted = min(max(1, round(total / task.target_bytes)), max(1, task.outputs))
+    files = min(max(wanted, math.ceil(total / task.max_bytes)), most_outputs(task.outputs))
+    parts: dict[int, list[Piece]] = {}
+    before = 0
+    for piece in pieces:
+        middle = before + piece.group.stored_bytes / 2
+        parts.setdefault(int(middle * files / total), []).append(piece)
+        before += piece.group.stored_bytes
+    return list(parts.values())
+
+
+def _described(
+    task: Task, path: str, size: int, part: list[Piece], all_leaves: list[Leaf], split_offsets: tuple[int, ...]
+) -> WrittenFile:
+    """Metrics come from the inputs' own footers, each judged by who wrote it; NaN is counted in no footer."""
+    modes = dict(task.write.metrics_modes)
+    for index, leaf in enumerate(all_leaves):
+        if leaf.field_id is None or modes.get(leaf.field_id) != "full" or not is_truncatable(leaf.type):
+            continue
+        if any(_is_cut(piece.group.chunks[index]) for piece in part):
+            modes[leaf.field_id] = "counts"  # full bounds are values of the column, which cut ones are not
+    row_groups = [piece.source.arrow_footer.row_group(piece.number) for piece in part]
+    return described_file(path, size, row_groups, all_leaves, {}, modes, split_offsets, own=False)
+
+
+def _is_cut(chunk: Chunk) -> bool:
+    statistics = substruct(chunk.metadata, MetadataField.STATISTICS, "the statistics of a column") or {}
+    flags = (StatisticsField.LOWER_IS_EXACT, StatisticsField.UPPER_IS_EXACT)
+    return any(statistics.get(flag, (0, True))[1] is False for flag in flags)

@@ -1,0 +1,41 @@
+"""Reads the footers of copied files back from storage: they must list the very row groups of the inputs, in order."""
+
+from collections.abc import Sequence
+
+import pyarrow.parquet as pq
+
+from tidyberg.execute.kernel.copy.assembly import Assembly
+from tidyberg.execute.kernel.copy.source import Source
+from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.storage import Storage
+
+_Listed = tuple[int, tuple[int, ...]]  # rows, and the bytes of every column
+
+
+def confirm(assembly: Assembly, sources: Sequence[Source], storage: Storage) -> list[pq.FileMetaData]:
+    """The outputs' footers as Arrow reads them; raises where one is not what was to be written."""
+    footers = [_footer(file.written.path, file.written.size, storage) for file in assembly.files]
+    expected = [listed for source in sources for listed in _listed(source.arrow_footer) if listed[0]]
+    found = [listed for footer in footers for listed in _listed(footer)]
+    if found != expected:
+        raise KernelFailure(
+            FailureKind.STORAGE,
+            f"The files copied to {assembly.files[0].written.path.rpartition('/')[0]} do not list the row groups of "
+            "their inputs.",
+        )
+    return footers
+
+
+def _footer(path: str, size: int, storage: Storage) -> pq.FileMetaData:
+    with storage.open_input(storage.place(path)) as file, storage.guard(path):
+        if file.size() != size:
+            raise KernelFailure(FailureKind.STORAGE, f"{path} has {file.size()} bytes instead of {size}.")
+        return pq.read_metadata(file)
+
+
+def _listed(footer: pq.FileMetaData) -> list[_Listed]:
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    return [
+        (group.num_rows, tuple(group.column(index).total_compressed_size for index in range(group.num_columns)))
+        for group in groups
+    ]

@@ -1,0 +1,252 @@
+"""The footer of a Parquet file: its row groups, and where in the file each piece of them lies."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tidyberg.execute.kernel.copy.fields import (
+    CannotCopy,
+    ChunkField,
+    ElementField,
+    FileField,
+    GroupField,
+    MetadataField,
+    items,
+    known_only,
+    number,
+    optional_number,
+    structs,
+    substruct,
+    text,
+)
+from tidyberg.execute.kernel.copy.thrift import BINARY, BadThriftError, Struct, read_struct
+
+MAGIC = b"PAR1"
+ENCRYPTED_MAGIC = b"PARE"
+ENDING = 8  # the footer's length and the magic number
+INT96 = 3
+REPEATED = 2
+_DEEPEST_SCHEMA = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A piece of a file."""
+
+    offset: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A column of a row group."""
+
+    struct: Struct
+    metadata: Struct
+    pages: Extent  # its dictionary and data pages
+    first_data_page: int
+    column_index: Extent | None
+    offset_index: Extent | None
+    bloom_offset: int | None
+    bloom_length: int | None  # not every writer says it
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    struct: Struct
+    chunks: tuple[Chunk, ...]  # none where there are no rows
+    rows: int
+
+    @property
+    def stored_bytes(self) -> int:
+        return sum(chunk.pages.length for chunk in self.chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaLeaf:
+    """A primitive column of the file's schema."""
+
+    path: tuple[bytes, ...]
+    type: int
+    repeated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    struct: Struct
+    schema: list[Struct]  # depth first, the root first
+    row_groups: tuple[RowGroup, ...]
+    rows: int
+    created_by: bytes | None
+    key_values: dict[bytes, bytes | None]
+
+
+def footer_length(ending: bytes, size: int) -> int:
+    """From the last bytes of a file."""
+    if ending[-4:] == ENCRYPTED_MAGIC:
+        raise CannotCopy("it is encrypted")
+    length = int.from_bytes(ending[-8:-4], "little")
+    if ending[-4:] != MAGIC or not 0 < length <= size - ENDING - len(MAGIC):
+        raise CannotCopy("it does not end as a Parquet file does")
+    return length
+
+
+def parse_footer(content: bytes, size: int) -> Footer:
+    """Raises CannotCopy unless every piece that the footer names lies within the `size` bytes of the file."""
+    try:
+        struct, end = read_struct(content)
+    except BadThriftError as error:
+        raise CannotCopy(f"its footer is damaged: {error}") from None
+    if end != len(content):
+        raise CannotCopy("its footer is longer than what it holds")
+    known_only(struct, FileField.KNOWN, "its footer")
+    if FileField.ENCRYPTION in struct or FileField.SIGNING_KEY in struct:
+        raise CannotCopy("it is encrypted")
+    schema = structs(struct, FileField.SCHEMA, "the schema")
+    leaves = schema_leaves(schema)
+    data = Extent(len(MAGIC), size - ENDING - len(content) - len(MAGIC))
+    row_groups = tuple(
+        _row_group(group, leaves, data) for group in structs(struct, FileField.ROW_GROUPS, "the list of row groups")
+    )
+    rows = number(struct, FileField.ROWS, "how many rows there are")
+    if sum(group.rows for group in row_groups) != rows:
+        raise CannotCopy("its row groups do not hold the rows that its footer counts")
+    _check_overlap([chunk.pages for group in row_groups for chunk in group.chunks])
+    return Footer(
+        struct=struct,
+        schema=schema,
+        row_groups=row_groups,
+        rows=rows,
+        created_by=text(struct, FileField.CREATED_BY, "the writer's name"),
+        key_values=_key_values(struct),
+    )
+
+
+def schema_leaves(schema: list[Struct]) -> list[SchemaLeaf]:
+    if not schema:
+        raise CannotCopy("its footer has no schema")
+    found: list[SchemaLeaf] = []
+    end = _collect(schema, 0, (), False, found, 0)
+    if end != len(schema):
+        raise CannotCopy("its footer is damaged: the schema has fields that belong to nothing")
+    return found
+
+
+def _collect(
+    schema: list[Struct], index: int, path: tuple[bytes, ...], repeated: bool, found: list[SchemaLeaf], depth: int
+) -> int:
+    """Leaves of the element at `index`; returns where the next element is."""
+    if index >= len(schema) or depth > _DEEPEST_SCHEMA:
+        raise CannotCopy("its footer is damaged: the schema ends too early or is too deep")
+    element = known_only(schema[index], ElementField.KNOWN, "its schema")
+    children = optional_number(element, ElementField.CHILDREN, "how many fields a group has")
+    if depth:
+        path = (*path, text(element, ElementField.NAME, "a field's name") or b"")
+        repeated = repeated or optional_number(element, ElementField.REPETITION, "a repetition") == REPEATED
+    kind = optional_number(element, ElementField.TYPE, "a type")
+    index += 1
+    if kind is not None:
+        found.append(SchemaLeaf(path, kind, repeated))
+        return index
+    for _ in range(children or 0):
+        index = _collect(schema, index, path, repeated, found, depth + 1)
+    return index
+
+
+def _row_group(struct: Struct, leaves: list[SchemaLeaf], data: Extent) -> RowGroup:
+    known_only(struct, GroupField.KNOWN, "a row group of it")
+    columns = structs(struct, GroupField.COLUMNS, "the list of columns")
+    if len(columns) != len(leaves):
+        raise CannotCopy("a row group of it does not have the columns of the schema")
+    rows = number(struct, GroupField.ROWS, "how many rows a row group has")
+    if rows == 0:
+        return RowGroup(struct, (), rows)  # nothing to copy
+    chunks = [_chunk(column, leaf, rows, data) for column, leaf in zip(columns, leaves, strict=True)]
+    return RowGroup(struct, tuple(chunks), rows)
+
+
+def _chunk(struct: Struct, leaf: SchemaLeaf, rows: int, data: Extent) -> Chunk:
+    name = b".".join(leaf.path).decode(errors="replace")
+    known_only(struct, ChunkField.KNOWN, f"column {name}")
+    if ChunkField.CRYPTO in struct or ChunkField.ENCRYPTED_METADATA in struct:
+        raise CannotCopy(f"column {name} is encrypted")
+    if ChunkField.FILE_PATH in struct:
+        raise CannotCopy(f"column {name} lies in another file")
+    metadata = substruct(struct, ChunkField.METADATA, f"what describes column {name}")
+    if metadata is None:
+        raise CannotCopy(f"its footer does not describe column {name}")
+    known_only(metadata, MetadataField.KNOWN, f"column {name}")
+    path = tuple(items(metadata, MetadataField.PATH, BINARY, f"the path of column {name}"))
+    kind = number(metadata, MetadataField.TYPE, f"the type of column {name}")
+    if (path, kind) != (leaf.path, leaf.type):
+        raise CannotCopy(f"column {name} is not as the schema has it")
+    if kind == INT96:
+        raise CannotCopy(f"column {name} is of the deprecated type INT96")
+    values = number(metadata, MetadataField.VALUES, f"how many values column {name} has")
+    if (values != rows and not leaf.repeated) or values < rows:
+        raise CannotCopy(f"column {name} has {values} values in {rows} rows")
+    pages, first_data_page = _pages(metadata, name, data)
+    bloom = optional_number(metadata, MetadataField.BLOOM, "where a bloom filter is")
+    bloom_length = optional_number(metadata, MetadataField.BLOOM_LENGTH, "how long a bloom filter is")
+    if bloom is not None:
+        _within(Extent(bloom, bloom_length or 1), data, f"the bloom filter of column {name}")
+    return Chunk(
+        struct=struct,
+        metadata=metadata,
+        pages=pages,
+        first_data_page=first_data_page,
+        column_index=_index(struct, ChunkField.COLUMN_INDEX, f"the column index of column {name}", data),
+        offset_index=_index(struct, ChunkField.OFFSET_INDEX, f"the offset index of column {name}", data),
+        bloom_offset=bloom,
+        bloom_length=bloom_length,
+    )
+
+
+def _pages(metadata: Struct, name: str, data: Extent) -> tuple[Extent, int]:
+    length = number(metadata, MetadataField.COMPRESSED, f"how long column {name} is")
+    first = number(metadata, MetadataField.DATA_PAGE, f"where column {name} begins")
+    dictionary = optional_number(metadata, MetadataField.DICTIONARY_PAGE, f"where the dictionary of column {name} is")
+    # Zero is how some writers say that there is none.
+    pages = Extent(min(first, dictionary) if dictionary else first, length)
+    _within(pages, data, f"column {name}")
+    if not pages.offset <= first < pages.end or (dictionary and dictionary >= first):
+        raise CannotCopy(f"the pages of column {name} are not in order")
+    index_page = optional_number(metadata, MetadataField.INDEX_PAGE, f"where an index page of column {name} is")
+    if index_page and not pages.offset <= index_page < pages.end:
+        raise CannotCopy(f"an index page of column {name} is not among its pages")
+    return pages, first
+
+
+def _index(struct: Struct, field: int, what: str, data: Extent) -> Extent | None:
+    offset = optional_number(struct, field, f"where {what} is")
+    length = optional_number(struct, field + 1, f"how long {what} is")
+    if offset is None or not length:
+        return None
+    extent = Extent(offset, length)
+    _within(extent, data, what)
+    return extent
+
+
+def _within(extent: Extent, data: Extent, what: str) -> None:
+    if extent.offset < data.offset or extent.end > data.end:
+        raise CannotCopy(f"{what} would lie outside of the file")
+
+
+def _check_overlap(extents: list[Extent]) -> None:
+    ordered = sorted(extents, key=lambda extent: (extent.offset, extent.end))
+    for before, after in pairwise(ordered):
+        if after.offset < before.end:
+            raise CannotCopy("its columns overlap")
+
+
+def _key_values(struct: Struct) -> dict[bytes, bytes | None]:
+    found: dict[bytes, bytes | None] = {}
+    for pair in structs(struct, FileField.KEY_VALUES, "the list of properties"):
+        key = text(known_only(pair, frozenset((1, 2)), "a property of it"), 1, "a property's name")
+        if key is None or key in found:
+            raise CannotCopy("its footer is damaged: a property has no name of its own")
+        found[key] = text(pair, 2, "a property")
+    return found

@@ -1,0 +1,114 @@
+"""Shows that files can be copied: nothing of what their row groups mean depends on the file they are in."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidyberg._version import __version__
+from tidyberg.execute.kernel.copy.fields import CannotCopy, FileField, GroupField, optional_number
+from tidyberg.execute.kernel.copy.shape import difference, elements, expected_elements
+from tidyberg.execute.kernel.copy.source import Source
+from tidyberg.execute.kernel.copy.thrift import Struct
+from tidyberg.model.task import Task
+
+_ICEBERG_SCHEMA = b"iceberg.schema"
+_PARQUET_MR = re.compile(rb"parquet-mr version (\d+)\.(\d+)")
+# Older ones wrote lengths that lacked a page header (PARQUET-816), and pages which readers must know them for to read.
+_FIRST_SOUND_PARQUET_MR = (1, 10)
+_OWN_NAME = f"tidyberg version {__version__} (build copy)".encode()
+
+
+@dataclass(frozen=True)
+class Common:
+    """What the footers of all outputs share."""
+
+    version: int
+    schema: tuple[int, Any]  # the list of elements, as the first input has it
+    key_values: dict[bytes, bytes | None]
+    created_by: bytes | None
+    column_orders: tuple[int, Any] | None
+    keeps_statistics: bool
+    keeps_sorting: bool
+
+
+def refuse_by_task(task: Task) -> None:
+    """What can be told without looking at any file."""
+    if task.deletes:
+        raise CannotCopy("deletes apply to its files")
+    if task.partitioning is not None:
+        raise CannotCopy("its rows move to other partitions")
+    if task.lineage:
+        raise CannotCopy("row lineage: the ids of its rows must be written with them")
+
+
+def prove(task: Task, sources: Sequence[Source]) -> Common:
+    """What the outputs have in common; raises CannotCopy with the reason why there is no such thing."""
+    first = sources[0]
+    shape = elements(first.footer.schema)
+    for source in sources:
+        _check_schema(task, source, shape)
+        _check_writer(source)
+    orders = [source.footer.struct.get(FileField.COLUMN_ORDERS) for source in sources]
+    if any(order != orders[0] for order in orders):
+        raise CannotCopy("its files order the values of their columns differently")
+    _check_row_groups(task, sources)
+    writers = {source.footer.created_by for source in sources}
+    return Common(
+        version=max(_version(source) for source in sources),
+        schema=first.footer.struct[FileField.SCHEMA],
+        key_values=_shared_properties(sources) | {_ICEBERG_SCHEMA: task.iceberg_schema.encode()},
+        # Readers judge statistics by who wrote them: of several writers no statistics can be kept.
+        created_by=first.footer.created_by if len(writers) == 1 else _OWN_NAME,
+        column_orders=orders[0],
+        keeps_statistics=len(writers) == 1,
+        keeps_sorting=_agree([group.get(GroupField.SORTING_COLUMNS) for group in _group_structs(sources)]),
+    )
+
+
+def _check_schema(task: Task, source: Source, shape: list[Any]) -> None:
+    found = elements(source.footer.schema)
+    if not any(element.field_id is not None for element in found):
+        raise CannotCopy(f"{source.input.path} was written without field ids")
+    if reason := difference(found, expected_elements(task.arrow_schema), same_bytes=False):
+        raise CannotCopy(f"{source.input.path} is not in the table's schema: {reason}")
+    if reason := difference(found, shape, same_bytes=True):
+        raise CannotCopy(f"{source.input.path} differs from the other files: {reason}")
+
+
+def _check_writer(source: Source) -> None:
+    match = _PARQUET_MR.match(source.footer.created_by or b"")
+    if match and (int(match[1]), int(match[2])) < _FIRST_SOUND_PARQUET_MR:
+        raise CannotCopy(f"{source.input.path} was written by {match[0].decode()}, whose files need special care")
+
+
+def _check_row_groups(task: Task, sources: Sequence[Source]) -> None:
+    sizes = [group.stored_bytes for source in sources for group in source.footer.row_groups if group.rows]
+    average = sum(sizes) / len(sizes) if sizes else 0
+    if sizes and average < task.min_row_group_bytes:
+        raise CannotCopy(
+            f"its {len(sizes)} row groups have {average / 1e6:.1f} MB on average, "
+            f"less than the {task.min_row_group_bytes / 1e6:.1f} MB that are worth keeping"
+        )
+
+
+def _version(source: Source) -> int:
+    return optional_number(source.footer.struct, FileField.VERSION, "the version") or 1
+
+
+def _shared_properties(sources: Sequence[Source]) -> dict[bytes, bytes | None]:
+    """Properties that say the same of every file; what says different things of them is true of none of the outputs."""
+    first, *others = [source.footer.key_values for source in sources]
+    return {
+        key: value
+        for key, value in first.items()
+        if all(key in properties and properties[key] == value for properties in others)
+    }
+
+
+def _group_structs(sources: Sequence[Source]) -> list[Struct]:
+    return [group.struct for source in sources for group in source.footer.row_groups if group.rows]
+
+
+def _agree(values: list[Any]) -> bool:
+    return all(value == values[0] for value in values)

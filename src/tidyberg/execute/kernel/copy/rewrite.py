@@ -1,0 +1,60 @@
+"""Copies the files of one task: looks at the footers, proves, assembles, writes, confirms."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidyberg.execute.kernel.copy.assemble import assemble
+from tidyberg.execute.kernel.copy.assembly import Moved
+from tidyberg.execute.kernel.copy.confirm import confirm
+from tidyberg.execute.kernel.copy.proof import prove, refuse_by_task
+from tidyberg.execute.kernel.copy.source import open_source, storage_reader
+from tidyberg.execute.kernel.copy.stream import remove_outputs, write_assembly
+from tidyberg.execute.kernel.metrics import FactCollector
+from tidyberg.execute.kernel.project import Leaf, Selection, leaves
+from tidyberg.execute.kernel.read import run_ahead
+from tidyberg.execute.kernel.storage import Storage
+from tidyberg.model.task import ColumnFacts, Task, WrittenFile
+
+
+@dataclass(frozen=True)
+class Copied:
+    outputs: tuple[WrittenFile, ...]
+    rows: int
+    input_facts: dict[int, ColumnFacts]
+    output_facts: dict[int, ColumnFacts]
+    moved: Moved
+
+
+def copy_files(task: Task, attempt: int, storage: Storage, should_stop: Callable[[], bool]) -> Copied:
+    """Raises CannotCopy, before anything is written, when the inputs cannot be shown to be safe to copy."""
+    refuse_by_task(task)
+    sources = list(run_ahead(partial(open_source, read_range=storage_reader(storage)), task.inputs))
+    common = prove(task, sources)
+    assembly = assemble(task, attempt, sources, common)
+    moved = write_assembly(assembly, storage, should_stop)
+    try:
+        footers = confirm(assembly, sources, storage)
+    except BaseException:
+        remove_outputs([storage.place(file.written.path) for file in assembly.files], storage)
+        raise
+    all_leaves = leaves(pa.ipc.read_schema(pa.BufferReader(task.arrow_schema)))
+    return Copied(
+        outputs=tuple(file.written for file in assembly.files),
+        rows=sum(source.footer.rows for source in sources),
+        input_facts=_facts([source.arrow_footer for source in sources], all_leaves),
+        output_facts=_facts(footers, all_leaves),
+        moved=moved,
+    )
+
+
+def _facts(footers: list[pq.FileMetaData], all_leaves: list[Leaf]) -> dict[int, ColumnFacts]:
+    """Of files whose columns are those of the table."""
+    collector = FactCollector(all_leaves, {}, own=False)
+    ids = {leaf.field_id: index for index, leaf in enumerate(all_leaves) if leaf.field_id is not None}
+    for footer in footers:
+        collector.add(footer, Selection(source_of=ids), leaves(footer.schema.to_arrow_schema()))
+    return collector.facts()
