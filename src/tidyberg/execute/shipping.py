@@ -34,4 +34,10 @@ def archive_bytes() -> bytes:
 
 
 def _modules(directory: Traversable) -> list[str]:
-    return sorted(entry.name for entry in directory.iterdir() if entry.name.endswith(".py"))
+    found = []
+    for entry in directory.iterdir():
+        if entry.is_dir():
+            found += [f"{entry.name}/{name}" for name in _modules(entry)]
+        elif entry.name.endswith(".py"):
+            found.append(entry.name)
+    return sorted(found)
