@@ -8,8 +8,9 @@ from hypothesis import HealthCheck, settings
 from tests.oracle.fixtures import java, oracle, warehouse
 from tests.seed import SEED
 from tests.servers.redis_fixtures import redis_of_session, redis_server, redis_to_kill
+from tests.servers.s3_fixtures import bucket, s3_server
 
-__all__ = ["java", "oracle", "redis_of_session", "redis_server", "redis_to_kill", "warehouse"]
+__all__ = ["bucket", "java", "oracle", "redis_of_session", "redis_server", "redis_to_kill", "s3_server", "warehouse"]
 
 # Shared machines are slow at odd moments: a slow example is no defect, a wrong one is.
 settings.register_profile("tidyberg", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -32,3 +33,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "oracle" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.oracle)
+        if "s3_server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(1500))  # a machine's first run builds the server

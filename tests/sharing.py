@@ -5,6 +5,7 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 TOGETHER = {
     "java": ("tests/oracle/", "tests/machine/", "tests/observe/test_java_tables.py", "tests/verify/test_end_to_end.py"),
     "rest": ("tests/rest/",),
+    "s3": ("tests/s3/",),
     "spark": ("tests/execute/test_spark_local.py",),
     "cluster": ("tests/execute/test_spark_cluster.py",),
 }

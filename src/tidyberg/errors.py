@@ -179,6 +179,12 @@ class StorageError(Transient):
     code = "storage"
 
 
+class CredentialsExpired(StorageError):
+    """Credentials that a catalog vended ran out while they were in use; the next run gets new ones."""
+
+    code = "credentials-expired"
+
+
 class StoreUnreachable(Transient):
     """The job store does not answer; what it has recorded is kept."""
 

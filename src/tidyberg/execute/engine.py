@@ -7,6 +7,7 @@ from typing import Protocol
 from tidyberg.errors import (
     AccessDenied,
     Cancelled,
+    CredentialsExpired,
     DamagedFile,
     StorageError,
     TidybergError,
@@ -88,6 +89,12 @@ def error_of(failure: KernelFailure) -> TidybergError:
     """tidyberg's own error for what a kernel met."""
     if failure.kind is FailureKind.DENIED:
         return AccessDenied(failure.message, hint="Check the credentials and the rights on that location.")
+    if failure.kind is FailureKind.EXPIRED:
+        return CredentialsExpired(
+            failure.message,
+            hint="Run it again: it gets new credentials and goes on with what is finished. If it happens again, let "
+            "the catalog give credentials that live longer, or make groups smaller (max_group_size).",
+        )
     if failure.kind is FailureKind.STORAGE:
         return StorageError(failure.message)
     if failure.kind is FailureKind.STOPPED:

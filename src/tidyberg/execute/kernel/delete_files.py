@@ -127,7 +127,7 @@ class DeleteFiles:
         if delete.content is not None:
             source, in_memory = pa.BufferReader(delete.content), True
         else:
-            source, in_memory = fetch_source(self._storage, delete.path)
+            source, in_memory = fetch_source(self._storage, delete.path, delete.size)
         with self._storage.guard(delete.path):
             footer = pq.read_metadata(source)
         return OpenFile(TaskInput(delete.path, delete.size, footer.num_rows), source, footer, in_memory)
@@ -147,7 +147,10 @@ def _decoded(vector: TaskDelete, blob: bytes) -> Positions:
 
 def delete_bytes(storage: Storage, delete: TaskDelete) -> bytes:
     """All bytes of a delete file."""
-    source = storage.open_input(storage.place(delete.path))
+    place = storage.place(delete.path)
+    if place.object is not None:
+        return storage.read_whole(place, delete.size).to_pybytes()  # type: ignore[no-any-return]
+    source = storage.open_input(place)
     with storage.guard(delete.path), source:
         content, size = bytes(source.read()), int(source.size())
     if len(content) != size:

@@ -3,11 +3,10 @@
 import hashlib
 from collections.abc import Callable
 
-import pyarrow as pa
-
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.storage import Storage
-from tidyberg.model.task import DigestResult, DigestTask
+from tidyberg.execute.kernel.s3.writing import S3OutputStream
+from tidyberg.execute.kernel.storage import Sink, Storage
+from tidyberg.model.task import DigestResult, DigestTask, TaskInput
 
 _BLOCK = 4 * 1024 * 1024
 
@@ -15,7 +14,7 @@ _BLOCK = 4 * 1024 * 1024
 class DigestingSink:
     """An output stream that sums up the bytes on their way to storage."""
 
-    def __init__(self, sink: pa.NativeFile) -> None:
+    def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._hash = hashlib.sha256()
 
@@ -36,22 +35,29 @@ class DigestingSink:
     def close(self) -> None:
         self._sink.close()
 
+    def abandon(self) -> None:
+        """Close it for good; a store that shows nothing before the end then shows nothing."""
+        if isinstance(self._sink, S3OutputStream):
+            self._sink.abandon()
+        else:
+            self._sink.close()
+
     def hexdigest(self) -> str:
         return self._hash.hexdigest()
 
 
 def digest_files(task: DigestTask, storage: Storage, should_stop: Callable[[], bool]) -> DigestResult:
-    digests = tuple(_digest(file.path, storage, should_stop) for file in task.inputs)
+    digests = tuple(_digest(file, storage, should_stop) for file in task.inputs)
     return DigestResult(task.job_id, task.group_id, digests)
 
 
-def _digest(path: str, storage: Storage, should_stop: Callable[[], bool]) -> str:
+def _digest(file: TaskInput, storage: Storage, should_stop: Callable[[], bool]) -> str:
     found = hashlib.sha256()
-    with storage.open_input(storage.place(path)) as source:
+    with storage.open_input(storage.place(file.path), file.size) as source:
         while True:
             if should_stop():
                 raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
-            with storage.guard(path):
+            with storage.guard(file.path):
                 block = source.read(_BLOCK)
             if not block:
                 return found.hexdigest()

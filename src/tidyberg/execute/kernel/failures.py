@@ -11,6 +11,7 @@ class FailureKind(StrEnum):
     DAMAGED = "damaged"  # a data file is missing, truncated or not what the manifest says
     STORAGE = "storage"  # storage refused or lost a request: another attempt may go through
     DENIED = "denied"
+    EXPIRED = "expired"  # credentials that were good for a time only: another attempt needs new ones
     SCHEMA = "schema"  # values that do not fit the table's schema
     STOPPED = "stopped"
 

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -14,12 +14,15 @@ import pyarrow.parquet as pq
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.names import Path, field_id
 from tidyberg.execute.kernel.project import Selection, project, select
+from tidyberg.execute.kernel.s3.reading import PieceOfFile, S3InputFile
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.model.task import TaskInput
 
 MB = 1024 * 1024
 _FETCHED_WHOLE = 16 * MB  # a file up to this size costs one request for its bytes
 _BUFFERED_AT_ONCE = 64 * MB  # compressed bytes of row groups asked for together
+_STREAMED_AT_ONCE = 32 * MB  # the same of a streamed file, whose next piece is fetched meanwhile
+_CHUNK_PADDING = 100  # Arrow reads so much more of a chunk of old parquet-mr files, whose sizes are too small
 _BATCH_BYTES = 32 * MB  # uncompressed bytes a batch should stay below, whatever its row count
 _FILES_AHEAD = 4
 
@@ -35,15 +38,22 @@ class OpenFile:
     source: pa.NativeFile
     footer: pq.FileMetaData
     in_memory: bool
+    stream: S3InputFile | None = None  # of a store that sends the rest in order, by one request
 
     @property
     def uncompressed_bytes(self) -> int:
         return sum(self.footer.row_group(i).total_byte_size for i in range(self.footer.num_row_groups))
 
 
-def fetch_source(storage: Storage, path: str) -> tuple[pa.NativeFile, bool]:
+def fetch_source(storage: Storage, path: str, known_size: int) -> tuple[pa.NativeFile, bool]:
     """An open file, and whether all of its bytes are in memory already."""
-    source = storage.open_input(storage.place(path))
+    place = storage.place(path)
+    if place.object is not None:
+        # An object store is asked for bytes and nothing else: their number is known from the manifest.
+        if known_size <= _FETCHED_WHOLE:
+            return pa.BufferReader(storage.read_whole(place, known_size)), True
+        return storage.open_input(place, known_size), False
+    source = storage.open_input(place)
     with storage.guard(path):
         size = source.size()
         if size > _FETCHED_WHOLE:
@@ -56,7 +66,8 @@ def fetch_source(storage: Storage, path: str) -> tuple[pa.NativeFile, bool]:
 
 
 def open_file(storage: Storage, file: TaskInput) -> OpenFile:
-    source, in_memory = fetch_source(storage, file.path)
+    stream = storage.open_streaming(storage.place(file.path), file.size) if file.size > _FETCHED_WHOLE else None
+    source, in_memory = fetch_source(storage, file.path, file.size) if stream is None else (stream.as_arrow(), False)
     with storage.guard(file.path):
         footer = pq.read_metadata(source)
     if footer.num_rows != file.records:
@@ -64,7 +75,7 @@ def open_file(storage: Storage, file: TaskInput) -> OpenFile:
             FailureKind.DAMAGED,
             f"{file.path} holds {footer.num_rows} rows, but the table's manifest says {file.records}.",
         )
-    return OpenFile(file, source, footer, in_memory)
+    return OpenFile(file, source, footer, in_memory, stream)
 
 
 def open_ahead(storage: Storage, files: Sequence[TaskInput]) -> Generator[OpenFile, None, None]:
@@ -135,14 +146,15 @@ class Reader:
             raise KernelFailure(FailureKind.DAMAGED, f"{file.input.path}: read {rows} rows of {file.input.records}.")
 
     def _raw_batches(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
-        for row_groups, together in _pieces(file.footer):
-            buffered = not file.in_memory and together <= 2 * _BUFFERED_AT_ONCE
+        for row_groups, together, source in self._sources(file, selection):
+            in_memory = source is not file.source or file.in_memory
+            buffered = not in_memory and together <= 2 * _BUFFERED_AT_ONCE
             with self._storage.guard(file.input.path):
                 parquet = pq.ParquetFile(
-                    file.source,
+                    source,
                     metadata=file.footer,
                     pre_buffer=buffered,
-                    buffer_size=0 if buffered or file.in_memory else 4 * MB,
+                    buffer_size=0 if buffered or in_memory else 4 * MB,
                     read_dictionary=self._dictionary_columns(file.footer, selection),
                     # Arrow's nanoseconds wrap silently outside 1677-2262.
                     coerce_int96_timestamp_unit="us",
@@ -156,6 +168,28 @@ class Reader:
                     use_threads=False,  # every core has a task of its own
                 )
             yield from self._guarded(batches, file)
+
+    def _sources(self, file: OpenFile, selection: Selection) -> Iterator[tuple[list[int], int, pa.NativeFile]]:
+        """Row groups to decode together, and what to read them from: a streamed file's are fetched a piece ahead."""
+        stream = file.stream
+        largest = max((together for _, together in _pieces(file.footer, _STREAMED_AT_ONCE)), default=0)
+        if stream is None or largest > 2 * _BUFFERED_AT_ONCE or not _reads_most(file.footer, selection):
+            yield from ((row_groups, together, file.source) for row_groups, together in _pieces(file.footer))
+            return
+
+        def fetch(piece: tuple[list[int], int]) -> tuple[list[int], int, pa.NativeFile]:
+            row_groups, together = piece
+            start, end = _span(file.footer, row_groups, file.input.size)
+            return row_groups, together, pa.PythonFile(PieceOfFile(stream.take(start, end), start), mode="r")
+
+        pieces = run_ahead(fetch, _pieces(file.footer, _STREAMED_AT_ONCE), ahead=1)
+        with closing(pieces):
+            while True:
+                with self._storage.guard(file.input.path):
+                    piece = next(pieces, None)
+                if piece is None:
+                    return
+                yield piece
 
     def _dictionary_columns(self, footer: pq.FileMetaData, selection: Selection) -> list[str]:
         """The file's own names of the columns that the target wants dictionary-encoded."""
@@ -190,14 +224,36 @@ def _naming(file: OpenFile) -> Iterator[None]:
         raise KernelFailure(failure.kind, f"{file.input.path}: {failure.message}") from None
 
 
-def _pieces(footer: pq.FileMetaData) -> Iterator[tuple[list[int], int]]:
+def _reads_most(footer: pq.FileMetaData, selection: Selection) -> bool:
+    """Else the few columns that are read are cheaper to ask for by themselves."""
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    read = sum(group.column(i).total_compressed_size for group in groups for i in selection.columns)
+    everything = sum(group.column(i).total_compressed_size for group in groups for i in range(group.num_columns))
+    return bool(2 * read >= everything)
+
+
+def _span(footer: pq.FileMetaData, row_groups: Sequence[int], size: int) -> tuple[int, int]:
+    """Where the column chunks of these row groups begin and end in the file."""
+    starts, ends = [], []
+    for index in row_groups:
+        group = footer.row_group(index)
+        for chunk in map(group.column, range(group.num_columns)):
+            first = chunk.data_page_offset
+            if chunk.dictionary_page_offset is not None and chunk.dictionary_page_offset > 0:
+                first = min(first, chunk.dictionary_page_offset)
+            starts.append(first)
+            ends.append(first + chunk.total_compressed_size + _CHUNK_PADDING)
+    return min(starts), min(max(ends), size)
+
+
+def _pieces(footer: pq.FileMetaData, at_once: int | None = None) -> Iterator[tuple[list[int], int]]:
     """Row groups to fetch together, with their compressed bytes: Arrow buffers all it is asked for."""
     piece: list[int] = []
     together = 0
     for index in range(footer.num_row_groups):
         group = footer.row_group(index)
         size = sum(group.column(i).total_compressed_size for i in range(group.num_columns))
-        if piece and together + size > _BUFFERED_AT_ONCE:
+        if piece and together + size > (at_once or _BUFFERED_AT_ONCE):
             yield piece, together
             piece, together = [], 0
         piece.append(index)

@@ -182,6 +182,7 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
         checksum=checksum.hexdigest() if checksum is not None else None,
         warnings=_warnings(task),
         started_ns=started_ns,
+        requests=storage.requests,
     )
 
 

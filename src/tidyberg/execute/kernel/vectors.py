@@ -33,13 +33,7 @@ def read_vectors(storage: Storage, vectors: Sequence[TaskDelete]) -> list[bytes]
         return [first.content]
     start = _range(first)[0]
     end = max(offset + size for offset, size in map(_range, vectors))
-    source = storage.open_input(storage.place(first.path))
-    with storage.guard(first.path), source:
-        content = source.read_at(end - start, start)
-        if len(content) < end - start and source.size() >= end:
-            raise KernelFailure(
-                FailureKind.STORAGE, f"Reading {first.path} gave {len(content)} of {end - start} bytes."
-            )
+    content = storage.read_range(storage.place(first.path), start, end - start).to_pybytes()
     return [content[offset - start : offset - start + size] for offset, size in map(_range, vectors)]
 
 

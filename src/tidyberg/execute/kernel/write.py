@@ -45,7 +45,7 @@ class _OpenOutput:
             with storage.guard(place.location, writing=True):
                 self._writer = pq.ParquetWriter(self.sink, schema, metadata_collector=self._footer, **options)
         except BaseException:
-            self.sink.close()
+            self.sink.abandon()
             storage.delete(place)
             raise
 
@@ -67,7 +67,7 @@ class _OpenOutput:
         self._writer.is_open = False  # else Arrow writes a footer to the closed sink when it is collected
         try:
             with self._storage.guard(self.place.location, writing=True):
-                self.sink.close()
+                self.sink.abandon()
         except KernelFailure:
             return  # what broke the writing is being told already
 

@@ -1,0 +1,21 @@
+"""What the tests on a real S3 server share."""
+
+import pytest
+
+from tests.servers.s3 import S3Server
+from tidyberg.execute.kernel.s3.settings import S3Settings
+from tidyberg.execute.kernel.s3.store import S3Store
+from tidyberg.execute.kernel.storage import Storage
+from tidyberg.model.task import StorageAccess
+
+
+@pytest.fixture
+def store(s3_server: S3Server) -> S3Store:
+    settings = S3Settings.of(s3_server.properties)
+    assert settings is not None
+    return S3Store(settings)
+
+
+@pytest.fixture
+def storage(s3_server: S3Server) -> Storage:
+    return Storage(StorageAccess(s3_server.properties))

@@ -1,0 +1,65 @@
+"""A catalog in SQLite whose tables are on the S3 server, and what can be asked of them."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from tests.servers.s3 import S3Server
+from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.table import TableRef
+from tidyberg.testing import Warehouse
+from tidyberg.testing.commits import LabCatalog
+
+REF = TableRef("lab", ("db",), "events")
+OPTIONS = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
+
+
+class S3Warehouse(Warehouse):
+    def __init__(self, directory: Path, server: S3Server, bucket: str, endpoint: str | None = None) -> None:
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self.name = "lab"
+        self.bucket = bucket
+        self.server = server
+        self.properties = {
+            "type": "sql",
+            "uri": f"sqlite:///{directory / 'catalog.db'}",
+            "warehouse": f"s3://{bucket}/warehouse",
+            **server.properties,
+            **({"s3.endpoint": endpoint} if endpoint else {}),
+        }
+        self.catalog = LabCatalog(self.name, **{key: value for key, value in self.properties.items() if key != "type"})
+
+    def rows_read(self, table: Table) -> list[str]:
+        """By PyIceberg, sorted."""
+        return sorted(map(repr, table.refresh().scan().to_arrow().to_pylist()))
+
+    def objects(self) -> set[str]:
+        return self.server.objects(self.bucket)
+
+    def referenced(self, table: Table) -> set[str]:
+        """Every object that the current metadata or any of its snapshots refers to."""
+        table.refresh()
+        found = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+        for snapshot in table.metadata.snapshots:
+            found.add(snapshot.manifest_list)
+            for manifest in snapshot.manifests(table.io):
+                found.add(manifest.manifest_path)
+                found.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io, False))
+        return found
+
+
+def noise(rows: int, seed: int) -> pa.Table:
+    """Rows that hardly compress, so that files have a size: about 32 bytes each."""
+    drawn = np.random.default_rng(seed)
+    raw = drawn.bytes(16 * rows)
+    return pa.table(
+        {
+            "id": pa.array(range(seed * rows, (seed + 1) * rows), pa.int64()),
+            "a": pa.array(drawn.integers(0, 2**62, rows), pa.int64()),
+            "b": pa.array(drawn.random(rows), pa.float64()),
+            "blob": pa.array([raw[start : start + 16] for start in range(0, 16 * rows, 16)], pa.binary()),
+        }
+    )
