@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-fast test-kill test-replicas test-long mutants lint format lock build bench bench-load clean check-java
+.PHONY: help setup demo test test-fast test-kill test-replicas test-long mutants lint format lock build bench bench-full bench-docs bench-load clean check-java
 
 help: ## list what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -65,8 +65,14 @@ lock: setup ## resolve the dependency tree anew into requirements.lock
 build: setup ## source distribution and wheel into dist/
 	@sh scripts/build.sh "$(VENV)"
 
-bench: check-java setup ## rewrite the same table with tidyberg and with Iceberg's Java action; times and memory
-	@$(BIN)/python -m benchmarks.rewrite
+bench: check-java setup ## the core scenarios, about 5 minutes: tidyberg, Iceberg's Java action, DuckDB and cp on the same data
+	@$(BIN)/python -m benchmarks.run
+
+bench-full: check-java setup ## all scenarios, about half an hour and 10 GB of disk
+	@$(BIN)/python -m benchmarks.run --full
+
+bench-docs: setup ## take what was measured into docs/performance.md
+	@$(BIN)/python -m benchmarks.publish $(wildcard bench-results/*.json)
 
 bench-load: setup ## 200 submissions a second against a service, on SQLite and on Redis; latencies and memory
 	@$(BIN)/python -m benchmarks.load

@@ -1,4 +1,4 @@
-"""Thousands of small delete files over the benchmark's table, as row-level writers leave them, in a few commits."""
+"""Which rows of a benchmark's table are deleted, and its position delete files, as row-level writers leave them."""
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,6 @@ _POSITIONS = pa.schema(
         pa.field("pos", pa.int64(), False, {"PARQUET:field_id": str(POSITION_FIELD)}),
     ]
 )
-_KEYS = pa.schema([pa.field("event_id", pa.int64(), True, {"PARQUET:field_id": "1"})])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +57,16 @@ class Deletes:
 
 @cache
 def _all_event_ids(deletes: Deletes, rows: int) -> npt.NDArray[np.int64]:
-    return np.sort(np.concatenate([deletes.event_ids(file, rows) for file in range(deletes.equality_files)]))
+    none = np.array([], np.int64)
+    return np.sort(np.concatenate([none, *(deletes.event_ids(file, rows) for file in range(deletes.equality_files))]))
 
 
-def commit_deletes(table: Table, paths: list[str], rows: int, deletes: Deletes) -> None:
+def commit_position_deletes(table: Table, paths: list[str], rows: int, deletes: Deletes) -> None:
     """`paths` are the data files in the order of their numbers; each has `rows` rows."""
     per_commit = -(-len(paths) // COMMITS)
-    keys_per_commit = -(-deletes.equality_files // COMMITS)
-    for commit in range(COMMITS):
-        numbers = range(commit * per_commit, min((commit + 1) * per_commit, len(paths)))
-        entries = [entry for entries in _in_threads(table, numbers, paths, rows, deletes) for entry in entries]
-        for number in range(commit * keys_per_commit, min((commit + 1) * keys_per_commit, deletes.equality_files)):
-            ids = pa.table([pa.array(deletes.event_ids(number, rows * len(paths)))], schema=_KEYS)
-            entries.append(_write(table, f"equality-{number:05d}", ids, {134: 2, 135: [1]}))
-        _commit(table, entries)
+    for first in range(0, len(paths), per_commit):
+        numbers = range(first, min(first + per_commit, len(paths)))
+        _commit(table, [entry for entries in _in_threads(table, numbers, paths, rows, deletes) for entry in entries])
 
 
 def _in_threads(

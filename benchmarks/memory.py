@@ -13,8 +13,9 @@ _EVERY_SECONDS = 0.5
 class PeakMemory:
     """Samples in a thread while the block runs; `peak_bytes` is the highest sum seen."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, every_seconds: float = _EVERY_SECONDS) -> None:
         self._process = psutil.Process(pid)
+        self._every_seconds = every_seconds
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self.peak_bytes = 0
@@ -36,7 +37,7 @@ class PeakMemory:
         return sum(map(_cpu, family))
 
     def _sample(self) -> None:
-        while not self._done.wait(_EVERY_SECONDS):
+        while not self._done.wait(self._every_seconds):
             try:
                 family = [self._process, *self._process.children(recursive=True)]
             except psutil.NoSuchProcess:

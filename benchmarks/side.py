@@ -1,93 +1,141 @@
-"""One side of the rewrite benchmark in a process of its own: warms up on a small table, then rewrites the big one.
+"""One side of a benchmark in a process of its own: warms up on a small table, then rewrites the big one.
 
 Writes a JSON line when it is warm and another when it is done; starts, and ends, when a line comes in.
 """
 
 import json
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from benchmarks.data import SMALL_TABLE, TABLE
+from benchmarks.warehouse import SMALL_TABLE, TABLE, data_files, inventory_of
 
-PACKAGES = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0"
-WARM_UP_TARGET = 8 * 1024 * 1024  # several outputs, so that every worker has worked before the clock starts
-Rewrite = Callable[[str, int], None]
+WARM_UP_OUTPUTS = 4  # so that every worker has worked before the clock starts
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a side is told."""
+
+    directory: str
+    target_bytes: int
+    threads: int
+    mode: str
+
+
+Rewrite = Callable[[str, int], dict[str, Any]]  # a table and its target size; gives what else is worth knowing
+Side = Callable[[Order, Path], Rewrite]
 
 
 def main() -> None:
-    side, directory, target_bytes, threads = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    side, order = SIDES[sys.argv[1]], Order(**json.loads(sys.argv[2]))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Spark writes to standard output as it likes
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
-        rewrite = (tidyberg_side if side == "tidyberg" else java_side)(directory, threads, Path(scratch))
-        rewrite(SMALL_TABLE, WARM_UP_TARGET)
+        rewrite = side(order, Path(scratch))
+        small = inventory_of(Path(order.directory), SMALL_TABLE).data_files
+        rewrite(SMALL_TABLE, sum(small["size"].to_pylist()) // WARM_UP_OUTPUTS)
         print(json.dumps({"warm": True}), file=answers, flush=True)
         sys.stdin.readline()
         started = time.perf_counter()
-        rewrite(TABLE, target_bytes)
-        print(json.dumps({"seconds": time.perf_counter() - started}), file=answers, flush=True)
+        facts = rewrite(TABLE, order.target_bytes)
+        seconds = time.perf_counter() - started
+        print(json.dumps({"seconds": seconds, **facts}), file=answers, flush=True)
         sys.stdin.readline()  # until the CPU time of the workers has been read
 
 
-def tidyberg_side(directory: Path, threads: int, scratch: Path) -> Rewrite:
+def tidyberg_side(order: Order, scratch: Path) -> Rewrite:
     """Observe, plan, execute on Spark, verify counts and commit."""
     from tidyberg.control.control import Control
     from tidyberg.execute.spark import SparkEngine
-    from tidyberg.model.options import PlanOptions, Strategy
+    from tidyberg.model.options import PlanOptions, RewriteMode, Strategy
     from tidyberg.model.table import TableRef
     from tidyberg.record.process import is_alive
     from tidyberg.record.sqlite import SqliteStore
     from tidyberg.testing import Warehouse
 
-    warehouse = Warehouse(directory)
+    warehouse = Warehouse(order.directory)
     control = Control(
         lambda _: warehouse.catalog,
-        lambda: SparkEngine(f"local[{threads}]"),
+        lambda: SparkEngine(f"local[{order.threads}]"),
         SqliteStore(scratch / "jobs.db", is_alive),
     )
 
-    def rewrite(table: str, target_bytes: int) -> None:
-        options = PlanOptions(strategy=Strategy.FULL, target_file_size=target_bytes, min_input_files=2, force=True)
+    mode = RewriteMode(order.mode)
+
+    def rewrite(table: str, target_bytes: int) -> dict[str, Any]:
+        options = PlanOptions(
+            strategy=Strategy.FULL, target_file_size=target_bytes, min_input_files=2, force=True, mode=mode
+        )
         result = control.compact(TableRef.parse(table, warehouse.name), options)
         assert result.outcome == "committed", result
+        return {"estimate": asdict(result.plan.estimate)}
 
     return rewrite
 
 
-def java_side(directory: Path, threads: int, scratch: Path) -> Rewrite:
+def java_side(order: Order, scratch: Path) -> Rewrite:
     """Iceberg's own action on Spark: plans, rewrites and commits in one call."""
-    from pyspark.sql import SparkSession
+    from benchmarks.java import open_session, rewrite_data_files
 
-    spark = (
-        SparkSession.builder.master(f"local[{threads}]")
-        .config("spark.jars.packages", PACKAGES)
-        .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
-        .config("spark.driver.memory", "4g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.local.dir", str(scratch))
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.sql.catalog.lab", "org.apache.iceberg.spark.SparkCatalog")
-        .config("spark.sql.catalog.lab.type", "jdbc")
-        .config("spark.sql.catalog.lab.uri", f"jdbc:sqlite:{directory / 'catalog.db'}")
-        .config("spark.sql.catalog.lab.warehouse", f"file://{directory / 'warehouse'}")
-        .config("spark.sql.catalog.lab.jdbc.schema-version", "V1")
-        .config("spark.sql.catalog.lab.cache-enabled", "false")
-        .getOrCreate()
-    )
+    session = open_session(Path(order.directory), order.threads, scratch)
 
-    def rewrite(table: str, target_bytes: int) -> None:
-        options = f"map('rewrite-all', 'true', 'target-file-size-bytes', '{target_bytes}')"
-        call = f"CALL lab.system.rewrite_data_files(table => '{table}', options => {options})"
-        (row,) = spark.sql(call).collect()
-        assert row["rewritten_data_files_count"] > 0, row
+    def rewrite(table: str, target_bytes: int) -> dict[str, Any]:
+        rewrite_data_files(session, table, target_bytes)
+        return {}
 
     return rewrite
+
+
+def duckdb_side(order: Order, scratch: Path) -> Rewrite:
+    """What needs no Spark: DuckDB reads the data files into memory, PyIceberg overwrites the table with them.
+
+    DuckDB's own Iceberg reader is an extension that it fetches from the network; the files are named to it instead.
+    """
+    import duckdb
+
+    from tidyberg.testing import Warehouse
+
+    warehouse = Warehouse(order.directory)
+    connection = duckdb.connect(config={"threads": order.threads, "temp_directory": str(scratch)})
+    connection.execute("SET TimeZone = 'UTC'")
+
+    def rewrite(table: str, target_bytes: int) -> dict[str, Any]:
+        loaded = warehouse.catalog.load_table(table)
+        paths = data_files(inventory_of(Path(order.directory), table))
+        rows = connection.read_parquet(list(map(str, paths)), hive_partitioning=False).to_arrow_table()
+        with loaded.transaction() as transaction:
+            transaction.set_properties({"write.target-file-size-bytes": str(target_bytes)})
+            transaction.overwrite(rows)
+        return {}
+
+    return rewrite
+
+
+def cp_side(order: Order, scratch: Path) -> Rewrite:  # noqa: ARG001 - every side is told the same
+    """No rewrite, but the floor under any: the bytes of the data files, copied by the kernel."""
+    target = Path(order.directory) / "copied"
+    listed = {table: data_files(inventory_of(Path(order.directory), table)) for table in (SMALL_TABLE, TABLE)}
+
+    def rewrite(table: str, target_bytes: int) -> dict[str, Any]:  # noqa: ARG001
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        for first in range(0, len(listed[table]), 1_000):  # a command line has room for so many names
+            names = listed[table][first : first + 1_000]
+            subprocess.run(["cp", "--reflink=never", *map(str, names), str(target)], check=True)
+        return {}
+
+    return rewrite
+
+
+SIDES: dict[str, Side] = {"tidyberg": tidyberg_side, "java": java_side, "duckdb": duckdb_side, "cp": cp_side}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,78 @@
+"""Spark with Iceberg's Java runtime, over a benchmark's warehouse: its rewrite action and its delete writers."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+PACKAGES = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0"
+
+
+def open_session(directory: Path, threads: int, scratch: Path) -> Any:
+    from pyspark.sql import SparkSession
+
+    return (
+        SparkSession.builder.master(f"local[{threads}]")
+        .config("spark.jars.packages", PACKAGES)
+        .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
+        .config("spark.driver.memory", "4g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.local.dir", str(scratch))
+        .config("spark.ui.enabled", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.sql.catalog.lab", "org.apache.iceberg.spark.SparkCatalog")
+        .config("spark.sql.catalog.lab.type", "jdbc")
+        .config("spark.sql.catalog.lab.uri", f"jdbc:sqlite:{directory / 'catalog.db'}")
+        .config("spark.sql.catalog.lab.warehouse", f"file://{directory / 'warehouse'}")
+        .config("spark.sql.catalog.lab.jdbc.schema-version", "V1")
+        .config("spark.sql.catalog.lab.cache-enabled", "false")
+        .getOrCreate()
+    )
+
+
+def rewrite_data_files(session: Any, table: str, target_bytes: int) -> None:
+    options = f"map('rewrite-all', 'true', 'target-file-size-bytes', '{target_bytes}')"
+    (row,) = session.sql(f"CALL lab.system.rewrite_data_files(table => '{table}', options => {options})").collect()
+    assert row["rewritten_data_files_count"] > 0, row
+
+
+def delete_by_equality(session: Any, table: str, column: str, files: list[npt.NDArray[np.int64]], commits: int) -> None:
+    """One equality delete file for each array of keys of a long column, in a few commits."""
+    import pyarrow as pa
+
+    jvm = session._jvm
+    java_table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session._jsparkSession, f"lab.{table}")
+    schema = java_table.schema().select([column])
+    field_ids = session.sparkContext._gateway.new_array(jvm.int, 1)
+    field_ids[0] = schema.findField(column).fieldId()
+    row_class = jvm.java.lang.Class.forName(
+        "org.apache.spark.sql.catalyst.InternalRow", True, jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    )
+    # Spark's own rows keep the type: a small number would become an Integer on its way to Java.
+    frame = session.createDataFrame(pa.table({column: np.concatenate(files)})).coalesce(1)
+    keys = iter(frame._jdf.queryExecution().executedPlan().executeCollect())
+    delta = None
+    for number, wanted in enumerate(files):
+        path = java_table.locationProvider().newDataLocation(f"equality-{number:05d}.parquet")
+        output = jvm.org.apache.iceberg.encryption.EncryptedFiles.plainAsEncryptedOutput(
+            java_table.io().newOutputFile(path)
+        )
+        writer = (
+            jvm.org.apache.iceberg.formats.FormatModelRegistry.equalityDeleteWriteBuilder(
+                jvm.org.apache.iceberg.FileFormat.PARQUET, row_class, output
+            )
+            .schema(schema)
+            .engineSchema(jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(schema))
+            .spec(java_table.spec())
+            .equalityFieldIds(field_ids)
+            .build()
+        )
+        for _ in wanted:
+            writer.write(next(keys))
+        writer.close()
+        delta = (delta or java_table.newRowDelta()).addDeletes(writer.toDeleteFile())
+        if (number + 1) % -(-len(files) // commits) == 0 or number + 1 == len(files):
+            delta.commit()
+            delta = None

@@ -1,0 +1,81 @@
+"""Plots as SVG, written by hand: text that diffs well, needs no library, and reads in light and dark pages."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from math import ceil, floor, log10
+
+COLOURS = ("#1f6feb", "#d1495b", "#e0a100", "#8b949e")
+_LABELS, _WIDTH, _ROW, _TOP, _BOTTOM, _RIGHT = 250, 860, 34, 64, 46, 30
+_TEXT = 'fill="currentColor" font-family="system-ui, sans-serif"'
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A logarithmic axis in whole decades from `left` to `right`."""
+
+    low: int
+    high: int
+    left: float
+    right: float
+
+    @classmethod
+    def around(cls, values: Sequence[float], left: float, right: float) -> "Axis":
+        low, high = floor(log10(min(values))), ceil(log10(max(values)))
+        return cls(low, max(high, low + 1), left, right)
+
+    def at(self, value: float) -> float:
+        return self.left + (log10(value) - self.low) / (self.high - self.low) * (self.right - self.left)
+
+    @property
+    def ticks(self) -> list[float]:
+        return [10.0**power for power in range(self.low, self.high + 1)]
+
+
+def dot_plot(title: str, unit: str, rows: Sequence[tuple[str, Mapping[str, float]]]) -> str:
+    """One line a row, one dot a series, on a logarithmic axis: ratios are distances."""
+    series = list(dict.fromkeys(name for _, values in rows for name in values))
+    colour = dict(zip(series, COLOURS, strict=False))
+    axis = Axis.around([value for _, values in rows for value in values.values()], _LABELS, _WIDTH - _RIGHT)
+    height = _TOP + len(rows) * _ROW + _BOTTOM
+    parts = [_text(10, 20, title, size=15, weight="bold"), *_legend(series, colour)]
+    for tick in axis.ticks:
+        parts.append(_line(axis.at(tick), _TOP, axis.at(tick), height - _BOTTOM, "0.2"))
+        parts.append(_text(axis.at(tick), height - _BOTTOM + 18, f"{tick:,g}", anchor="middle"))
+    parts.append(_text((axis.left + axis.right) / 2, height - 8, unit, anchor="middle"))
+    for number, (label, values) in enumerate(rows):
+        y = _TOP + (number + 0.5) * _ROW
+        ends = [axis.at(value) for value in values.values()]
+        parts.append(_text(_LABELS - 14, y + 4, label, anchor="end"))
+        parts.append(_line(min(ends), y, max(ends), y, "0.35"))
+        for name, value in values.items():
+            parts.append(_dot(axis.at(value), y, colour[name], f"{label}: {name} {value:,.3g} {unit}"))
+    return _document(height, title, parts)
+
+
+def _legend(series: Sequence[str], colour: Mapping[str, str]) -> list[str]:
+    parts, x = [], 16.0
+    for name in series:
+        parts.append(_dot(x, 40, colour[name], name))
+        parts.append(_text(x + 11, 44, name))
+        x += 34 + 7.2 * len(name)
+    return parts
+
+
+def _document(height: int, title: str, parts: Sequence[str]) -> str:
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" color="#57606a">'
+    return "\n".join([head, f"<title>{escape(title)}</title>", *parts, "</svg>"]) + "\n"
+
+
+def _text(x: float, y: float, words: str, *, anchor: str = "start", size: int = 12, weight: str = "normal") -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" font-weight="{weight}"'
+    return f"<text {place} {_TEXT}>{escape(words)}</text>"
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, opacity: str) -> str:
+    ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
+    return f'<line {ends} stroke="currentColor" stroke-opacity="{opacity}"/>'
+
+
+def _dot(x: float, y: float, colour: str, words: str) -> str:
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="{colour}"><title>{escape(words)}</title></circle>'

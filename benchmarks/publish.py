@@ -1,0 +1,66 @@
+"""Takes results into the documentation, and renews the tables and plots there from all that it holds.
+
+    python -m benchmarks.publish [bench-results/encode.json ...]
+
+What a page shows stands between `<!-- table: name -->` and `<!-- end of table -->`; the results themselves are kept
+beside the page, one file a scenario, so that a test can tell whether page and results agree.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from benchmarks.markdown import Report, cost_table, machine_line, memory_table, promises_table, times_table
+from benchmarks.plot import dot_plot
+from benchmarks.scenarios import SCENARIOS
+
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+RESULTS = PAGE.with_suffix("")
+TABLES = {
+    "machine": machine_line,
+    "times": times_table,
+    "memory": memory_table,
+    "cost": cost_table,
+    "promises": promises_table,
+}
+_SERIES = {"tidyberg": "tidyberg", "java": "rewrite_data_files", "duckdb": "DuckDB and PyIceberg", "cp": "cp"}
+
+
+def main() -> None:
+    for given in map(Path, sys.argv[1:]):
+        report = json.loads(given.read_text())
+        (RESULTS / f"{report['scenario']}.json").write_text(json.dumps(report, indent=2) + "\n")
+    reports = published(RESULTS)
+    PAGE.write_text(renewed(PAGE.read_text(), reports))
+    (RESULTS / "rewrites.svg").write_text(rates_plot(reports))
+
+
+def published(directory: Path) -> list[Report]:
+    """In the order of the scenarios."""
+    paths = [directory / f"{name}.json" for name in SCENARIOS]
+    return [json.loads(path.read_text()) for path in paths if path.exists()]
+
+
+def renewed(page: str, reports: list[Report]) -> str:
+    """The page with every table that it has a place for."""
+
+    def table(place: re.Match[str]) -> str:
+        return f"{place[1]}\n{TABLES[place[2]](reports)}\n{place[3]}"
+
+    return re.sub(r"(<!-- table: (\w+) -->)\n.*?(<!-- end of table -->)", table, page, flags=re.DOTALL)
+
+
+def rates_plot(reports: list[Report]) -> str:
+    rows = [
+        (
+            report["scenario"].replace("-", " "),
+            {_SERIES[side]: found["mb_per_core_second"] for side, found in report["sides"].items()},
+        )
+        for report in reports
+    ]
+    return dot_plot("Input rewritten per second and core", "MB/s", rows)
+
+
+if __name__ == "__main__":
+    main()

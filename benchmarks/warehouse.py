@@ -1,0 +1,167 @@
+"""A scenario's tables: made once and kept; every side gets a copy of its own, always at the same place."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from benchmarks.delete_files import commit_position_deletes
+from benchmarks.scenarios import Scenario
+from tidyberg.model.inventory import Inventory
+from tidyberg.model.table import TableRef
+from tidyberg.observe.cache import ManifestCache
+from tidyberg.observe.inventory import take_inventory
+from tidyberg.observe.pin import pin
+from tidyberg.planning.deletes import DeleteIndex
+from tidyberg.testing import Warehouse, local_path
+
+TABLE = "db.events"
+SMALL_TABLE = "db.small"
+# Said outright: for a table that names no codec, PyIceberg writes zstd and Java gzip.
+CODEC = {"write.parquet.compression-codec": "zstd", "write.parquet.compression-level": "3"}
+
+
+@dataclass(frozen=True, slots=True)
+class RowSum:
+    """Of a multiset of rows: how many, and the sum of their hashes. DuckDB hashes: a reader neither side uses."""
+
+    rows: int = 0
+    hashes: int = 0
+
+    def __add__(self, other: "RowSum") -> "RowSum":
+        return RowSum(self.rows + other.rows, self.hashes + other.hashes)
+
+
+class Bench:
+    """A directory with a pristine warehouse and a copy, always at the same path, that a side may change."""
+
+    def __init__(self, directory: Path, scenario: Scenario) -> None:
+        self.directory = directory.absolute()
+        self.scenario = scenario
+        self.live = self.directory / "warehouse"
+        self._pristine = self.directory / "pristine"
+        self._stamp = self.directory / "stamp.json"
+
+    def prepare(self) -> RowSum:
+        """Make the tables unless they are there already; tells the rows that a rewrite must leave."""
+        wanted = {"at": str(self.directory), **asdict(self.scenario)}
+        if self._stamp.exists():
+            found = json.loads(self._stamp.read_text())
+            if found["scenario"] == wanted:
+                return RowSum(found["rows"], int(found["hashes"]))
+        shutil.rmtree(self.directory, ignore_errors=True)
+        with Warehouse(self.live) as warehouse:
+            expected = _make(warehouse, TABLE, self.scenario)
+            _make(warehouse, SMALL_TABLE, self.scenario.small())
+        if self.scenario.deletes is not None and self.scenario.deletes.equality_files:
+            self._delete_by_equality({TABLE: self.scenario, SMALL_TABLE: self.scenario.small()})
+        shutil.move(self.live, self._pristine)
+        stamp = {"scenario": wanted, "rows": expected.rows, "hashes": str(expected.hashes)}
+        self._stamp.write_text(json.dumps(stamp))
+        return expected
+
+    def restore(self) -> None:
+        """A fresh copy. Data files never change, so they are linked: every side reads the same cached pages."""
+        shutil.rmtree(self.live, ignore_errors=True)
+        shutil.copytree(self._pristine, self.live, copy_function=_link_data)
+        os.sync()  # so that nobody's run pays for writing back what others wrote
+
+    def inventory(self) -> Inventory:
+        return inventory_of(self.live, TABLE)
+
+    def _delete_by_equality(self, tables: dict[str, Scenario]) -> None:
+        """In a process of its own: a JVM stays for as long as its process, and would be part of what is measured."""
+        wanted = {
+            name: [asdict(found.deletes), found.files * found.rows_per_file]
+            for name, found in tables.items()
+            if found.deletes
+        }
+        command = [sys.executable, "-m", "benchmarks.equality", str(self.live), json.dumps(wanted)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"Equality deletes could not be written:\n{done.stderr[-3000:]}")
+
+    def rows_left(self) -> RowSum:
+        """Of all rows of the rewritten table. Deletes may be left in it, but none that applies."""
+        inventory = self.inventory()
+        files = inventory.data_files.sort_by([("partition", "ascending"), ("sequence_number", "ascending")])
+        assert not DeleteIndex(files, inventory.delete_files).touched().any(), "deletes still apply to some file"
+        return sum_of_files(data_files(inventory))
+
+
+def inventory_of(directory: Path, name: str) -> Inventory:
+    with Warehouse(directory) as warehouse:
+        table = warehouse.catalog.load_table(name)
+        return take_inventory(table, pin(table, TableRef.parse(name, warehouse.name), "main"), ManifestCache())
+
+
+def data_files(inventory: Inventory) -> list[Path]:
+    return [Path(local_path(path)) for path in inventory.data_files["path"].to_pylist()]
+
+
+def sum_of_files(paths: Iterable[Path]) -> RowSum:
+    with _connection().cursor() as cursor:
+        return _sum(cursor.read_parquet([str(path) for path in paths], hive_partitioning=False))
+
+
+def sum_of_rows(rows: pa.Table) -> RowSum:
+    with _connection().cursor() as cursor:
+        return _sum(cursor.from_arrow(rows))
+
+
+@cache
+def _connection() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()  # a cursor of it costs a sixth of another connection
+
+
+def _sum(relation: duckdb.DuckDBPyRelation) -> RowSum:
+    columns = ", ".join(f'"{name}"' for name in relation.columns)
+    ((rows, hashes),) = relation.aggregate(f"count(*), sum(hash({columns})::HUGEINT)").fetchall()
+    return RowSum(int(rows), int(hashes or 0))
+
+
+def _make(warehouse: Warehouse, name: str, scenario: Scenario) -> RowSum:
+    table = warehouse.create_table(name, scenario.rows_of(0).schema, properties=CODEC)
+    if scenario.partitions:
+        with table.update_spec() as update:
+            update.add_identity("shard")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = list(pool.map(lambda number: _write(table, scenario, number), range(scenario.files)))
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        for _, data_file in made:
+            append.append_data_file(data_file)
+    if scenario.deletes is not None and scenario.deletes.per_file:
+        commit_position_deletes(table, [file.file_path for _, file in made], scenario.rows_per_file, scenario.deletes)
+    return sum((rows for rows, _ in made), RowSum())
+
+
+def _write(table: Table, scenario: Scenario, number: int) -> tuple[RowSum, DataFile]:
+    """One file, and the sum of those of its rows that no delete will take."""
+    count, deletes = scenario.rows_per_file, scenario.deletes
+    rows = scenario.rows_of(number)
+    (data_file,) = _dataframe_to_data_files(table.metadata, rows, table.io)
+    if deletes is not None:
+        kept = np.ones(count, np.bool_)
+        kept[deletes.deleted(number, count, scenario.files)] = False
+        rows = rows.filter(pa.array(kept))
+    return sum_of_rows(rows), data_file
+
+
+def _link_data(source: str, target: str) -> None:
+    if source.endswith(".parquet"):
+        os.link(source, target)
+    else:
+        shutil.copy2(source, target)

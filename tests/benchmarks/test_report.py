@@ -1,0 +1,133 @@
+"""The arithmetic of benchmarks, worked out by hand."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from benchmarks.markdown import full_text
+from benchmarks.measure import Run
+from benchmarks.memory import PeakMemory
+from benchmarks.plot import dot_plot
+from benchmarks.publish import PAGE, RESULTS, published, rates_plot, renewed
+from benchmarks.report import Input, allocated_gb, extrapolated_seconds, promises, scenario_report
+from benchmarks.scenarios import SCENARIOS
+
+from tidyberg.model.sizes import GB, MB
+
+ESTIMATE = {"get_requests": 1000, "put_requests": 100, "storage_dollars": 0.008}
+INPUT = Input(files=10, rows=1_000, bytes=2 * GB, delete_files=0, partitions=1)
+MACHINE = {
+    "cores": 2, "processor": "P", "memory_gb": 24, "disk": "ext4", "python": "3", "pyspark": "4", "pyarrow": "26",
+    "pyiceberg": "0", "duckdb": "2", "iceberg_java": "1",
+}  # fmt: skip
+
+
+def run(side: str, seconds: float, peak: int = 2 * GB, facts: dict[str, Any] | None = None) -> Run:
+    return Run(side, seconds, seconds * 2, peak, 300 * MB, 4, 2 * GB, facts or {})
+
+
+def report(*runs: Run, scenario: str = "encode") -> dict[str, Any]:
+    made = scenario_report(SCENARIOS[scenario], INPUT, runs, threads=2)
+    return {"at": "2026-11-15T16:00:00+00:00", "machine": MACHINE, **made}
+
+
+def ours(*seconds: float, requests: dict[str, int] | None = None) -> list[Run]:
+    return [run("tidyberg", each, facts={"estimate": ESTIMATE, "requests": requests}) for each in seconds]
+
+
+def test_ratios_are_of_medians() -> None:
+    found = report(*ours(4.0, 5.0, 9.0), run("java", 20.0), run("java", 40.0), run("cp", 0.5))
+    assert found["times_faster"] == {"java": 6.0, "cp": 0.1}
+    assert found["sides"]["tidyberg"]["best_seconds"] == 4.0
+
+
+def test_the_rate_is_per_core() -> None:
+    found = report(*ours(8.0))
+    assert found["sides"]["tidyberg"]["mb_per_core_second"] == 2048 / 8 / 2
+    assert found["extrapolated_seconds"] == pytest.approx(102_400 / (128 * 16))
+    assert extrapolated_seconds(64) == pytest.approx(100.0)
+
+
+def test_dollars_are_of_allocated_memory_and_of_requests() -> None:
+    dollars = report(*ours(6.0))["sides"]["tidyberg"]["dollars_per_gb"]
+    assert dollars["compute"] == pytest.approx(6 * 4 * 0.0000166667 / 2)
+    assert dollars["requests"] == pytest.approx((1000 * 0.0004 + 100 * 0.005) / 1000 / 2)
+    assert dollars["total"] == pytest.approx(dollars["compute"] + dollars["requests"])
+    assert dollars["storage_until_expiry"] == pytest.approx(0.004)
+    assert dollars["counted"] is False
+
+
+def test_counted_requests_stand_in_for_modelled_ones() -> None:
+    (counted,) = ours(6.0, requests={"get": 20, "head": 5, "put": 2, "part": 40, "part_copy": 3})
+    dollars = report(counted)["sides"]["tidyberg"]["dollars_per_gb"]
+    assert dollars["counted"] is True
+    assert dollars["requests"] == pytest.approx((25 * 0.0004 + 45 * 0.005) / 1000 / 2)
+
+
+@pytest.mark.parametrize(("peak", "gigabytes"), [(1, 4), (4 * GB, 4), (4 * GB + 1, 5), (6 * GB, 6)])
+def test_memory_is_paid_for_in_whole_gigabytes(peak: int, gigabytes: int) -> None:
+    assert allocated_gb(peak) == gigabytes
+
+
+def test_promises_that_are_missed_are_told() -> None:
+    found = report(*ours(1.0), run("java", 3.0), run("cp", 0.1), scenario="copy")
+    kept = {promise["what"]: promise["kept"] for promise in found["promises"]}
+    assert kept == {
+        "times as fast as Java's action": False,  # 3 of 20
+        "of the rate of cp": False,  # 0.1 of 0.4
+        "GB of memory, all processes": True,
+        "GB of memory, largest worker": True,
+        "dollars per GB": False,  # requests alone are more than 0.0003
+    }
+    assert full_text([found]).count("**missed**") == 3
+
+
+def test_a_promise_at_its_very_limit_is_kept() -> None:
+    sides = report(*ours(1.0), run("java", 20.0), run("cp", 0.4), scenario="copy")["sides"]
+    kept = {promise.what: promise.kept for promise in promises(SCENARIOS["copy"], sides)}
+    assert kept["times as fast as Java's action"]
+    assert kept["of the rate of cp"]
+
+
+def test_tables_leave_out_sides_that_did_not_run() -> None:
+    text = full_text([report(*ours(2.0), run("java", 8.0)), report(*ours(2.0), run("duckdb", 3.0), scenario="wide")])
+    assert "| 100 small files (encode) | 2,048 MB | 2.00 s | 8.00 s |  |  | 4.0 |  | 512 |" in text
+    assert "| 200 columns (encode) | 2,048 MB | 2.00 s |  | 3.00 s |  |  | 1.5 | 512 |" in text
+
+
+def test_the_sampler_sees_the_memory_of_children() -> None:
+    grandchild = "data = bytearray(200 * 2**20); data[::4096] = b'1' * len(data[::4096]); input()"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
+    with (
+        subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE) as process,
+        PeakMemory(process.pid, every_seconds=0.05) as memory,
+    ):
+        assert process.stdin is not None
+        while memory.worker_bytes < 200 * MB:
+            assert process.poll() is None
+        process.stdin.write(b"\n")
+    assert memory.peak_bytes > memory.worker_bytes >= 200 * MB
+
+
+def test_a_page_gets_the_tables_it_has_places_for() -> None:
+    page = "before\n<!-- table: times -->\nold\n<!-- end of table -->\nafter\n"
+    found = renewed(page, [report(*ours(2.0), run("java", 8.0))])
+    assert found.startswith("before\n<!-- table: times -->\n| table |")
+    assert found.endswith("<!-- end of table -->\nafter\n")
+    assert "old" not in found
+    assert renewed(found, [report(*ours(2.0), run("java", 8.0))]) == found
+
+
+def test_the_documentation_shows_the_results_beside_it() -> None:
+    reports = published(RESULTS)
+    assert renewed(PAGE.read_text(), reports) == PAGE.read_text(), "run make bench-docs"
+    assert not reports or (RESULTS / "rewrites.svg").read_text() == rates_plot(reports), "run make bench-docs"
+
+
+def test_a_plot_shows_ratios_as_distances() -> None:
+    text = dot_plot("T", "MB/s", [("a<b", {"x": 10.0, "y": 100.0}), ("c", {"x": 100.0, "y": 1000.0})])
+    places = [float(part.split('"')[1]) for part in text.split("<circle cx=")[3:]]
+    assert len(places) == 4
+    assert places[1] - places[0] == pytest.approx(places[3] - places[2], abs=0.2)
+    assert "a&lt;b" in text
