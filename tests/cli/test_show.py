@@ -16,7 +16,7 @@ from tidyberg.cli.show_result import show_result
 from tidyberg.cli.show_sizes import bucket_label, show_histogram, size_buckets
 from tidyberg.cli.words import ago, dollars, duration, plural, short_id
 from tidyberg.model.inventory import PartitionStatistics
-from tidyberg.model.job import CompactionStats, Job, JobStatus, Stage
+from tidyberg.model.job import CompactionStats, Copied, Job, JobStatus, Stage
 from tidyberg.model.plan import Estimate, FileGroup, InputFile, PartitionVerdict, Plan, Rewrite, Skip, Verdict
 from tidyberg.model.report import CompactionResult, Health, HealthReport, TableSummary
 from tidyberg.model.sizes import GB, KB, MB
@@ -59,7 +59,17 @@ def make_plan(partitions: tuple[PartitionVerdict, ...], groups: tuple[FileGroup,
 
 
 GROUPS = tuple(
-    FileGroup(n, 0, path, tuple(InputFile(f"f{i}", 2 * MB, 10, 1, "m") for i in range(3)), 2, "encode", 0.9, ESTIMATE)
+    FileGroup(
+        n,
+        0,
+        path,
+        tuple(InputFile(f"f{i}", 2 * MB, 10, 1, "m") for i in range(3)),
+        2,
+        "encode",
+        0.9,
+        ESTIMATE,
+        mode_reason="small row groups",
+    )
     for n, path in enumerate(("day=2026-11-13", "day=2026-11-12"))
 )
 PARTITIONS = (
@@ -88,6 +98,7 @@ def test_a_plan_reads_from_the_table_to_the_next_command() -> None:
     assert (
         "rewrite 600 files into 4 · read 1.2 GB, write 1000 MB · about 38 s on local[2] · $0.0041 ($0.0035/GB)" in cells
     )
+    assert "2 groups encoded (small row groups)" in cells
     assert "saves 596 file opens and 200 MB per full scan; pays back after 9 scans" in cells
     assert "the replaced files cost $0.0200 more in storage until their snapshots expire" in cells
     assert cells[-1] == "plan 7f3a09c2 · next: tidyberg compact x"
@@ -126,7 +137,13 @@ def test_what_a_budget_left_and_the_resolved_filter_are_shown() -> None:
 
 def test_groups_are_listed_as_they_would_run() -> None:
     rows = [" ".join(line.split()) for line in rendered(show_groups(make_plan(PARTITIONS, GROUPS))).splitlines()]
-    assert rows[1] == "0 day=2026-11-13 3 30 6 MB 2 encode 0.90 $0.0041"
+    assert rows[1] == "0 day=2026-11-13 3 30 6 MB 2 encode small row groups 0.90 $0.0041"
+
+
+def test_modes_are_counted_by_their_reasons() -> None:
+    copied = [dataclasses.replace(group, mode="copy", mode_reason="large row groups") for group in (*GROUPS, GROUPS[0])]
+    text = shown_plan(make_plan(PARTITIONS, (*GROUPS, *copied)))
+    assert "3 groups copied (large row groups) · 2 groups encoded (small row groups)" in text
 
 
 STATS = CompactionStats(12, 2, 11, 11, 20 * MB, 16 * MB, 4 * MB, 0, 2340.56, 1)
@@ -139,6 +156,19 @@ RESULT = CompactionResult(
     outcome="committed", job=JOB, plan=make_plan(PARTITIONS, GROUPS), stats=STATS, snapshot_id=5, groups_committed=1,
     groups_left=("group 3: a new delete arrived",), sizes_before=(MB,) * 12, sizes_after=(MB, 15 * MB),
 )  # fmt: skip
+
+
+def test_a_result_tells_what_was_copied_what_could_not_be_and_the_requests() -> None:
+    copied = Copied(
+        groups=2, files=9, bytes=30 * MB, bytes_moved=28 * MB, encoded_instead={"columns were dropped": 1, "INT96": 3}
+    )
+    job = dataclasses.replace(JOB, copied=copied, requests={"part_copy": 1200, "get": 9})
+    text = rendered(show_result(dataclasses.replace(RESULT, job=job)))
+    assert "2 groups copied, 30 MB, 28 MB of it inside the store" in text
+    assert "3 groups encoded instead of copied: INT96" in text
+    assert "1 group encoded instead of copied: columns were dropped" in text
+    assert "requests: 9 get, 1,200 part_copy" in text
+    assert "copied" not in rendered(show_result(RESULT))
 
 
 def test_a_result_shows_before_and_after() -> None:

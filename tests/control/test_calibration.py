@@ -12,7 +12,7 @@ from tests.control.conftest import make_control
 from tests.telemetry.builders import RUN
 from tidyberg.app import build_control
 from tidyberg.control.calibration import calibrate, report
-from tidyberg.model.job import Job, JobStatus, Progress
+from tidyberg.model.job import Copied, Job, JobStatus, Progress
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, Strategy
 from tidyberg.model.sizes import KB, MB
 from tidyberg.model.table import TableRef
@@ -103,6 +103,19 @@ def test_without_jobs_the_defaults_hold_and_one_job_changes_no_speed() -> None:
     assert calibrate([], "lab") == Calibration()
     one = calibrate([job_of(work(random.Random(1)), TRUTHS["a slow machine"])], "lab")
     assert replace(one, jobs=0) == Calibration()
+
+
+def test_what_was_copied_and_what_was_encoded_are_learned_apart() -> None:
+    truth = Calibration(encode_bytes_per_core_second=8 * MB, output_ratio=1.1)
+    encoding = [job_of([24 * MB] * 40, truth)] * 4
+    sizes = [48 * MB] * 200
+    alike = job_of(sizes, Calibration(encode_bytes_per_core_second=900 * MB))
+    copying = [replace(alike, copied=Copied(8, len(sizes), sum(sizes), alike.task_seconds))] * 6
+    learned = calibrate([*copying, *encoding], "lab")
+    assert learned.encode_bytes_per_core_second == pytest.approx(8 * MB, rel=0.01)
+    assert learned.output_ratio == pytest.approx(1.1)
+    assert learned.copy_bytes_per_core_second == pytest.approx(900 * MB, rel=0.01)
+    assert calibrate(encoding, "lab").copy_bytes_per_core_second == Calibration().copy_bytes_per_core_second
 
 
 def test_tiny_jobs_tell_nothing_of_speed() -> None:

@@ -7,7 +7,7 @@ from tests.planning.builders import Delete, File, Scene, plan_for
 from tidyberg.errors import BadInput
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, Strategy
 from tidyberg.model.sizes import GB, MB
-from tidyberg.planning.price import Pricing, Work, pricing_for
+from tidyberg.planning.price import Pricing, Work, pricing_for, request_dollars
 
 DAY_MS = 86_400_000
 
@@ -41,6 +41,19 @@ def test_a_group_takes_its_bytes_and_files_on_one_core() -> None:
     assert estimate.compute_dollars == pytest.approx(6 / 4 * 8 * 0.0000166667)  # its share of four cores
     assert (estimate.bytes_read, estimate.bytes_written, estimate.bytes_saved) == (40 * MB, 20 * MB, 20 * MB)
     assert estimate.file_opens_saved == 3
+
+
+def test_a_copy_has_a_rate_of_its_own_and_keeps_its_bytes() -> None:
+    calibration = Calibration(copy_bytes_per_core_second=100 * MB, seconds_per_file=0.5, output_ratio=0.5)
+    work = pricing(calibration=calibration).work_of_group([10 * MB] * 4, 1, mode="copy")
+    assert work.core_seconds == pytest.approx(0.4 + 2)
+    assert work.bytes_written == 40 * MB
+
+
+def test_counted_requests_are_priced_by_what_they_do() -> None:
+    counted = {"get": 1000, "head": 500, "put": 10, "part_copy": 90}
+    assert request_dollars(counted, Prices()) == pytest.approx(1.5 * 0.0004 + 0.1 * 0.005)
+    assert request_dollars({}, Prices()) == 0
 
 
 def test_a_job_adds_its_start_and_its_commit() -> None:

@@ -98,6 +98,10 @@ class JobAnswer(BaseModel):
         description="`nothing`: the table was tidy already; `partly`: it failed after its first commit."
     )
     stats: CompactionStats | None = Field(description="Of a job that ended.")
+    groups_copied: int = Field(description="Groups whose row groups were moved as they are.")
+    encoded_instead: dict[str, int] = Field(description="Groups that were to be copied and could not be, by reason.")
+    bytes_moved: int = Field(description="Copied inside the object store, never through a worker.")
+    requests: dict[str, int] = Field(description="Storage requests of its tasks, by kind; empty: not counted.")
     snapshot_id: int | None = Field(description="What it committed; the last one of several.")
     estimated_cost: float | None = Field(description="Dollars.")
     cost: float | None = Field(description="Dollars.")

@@ -22,6 +22,7 @@ class Speed(BaseModel):
     seconds_per_file: float = Field(examples=[0.01])
     seconds_per_job: float = Field(description="Planning, committing and starting.", examples=[4.0])
     bytes_written_per_byte_read: float = Field(examples=[0.9])
+    copied_bytes_per_core_second: float = Field(examples=[419430400.0])
 
 
 class Ratio(BaseModel):
@@ -59,6 +60,7 @@ class CalibrationAnswer(BaseModel):
                         "seconds_per_file": 0.008,
                         "seconds_per_job": 3.1,
                         "bytes_written_per_byte_read": 0.82,
+                        "copied_bytes_per_core_second": 419430400.0,
                     },
                     "accuracy": [{"quantity": "seconds", "jobs": 34, "median": 1.04, "low": 0.8, "high": 1.6}],
                     "newest": [
@@ -96,6 +98,7 @@ def calibration_answer(report: CalibrationReport) -> CalibrationAnswer:
             seconds_per_file=known.seconds_per_file,
             seconds_per_job=known.seconds_per_job,
             bytes_written_per_byte_read=known.output_ratio,
+            copied_bytes_per_core_second=known.copy_bytes_per_core_second,
         ),
         accuracy=[
             Ratio(

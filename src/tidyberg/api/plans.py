@@ -48,6 +48,12 @@ class PartitionAnswer(BaseModel):
     dollars: float | None = Field(description="Of a rewrite.")
 
 
+class ModeAnswer(BaseModel):
+    mode: str = Field(description="copy (row groups as they are) or encode (rows written anew).", examples=["copy"])
+    reason: str = Field(examples=["large row groups"])
+    groups: int
+
+
 class PlanAnswer(BaseModel):
     """What a compaction would do, why, and for how much."""
 
@@ -64,6 +70,7 @@ class PlanAnswer(BaseModel):
     nothing_to_do: bool
     estimate: EstimateAnswer
     groups: int = Field(description="Groups of files, each rewritten by one task.")
+    modes: list[ModeAnswer] = Field(description="How the groups are rewritten, and why.")
     partitions_total: int
     partitions: list[PartitionAnswer] = Field(description="In the order of the plan; at most as many as asked for.")
     left_out: list[str] = Field(description="What a budget or limit left for another time.")
@@ -116,6 +123,7 @@ def plan_answer(plan: Plan, partitions: int) -> PlanAnswer:
         nothing_to_do=plan.is_empty,
         estimate=_estimate(plan.estimate),
         groups=len(plan.groups),
+        modes=[ModeAnswer(mode=mode, reason=why, groups=groups) for (mode, why), groups in plan.modes.items()],
         partitions_total=len(plan.partitions),
         partitions=[_partition(partition) for partition in plan.partitions[:partitions]],
         left_out=list(plan.left_out),

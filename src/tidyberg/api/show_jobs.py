@@ -3,7 +3,7 @@
 import math
 
 from tidyberg.api.answers import JobAnswer, JobCreated, JobError
-from tidyberg.model.job import Job, JobStatus, Progress
+from tidyberg.model.job import Copied, Job, JobStatus, Progress
 from tidyberg.model.submission import Submission
 
 
@@ -18,6 +18,7 @@ def created(submission: Submission) -> JobCreated:
 
 def job_answer(submission: Submission, run: Job | None, now_ms: int) -> JobAnswer:
     queued = submission.status is JobStatus.QUEUED
+    copied = run.copied if run else Copied()
     waits = queued and submission.not_before_ms > now_ms
     return JobAnswer(
         job_id=submission.job_id,
@@ -45,6 +46,10 @@ def job_answer(submission: Submission, run: Job | None, now_ms: int) -> JobAnswe
         cancel_requested=submission.cancel_requested,
         outcome=submission.outcome,
         stats=run.stats if run else None,
+        groups_copied=copied.groups,
+        encoded_instead=dict(copied.encoded_instead),
+        bytes_moved=copied.bytes_moved,
+        requests=dict(run.requests) if run else {},
         snapshot_id=run.snapshot_id if run else None,
         estimated_cost=submission.estimated_dollars,
         cost=submission.dollars,

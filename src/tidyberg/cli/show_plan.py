@@ -29,13 +29,13 @@ def show_groups(plan: Plan) -> Table:
     """The very list that `apply` runs."""
     table = Table(box=None, pad_edge=True, header_style="dim")
     for heading, justify in (("group", "right"), ("partition", "left"), ("files", "right"), ("rows", "right"),
-                             ("read", "right"), ("outputs", "right"), ("mode", "left"), ("score", "right"),
-                             ("price", "right")):  # fmt: skip
+                             ("read", "right"), ("outputs", "right"), ("mode", "left"), ("because", "left"),
+                             ("score", "right"), ("price", "right")):  # fmt: skip
         table.add_column(heading, justify="right" if justify == "right" else "left")
     for group in plan.groups:
         table.add_row(
             str(group.group_id), partition_label(group.partition_path), count(len(group.files)),
-            count(group.records), size(group.bytes), count(group.outputs), group.mode,
+            count(group.records), size(group.bytes), count(group.outputs), group.mode, group.mode_reason,
             f"{group.score:.2f}", dollars(group.estimate.dollars),
         )  # fmt: skip
     return table
@@ -125,12 +125,19 @@ def _conclusion(plan: Plan, engine: str) -> list[RenderableType]:
         f" · read {size(estimate.bytes_read)}, write {size(estimate.bytes_written)}"
         f" · about {duration(estimate.seconds)} on {engine}"
         f" · {dollars(estimate.dollars)} ({dollars(estimate.dollars_per_gb)}/GB)",
+        _modes(plan),
         _gain(estimate),
     ]
     if estimate.storage_dollars:
         kept = dollars(estimate.storage_dollars)
         lines.append(f"the replaced files cost {kept} more in storage until their snapshots expire")
     return [Text(line) for line in lines]
+
+
+def _modes(plan: Plan) -> str:
+    done = {"copy": "copied", "encode": "encoded"}
+    words = [f"{plural(groups, 'group')} {done[mode]} ({why})" for (mode, why), groups in plan.modes.items()]
+    return " · ".join(words)
 
 
 def _gain(estimate: Estimate) -> str:

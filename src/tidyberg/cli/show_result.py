@@ -6,6 +6,7 @@ from rich.text import Text
 
 from tidyberg.cli.show_sizes import show_histogram
 from tidyberg.cli.words import count, dollars, duration, plural, short_id, size
+from tidyberg.model.job import Job
 from tidyberg.model.report import CompactionResult
 
 
@@ -23,6 +24,7 @@ def show_result(result: CompactionResult) -> Group:
     parts = [headline, Text(), _before_after(result)]
     parts += [Text(), show_histogram(result.sizes_before, result.sizes_after), Text()]
     parts.append(Text(_summary(result)))
+    parts += [Text(line) for line in _how(result.job)]
     return Group(*parts, *_left_behind(result))
 
 
@@ -53,6 +55,24 @@ def _summary(result: CompactionResult) -> str:
         if job.predicted_dollars is not None:
             words += f" (predicted {dollars(job.predicted_dollars)})"
     return words
+
+
+def _how(job: Job) -> list[str]:
+    """What was copied, what could not be, and the requests that it took, where there is something to tell."""
+    copied = job.copied
+    lines = []
+    if copied.groups:
+        words = f"{plural(copied.groups, 'group')} copied, {size(copied.bytes)}"
+        lines.append(words + (f", {size(copied.bytes_moved)} of it inside the store" if copied.bytes_moved else ""))
+    lines += [
+        f"{plural(groups, 'group')} encoded instead of copied: {reason}"
+        for reason, groups in sorted(copied.encoded_instead.items())
+    ]
+    if job.requests:
+        lines.append(
+            "requests: " + ", ".join(f"{count(number)} {kind}" for kind, number in sorted(job.requests.items()))
+        )
+    return lines
 
 
 def _left_behind(result: CompactionResult) -> list[RenderableType]:

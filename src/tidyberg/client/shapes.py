@@ -47,6 +47,10 @@ class Job(Answer):
     cancel_requested: bool = False
     outcome: Literal["committed", "partly", "nothing"] | None = None
     stats: CompactionStats | None = None
+    groups_copied: int = 0
+    encoded_instead: dict[str, int] = Field(default_factory=dict)
+    bytes_moved: int = 0
+    requests: dict[str, int] = Field(default_factory=dict)
     snapshot_id: int | None = None
     plan_hash: str | None = None
     cost: float | None = None
@@ -85,6 +89,7 @@ class Plan(Answer):
     health: int
     nothing_to_do: bool
     groups: int
+    modes: list[dict[str, Any]] = Field(default_factory=list)
     estimate: dict[str, Any]
     partitions: list[dict[str, Any]]
 

@@ -39,7 +39,7 @@ from tidyberg.commit.manifests import (
     write_file,
 )
 from tidyberg.commit.new_partitions import empty_manifest, encode_partition, partition_summaries, partition_types
-from tidyberg.commit.receipt import CONTENT_CHECKSUM, content_checksum
+from tidyberg.commit.receipt import receipt
 from tidyberg.commit.statistics import carried_statistics
 from tidyberg.commit.summary import replace_summary, roll_forward
 from tidyberg.model.inventory import Inventory
@@ -268,7 +268,7 @@ class Stager:
                 JOB_ID: self.job_id,
                 CHUNK: str(self.chunk),
                 PLAN_HASH: self.plan_hash,
-                CONTENT_CHECKSUM: content_checksum((file.path, file.size, file.digest) for file in outputs),
+                **receipt(outputs),
             },
         )
 

@@ -4,7 +4,8 @@ Each figure is the median of what single jobs tell, with the default counted twi
 nothing, three that agree settle it, and one that went astray, however far, never moves a figure beyond what the other
 jobs and the default say. A job tells of what it was busy with: one of large files of the bytes that a core rewrites in
 a second, one of tiny files of the seconds that each file takes, and any of them of the time that jobs take beside:
-planning, committing, and what an engine needs to start and to hand out tasks.
+planning, committing, and what an engine needs to start and to hand out tasks. What a job copied and what it encoded are
+told apart: each has a rate of its own.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,11 +26,19 @@ _NEWEST_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
+class _Part:
+    """What a job did in one mode."""
+
     read: int
-    written: int
     files: int
     core_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    encoded: _Part
+    copied: _Part
+    written: int  # of what was encoded
     busy: int
     seconds: float
 
@@ -37,16 +46,23 @@ class _Sample:
 def calibrate(jobs: Sequence[Job], cluster: str) -> Calibration:
     """From the newest jobs on this cluster that rewrote something; the defaults where there are none."""
     samples = [sample for job in jobs if (sample := _sample(job, cluster)) is not None][:SAMPLES]
-    rate, per_file = _speed([sample for sample in samples if sample.core_seconds >= _TOLD_BY])
+    rate, per_file = _speed([sample.encoded for sample in samples if sample.encoded.core_seconds >= _TOLD_BY])
+    copy_rate = _copy_rate([sample.copied for sample in samples if sample.copied.core_seconds >= _TOLD_BY], per_file)
     defaults = Calibration()
-    beside = [sample.seconds - _core_seconds(sample, rate, per_file) / sample.busy for sample in samples]
-    ratios = [sample.written / sample.read for sample in samples]
+    beside = [
+        sample.seconds
+        - (_core_seconds(sample.encoded, rate, per_file) + _core_seconds(sample.copied, copy_rate, per_file))
+        / sample.busy
+        for sample in samples
+    ]
+    ratios = [sample.written / sample.encoded.read for sample in samples if sample.encoded.read]
     return Calibration(
         jobs=len(samples),
         encode_bytes_per_core_second=rate,
         seconds_per_job=max(0.0, _settled(beside, defaults.seconds_per_job)),
         seconds_per_file=per_file,
         output_ratio=min(2.0, max(0.05, _settled(ratios, defaults.output_ratio))),
+        copy_bytes_per_core_second=copy_rate,
     )
 
 
@@ -59,17 +75,21 @@ def _sample(job: Job, cluster: str) -> _Sample | None:
         return None
     at_once = job.options.get("max_parallelism") or job.cores
     busy = max(1, min(job.cores, job.progress.groups_total, at_once))
+    copied, progress = job.copied, job.progress
     return _Sample(
-        read=job.progress.bytes_read,
-        written=job.progress.bytes_written,
-        files=job.progress.files_processed,
-        core_seconds=job.task_seconds,
+        encoded=_Part(
+            progress.bytes_read - copied.bytes,
+            progress.files_processed - copied.files,
+            job.task_seconds - copied.seconds,
+        ),
+        copied=_Part(copied.bytes, copied.files, copied.seconds),
+        written=progress.bytes_written - copied.bytes,
         busy=busy,
         seconds=(job.finished_ms - job.started_ms) / 1000,
     )
 
 
-def _speed(samples: Sequence[_Sample]) -> tuple[float, float]:
+def _speed(samples: Sequence[_Part]) -> tuple[float, float]:
     """Bytes per core second and seconds per file."""
     defaults = Calibration()
     rate, per_file = defaults.encode_bytes_per_core_second, defaults.seconds_per_file
@@ -83,12 +103,17 @@ def _speed(samples: Sequence[_Sample]) -> tuple[float, float]:
     return rate, per_file
 
 
-def _rest(sample: _Sample, explained: float) -> float:
+def _copy_rate(samples: Sequence[_Part], per_file: float) -> float:
+    rates = [sample.read / _rest(sample, sample.files * per_file) for sample in samples]
+    return max(1.0, _settled(rates, Calibration().copy_bytes_per_core_second))
+
+
+def _rest(sample: _Part, explained: float) -> float:
     """Core seconds that the other part does not explain; some are always left."""
     return max(sample.core_seconds - explained, sample.core_seconds / 10)
 
 
-def _core_seconds(sample: _Sample, rate: float, per_file: float) -> float:
+def _core_seconds(sample: _Part, rate: float, per_file: float) -> float:
     return sample.read / rate + sample.files * per_file
 
 

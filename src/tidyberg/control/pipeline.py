@@ -15,6 +15,7 @@ from tidyberg.model.job import CompactionStats, JobStatus, Stage
 from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.task import TaskResult
+from tidyberg.planning.price import request_dollars
 
 
 @dataclass(frozen=True)
@@ -129,13 +130,21 @@ class Pipeline:
         if tally.commits:
             seconds = (self.bench.now_ms() - (job.started_ms or job.created_ms)) / 1000
             compute = seconds * self.bench.engine().resources.memory_gb * self.bench.prices.compute_per_gb_second
-            changes["actual_dollars"] = compute + self.planned.plan.estimate.request_dollars
+            changes["actual_dollars"] = compute + self._request_dollars()
             if tally.commits > 1:
                 notes.insert(0, f"{tally.groups} groups were committed in {tally.commits} snapshots")
             if tally.open:
                 notes.append(f"{len(tally.open)} groups were not committed")
             changes["notes"] = tuple(notes)
         return changes
+
+    def _request_dollars(self) -> float:
+        """As estimated; those of the tasks as they were counted, where they were."""
+        plan, counted = self.planned.plan, self.bench.record.job.requests
+        if not counted:
+            return plan.estimate.request_dollars
+        beside = plan.estimate.request_dollars - sum(group.estimate.request_dollars for group in plan.groups)
+        return beside + request_dollars(counted, self.bench.prices)
 
     def _stats(self) -> CompactionStats:
         job = self.bench.record.job

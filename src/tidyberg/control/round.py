@@ -1,5 +1,6 @@
 """One plan of a job: rewritten, verified and committed, at once or in chunks of groups as they finish."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -9,7 +10,7 @@ from tidyberg.commit.conflicts import hindrance, validate_groups
 from tidyberg.commit.outputs import check_outputs
 from tidyberg.commit.publish import Committed, FinishedGroup, Publisher
 from tidyberg.control.leftovers import Leftovers
-from tidyberg.control.tally import Tally
+from tidyberg.control.tally import Tally, add_copied
 from tidyberg.control.workbench import Workbench, work_of
 from tidyberg.errors import GroupsConflict, StalePlan
 from tidyberg.execute.delete_contents import with_delete_contents
@@ -20,9 +21,14 @@ from tidyberg.model.job import Intent, Stage
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.report import GroupFinished, StageStarted
-from tidyberg.model.task import ChecksumResult, Task, TaskResult
+from tidyberg.model.task import ChecksumResult, ChecksumTask, Task, TaskResult
 from tidyberg.planning.document import plan_to_json
-from tidyberg.verify.contents import checksum_tasks, verify_contents
+from tidyberg.verify.contents import (
+    checksum_tasks,
+    source_checksum_tasks,
+    verify_contents,
+    with_source_checksums,
+)
 from tidyberg.verify.groups import verify_group
 
 
@@ -165,6 +171,7 @@ class Round:
                 files=len(self._groups[result.group_id].files),
                 bytes=result.bytes_read,
                 bytes_written=result.bytes_written,
+                mode=result.mode,
                 rows=result.rows_read,
                 rows_deleted=result.rows_deleted,
                 peak_rss_bytes=result.peak_rss_bytes,
@@ -184,7 +191,13 @@ class Round:
             bytes_written=before.bytes_written + result.bytes_written,
         )
         spent = 0.0 if result.group_id in self.adopted else result.seconds
-        record.update(progress=progress, heartbeat_ms=self.bench.now_ms(), task_seconds=record.job.task_seconds + spent)
+        record.update(
+            progress=progress,
+            heartbeat_ms=self.bench.now_ms(),
+            task_seconds=record.job.task_seconds + spent,
+            copied=add_copied(record.job.copied, group, result, spent),
+            requests=Counter(record.job.requests) + Counter(result.requests),
+        )
         self.bench.emit(GroupFinished(group.group_id, group.partition_path, progress))
 
     def _commit_waiting(self) -> None:
@@ -227,14 +240,20 @@ class Round:
         for group, result in zip(groups, results, strict=True):
             verify_group(group, result, self.inventory.pinned)
         if self.bench.verify is VerifyMode.FULL:
-            found = self.bench.engine().run(
-                checksum_tasks(list(self._tasks.values()), results),
-                storage_access(self.table),
-                on_result=lambda _: None,
-                cancel=self.bench.cancel,
-                max_parallelism=self.bench.options.max_parallelism,
-            )
-            verify_contents(results, [result for result in found if isinstance(result, ChecksumResult)])
+            tasks = list(self._tasks.values())
+            if copied := source_checksum_tasks(tasks, results):
+                results = with_source_checksums(results, self._sum_up(copied))
+            verify_contents(results, self._sum_up(checksum_tasks(tasks, results)))
+
+    def _sum_up(self, tasks: Sequence[ChecksumTask]) -> list[ChecksumResult]:
+        found = self.bench.engine().run(
+            tasks,
+            storage_access(self.table),
+            on_result=lambda _: None,
+            cancel=self.bench.cancel,
+            max_parallelism=self.bench.options.max_parallelism,
+        )
+        return [result for result in found if isinstance(result, ChecksumResult)]
 
     def _publish(self, groups: Sequence[FileGroup], results: Sequence[TaskResult]) -> Committed:
         record = self.bench.record

@@ -1,11 +1,11 @@
 """What a job has achieved so far, over all its commits: files replaced and written, groups left, warnings."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidyberg.commit.publish import Committed
 from tidyberg.model.inventory import Inventory
-from tidyberg.model.job import CompactionStats
+from tidyberg.model.job import CompactionStats, Copied
 from tidyberg.model.plan import FileGroup, Plan, Skip
 from tidyberg.model.task import TaskResult
 
@@ -107,3 +107,20 @@ class Tally:
             compaction_time_ms=float(milliseconds),
             small_files_remaining=sum(size < small_file_threshold for size in after),
         )
+
+
+def add_copied(so_far: Copied, group: FileGroup, result: TaskResult, seconds: float) -> Copied:
+    """What a job copied, one group later."""
+    if result.mode == "copy":
+        return replace(
+            so_far,
+            groups=so_far.groups + 1,
+            files=so_far.files + len(group.files),
+            bytes=so_far.bytes + result.bytes_read,
+            seconds=so_far.seconds + seconds,
+            bytes_moved=so_far.bytes_moved + result.bytes_moved,
+        )
+    if group.mode == "copy":
+        known = so_far.encoded_instead.get(result.mode_reason, 0)
+        return replace(so_far, encoded_instead={**so_far.encoded_instead, result.mode_reason: known + 1})
+    return so_far

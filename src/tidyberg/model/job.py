@@ -60,6 +60,18 @@ class CompactionStats:
 
 
 @dataclass(frozen=True, slots=True)
+class Copied:
+    """What a job moved as bytes instead of writing it anew, and what it meant to."""
+
+    groups: int = 0
+    files: int = 0
+    bytes: int = 0
+    seconds: float = 0.0  # what the tasks took, added up
+    bytes_moved: int = 0  # inside the store, never through a worker
+    encoded_instead: Mapping[str, int] = field(default_factory=dict)  # groups planned as copies, by what forbade it
+
+
+@dataclass(frozen=True, slots=True)
 class Owner:
     """The process that runs a job; enough to tell on the same machine whether it still lives."""
 
@@ -126,6 +138,8 @@ class Job:
     actual_dollars: float | None = None
     snapshot_id: int | None = None  # the snapshot it committed; the last one when there were several
     task_seconds: float = 0.0  # what its tasks took, added up
+    copied: Copied = field(default_factory=Copied)
+    requests: Mapping[str, int] = field(default_factory=dict)  # to storage by its tasks, by kind; empty: not counted
     cores: int | None = None
     cluster: str | None = None  # what the engine ran on, by its name: speed is learned for each
     groups_adopted: int = 0  # rewritten by a job that died, and only committed by this one

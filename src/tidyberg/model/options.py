@@ -127,10 +127,10 @@ class Calibration:
 
     jobs: int = 0
     encode_bytes_per_core_second: float = 45 * MB
-    copy_bytes_per_core_second: float = 400 * MB
     seconds_per_job: float = 4.0  # session start, planning, commit
     seconds_per_file: float = 0.01
     output_ratio: float = 1.0  # bytes written per byte read, when they are encoded anew
+    copy_bytes_per_core_second: float = 400 * MB
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """A plan: which files become which, why, and for how much. It is a document: JSON out, JSON in, hashed."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -169,3 +170,9 @@ class Plan:
     @property
     def is_empty(self) -> bool:
         return not self.groups
+
+    @property
+    def modes(self) -> dict[tuple[Mode, str], int]:
+        """How many groups are rewritten in each mode, for each reason."""
+        counts = Counter((group.mode, group.mode_reason) for group in self.groups)
+        return dict(sorted(counts.items()))

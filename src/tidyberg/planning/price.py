@@ -31,6 +31,7 @@ READ_BYTES = 128 * MB
 PART_BYTES = 10 * MB
 RETENTION_PROPERTY = "history.expire.max-snapshot-age-ms"
 DEFAULT_RETENTION_MS = 5 * 86_400_000
+_READ_REQUESTS = ("get", "head")
 _MONTH_MS = 30 * 86_400_000
 _NO_DELETES = np.array([], dtype=np.int64)
 
@@ -142,6 +143,13 @@ class Pricing:
             bytes_saved=work.bytes_read - work.bytes_written,
             payback_scans=ceil((requests + compute + storage) / saved_per_scan) if saved_per_scan > 0 else None,
         )
+
+
+def request_dollars(requests: Mapping[str, int], prices: Prices) -> float:
+    """Of requests that were counted, by kind: what only reads is cheap, all else is priced like a PUT."""
+    reads = sum(number for kind, number in requests.items() if kind in _READ_REQUESTS)
+    others = sum(requests.values()) - reads
+    return (reads * prices.get_per_1000 + others * prices.put_per_1000) / 1000
 
 
 def pricing_for(

@@ -11,6 +11,7 @@ from tidyberg.model.plan import FileGroup
 from tidyberg.model.task import ColumnFacts, TaskResult, WrittenFile
 from tidyberg.verify.bounds import Leaf, is_cut_above, is_cut_below, leaves
 from tidyberg.verify.lineage import LINEAGE_LEAVES, lineage_problems
+from tidyberg.verify.row_groups import row_group_problems
 
 _SHOWN = 5  # problems named in a message; the rest is a number
 
@@ -20,7 +21,7 @@ def verify_counts(group: FileGroup, result: TaskResult, schema: Schema, *, linea
 
     `schema` is the one the outputs were written in; `lineage` says whether rows carry ids besides, as in format v3.
     """
-    problems = [*_row_problems(group, result), *_output_problems(group, result)]
+    problems = [*_row_problems(group, result), *_output_problems(group, result), *row_group_problems(group, result)]
     for field_id, leaf in leaves(schema).items():
         problems += [f"column {leaf.name}: {problem}" for problem in _column_problems(field_id, leaf, result)]
     if lineage:
