@@ -5,12 +5,7 @@ import pytest
 from tests.verify.builders import result
 from tidyberg.errors import VerificationFailed
 from tidyberg.model.task import ChecksumResult, Task, TaskInput, WriteSettings
-from tidyberg.verify.contents import (
-    checksum_tasks,
-    source_checksum_tasks,
-    verify_contents,
-    with_source_checksums,
-)
+from tidyberg.verify.contents import checksum_tasks, verify_contents
 
 GOOD = ChecksumResult("j", 3, rows=100, checksum="abc")
 
@@ -24,18 +19,6 @@ def test_outputs_are_read_back_in_the_schema_they_were_written_in() -> None:
         TaskInput("file:/out/0.parquet", 1500, 50),
         TaskInput("file:/out/1.parquet", 1500, 50),
     )
-
-
-def test_of_copied_groups_the_inputs_are_read_too() -> None:
-    inputs = (TaskInput("file:/in/0.parquet", 900, 100),)
-    task = Task("j", 3, inputs, b"schema", "{}", "file:/out", 2, 1, 2, WriteSettings())
-    copied = result(mode="copy")
-    (found,) = source_checksum_tasks([task], [copied])
-    assert (found.inputs, found.arrow_schema) == (inputs, b"schema")
-    assert source_checksum_tasks([task], [result(checksum="abc")]) == []
-    verify_contents(with_source_checksums([copied], [GOOD]), [GOOD])
-    with pytest.raises(VerificationFailed, match="checksum abc, other was written"):
-        verify_contents(with_source_checksums([copied], [ChecksumResult("j", 3, 100, "other")]), [GOOD])
 
 
 def test_equal_checksums_pass() -> None:

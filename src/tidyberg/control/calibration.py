@@ -69,7 +69,7 @@ def calibrate(jobs: Sequence[Job], cluster: str) -> Calibration:
 def _sample(job: Job, cluster: str) -> _Sample | None:
     if job.status is not JobStatus.SUCCEEDED or job.error_code is not None or job.cluster != cluster:
         return None
-    if job.groups_adopted or not (job.task_seconds and job.cores and job.progress.bytes_read):
+    if job.groups_adopted or not (job.task_seconds and job.cores and job.progress.bytes_written):
         return None  # what a dead job had rewritten took no time here
     if job.started_ms is None or job.finished_ms is None:
         return None
@@ -78,7 +78,7 @@ def _sample(job: Job, cluster: str) -> _Sample | None:
     copied, progress = job.copied, job.progress
     return _Sample(
         encoded=_Part(
-            progress.bytes_read - copied.bytes,
+            progress.bytes_read - (copied.bytes - copied.bytes_moved),
             progress.files_processed - copied.files,
             job.task_seconds - copied.seconds,
         ),

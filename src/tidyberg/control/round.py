@@ -21,14 +21,9 @@ from tidyberg.model.job import Intent, Stage
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.report import GroupFinished, StageStarted
-from tidyberg.model.task import ChecksumResult, ChecksumTask, Task, TaskResult
+from tidyberg.model.task import ChecksumResult, Task, TaskResult
 from tidyberg.planning.document import plan_to_json
-from tidyberg.verify.contents import (
-    checksum_tasks,
-    source_checksum_tasks,
-    verify_contents,
-    with_source_checksums,
-)
+from tidyberg.verify.contents import checksum_tasks, verify_contents
 from tidyberg.verify.groups import verify_group
 
 
@@ -240,20 +235,14 @@ class Round:
         for group, result in zip(groups, results, strict=True):
             verify_group(group, result, self.inventory.pinned)
         if self.bench.verify is VerifyMode.FULL:
-            tasks = list(self._tasks.values())
-            if copied := source_checksum_tasks(tasks, results):
-                results = with_source_checksums(results, self._sum_up(copied))
-            verify_contents(results, self._sum_up(checksum_tasks(tasks, results)))
-
-    def _sum_up(self, tasks: Sequence[ChecksumTask]) -> list[ChecksumResult]:
-        found = self.bench.engine().run(
-            tasks,
-            storage_access(self.table),
-            on_result=lambda _: None,
-            cancel=self.bench.cancel,
-            max_parallelism=self.bench.options.max_parallelism,
-        )
-        return [result for result in found if isinstance(result, ChecksumResult)]
+            found = self.bench.engine().run(
+                checksum_tasks(list(self._tasks.values()), results),
+                storage_access(self.table),
+                on_result=lambda _: None,
+                cancel=self.bench.cancel,
+                max_parallelism=self.bench.options.max_parallelism,
+            )
+            verify_contents(results, [result for result in found if isinstance(result, ChecksumResult)])
 
     def _publish(self, groups: Sequence[FileGroup], results: Sequence[TaskResult]) -> Committed:
         record = self.bench.record

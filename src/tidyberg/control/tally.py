@@ -9,6 +9,8 @@ from tidyberg.model.job import CompactionStats, Copied
 from tidyberg.model.plan import FileGroup, Plan, Skip
 from tidyberg.model.task import TaskResult
 
+_MOST_REASONS = 20  # that a job counts apart
+
 
 @dataclass(frozen=True)
 class Left:
@@ -116,11 +118,20 @@ def add_copied(so_far: Copied, group: FileGroup, result: TaskResult, seconds: fl
             so_far,
             groups=so_far.groups + 1,
             files=so_far.files + len(group.files),
-            bytes=so_far.bytes + result.bytes_read,
+            bytes=so_far.bytes + group.bytes,
             seconds=so_far.seconds + seconds,
             bytes_moved=so_far.bytes_moved + result.bytes_moved,
         )
     if group.mode == "copy":
-        known = so_far.encoded_instead.get(result.mode_reason, 0)
-        return replace(so_far, encoded_instead={**so_far.encoded_instead, result.mode_reason: known + 1})
+        known, reason = so_far.encoded_instead, _in_general(group, result.mode_reason)
+        if reason not in known and len(known) >= _MOST_REASONS:
+            reason = "other reasons"
+        return replace(so_far, encoded_instead={**known, reason: known.get(reason, 0) + 1})
     return so_far
+
+
+def _in_general(group: FileGroup, reason: str) -> str:
+    """A reason that many groups may share names no file."""
+    for file in group.files:
+        reason = reason.replace(file.path, "a file")
+    return reason

@@ -1,10 +1,6 @@
-"""Full verification: the outputs are read back and their rows summed up, whatever their order.
-
-Nobody has seen the rows of a copied group: its inputs are summed up too, in the schema that both sides have.
-"""
+"""Full verification: the outputs are read back and their rows summed up, whatever their order."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tidyberg.errors import VerificationFailed
 from tidyberg.model.task import ChecksumResult, ChecksumTask, Task, TaskInput, TaskResult
@@ -14,37 +10,17 @@ def checksum_tasks(tasks: Sequence[Task], results: Sequence[TaskResult]) -> list
     """One task a group that wrote something: read back its outputs in the schema they were written in."""
     by_group = {task.group_id: task for task in tasks}
     return [
-        _reading(
-            by_group[result.group_id],
-            tuple(TaskInput(output.path, output.size, output.records) for output in result.outputs),
+        ChecksumTask(
+            job_id=result.job_id,
+            group_id=result.group_id,
+            inputs=tuple(TaskInput(output.path, output.size, output.records) for output in result.outputs),
+            arrow_schema=by_group[result.group_id].arrow_schema,
+            batch_rows=by_group[result.group_id].batch_rows,
+            lineage=by_group[result.group_id].lineage,
         )
         for result in results
         if result.outputs
     ]
-
-
-def source_checksum_tasks(tasks: Sequence[Task], results: Sequence[TaskResult]) -> list[ChecksumTask]:
-    """One task a group that was copied without a sum of its rows: read its inputs."""
-    by_group = {task.group_id: task for task in tasks}
-    unseen = [by_group[result.group_id] for result in results if result.mode == "copy" and result.checksum is None]
-    return [_reading(task, task.inputs) for task in unseen]
-
-
-def with_source_checksums(results: Sequence[TaskResult], sources: Sequence[ChecksumResult]) -> list[TaskResult]:
-    """Results of copied groups with the sums of their inputs, as if their rows had passed a writer."""
-    found = {each.group_id: each.checksum for each in sources}
-    return [replace(result, checksum=found.get(result.group_id, result.checksum)) for result in results]
-
-
-def _reading(task: Task, files: tuple[TaskInput, ...]) -> ChecksumTask:
-    return ChecksumTask(
-        job_id=task.job_id,
-        group_id=task.group_id,
-        inputs=files,
-        arrow_schema=task.arrow_schema,
-        batch_rows=task.batch_rows,
-        lineage=task.lineage,
-    )
 
 
 def verify_contents(expected: Sequence[TaskResult], found: Sequence[ChecksumResult]) -> None:

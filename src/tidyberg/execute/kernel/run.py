@@ -99,6 +99,8 @@ def _copy(task: Task, attempt: int, storage: Storage, should_stop: Callable[[], 
         mode="copy",
         requests=copied.moved.requests,
         bytes_moved=copied.moved.bytes_moved,
+        input_row_groups=copied.input_row_groups,
+        output_row_groups=copied.output_row_groups,
     )
 
 

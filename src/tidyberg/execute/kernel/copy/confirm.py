@@ -26,6 +26,11 @@ def confirm(assembly: Assembly, sources: Sequence[Source], storage: Storage) -> 
     return footers
 
 
+def row_groups(footers: Sequence[pq.FileMetaData]) -> tuple[tuple[int, int], ...]:
+    """Rows and bytes of each, for verification by who has seen neither side."""
+    return tuple((rows, sum(sizes)) for footer in footers for rows, sizes in _listed(footer) if rows)
+
+
 def _footer(path: str, size: int, storage: Storage) -> pq.FileMetaData:
     with storage.open_input(storage.place(path)) as file, storage.guard(path):
         if file.size() != size:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.copy.assemble import assemble
 from tidyberg.execute.kernel.copy.assembly import Moved
-from tidyberg.execute.kernel.copy.confirm import confirm
+from tidyberg.execute.kernel.copy.confirm import confirm, row_groups
 from tidyberg.execute.kernel.copy.proof import prove, refuse_by_task
 from tidyberg.execute.kernel.copy.source import open_source, storage_reader
 from tidyberg.execute.kernel.copy.stream import remove_outputs, write_assembly
@@ -26,6 +26,8 @@ class Copied:
     rows: int
     input_facts: dict[int, ColumnFacts]
     output_facts: dict[int, ColumnFacts]
+    input_row_groups: tuple[tuple[int, int], ...]
+    output_row_groups: tuple[tuple[int, int], ...]
     moved: Moved
 
 
@@ -42,11 +44,14 @@ def copy_files(task: Task, attempt: int, storage: Storage, should_stop: Callable
         remove_outputs([storage.place(file.written.path) for file in assembly.files], storage)
         raise
     all_leaves = leaves(pa.ipc.read_schema(pa.BufferReader(task.arrow_schema)))
+    inputs = [source.arrow_footer for source in sources]
     return Copied(
         outputs=tuple(file.written for file in assembly.files),
         rows=sum(source.footer.rows for source in sources),
-        input_facts=_facts([source.arrow_footer for source in sources], all_leaves),
+        input_facts=_facts(inputs, all_leaves),
         output_facts=_facts(footers, all_leaves),
+        input_row_groups=row_groups(inputs),
+        output_row_groups=row_groups(footers),
         moved=moved,
     )
 
