@@ -18,13 +18,14 @@ from tidyberg.execute.kernel.copy.fields import (
     substruct,
     text,
 )
-from tidyberg.execute.kernel.copy.thrift import BINARY, BadThriftError, Struct, read_struct
+from tidyberg.execute.kernel.copy.thrift import BINARY, I64, BadThriftError, Struct, read_struct
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 ENDING = 8  # the footer's length and the magic number
 INT96 = 3
-REPEATED = 2
+REQUIRED, OPTIONAL, REPEATED = range(3)
+BYTE_ARRAY = 6
 _DEEPEST_SCHEMA = 64
 
 
@@ -71,7 +72,12 @@ class SchemaLeaf:
 
     path: tuple[bytes, ...]
     type: int
-    repeated: bool
+    repetition_levels: int  # how many lists and maps are around it
+    definition_levels: int  # how many fields on its path may be absent
+
+    @property
+    def repeated(self) -> bool:
+        return self.repetition_levels > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,30 +135,34 @@ def schema_leaves(schema: list[Struct]) -> list[SchemaLeaf]:
     if not schema:
         raise CannotCopy("its footer has no schema")
     found: list[SchemaLeaf] = []
-    end = _collect(schema, 0, (), False, found, 0)
+    end = _collect(schema, 0, SchemaLeaf((), -1, 0, 0), found, 0)
     if end != len(schema):
         raise CannotCopy("its footer is damaged: the schema has fields that belong to nothing")
     return found
 
 
-def _collect(
-    schema: list[Struct], index: int, path: tuple[bytes, ...], repeated: bool, found: list[SchemaLeaf], depth: int
-) -> int:
+def _collect(schema: list[Struct], index: int, above: SchemaLeaf, found: list[SchemaLeaf], depth: int) -> int:
     """Leaves of the element at `index`; returns where the next element is."""
     if index >= len(schema) or depth > _DEEPEST_SCHEMA:
         raise CannotCopy("its footer is damaged: the schema ends too early or is too deep")
     element = known_only(schema[index], ElementField.KNOWN, "its schema")
     children = optional_number(element, ElementField.CHILDREN, "how many fields a group has")
-    if depth:
-        path = (*path, text(element, ElementField.NAME, "a field's name") or b"")
-        repeated = repeated or optional_number(element, ElementField.REPETITION, "a repetition") == REPEATED
     kind = optional_number(element, ElementField.TYPE, "a type")
+    here = above
+    if depth:
+        repetition = number(element, ElementField.REPETITION, "whether a field is optional")
+        here = SchemaLeaf(
+            path=(*above.path, text(element, ElementField.NAME, "a field's name") or b""),
+            type=-1 if kind is None else kind,
+            repetition_levels=above.repetition_levels + (repetition == REPEATED),
+            definition_levels=above.definition_levels + (repetition != REQUIRED),
+        )
     index += 1
     if kind is not None:
-        found.append(SchemaLeaf(path, kind, repeated))
+        found.append(here)
         return index
     for _ in range(children or 0):
-        index = _collect(schema, index, path, repeated, found, depth + 1)
+        index = _collect(schema, index, here, found, depth + 1)
     return index
 
 
@@ -188,6 +198,7 @@ def _chunk(struct: Struct, leaf: SchemaLeaf, rows: int, data: Extent) -> Chunk:
     values = number(metadata, MetadataField.VALUES, f"how many values column {name} has")
     if (values != rows and not leaf.repeated) or values < rows:
         raise CannotCopy(f"column {name} has {values} values in {rows} rows")
+    _check_size_statistics(metadata, leaf, name)
     pages, first_data_page = _pages(metadata, name, data)
     bloom = optional_number(metadata, MetadataField.BLOOM, "where a bloom filter is")
     bloom_length = optional_number(metadata, MetadataField.BLOOM_LENGTH, "how long a bloom filter is")
@@ -203,6 +214,16 @@ def _chunk(struct: Struct, leaf: SchemaLeaf, rows: int, data: Extent) -> Chunk:
         bloom_offset=bloom,
         bloom_length=bloom_length,
     )
+
+
+def _check_size_statistics(metadata: Struct, leaf: SchemaLeaf, name: str) -> None:
+    """Arrow ends the whole process over sizes that do not fit the schema."""
+    sizes = substruct(metadata, MetadataField.SIZE_STATISTICS, f"the sizes of column {name}") or {}
+    repetitions = items(sizes, 2, I64, f"the sizes of column {name}")
+    definitions = items(sizes, 3, I64, f"the sizes of column {name}")
+    fits = len(repetitions) in (0, leaf.repetition_levels + 1) and len(definitions) in (0, leaf.definition_levels + 1)
+    if not fits or (1 in sizes and leaf.type != BYTE_ARRAY):
+        raise CannotCopy(f"the sizes of column {name} do not fit the schema")
 
 
 def _pages(metadata: Struct, name: str, data: Extent) -> tuple[Extent, int]:

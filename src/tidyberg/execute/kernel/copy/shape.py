@@ -75,12 +75,13 @@ def expected_elements(arrow_schema: bytes) -> list[Element]:
 
 
 def difference(found: list[Element], expected: list[Element], *, same_bytes: bool) -> str | None:
-    """What sets two schemas apart, in words; None when nothing does.
+    """What sets a file's schema apart, in words; None when nothing does.
 
-    `same_bytes` asks whether the columns of both can stand in one file, else decimals may be stored either way.
+    `same_bytes` asks whether both can stand in one file. Else a decimal may be stored either way, and what is optional
+    in the table may be required in the file: Spark writes it so where a query cannot give nulls.
     """
     for position, (ours, theirs) in enumerate(zip(found, expected, strict=False)):
-        if _comparable(ours, same_bytes) != _comparable(theirs, same_bytes):
+        if not _fits(ours, theirs, same_bytes):
             if ours.name != theirs.name or ours.field_id != theirs.field_id:
                 return f"field {position + 1} is {_named(ours)}, not {_named(theirs)}"
             return f"{_named(ours)} is {ours}, not {theirs}"
@@ -95,12 +96,19 @@ def _named(element: Element) -> str:
     return f"{element.name!r}" if element.field_id is None else f"{element.name!r} (id {element.field_id})"
 
 
-def _comparable(element: Element, same_bytes: bool) -> Element:
-    if element.annotation.startswith("time "):  # a time of day has no zone: writers set the flag as they like
-        element = replace(element, annotation=element.annotation.removesuffix(" utc"))
-    if element.annotation.startswith("decimal") and not same_bytes:
-        return replace(element, type="")
-    return element
+def _fits(ours: Element, theirs: Element, same_bytes: bool) -> bool:
+    ours, theirs = _without_zone(ours), _without_zone(theirs)
+    if not same_bytes and ours.annotation.startswith("decimal"):
+        theirs = replace(theirs, type=ours.type)
+    if not same_bytes and (ours.repetition, theirs.repetition) == ("required", "optional"):
+        theirs = replace(theirs, repetition="required")
+    return ours == theirs
+
+
+def _without_zone(element: Element) -> Element:
+    """A time of day has no zone: writers set the flag as they like."""
+    is_time = element.annotation.startswith("time ")
+    return replace(element, annotation=element.annotation.removesuffix(" utc")) if is_time else element
 
 
 def _element(struct: Struct) -> Element:

@@ -1,0 +1,128 @@
+"""Java reads files that were copied as bytes, by every filter: pages, bloom filters and bounds lead it to the rows."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.engines import Spoiling
+from tests.oracle.client import JavaCatalog
+from tests.oracle.tables import NAME, arrow_rows, compact, make_table
+from tests.oracle.test_reads import PREDICATES
+from tidyberg.model.options import RewriteMode
+from tidyberg.model.task import TaskResult
+from tidyberg.testing import Warehouse, local_path
+
+COLUMNS = (
+    "id BIGINT NOT NULL, small INT, name STRING, ratio DOUBLE, weight FLOAT, price DECIMAL(20, 2), "
+    "cents DECIMAL(7, 2), at TIMESTAMP, local TIMESTAMP_NTZ, day DATE, flag BOOLEAN, raw BINARY, "
+    "place STRUCT<x: INT, label: STRING>, tags ARRAY<STRUCT<p: INT, q: STRING>>, counts MAP<STRING, BIGINT>"
+)
+VALUES = (
+    "id, IF(id % 7 = 0, NULL, int(id % 100)), concat('name-', id % 500), IF(id % 50 = 0, double('NaN'), id / 7), "
+    "float(id), decimal(id) * 100, decimal(id % 1000), timestamp_seconds(1700000000 + id * 60), "
+    "CAST(timestamp_seconds(1700000000 + id * 60) AS TIMESTAMP_NTZ), date_add(DATE '2024-01-01', int(id % 1000)), "
+    "id % 2 = 0, unhex(hex(id)), IF(id % 3 = 0, NULL, named_struct('x', int(id), 'label', concat('l', id % 10))), "
+    "IF(id % 4 = 0, NULL, IF(id % 4 = 1, array(), array(named_struct('p', int(id), 'q', 'q'), NULL))), "
+    "IF(id % 5 = 0, NULL, map('a', id, 'b', NULL))"
+)
+FILTERS = (
+    "id = 3123",
+    "id BETWEEN 990 AND 1010",
+    "small = 42",
+    "small IS NULL",
+    "name = 'name-77'",
+    "name > 'name-49'",
+    "ratio > 500 AND NOT isnan(ratio)",
+    "isnan(ratio)",
+    "weight < 20",
+    "price = 250000",
+    "cents > 990",
+    "at >= TIMESTAMP '2023-11-17 00:00:00Z'",
+    "local < TIMESTAMP_NTZ '2023-11-15 00:00:00'",
+    "day = DATE '2025-01-01'",
+    "flag AND id > 3900",
+    "raw > X'0F00'",
+    "place.x > 3990",
+    "place.label = 'l7'",
+    "tags IS NULL",
+    "counts IS NULL AND id < 100",
+)
+SMALL_PAGES = {
+    "write.parquet.row-group-size-bytes": "30000",
+    "write.parquet.row-group-check-min-record-count": "100",
+    "write.parquet.page-row-limit": "50",
+    "write.parquet.dict-size-bytes": "2000",
+    "write.parquet.bloom-filter-enabled.column.id": "true",
+    "write.parquet.bloom-filter-enabled.column.name": "true",
+    "write.parquet.bloom-filter-max-bytes": "4096",
+}
+
+
+def create(java: JavaCatalog, **properties: str) -> None:
+    java.sql("CREATE NAMESPACE IF NOT EXISTS db")
+    given = {"format-version": "2", **properties}
+    listed = ", ".join(f"'{name}' = '{value}'" for name, value in given.items())
+    java.sql(f"CREATE TABLE {NAME} ({COLUMNS}) USING iceberg TBLPROPERTIES ({listed})")
+
+
+def insert(java: JavaCatalog, first: int, end: int) -> None:
+    java.sql(f"INSERT INTO {NAME} SELECT /*+ COALESCE(1) */ {VALUES} FROM range({first}, {end})")
+
+
+def copied(warehouse: Warehouse) -> list[TaskResult]:
+    """Compacts by copying, or fails."""
+    results: list[TaskResult] = []
+
+    def keep(result: TaskResult) -> TaskResult:
+        results.append(result)
+        return result
+
+    compact(warehouse, engine=Spoiling(keep), mode=RewriteMode.COPY)
+    assert [(result.mode, result.mode_reason) for result in results] == [("copy", "")] * len(results)
+    return results
+
+
+@pytest.mark.parametrize("codec", ["zstd", "uncompressed"])
+def test_files_of_java_are_copied_and_found_by_every_filter(
+    warehouse: Warehouse, java: JavaCatalog, codec: str
+) -> None:
+    create(java, **SMALL_PAGES, **{"write.parquet.compression-codec": codec})
+    for first in range(0, 4000, 2000):
+        insert(java, first, first + 2000)
+    before, found = java.rows(NAME), {condition: java.rows(NAME, condition) for condition in FILTERS}
+    assert all(found.values()), [condition for condition, rows in found.items() if not rows]
+    by_generic_reader = java.generic_rows(NAME)
+    (result,) = copied(warehouse)
+    assert java.rows(NAME) == before
+    assert java.generic_rows(NAME) == by_generic_reader
+    assert {condition: java.rows(NAME, condition) for condition in FILTERS} == found
+    footer = pq.read_metadata(local_path(result.outputs[0].path))
+    assert footer.num_row_groups >= 6
+    chunk = footer.row_group(5).column(0)
+    assert chunk.has_column_index
+    assert chunk.has_offset_index
+    assert chunk.bloom_filter_offset
+    path = local_path(result.outputs[0].path)
+    by_spark = java.sql(f"SELECT count(*), sum(id) FROM parquet.`{path}` WHERE id >= 1990 AND id < 2010")
+    assert by_spark == [(20, sum(range(1990, 2010)))]
+    java.call("rewrite_data_files", table=NAME, options={"rewrite-all": "true"})
+    assert java.rows(NAME) == before
+
+
+def test_files_of_pyiceberg_are_copied_and_found_by_every_filter(warehouse: Warehouse, java: JavaCatalog) -> None:
+    table = make_table(warehouse)
+    before = {condition: java.rows(NAME, condition) for condition in PREDICATES}
+    assert all(before.values())
+    copied(warehouse)
+    assert java.rows(NAME) == arrow_rows(table)
+    assert {condition: java.rows(NAME, condition) for condition in PREDICATES} == before
+
+
+def test_a_delete_by_bounds_spares_rows_that_bounds_do_not_cover(warehouse: Warehouse, java: JavaCatalog) -> None:
+    """Java drops whole files when bounds say that all rows match; NaN lies in no bounds, and no footer counts it."""
+    create(java)
+    insert(java, 1, 100)
+    insert(java, 100, 200)
+    copied(warehouse)
+    java.sql(f"DELETE FROM {NAME} WHERE ratio < 1000")
+    # To Spark NaN is above every number.
+    assert [row[0] for row in java.sql(f"SELECT id FROM {NAME} ORDER BY id")] == [50, 100, 150]
