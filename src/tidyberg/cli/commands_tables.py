@@ -1,11 +1,17 @@
-"""Commands that only look: tables, health, plan, explain, audit. What they do is imported when they run."""
+"""Commands that only look: tables, health, plan, explain, audit, bench. What they do is imported when they run."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidyberg.cli.flags import CommonFlags, EngineFlags, OptionFlags, takes
+
+
+class Opponent(StrEnum):
+    JAVA = "java"
+
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="namespace.table", show_default=False)]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN.json", help="A plan written by `plan --out`.")]
@@ -19,6 +25,7 @@ def register(app: typer.Typer) -> None:
     app.command()(plan)
     app.command()(explain)
     app.command()(audit)
+    app.command()(bench)
 
 
 @takes(CommonFlags)
@@ -82,6 +89,30 @@ def audit(
     status = auditing.audit(Session(common, engine), table, branch, snapshot)
     if status:
         raise typer.Exit(status)
+
+
+@takes(CommonFlags, OptionFlags, EngineFlags, without=("mode", "branch", "force", "wait"))
+def bench(
+    table: TableName,
+    common: CommonFlags,
+    option: OptionFlags,
+    engine: EngineFlags,
+    max_bytes: Annotated[
+        str, typer.Option("--max-bytes", help="How much of what a plan would rewrite is copied.")
+    ] = "1GB",
+    scratch: Annotated[
+        str | None,
+        typer.Option("--scratch", help="Where the copy goes: a directory, or an address in the table's own store."),
+    ] = None,
+    against: Annotated[
+        Opponent | None, typer.Option("--against", help="Also by Iceberg's Java action; its runtime must be in Spark.")
+    ] = None,
+) -> None:
+    """Measure compaction on a copy of a table, in each mode. The table itself is only read."""
+    from tidyberg.cli import bench as benching
+    from tidyberg.cli.session import Session
+
+    benching.bench(Session(common, engine), table, option, max_bytes, scratch, against is not None)
 
 
 def end(nothing: bool, detailed_exitcode: bool) -> None:

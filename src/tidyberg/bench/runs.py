@@ -1,0 +1,93 @@
+"""Rewrites a copied table in each mode and takes the time."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tidyberg.bench.scratch import REF, Scratch
+from tidyberg.control.control import Control
+from tidyberg.errors import BadInput
+from tidyberg.execute.engine import CancelToken
+from tidyberg.model.options import PlanOptions, RewriteMode, VerifyMode
+from tidyberg.model.plan import Plan
+from tidyberg.model.sizes import GB, MB
+
+
+@dataclass(frozen=True, slots=True)
+class ModeRun:
+    """One mode: planned, rewritten, verified and committed, with a session that was warm."""
+
+    mode: str
+    groups_copied: int  # as planned
+    groups_encoded: int
+    seconds: float
+    plan_seconds: float
+    predicted_seconds: float
+    files_read: int
+    files_written: int
+    bytes_read: int
+    bytes_written: int
+    mb_per_core_second: float
+    compute_dollars_per_gb: float
+    request_dollars_per_gb: float  # by the plan's model
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    runs: tuple[ModeRun, ...]
+    no_copy: str | None = None  # why no group can be copied
+
+
+def measure_modes(
+    control: Control,
+    scratch: Scratch,
+    options: PlanOptions,
+    verify: VerifyMode,
+    cancel: CancelToken,
+    say: Callable[[str], None],
+) -> Measured:
+    plans = {mode: control.plan(REF, replace(options, mode=mode)) for mode in (RewriteMode.COPY, RewriteMode.ENCODE)}
+    if plans[RewriteMode.ENCODE].is_empty:
+        raise BadInput("The copied files leave nothing to rewrite.", hint="Take more of them: --max-bytes.")
+    reasons = {group.mode_reason for group in plans[RewriteMode.COPY].groups if group.mode == "copy"}
+    hindrances = [group.mode_reason for group in plans[RewriteMode.COPY].groups if group.mode != "copy"]
+    modes = [RewriteMode.COPY, RewriteMode.ENCODE] if reasons else [RewriteMode.ENCODE]
+    say("warming up")
+    _measure(control, replace(options, mode=modes[0]), verify, cancel)
+    runs = []
+    for mode in modes:
+        scratch.reset()
+        say(f"rewriting: {mode.value}")
+        runs.append(_measure(control, replace(options, mode=mode), verify, cancel))
+    return Measured(tuple(runs), None if reasons else (hindrances or ["nothing can be copied"])[0])
+
+
+def _measure(control: Control, options: PlanOptions, verify: VerifyMode, cancel: CancelToken) -> ModeRun:
+    started = time.perf_counter()
+    plan = control.plan(REF, options)
+    planned = time.perf_counter()
+    result = control.apply(plan, verify=verify, cancel=cancel)
+    ended = time.perf_counter()
+    if result.outcome != "committed":
+        raise BadInput(f"The copy was not rewritten: {'; '.join(result.groups_left) or result.outcome}.")
+    return _mode_run(control, plan, ended - started, planned - started, result.sizes_written)
+
+
+def _mode_run(control: Control, plan: Plan, seconds: float, plan_seconds: float, written: tuple[int, ...]) -> ModeRun:
+    gigabytes = plan.estimate.bytes_read / GB
+    compute = seconds * control.resources.memory_gb * control.prices.compute_per_gb_second
+    return ModeRun(
+        mode=str(plan.options["mode"]),
+        groups_copied=sum(group.mode == "copy" for group in plan.groups),
+        groups_encoded=sum(group.mode != "copy" for group in plan.groups),
+        seconds=seconds,
+        plan_seconds=plan_seconds,
+        predicted_seconds=plan.estimate.seconds,
+        files_read=plan.estimate.input_files,
+        files_written=len(written),
+        bytes_read=plan.estimate.bytes_read,
+        bytes_written=sum(written),
+        mb_per_core_second=plan.estimate.bytes_read / MB / seconds / control.resources.cores,
+        compute_dollars_per_gb=compute / gigabytes,
+        request_dollars_per_gb=plan.estimate.request_dollars / gigabytes,
+    )

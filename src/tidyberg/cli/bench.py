@@ -1,0 +1,174 @@
+"""What `bench` does: copy what a plan would rewrite, rewrite the copy in each mode, and let nothing of it stay."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table as Grid
+from rich.text import Text
+
+from tidyberg.app import build_control, planned_resources
+from tidyberg.bench.choosing import Choice, choose
+from tidyberg.bench.copying import copy_table
+from tidyberg.bench.java import measure_java, require_runtime
+from tidyberg.bench.runs import Measured, ModeRun, measure_modes
+from tidyberg.bench.scratch import Scratch
+from tidyberg.cli.as_json import plain
+from tidyberg.cli.flags import OptionFlags
+from tidyberg.cli.running import run_cancellable
+from tidyberg.cli.session import Session, engine_label, standard_error
+from tidyberg.cli.words import count, duration, plural
+from tidyberg.errors import BadInput
+from tidyberg.execute.engine import CancelToken
+from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.plan import Plan
+from tidyberg.model.sizes import format_size, parse_size
+from tidyberg.record.process import is_alive
+from tidyberg.record.records import open_sqlite
+from tidyberg.settings.catalogs import load_table, resolve_table
+from tidyberg.settings.options import plan_options
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    plan: Plan  # of the table itself
+    choice: Choice
+    measured: Measured
+    java_seconds: float | None
+
+    def times_as_fast(self, run: ModeRun) -> float | None:
+        return self.java_seconds / run.seconds if self.java_seconds is not None else None
+
+
+def bench(
+    session: Session, table: str, option: OptionFlags, max_bytes: str, scratch: str | None, against_java: bool
+) -> None:
+    if against_java:
+        require_runtime(session.settings.spark.conf)
+    limit = parse_size(max_bytes)
+    outcome = run_cancellable(
+        lambda cancel: _measure(session, table, option, limit, scratch, against_java, cancel), standard_error()
+    )
+    session.show(_shown(session, outcome), _document(session, outcome))
+
+
+def _measure(
+    session: Session,
+    name: str,
+    option: OptionFlags,
+    limit: int,
+    place: str | None,
+    against_java: bool,
+    cancel: CancelToken,
+) -> Outcome:
+    settings = session.settings
+    with build_control(settings) as control:
+        ref = resolve_table(settings, control.catalog(session.common.catalog), name)
+        options = _options(plan_options(settings, ref, option.overrides()), option)
+        plan = control.plan(ref, options)
+        if plan.is_empty:
+            raise BadInput(f"No file of {ref} would be rewritten: there is nothing to measure.")
+        source = load_table(control.catalog(session.common.catalog), ref)
+    snapshot = source.metadata.snapshot_by_id(plan.snapshot_id or 0)
+    assert snapshot is not None, "the plan has groups, so it has a snapshot"
+    choice = choose(plan, limit)
+    with Scratch(place, source) as scratch:
+        _say(session, f"copying {plural(len(choice.files), 'file')}, {format_size(choice.bytes)}, of {ref}")
+        document = copy_table(source, snapshot, choice, scratch.io, scratch.location)
+        scratch.put(document)
+        copied = replace(options, where=None)  # what it leaves out was not copied
+        with build_control(settings, open_sqlite(scratch.directory / "jobs.db", is_alive).store) as control:
+            control.open_catalog = lambda _: scratch.open_catalog()
+            measured = measure_modes(
+                control, scratch, copied, settings.verify, cancel, lambda words: _say(session, words)
+            )
+        java = None
+        if against_java:
+            _say(session, "rewriting: Iceberg's Java action")
+            java = measure_java(scratch, document, plan.target_file_size, settings.spark.master, settings.spark.conf)
+    return Outcome(plan, choice, measured, java)
+
+
+def _options(options: PlanOptions, option: OptionFlags) -> PlanOptions:
+    """All that is worth a rewrite, unless a strategy was asked for; forced, for a copy has no history to judge by."""
+    strategy = options.strategy if option.strategy else Strategy.FULL
+    return replace(options, strategy=strategy, force=True)
+
+
+def _say(session: Session, words: str) -> None:
+    if not session.common.json:
+        standard_error().print(words, markup=False)
+
+
+def _shown(session: Session, outcome: Outcome) -> Group:
+    grid = Grid(box=None, pad_edge=False)
+    for name in (
+        "mode",
+        "seconds",
+        "of it plan",
+        "predicted",
+        "files",
+        "written",
+        "MB/s per core",
+        "$ per GB",
+        "vs Java",
+    ):
+        grid.add_column(name, justify="left" if name == "mode" else "right")
+    for run in outcome.measured.runs:
+        times = outcome.times_as_fast(run)
+        grid.add_row(
+            run.mode,
+            f"{run.seconds:.2f}",
+            f"{run.plan_seconds:.2f}",
+            f"{run.predicted_seconds:.2f}",
+            f"{count(run.files_read)} → {count(run.files_written)}",
+            format_size(run.bytes_written),
+            f"{run.mb_per_core_second:.0f}",
+            f"{run.compute_dollars_per_gb + run.request_dollars_per_gb:.5f}",
+            f"{times:.1f}x" if times is not None else "",
+        )
+    if outcome.java_seconds is not None:
+        grid.add_row("Java", f"{outcome.java_seconds:.2f}")
+    return Group(Text(_headline(session, outcome), style="bold"), grid, *_notes(outcome))
+
+
+def _headline(session: Session, outcome: Outcome) -> str:
+    chosen = outcome.choice
+    deletes = f" under {plural(len(chosen.deletes), 'delete file')}" if chosen.deletes else ""
+    left_out = (
+        f"; {plural(chosen.files_left_out, 'more file')} left out by --max-bytes" if chosen.files_left_out else ""
+    )
+    return (
+        f"{outcome.plan.table} · {plural(len(chosen.files), 'file')}, {format_size(chosen.bytes)}{deletes} copied and "
+        f"rewritten on {engine_label(session.settings)}{left_out}"
+    )
+
+
+def _notes(outcome: Outcome) -> list[Text]:
+    notes = ["Requests in the price are modelled. The copy is removed; the table was only read."]
+    if outcome.measured.no_copy is not None:
+        notes.insert(0, f"No group can be copied as bytes: {outcome.measured.no_copy}.")
+    elif whole := sum(file.size for group in outcome.plan.groups for file in group.files):
+        run = outcome.measured.runs[0]
+        if whole > run.bytes_read:
+            seconds = whole / run.bytes_read * run.seconds
+            notes.insert(0, f"At this rate all that the plan holds, {format_size(whole)}, takes {duration(seconds)}.")
+    return [Text(note) for note in notes]
+
+
+def _document(session: Session, outcome: Outcome) -> dict[str, Any]:
+    resources = planned_resources(session.settings)
+    return {
+        "table": str(outcome.plan.table),
+        "snapshot_id": outcome.plan.snapshot_id,
+        "files": len(outcome.choice.files),
+        "bytes": outcome.choice.bytes,
+        "delete_files": len(outcome.choice.deletes),
+        "files_left_out": outcome.choice.files_left_out,
+        "target_file_size": outcome.plan.target_file_size,
+        "engine": resources.name,
+        "cores": resources.cores,
+        "runs": [{**plain(run), "times_as_fast_as_java": outcome.times_as_fast(run)} for run in outcome.measured.runs],
+        "no_copy": outcome.measured.no_copy,
+        "java_seconds": outcome.java_seconds,
+    }

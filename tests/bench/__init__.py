@@ -1,0 +1,1 @@
+"""Tests of the copy that `tidyberg bench` measures."""

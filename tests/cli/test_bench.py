@@ -1,0 +1,76 @@
+"""`tidyberg bench`: measures a copy, and leaves the table, and the place of the copy, as they were."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+from tidyberg.bench import runs
+from tidyberg.testing import Warehouse
+
+RUNTIME = "spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+
+
+def untouched(warehouse: Warehouse) -> tuple[str, set[str], list[str]]:
+    table = warehouse.catalog.load_table("analytics.events")
+    return table.metadata_location, warehouse.files_on_disk(table), warehouse.rows(table)
+
+
+def test_each_mode_is_measured_and_the_table_is_as_before(run: Run, warehouse: Warehouse, tmp_path: Path) -> None:
+    before = untouched(warehouse)
+    ran = run("bench", "analytics.events", "--scratch", str(tmp_path / "scratch"), "--json")
+    assert ran.status == 0, ran.err
+    assert ran.json["files"] == 12
+    assert [measured["mode"] for measured in ran.json["runs"]] == ["copy", "encode"]
+    assert [(m["files_read"], m["files_written"]) for m in ran.json["runs"]] == [(12, 1), (12, 1)]
+    assert untouched(warehouse) == before
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert run("history").out.count("analytics") == 0
+
+
+def test_text_says_what_was_copied_and_that_nothing_stays(run: Run) -> None:
+    ran = run("bench", "analytics.events", "--max-bytes", "20KB")
+    assert ran.status == 0, ran.err
+    assert "left out by --max-bytes" in ran.out
+    assert "encode" in ran.out
+    assert "the table was only read" in ran.out
+
+
+def test_a_table_with_nothing_to_rewrite_has_nothing_to_measure(run: Run) -> None:
+    assert run("compact", "analytics.events", "--strategy", "full").status == 0
+    ran = run("bench", "analytics.events")
+    assert ran.status == 2
+    assert "nothing to measure" in ran.err
+
+
+def test_java_needs_its_runtime(run: Run) -> None:
+    ran = run("bench", "analytics.events", "--against", "java")
+    assert ran.status == 2
+    assert "--spark-conf spark.jars.packages=" in ran.err
+
+
+def test_a_run_that_fails_leaves_nothing_behind(
+    run: Run, warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("no room")
+
+    before = untouched(warehouse)
+    monkeypatch.setattr(runs, "_mode_run", fail)
+    assert run("bench", "analytics.events", "--scratch", str(tmp_path / "scratch")).status != 0
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert untouched(warehouse) == before
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+def test_java_is_measured_on_the_same_copy(run: Run, warehouse: Warehouse, tmp_path: Path) -> None:
+    before = untouched(warehouse)
+    arguments = ("--against", "java", "--spark-conf", RUNTIME, "--scratch", str(tmp_path / "scratch"), "--json")
+    ran = run("bench", "analytics.events", *arguments)
+    assert ran.status == 0, ran.err
+    assert ran.json["java_seconds"] > 0
+    assert all(measured["times_as_fast_as_java"] > 0 for measured in ran.json["runs"])
+    assert untouched(warehouse) == before
+    assert list((tmp_path / "scratch").iterdir()) == []
