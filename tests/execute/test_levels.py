@@ -1,12 +1,14 @@
-"""The compression level of a column: the table's, unless the fastest gives as little."""
+"""The compression level of a column: the table's, unless the fastest makes the file no larger."""
 
 import hashlib
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tidyberg.execute.kernel.levels import judge_levels
+from tidyberg.execute.kernel.levels import columns_to_hurry, judge_levels
 from tidyberg.execute.kernel.project import leaves
 
 ROWS = 60_000
@@ -29,12 +31,16 @@ def table() -> pa.Table:
     )
 
 
-def test_only_columns_that_gain_nothing_are_compressed_faster(table: pa.Table) -> None:
+def test_columns_of_random_keys_are_compressed_faster(table: pa.Table) -> None:
     levels = judge_levels(table, leaves(table.schema), OPTIONS, 10 * ROWS)
     assert isinstance(levels, dict)
     assert set(levels) == {"key", "text", "nested.id"}
     assert levels["key"] == 1
-    assert levels["text"] == 3
+
+
+def test_where_nothing_was_saved_a_column_that_would_grow_keeps_the_tables_level(table: pa.Table) -> None:
+    texts = table.select(["text"])
+    assert judge_levels(texts, leaves(texts.schema), OPTIONS, 10 * ROWS) == {"text": 3}
 
 
 @pytest.mark.parametrize(
@@ -49,3 +55,16 @@ def test_only_columns_that_gain_nothing_are_compressed_faster(table: pa.Table) -
 def test_otherwise_the_level_is_the_tables_own(table: pa.Table, options: dict[str, Any], rows: int) -> None:
     chosen = {**OPTIONS, **options}
     assert judge_levels(table, leaves(table.schema), chosen, rows) == chosen["compression_level"]
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 10**6)), max_size=12))
+def test_hurried_columns_never_make_the_file_larger(sizes: list[tuple[int, int]]) -> None:
+    wanted, fastest = [slow for slow, _ in sizes], [fast for _, fast in sizes]
+    chosen = columns_to_hurry(wanted, fastest)
+    assert sum(fastest[i] if i in chosen else wanted[i] for i in range(len(sizes))) <= sum(wanted)
+    assert all(fastest[i] <= 1.1 * wanted[i] for i in chosen)
+    assert chosen >= {i for i in range(len(sizes)) if fastest[i] <= wanted[i]}
+
+
+def test_what_random_keys_save_is_spent_on_columns_that_grow_least() -> None:
+    assert columns_to_hurry([1_000, 300, 300, 300], [900, 310, 330, 340]) == {0, 1, 2}

@@ -81,6 +81,34 @@ def test_files_of_several_schemas_meet_in_one_output(tmp_path: Path) -> None:
         rewrite(files, new, tmp_path / "by-position")
 
 
+def test_files_that_differ_in_field_ids_alone_are_told_apart_however_they_are_mixed(tmp_path: Path) -> None:
+    """Names, types and statistics are alike: only the ids say that the columns have changed places."""
+    kinds = [
+        pa.schema([field("x", pa.int64(), 1), field("y", pa.int64(), 2)]),
+        pa.schema([field("x", pa.int64(), 2), field("y", pa.int64(), 1)]),
+        pa.schema([field("x", pa.int64(), 3), field("y", pa.int64(), 2)]),
+    ]
+    files = [
+        write_file(tmp_path / f"{n}.parquet", pa.table([pa.array([n]), pa.array([-n])], schema=kinds[n % 3]))
+        for n in range(1, 40)
+    ]
+    target = pa.schema([field("a", pa.int64(), 1), field("b", pa.int64(), 2)])
+    result = rewrite(files, target, tmp_path / "out")
+    expected = [{"a": (n, -n, None)[n % 3], "b": (-n, n, -n)[n % 3]} for n in range(1, 40)]
+    assert read_rows([output.path for output in result.outputs]) == expected
+    assert result.input_facts == result.output_facts
+
+
+@pytest.mark.parametrize("small_file", [0, 1_500, 1 << 20])
+def test_files_come_in_order_however_many_are_opened_at_a_time(
+    tmp_path: Path, small_file: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "_SMALL_FILE", small_file)
+    files = number_files(tmp_path, files=25, rows=3)
+    opened = list(read.open_ahead(Storage(STORAGE), files))
+    assert [file.input for file in opened] == files
+
+
 def test_a_file_without_any_wanted_column_still_counts_its_rows(tmp_path: Path) -> None:
     old = pa.schema([field("gone", pa.int32(), 9)])
     file = write_file(tmp_path / "in.parquet", pa.table([pa.array([1, 2, 3], pa.int32())], schema=old))

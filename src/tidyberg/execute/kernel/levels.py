@@ -1,7 +1,8 @@
-"""A compression level for each column: the table's own, or the fastest one where that makes nothing larger.
+"""A compression level for each column: the table's own, or the fastest one where files do not grow by it.
 
 Higher levels search longer for repetitions. Where there are none to find, as in hashes and random keys, zstd's level 1
-takes half the time of its level 3 and its result is no larger, sometimes smaller.
+takes half the time of its level 3 and its result is no larger, sometimes smaller. What is saved there may be spent on
+columns that the fastest level makes a little larger: the file as a whole stays as small as the table's level makes it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,8 @@ from tidyberg.execute.kernel.project import Leaf
 _FASTEST = 1
 _SLICES = 3
 _SLICE_ROWS = 20_000  # about a page: that is what is compressed at a time
+_SPENT = 0.5  # of what was saved: a sample may be wrong
+_MOST_GROWTH = 0.1  # of a single column
 _WORTH_ROWS = 10 * _SLICES * _SLICE_ROWS  # below, trying takes longer than it can save
 
 
@@ -27,10 +30,21 @@ def judge_levels(
         return level  # type: ignore[no-any-return]
     sample = _sample(table)
     wanted, fastest = _sizes(sample, options, level), _sizes(sample, options, _FASTEST)
-    return {
-        leaf.path: _FASTEST if fast <= slow else level
-        for leaf, slow, fast in zip(all_leaves, wanted, fastest, strict=True)
-    }
+    fast_ones = columns_to_hurry(wanted, fastest)
+    return {leaf.path: _FASTEST if index in fast_ones else level for index, leaf in enumerate(all_leaves)}
+
+
+def columns_to_hurry(wanted: Sequence[int], fastest: Sequence[int]) -> set[int]:
+    """Columns for the fastest level, by their bytes at the table's level and at the fastest one."""
+    growth = [fast - slow for slow, fast in zip(wanted, fastest, strict=True)]
+    chosen = {index for index, bytes_more in enumerate(growth) if bytes_more <= 0}
+    left = -_SPENT * sum(growth[index] for index in chosen)
+    # The least growth for the bytes that are hurried through comes first.
+    for index in sorted(set(range(len(growth))) - chosen, key=lambda index: growth[index] / max(1, wanted[index])):
+        if growth[index] <= min(left, _MOST_GROWTH * wanted[index]):
+            chosen.add(index)
+            left -= growth[index]
+    return chosen
 
 
 def _sample(table: pa.Table) -> pa.Table:

@@ -1,8 +1,10 @@
 """Column metrics and verification facts, from Parquet footers."""
 
+import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +25,19 @@ _TRUNCATE = re.compile(r"truncate\((\d+)\)")
 _PER_MICROSECOND = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
+@dataclass(frozen=True)
+class _Bounds:
+    """How to take the bounds of a column chunk; the same for all chunks of one column."""
+
+    in_target: Callable[[Any], Any]
+    may_lack: bool
+
+    @classmethod
+    def of(cls, target: pa.DataType, source: pa.DataType, *, own: bool) -> "_Bounds":
+        # Our own writer leaves bounds out for a chunk of nothing but NaN: they are truly absent there.
+        return cls(_in_target(source, target), own and bool(pa.types.is_floating(target)))
+
+
 @dataclass
 class _Range:
     """What the chunks of one leaf say together; None once a chunk did not tell."""
@@ -33,7 +48,7 @@ class _Range:
     lower: Any = None
     upper: Any = None
 
-    def add(self, chunk: pq.ColumnChunkMetaData, leaf: Leaf, source: pa.DataType, *, own: bool) -> None:
+    def add(self, chunk: pq.ColumnChunkMetaData, bounds: "_Bounds") -> None:
         self.values += chunk.num_values
         statistics = chunk.statistics if chunk.is_stats_set else None
         nulls = statistics.null_count if statistics is not None and statistics.has_null_count else None
@@ -41,11 +56,10 @@ class _Range:
         if nulls == chunk.num_values:
             return
         if statistics is None or not statistics.has_min_max:
-            # Our own writer leaves bounds out for a chunk of nothing but NaN: they are truly absent there.
-            self.known = self.known and own and pa.types.is_floating(leaf.type)
+            self.known = self.known and bounds.may_lack
             return
-        lower = normalised(_in_target(statistics.min_raw, source, leaf.type), lower=True)
-        upper = normalised(_in_target(statistics.max_raw, source, leaf.type), lower=False)
+        lower = normalised(bounds.in_target(statistics.min_raw), lower=True)
+        upper = normalised(bounds.in_target(statistics.max_raw), lower=False)
         if lower is None or upper is None:
             self.known = False
             return
@@ -79,18 +93,31 @@ class FactCollector:
         self._constants = constants
         self._own = own  # written by this kernel, whose habits are known
         self._ranges = {leaf.field_id: _Range() for leaf in self._leaves}
+        self._file_leaves: list[Leaf] | None = None
+        self._present: list[tuple[_Range, int, _Bounds]] = []
+        self._absent: list[tuple[_Range, Any, bool]] = []
 
     def add(self, footer: pq.FileMetaData, selection: Selection, file_leaves: list[Leaf]) -> None:
+        if file_leaves is not self._file_leaves:  # files of one schema share theirs
+            self._match(selection, file_leaves)
+        for found, value, nested in self._absent:
+            found.add_constant(footer.num_rows, value, nested=nested)
+        for number in range(footer.num_row_groups):
+            group = footer.row_group(number)
+            for found, index, bounds in self._present:
+                found.add(group.column(index), bounds)
+
+    def _match(self, selection: Selection, file_leaves: list[Leaf]) -> None:
+        self._file_leaves = file_leaves
+        self._present, self._absent = [], []
         for leaf in self._leaves:
             assert leaf.field_id is not None
+            found = self._ranges[leaf.field_id]
             index = selection.source_of.get(leaf.field_id)
             if index is None:
-                value = self._constants.get(leaf.field_id)
-                self._ranges[leaf.field_id].add_constant(footer.num_rows, value, nested=len(leaf.steps) > 1)
-                continue
-            for group in range(footer.num_row_groups):
-                chunk = footer.row_group(group).column(index)
-                self._ranges[leaf.field_id].add(chunk, leaf, file_leaves[index].type, own=self._own)
+                self._absent.append((found, self._constants.get(leaf.field_id), len(leaf.steps) > 1))
+            else:
+                self._present.append((found, index, _Bounds.of(leaf.type, file_leaves[index].type, own=self._own)))
 
     def facts(self) -> dict[int, ColumnFacts]:
         return {
@@ -134,9 +161,9 @@ def described_file(
         columns.sizes[leaf.field_id] = sum(chunk.total_compressed_size for chunk in chunks)
         if leaf.repeated:
             continue
-        found = _Range()
+        found, bounds = _Range(), _Bounds.of(leaf.type, leaf.type, own=own)
         for chunk in chunks:
-            found.add(chunk, leaf, leaf.type, own=own)
+            found.add(chunk, bounds)
         if leaf.field_id in nan_counts:
             columns.nans[leaf.field_id] = nan_counts[leaf.field_id]
         columns.add(leaf, found, mode)
@@ -205,23 +232,16 @@ def split_offsets(footer: pq.FileMetaData) -> tuple[int, ...]:
     return tuple(sorted(starts))
 
 
-def _in_target(raw: Any, source: pa.DataType, target: pa.DataType) -> Any:
-    """A statistic of the file's type as a value of the table's type; None where that is not certain."""
-    types = pa.types
-    if types.is_unsigned_integer(source):
-        return None
-    if types.is_decimal(target):
-        if not types.is_decimal(source) or source.scale != target.scale:
-            return None
-        return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
-    if types.is_timestamp(target) or types.is_time(target):
-        same_family = types.is_timestamp(source) or types.is_time(source)
-        if not same_family or (source.unit == "ns") != (target.unit == "ns"):
-            return None
-        return raw if source.unit == target.unit else raw * _PER_MICROSECOND[source.unit]
-    if isinstance(target, pa.BaseExtensionType) or is_truncatable(target):
-        return raw if isinstance(raw, bytes) and (not is_text(target) or _is_utf8(raw)) else None
-    return None if isinstance(raw, bytes) else raw  # a type that cannot become the target's is refused with the rows
+def _exactly(raw: Any) -> Any:
+    return raw
+
+
+def _only_bytes(raw: Any) -> Any:
+    return raw if isinstance(raw, bytes) else None
+
+
+def _only_text(raw: Any) -> Any:
+    return raw if isinstance(raw, bytes) and _is_utf8(raw) else None
 
 
 def _is_utf8(raw: bytes) -> bool:
@@ -231,3 +251,34 @@ def _is_utf8(raw: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _only_numbers(raw: Any) -> Any:
+    return None if isinstance(raw, bytes) else raw
+
+
+def _unscaled(raw: Any) -> Any:
+    return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
+
+
+def _uncertain(_: Any) -> None:
+    return None
+
+
+def _in_target(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any]:
+    """Makes a statistic of the file's type a value of the table's type; None where that is not certain."""
+    types = pa.types
+    if types.is_unsigned_integer(source):
+        return _uncertain
+    if types.is_decimal(target):
+        return _unscaled if types.is_decimal(source) and source.scale == target.scale else _uncertain
+    if types.is_timestamp(target) or types.is_time(target):
+        same_family = types.is_timestamp(source) or types.is_time(source)
+        if not same_family or (source.unit == "ns") != (target.unit == "ns"):
+            return _uncertain
+        if source.unit == target.unit:
+            return _exactly
+        return partial(operator.mul, _PER_MICROSECOND[source.unit])
+    if isinstance(target, pa.BaseExtensionType) or is_truncatable(target):
+        return _only_text if is_text(target) else _only_bytes
+    return _only_numbers  # a type that cannot become the target's is refused with the rows

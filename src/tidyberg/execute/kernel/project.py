@@ -134,9 +134,33 @@ def project(
 
     `constants` are the values of absent fields, nested ones too, by field id; other absent fields are null.
     """
-    projection = _Projection(constants, ids)
-    arrays = projection.fields(batch.columns, list(batch.schema), (), list(target), batch.num_rows)
-    return pa.RecordBatch.from_arrays(arrays, schema=target)
+    return Projector(target, constants).project(batch, ids)
+
+
+class Projector:
+    """Projects many batches; looks up where the table's columns are once for all batches of one schema."""
+
+    def __init__(self, target: pa.Schema, constants: Mapping[int, Any]) -> None:
+        self._target = target
+        self._fields = list(target)
+        self._constants = constants
+        self._known: tuple[pa.Schema, _Projection, list[int | None]] | None = None
+
+    def project(self, batch: pa.RecordBatch, ids: Mapping[Path, int] | None) -> pa.RecordBatch:
+        projection, positions = self._look_up(batch.schema, ids)
+        arrays = projection.take(batch.columns, batch.schema.names, (), self._fields, positions, batch.num_rows)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._target)
+
+    def _look_up(self, schema: pa.Schema, ids: Mapping[Path, int] | None) -> "tuple[_Projection, list[int | None]]":
+        # Field ids are metadata of the fields, and belong to what must be equal.
+        if (
+            self._known is None
+            or self._known[1].ids is not ids
+            or not self._known[0].equals(schema, check_metadata=True)
+        ):
+            projection = _Projection(self._constants, ids)
+            self._known = schema, projection, projection.positions(list(schema), (), self._fields)
+        return self._known[1:]
 
 
 @dataclass(frozen=True)
@@ -144,18 +168,25 @@ class _Projection:
     constants: Mapping[int, Any]
     ids: Mapping[Path, int] | None
 
-    def fields(
-        self, arrays: list[pa.Array], columns: list[pa.Field], path: Path, wanted: list[pa.Field], rows: int
+    def positions(self, columns: list[pa.Field], path: Path, wanted: list[pa.Field]) -> list[int | None]:
+        return [_find(columns, path, target, self.ids) for target in wanted]
+
+    def take(
+        self,
+        arrays: list[pa.Array],
+        names: list[str],
+        path: Path,
+        wanted: list[pa.Field],
+        positions: list[int | None],
+        rows: int,
     ) -> list[pa.Array]:
         """The wanted fields of one struct, or of the whole batch; `path` leads to it in the file."""
-        found = []
-        for target in wanted:
-            position = _find(columns, path, target, self.ids)
-            if position is None:
-                found.append(self._absent(target, path, rows))
-            else:
-                found.append(self._present(arrays[position], target.type, (*path, columns[position].name)))
-        return found
+        return [
+            self._absent(target, path, rows)
+            if position is None
+            else self._present(arrays[position], target.type, (*path, names[position]))
+            for target, position in zip(wanted, positions, strict=True)
+        ]
 
     def _absent(self, wanted: pa.Field, path: Path, rows: int) -> pa.Array:
         value = self.constants.get(field_id(wanted) or 0)
@@ -182,9 +213,11 @@ class _Projection:
 
     def _struct(self, array: pa.Array, wanted: pa.StructType, path: Path) -> pa.Array:
         parts = [array.field(position) for position in range(array.type.num_fields)]
-        found = self.fields(parts, list(array.type), path, list(wanted), len(array))
+        columns, fields = list(array.type), list(wanted)
+        positions = self.positions(columns, path, fields)
+        found = self.take(parts, [column.name for column in columns], path, fields, positions, len(array))
         mask = array.is_null() if array.null_count else None  # a null struct stays null
-        return pa.StructArray.from_arrays(found, fields=list(wanted), mask=mask)
+        return pa.StructArray.from_arrays(found, fields=fields, mask=mask)
 
     def _list(self, array: pa.Array, wanted: pa.DataType, path: Path) -> pa.Array:
         if pa.types.is_fixed_size_list(array.type):

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.names import Path, field_id
-from tidyberg.execute.kernel.project import Selection, project, select
+from tidyberg.execute.kernel.project import Leaf, Projector, Selection, leaves, select
 from tidyberg.execute.kernel.s3.reading import PieceOfFile, S3InputFile
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.model.task import TaskInput
@@ -25,6 +25,9 @@ _STREAMED_AT_ONCE = 32 * MB  # the same of a streamed file, whose next piece is 
 _CHUNK_PADDING = 100  # Arrow reads so much more of a chunk of old parquet-mr files, whose sizes are too small
 _BATCH_BYTES = 32 * MB  # uncompressed bytes a batch should stay below, whatever its row count
 _FILES_AHEAD = 4
+_SMALL_FILE = MB // 4
+_SMALL_FILES_AHEAD = 16  # on remote storage, where small files are all latency
+_MOST_SHAPES = 16
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -43,6 +46,15 @@ class OpenFile:
     @property
     def uncompressed_bytes(self) -> int:
         return sum(self.footer.row_group(i).total_byte_size for i in range(self.footer.num_row_groups))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What all files of one Parquet schema have in common."""
+
+    schema: pa.Schema
+    leaves: list[Leaf]
+    selection: Selection
 
 
 def fetch_source(storage: Storage, path: str, known_size: int) -> tuple[pa.NativeFile, bool]:
@@ -80,7 +92,30 @@ def open_file(storage: Storage, file: TaskInput) -> OpenFile:
 
 def open_ahead(storage: Storage, files: Sequence[TaskInput]) -> Generator[OpenFile, None, None]:
     """Open files in order, a few ahead of the one in use."""
-    return run_ahead(partial(open_file, storage), files)
+    bunches = list(_bunches(storage, files))
+    are_small = len(files) > 1 and sum(file.size for file in files) / len(files) <= _SMALL_FILE
+    ahead = _SMALL_FILES_AHEAD if are_small and len(bunches) == len(files) else _FILES_AHEAD
+    with closing(run_ahead(partial(_open_all, storage), bunches, ahead)) as opened:
+        for bunch in opened:
+            yield from bunch
+
+
+def _open_all(storage: Storage, files: Sequence[TaskInput]) -> list[OpenFile]:
+    return [open_file(storage, file) for file in files]
+
+
+def _bunches(storage: Storage, files: Sequence[TaskInput]) -> Iterator[list[TaskInput]]:
+    """Small local files, some at a time: to open one takes less than to hand it from thread to thread."""
+    bunch: list[TaskInput] = []
+    size = 0
+    for file in files:
+        if bunch and (size + file.size > _SMALL_FILE or not storage.place(file.path).is_local):
+            yield bunch
+            bunch, size = [], 0
+        bunch.append(file)
+        size += file.size
+    if bunch:
+        yield bunch
 
 
 def run_ahead(
@@ -116,16 +151,27 @@ class Reader:
     ) -> None:
         self._storage = storage
         self._target = target
+        self._dictionary_ids = [field_id(column) for column in target if pa.types.is_dictionary(column.type)]
         self._batch_rows = batch_rows
-        self._constants = constants
+        self._projector = Projector(target, constants)
         self._should_stop = should_stop
         self._name_mapping = name_mapping
+        self._shapes: deque[Shape] = deque(maxlen=_MOST_SHAPES)
 
     def selection(self, file: OpenFile) -> Selection:
+        return self.shape(file).selection
+
+    def shape(self, file: OpenFile) -> Shape:
+        """Thousands of files share a few schemas: what follows from one is worked out once."""
         with self._storage.guard(file.input.path):
-            file_schema = file.footer.schema.to_arrow_schema()
+            schema = file.footer.schema.to_arrow_schema()
+        for shape in self._shapes:
+            if shape.schema.equals(schema, check_metadata=True):  # field ids are metadata
+                return shape
         with _naming(file):
-            return select(file_schema, self._target, self._name_mapping)
+            shape = Shape(schema, leaves(schema), select(schema, self._target, self._name_mapping))
+        self._shapes.appendleft(shape)
+        return shape
 
     def batches(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
         """All rows of the file, which is closed then; raises when they are not as many as its footer says."""
@@ -140,7 +186,7 @@ class Reader:
                 raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
             rows += batch.num_rows
             with _naming(file):
-                projected = project(batch, self._target, constants=self._constants, ids=selection.ids)
+                projected = self._projector.project(batch, selection.ids)
             yield projected
         if rows != file.input.records:
             raise KernelFailure(FailureKind.DAMAGED, f"{file.input.path}: read {rows} rows of {file.input.records}.")
@@ -172,8 +218,11 @@ class Reader:
     def _sources(self, file: OpenFile, selection: Selection) -> Iterator[tuple[list[int], int, pa.NativeFile]]:
         """Row groups to decode together, and what to read them from: a streamed file's are fetched a piece ahead."""
         stream = file.stream
-        largest = max((together for _, together in _pieces(file.footer, _STREAMED_AT_ONCE)), default=0)
-        if stream is None or largest > 2 * _BUFFERED_AT_ONCE or not _reads_most(file.footer, selection):
+        if (
+            stream is None
+            or _largest_piece(file.footer) > 2 * _BUFFERED_AT_ONCE
+            or not _reads_most(file.footer, selection)
+        ):
             yield from ((row_groups, together, file.source) for row_groups, together in _pieces(file.footer))
             return
 
@@ -193,10 +242,9 @@ class Reader:
 
     def _dictionary_columns(self, footer: pq.FileMetaData, selection: Selection) -> list[str]:
         """The file's own names of the columns that the target wants dictionary-encoded."""
-        wanted = (field_id(column) for column in self._target if pa.types.is_dictionary(column.type))
         return [
             footer.schema.column(selection.source_of[identifier]).path
-            for identifier in wanted
+            for identifier in self._dictionary_ids
             if identifier is not None and identifier in selection.source_of
         ]
 
@@ -222,6 +270,10 @@ def _naming(file: OpenFile) -> Iterator[None]:
         yield
     except KernelFailure as failure:
         raise KernelFailure(failure.kind, f"{file.input.path}: {failure.message}") from None
+
+
+def _largest_piece(footer: pq.FileMetaData) -> int:
+    return max((together for _, together in _pieces(footer, _STREAMED_AT_ONCE)), default=0)
 
 
 def _reads_most(footer: pq.FileMetaData, selection: Selection) -> bool:

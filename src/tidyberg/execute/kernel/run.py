@@ -133,15 +133,14 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
     try:
         deleted_rows = DeletedRows(task, storage, should_stop)
         for file in chain(judged, files):
-            selection = reader.selection(file)
-            file_leaves = leaves(file.footer.schema.to_arrow_schema())
-            facts.add(file.footer, selection, file_leaves)
+            shape = reader.shape(file)
+            facts.add(file.footer, shape.selection, shape.leaves)
             if task.lineage:
-                lineage_facts.add(file.footer, selection, file_leaves, file.input)
+                lineage_facts.add(file.footer, shape.selection, shape.leaves, file.input)
             deleted = deleted_rows.positions(file)
             rows_deleted += len(deleted)
             writer.announce(file.footer.num_rows, file.uncompressed_bytes, deleted_rows.surviving_rows)
-            for first, whole in _placed_batches(task, reader, file, selection):
+            for first, whole in _placed_batches(task, reader, file, shape.selection):
                 batch = without_rows(whole, first, deleted)
                 rows_read += whole.num_rows
                 if checksum is not None:
