@@ -10,6 +10,7 @@ from benchmarks.measure import Run
 from benchmarks.scenarios import Scenario
 from tidyberg.model.options import Prices
 from tidyberg.model.sizes import GB, MB
+from tidyberg.planning.price import request_dollars
 
 ALLOCATED_GB = 4  # what a run of tidyberg may take, and so the least that anyone pays for
 DOLLARS_PER_GB = {"encode": 0.001, "copy": 0.0003}
@@ -91,10 +92,8 @@ def dollars_per_gb(
     }
     if estimate := run.facts.get("estimate"):
         requests = run.facts.get("requests") or {"get": estimate["get_requests"], "put": estimate["put_requests"]}
-        reads = sum(count for kind, count in requests.items() if kind in ("get", "head"))
-        writes = sum(requests.values()) - reads
         found["counted"] = bool(run.facts.get("requests"))
-        found["requests"] = (reads * prices.get_per_1000 + writes * prices.put_per_1000) / 1000 / gigabytes
+        found["requests"] = request_dollars(requests, prices) / gigabytes
         found["total"] = found["compute"] + found["requests"]
         found["storage_until_expiry"] = estimate["storage_dollars"] / gigabytes
     return found

@@ -76,7 +76,9 @@ def tidyberg_side(order: Order, scratch: Path) -> Rewrite:
         )
         result = control.compact(TableRef.parse(table, warehouse.name), options)
         assert result.outcome == "committed", result
-        return {"estimate": asdict(result.plan.estimate)}
+        if order.mode == "copy":
+            assert result.job.copied.groups == len(result.plan.groups), result.job.copied
+        return {"estimate": asdict(result.plan.estimate), "requests": dict(result.job.requests)}
 
     return rewrite
 

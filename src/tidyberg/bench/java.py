@@ -8,8 +8,8 @@ from typing import Any
 
 from tidyberg.bench.copying import write_metadata
 from tidyberg.bench.scratch import CATALOG, REF, Scratch, require_local
-from tidyberg.errors import BadInput
-from tidyberg.execute.spark_session import start_classic, stop_classic
+from tidyberg.errors import BadInput, EngineError
+from tidyberg.execute.spark_session import first_line, start_classic, stop_classic
 
 _RUNTIME = "iceberg-spark-runtime"
 _HINT = "Add --spark-conf spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0."
@@ -51,6 +51,10 @@ def measure_java(
             ).collect()
             seconds = time.perf_counter() - started
         return seconds
+    except Exception as error:  # its words are fetched from the JVM, which is about to end
+        raise EngineError(
+            f"Java's action failed: {_cause(str(error))}", hint="Leave out --against to measure tidyberg alone."
+        ) from error
     finally:
         stop_classic(session)
 
@@ -64,6 +68,11 @@ def _catalog(warehouse: Path) -> dict[str, str]:
         f"{here}.cache-enabled": "false",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     }
+
+
+def _cause(words: str) -> str:
+    """The line that names the exception: the one above it only names the call."""
+    return first_line("\n".join(line for line in words.splitlines() if "Exception" in line) or words)
 
 
 def _back_to_first(metadata: Path) -> None:

@@ -1,7 +1,7 @@
 """Rewrites a copied table in each mode and takes the time."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tidyberg.bench.scratch import REF, Scratch
@@ -9,8 +9,9 @@ from tidyberg.control.control import Control
 from tidyberg.errors import BadInput
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.options import PlanOptions, RewriteMode, VerifyMode
-from tidyberg.model.plan import Plan
+from tidyberg.model.report import CompactionResult
 from tidyberg.model.sizes import GB, MB
+from tidyberg.planning.price import request_dollars
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +19,9 @@ class ModeRun:
     """One mode: planned, rewritten, verified and committed, with a session that was warm."""
 
     mode: str
-    groups_copied: int  # as planned
+    groups_copied: int
     groups_encoded: int
+    encoded_instead: Mapping[str, int]  # groups planned as copies, by what forbade it
     seconds: float
     plan_seconds: float
     predicted_seconds: float
@@ -29,7 +31,8 @@ class ModeRun:
     bytes_written: int
     mb_per_core_second: float
     compute_dollars_per_gb: float
-    request_dollars_per_gb: float  # by the plan's model
+    requests: Mapping[str, int]  # by the tasks, where the storage counts them
+    request_dollars_per_gb: float  # of those; else by the plan's model
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +73,28 @@ def _measure(control: Control, options: PlanOptions, verify: VerifyMode, cancel:
     ended = time.perf_counter()
     if result.outcome != "committed":
         raise BadInput(f"The copy was not rewritten: {'; '.join(result.groups_left) or result.outcome}.")
-    return _mode_run(control, plan, ended - started, planned - started, result.sizes_written)
+    return _mode_run(control, result, ended - started, planned - started)
 
 
-def _mode_run(control: Control, plan: Plan, seconds: float, plan_seconds: float, written: tuple[int, ...]) -> ModeRun:
+def _mode_run(control: Control, result: CompactionResult, seconds: float, plan_seconds: float) -> ModeRun:
+    plan, job = result.plan, result.job
     gigabytes = plan.estimate.bytes_read / GB
     compute = seconds * control.resources.memory_gb * control.prices.compute_per_gb_second
+    requests = request_dollars(job.requests, control.prices) if job.requests else plan.estimate.request_dollars
     return ModeRun(
         mode=str(plan.options["mode"]),
-        groups_copied=sum(group.mode == "copy" for group in plan.groups),
-        groups_encoded=sum(group.mode != "copy" for group in plan.groups),
+        groups_copied=job.copied.groups,
+        groups_encoded=len(plan.groups) - job.copied.groups,
+        encoded_instead=dict(job.copied.encoded_instead),
         seconds=seconds,
         plan_seconds=plan_seconds,
         predicted_seconds=plan.estimate.seconds,
         files_read=plan.estimate.input_files,
-        files_written=len(written),
+        files_written=len(result.sizes_written),
         bytes_read=plan.estimate.bytes_read,
-        bytes_written=sum(written),
+        bytes_written=sum(result.sizes_written),
         mb_per_core_second=plan.estimate.bytes_read / MB / seconds / control.resources.cores,
         compute_dollars_per_gb=compute / gigabytes,
-        request_dollars_per_gb=plan.estimate.request_dollars / gigabytes,
+        requests=dict(job.requests),
+        request_dollars_per_gb=requests / gigabytes,
     )

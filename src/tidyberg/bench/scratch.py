@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import urlparse
 
+from pyarrow.fs import FileSelector, FileType
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
@@ -17,7 +18,7 @@ from tidyberg.bench.copying import write_metadata
 from tidyberg.errors import BadInput
 from tidyberg.model.table import TableRef
 
-CATALOG = "bench"
+CATALOG = "scratch"
 REF = TableRef.parse("bench.copy", CATALOG)
 # What opens storage, of all that a catalog knows: its own address and secrets stay behind.
 _STORAGE = ("s3.", "gcs.", "adls.", "hdfs.", "client.", "py-io-impl")
@@ -52,9 +53,7 @@ class Scratch:
         for catalog in self._catalogs:
             catalog.engine.dispose()
         if not self.is_local:
-            filesystem, path = self._filesystem()
-            with contextlib.suppress(FileNotFoundError):
-                filesystem.delete_dir(path)
+            self._remove_objects()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def open_catalog(self) -> SqlCatalog:
@@ -77,9 +76,14 @@ class Scratch:
             catalog.drop_table((*REF.namespace, REF.name))
         catalog.register_table((*REF.namespace, REF.name), self._metadata_location)
 
-    def _filesystem(self) -> tuple[Any, str]:
+    def _remove_objects(self) -> None:
         scheme, netloc, path = self.io.parse_location(self.warehouse)  # type: ignore[attr-defined]
-        return self.io.fs_by_scheme(scheme, netloc), path  # type: ignore[attr-defined]
+        filesystem = self.io.fs_by_scheme(scheme, netloc)  # type: ignore[attr-defined]
+        for found in filesystem.get_file_info(FileSelector(path, recursive=True, allow_not_found=True)):
+            if found.type == FileType.File:
+                filesystem.delete_file(found.path)
+        with contextlib.suppress(OSError):  # what some stores keep of folders that are empty
+            filesystem.delete_dir(path)
 
 
 def require_local(scratch: Scratch) -> Path:

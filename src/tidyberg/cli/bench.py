@@ -145,7 +145,16 @@ def _headline(session: Session, outcome: Outcome) -> str:
 
 
 def _notes(outcome: Outcome) -> list[Text]:
-    notes = ["Requests in the price are modelled. The copy is removed; the table was only read."]
+    counted = all(run.requests for run in outcome.measured.runs)
+    notes = [
+        f"Requests in the price are {'counted' if counted else 'modelled'}; the storage of replaced files is not in it."
+    ]
+    notes += [
+        f"{run.mode}: {plural(groups, 'group')} encoded instead: {why}"
+        for run in outcome.measured.runs
+        for why, groups in run.encoded_instead.items()
+    ]
+    notes.append("The copy is removed; the table was only read.")
     if outcome.measured.no_copy is not None:
         notes.insert(0, f"No group can be copied as bytes: {outcome.measured.no_copy}.")
     elif whole := sum(file.size for group in outcome.plan.groups for file in group.files):
