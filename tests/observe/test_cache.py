@@ -6,8 +6,8 @@ import pytest
 
 from tests.observe.builders import SCHEMA, column, inventory_of
 from tidyberg.errors import DamagedFile
+from tidyberg.manifests.entries import ManifestEntries
 from tidyberg.observe.cache import ManifestCache
-from tidyberg.observe.manifest import ManifestEntries
 from tidyberg.testing import ForgedEntry, ForgedManifest, forge_static_table, local_path
 
 ENTRIES = ManifestEntries((), pa.table({"path": ["x" * 96]}))

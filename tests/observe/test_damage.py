@@ -12,8 +12,8 @@ from pyiceberg.table import StaticTable
 
 from tests.observe.builders import SCHEMA, inventory_of
 from tidyberg.errors import AccessDenied, DamagedFile, StorageError, Unsupported
-from tidyberg.observe.avro import AvroError
-from tidyberg.observe.manifest import read_entries
+from tidyberg.manifests.container import AvroError
+from tidyberg.manifests.entries import ManifestEntries, read_entries
 from tidyberg.observe.storage import read_bytes
 from tidyberg.testing import ForgedEntry, ForgedManifest, forge_static_table
 from tidyberg.testing.avro import encode_long
@@ -74,7 +74,7 @@ def test_an_existing_entry_without_a_sequence_number_is_damage(tmp_path: Path) -
 def test_a_manifest_cut_anywhere_is_refused(data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(_WHOLE) - 1).filter(lambda at: at not in _BLOCK_ENDS))
     with pytest.raises(AvroError):
-        read_entries(_WHOLE[:cut], deletes=False)
+        _entries(_WHOLE[:cut])
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=3))
@@ -83,7 +83,7 @@ def test_overwritten_bytes_are_refused_or_harmless_but_never_another_error(chang
     for at, byte in changes:
         raw[at % len(raw)] = byte
     with contextlib.suppress(AvroError):
-        assert read_entries(bytes(raw), deletes=False).table.num_rows <= 50
+        assert _entries(bytes(raw)).table.num_rows <= 50
 
 
 def test_a_block_that_claims_too_many_records_is_refused() -> None:
@@ -91,7 +91,12 @@ def test_a_block_that_claims_too_many_records_is_refused() -> None:
     (claimed,) = encode_long(50)
     assert _WHOLE[header] == claimed
     with pytest.raises(AvroError, match="claims 99999999 records"):
-        read_entries(_WHOLE[:header] + encode_long(99999999) + _WHOLE[header + 1 :], deletes=False)
+        _entries(_WHOLE[:header] + encode_long(99999999) + _WHOLE[header + 1 :])
+
+
+def _entries(raw: bytes) -> ManifestEntries:
+    ((_, entries),) = read_entries([("m.avro", raw, False)])
+    return entries
 
 
 def _manifest() -> bytes:

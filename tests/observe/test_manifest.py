@@ -10,7 +10,8 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform
 from pyiceberg.types import IcebergType
 
 from tests.observe.builders import inventory_of, our_view, pyiceberg_view
-from tidyberg.observe.avro import open_container, read_columns
+from tidyberg.manifests.container import open_container
+from tidyberg.observe.avro import read_columns
 from tidyberg.testing import SAMPLE_SCHEMA, ForgedEntry, ForgedManifest, forge_static_table
 from tidyberg.testing.avro import encode_bytes, encode_long
 

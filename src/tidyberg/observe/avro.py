@@ -8,112 +8,14 @@ partition of unpartitioned tables, and would be the heaviest dependency.
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from pyiceberg.avro.codecs import KNOWN_CODECS
 from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 
-_MAGIC = b"Obj\x01"
-_SYNC_BYTES = 16
+from tidyberg.manifests.container import AvroError, Container, blocks
+
 _MAX_ITEMS = 1_000_000  # of an array in one record: more is damage, and would be read far past the end
-
-
-class AvroError(ValueError):
-    """Bytes that are no Avro container, or not a whole one."""
-
-
-@contextmanager
-def decoding() -> Iterator[None]:
-    """Whatever the decoder makes of damaged bytes, it comes out as one error."""
-    try:
-        yield
-    except AvroError:
-        raise
-    except (ArithmeticError, EOFError, LookupError, MemoryError, SystemError, TypeError, ValueError) as error:
-        raise AvroError(f"its contents make no sense ({type(error).__name__}: {error})") from error
-
-
-@dataclass(frozen=True)
-class Container:
-    raw: bytes
-    metadata: Mapping[str, bytes]
-    sync: bytes
-    body: int  # where the first block begins
-
-    @property
-    def schema_text(self) -> str:
-        return self.metadata["avro.schema"].decode()
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        parsed: dict[str, Any] = json.loads(self.schema_text)
-        return parsed
-
-
-def open_container(raw: bytes) -> Container:
-    if raw[:4] != _MAGIC:
-        raise AvroError("it does not begin like an Avro file")
-    metadata: dict[str, bytes] = {}
-    position = 4
-    count, position = _long(raw, position)
-    while count:
-        if count < 0:
-            count = -count
-            _, position = _long(raw, position)
-        for _ in range(count):
-            key, position = _bytes(raw, position)
-            metadata[key.decode()], position = _bytes(raw, position)
-        count, position = _long(raw, position)
-    sync = raw[position : position + _SYNC_BYTES]
-    if len(sync) < _SYNC_BYTES or "avro.schema" not in metadata:
-        raise AvroError("its header is not whole")
-    return Container(raw, metadata, sync, position + _SYNC_BYTES)
-
-
-def blocks(container: Container) -> Iterator[tuple[int, bytes]]:
-    """Number of records and decompressed bytes of every block; framing is checked, for the decoder does not."""
-    name = container.metadata.get("avro.codec", b"null").decode()
-    if name not in KNOWN_CODECS:
-        raise AvroError(f"its compression {name!r} is unknown")
-    codec = KNOWN_CODECS[name]
-    raw, position = container.raw, container.body
-    while position < len(raw):
-        count, position = _long(raw, position)
-        content, position = _bytes(raw, position)
-        if raw[position : position + _SYNC_BYTES] != container.sync:
-            raise AvroError(f"the block that ends at byte {position} is cut off or overwritten")
-        position += _SYNC_BYTES
-        if codec:
-            try:
-                content = codec.decompress(content)
-            except Exception as error:  # every codec raises errors of its own
-                raise AvroError(f"the block that ends at byte {position} does not decompress") from error
-        if not 0 <= count <= len(content):
-            raise AvroError(f"the block that ends at byte {position} claims {count} records")
-        yield count, content
-
-
-def _long(raw: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if position >= len(raw) or shift > 63:
-            raise AvroError("it ends in the middle")
-        byte = raw[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-        shift += 7
-
-
-def _bytes(raw: bytes, position: int) -> tuple[bytes, int]:
-    length, position = _long(raw, position)
-    if length < 0 or position + length > len(raw):
-        raise AvroError("it ends in the middle")
-    return raw[position : position + length], position + length
 
 
 class FieldReader(NamedTuple):

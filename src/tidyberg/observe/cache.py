@@ -5,7 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from tidyberg.observe.manifest import ManifestEntries
+from tidyberg.manifests.entries import ManifestEntries
 
 
 class ManifestCache:

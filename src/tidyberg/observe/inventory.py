@@ -1,7 +1,7 @@
 """Takes the inventory of a pinned snapshot: every live data and delete file, in Arrow, without opening one."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,11 +14,10 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import VoidTransform
 
 from tidyberg.errors import DamagedFile
+from tidyberg.manifests.entries import ENTRIES, ManifestEntries, ManifestError, read_entries
 from tidyberg.model.inventory import DATA_FILES, DELETE_FILES, Inventory, ManifestInfo
 from tidyberg.model.table import Pinned
-from tidyberg.observe.avro import AvroError
 from tidyberg.observe.cache import ManifestCache
-from tidyberg.observe.manifest import ENTRIES, ManifestEntries, read_entries
 from tidyberg.observe.manifest_list import read_manifest_list
 from tidyberg.observe.partitions import PartitionIndex
 from tidyberg.observe.storage import damaged, read_bytes
@@ -49,25 +48,36 @@ def _read_manifests(
     """Threads fetch a few manifests ahead, this one decodes: decoding on many would only pass the lock around."""
     contents = {info.path: cache.get(info.path) if cache is not None else None for info in manifests}
     missing = [info for info in manifests if contents[info.path] is None]
-    with ThreadPoolExecutor(_FETCH_THREADS, thread_name_prefix="manifests") as pool:
-        waiting = deque(pool.submit(read_bytes, io, info.path) for info in missing[:_FETCH_AHEAD])
-        for number, info in enumerate(missing):
-            raw = waiting.popleft().result()
-            if number + _FETCH_AHEAD < len(missing):
-                waiting.append(pool.submit(read_bytes, io, missing[number + _FETCH_AHEAD].path))
-            decoded = contents[info.path] = _decode(raw, info)
-            if cache is not None:
-                cache.put(info.path, decoded)
+    for path, entries in _decode(missing, _fetch(io, missing)):
+        contents[path] = entries
+        if cache is not None:
+            cache.put(path, entries)
     return [entries for info in manifests if (entries := contents[info.path]) is not None]
 
 
-def _decode(raw: bytes, info: ManifestInfo) -> ManifestEntries:
+def _fetch(io: FileIO, manifests: Sequence[ManifestInfo]) -> Iterator[bytes]:
+    with ThreadPoolExecutor(_FETCH_THREADS, thread_name_prefix="manifests") as pool:
+        waiting = deque(pool.submit(read_bytes, io, info.path) for info in manifests[:_FETCH_AHEAD])
+        for number in range(len(manifests)):
+            raw = waiting.popleft().result()
+            if number + _FETCH_AHEAD < len(manifests):
+                waiting.append(pool.submit(read_bytes, io, manifests[number + _FETCH_AHEAD].path))
+            yield raw
+
+
+def _decode(manifests: Sequence[ManifestInfo], contents: Iterable[bytes]) -> Iterator[tuple[str, ManifestEntries]]:
+    try:
+        yield from read_entries(
+            (info.path, _whole(raw, info), info.holds_deletes) for info, raw in zip(manifests, contents, strict=True)
+        )
+    except ManifestError as error:
+        raise damaged(error.name, f"as a manifest, {error}") from error
+
+
+def _whole(raw: bytes, info: ManifestInfo) -> bytes:
     if len(raw) < info.length:
         raise damaged(info.path, f"it has {len(raw)} bytes, the manifest list says {info.length}")
-    try:
-        return read_entries(raw, deletes=info.holds_deletes)
-    except AvroError as error:
-        raise damaged(info.path, f"as a manifest, {error}") from error
+    return raw
 
 
 def _assemble(pinned: Pinned, manifests: Sequence[ManifestInfo], contents: Sequence[ManifestEntries]) -> Inventory:

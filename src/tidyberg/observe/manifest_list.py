@@ -6,8 +6,9 @@ from typing import Any
 from pyiceberg.io import FileIO
 
 from tidyberg.errors import Unsupported
+from tidyberg.manifests.container import AvroError, decoding, open_container
 from tidyberg.model.inventory import ManifestInfo
-from tidyberg.observe.avro import AvroError, decoding, open_container, read_columns
+from tidyberg.observe.avro import read_columns
 from tidyberg.observe.storage import damaged, read_bytes
 
 # Field ids of the manifest list, from the Iceberg specification.

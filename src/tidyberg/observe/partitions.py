@@ -21,8 +21,8 @@ from pyiceberg.types import (
     TimeType,
 )
 
+from tidyberg.manifests.entries import ManifestEntries, PartitionColumn
 from tidyberg.model.inventory import Partition
-from tidyberg.observe.manifest import ManifestEntries, PartitionColumn
 
 _DECIMALS = decimal.Context(prec=40)
 # For the label of a partition whose source column was dropped: only these differ from plain text.

@@ -1,0 +1,266 @@
+"""Manifests as Arrow tables: a row a live entry, partition values typed by the manifest's own schema."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidyberg.manifests.container import AvroError, blocks, decoding, open_container
+from tidyberg.manifests.values import bytes_under_key, column, is_null, list_lengths
+from tidyberg.manifests.walk import Fields, Wanted, walk
+
+# Field ids of the manifest entry, from the Iceberg specification; the name is the column in ENTRIES.
+FIELD_IDS: Mapping[str, int] = {
+    "status": 0,
+    "snapshot_id": 1,
+    "sequence_number": 3,
+    "file_sequence_number": 4,
+    "content": 134,
+    "path": 100,
+    "format": 101,
+    "records": 103,
+    "size": 104,
+    "key_metadata": 131,
+    "split_offsets": 132,
+    "equality_ids": 135,
+    "sort_order_id": 140,
+    "first_row_id": 142,
+    "referenced_data_file": 143,
+    "content_offset": 144,
+    "content_size": 145,
+    "lower_bounds": 125,
+    "upper_bounds": 128,
+}
+PARTITION_ID = 102
+DELETED = 2
+ENTRIES = pa.schema(
+    [
+        ("status", pa.int32()),
+        ("snapshot_id", pa.int64()),
+        ("sequence_number", pa.int64()),
+        ("file_sequence_number", pa.int64()),
+        ("content", pa.int32()),
+        ("path", pa.string()),
+        ("format", pa.string()),
+        ("records", pa.int64()),
+        ("size", pa.int64()),
+        ("encrypted", pa.bool_()),
+        ("equality_ids", pa.list_(pa.int32())),
+        ("sort_order_id", pa.int32()),
+        ("first_row_id", pa.int64()),
+        ("referenced_data_file", pa.string()),
+        ("content_offset", pa.int64()),
+        ("content_size", pa.int64()),
+        ("path_bound", pa.string()),  # the one data file that a position delete's bounds name
+        ("row_groups", pa.int32()),  # of a data file
+    ]
+)
+_FIELDS = tuple((field_id, name) for name, field_id in FIELD_IDS.items())
+_BOUNDS = ("lower_bounds", "upper_bounds")
+_DELETES_WANTED = Wanted(tuple(one for one in _FIELDS if one[1] != "split_offsets"), PARTITION_ID, "p")
+_DATA_WANTED = Wanted(tuple(one for one in _FIELDS if one[1] not in _BOUNDS), PARTITION_ID, "p")
+_DELETE_PATH_COLUMN = 2147483546  # `file_path` of a position delete file
+_BATCH_BYTES = 32 * 1024 * 1024  # decompressed blocks to walk at once: more lanes are faster, and take more memory
+
+
+class ManifestError(AvroError):
+    """A manifest that cannot be read, by its name."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(problem)
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionColumn:
+    """A partition field as a manifest's own schema types it; columns are named by position, `p0` first."""
+
+    field_id: int
+    physical: str  # Avro's primitive or `fixed`
+    logical: str | None = None  # date, decimal, uuid, timestamptz-micros, ...
+    scale: int = 0
+
+
+@dataclass(frozen=True)
+class ManifestEntries:
+    partition_columns: tuple[PartitionColumn, ...]
+    table: pa.Table  # ENTRIES, then the partition columns
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.table.nbytes)
+
+
+def read_entries(files: Iterable[tuple[str, bytes, bool]]) -> Iterator[tuple[str, ManifestEntries]]:
+    """The entries that are not DELETED of many manifests: name, contents, and whether it is a delete manifest.
+
+    Blocks of manifests that share a schema are walked together, so that thousands of small ones cost little more than
+    a large one. They come out as they are done. Raises ManifestError.
+    """
+    waiting = _Waiting()
+    for name, raw, deletes in files:
+        waiting.add(name, raw, deletes=deletes)
+        yield from waiting.finished()
+    waiting.flush()
+    yield from waiting.finished()
+
+
+@dataclass(frozen=True, slots=True)
+class _Likeness:
+    """What blocks must share to be walked together."""
+
+    schema_text: str
+    deletes: bool
+
+
+class _Waiting:
+    """Blocks until there are enough of them, and the batches of manifests that are not through yet."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[_Likeness, list[tuple[str, int, bytes]]] = {}
+        self._bytes = 0
+        self._batches: dict[str, list[pa.RecordBatch]] = {}
+        self._read: dict[str, tuple[PartitionColumn, ...]] = {}  # to the end, but with blocks that wait
+        self._done: dict[str, tuple[PartitionColumn, ...]] = {}
+
+    def add(self, name: str, raw: bytes, *, deletes: bool) -> None:
+        with _naming(name):
+            container = open_container(raw)
+            likeness = _Likeness(container.schema_text, deletes)
+            columns = _partition_columns(likeness.schema_text)
+            self._batches[name] = []
+            for count, content in blocks(container):
+                self._blocks.setdefault(likeness, []).append((name, count, content))
+                self._bytes += len(content)
+                if self._bytes >= _BATCH_BYTES:
+                    self.flush()
+        self._read[name] = columns
+
+    def flush(self) -> None:
+        for likeness, held in self._blocks.items():
+            for name, batch in _decode(likeness, held):
+                self._batches[name].append(batch)
+        self._blocks, self._bytes = {}, 0
+        self._done |= self._read
+        self._read.clear()
+
+    def finished(self) -> Iterator[tuple[str, ManifestEntries]]:
+        for name, columns in self._done.items():
+            yield name, ManifestEntries(columns, pa.Table.from_batches(self._batches.pop(name), _table_schema(columns)))
+        self._done.clear()
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    try:
+        with decoding():
+            yield
+    except ManifestError:
+        raise
+    except AvroError as error:
+        raise ManifestError(name, str(error)) from error
+
+
+def _decode(likeness: _Likeness, held: Sequence[tuple[str, int, bytes]]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    try:
+        with decoding():
+            batch = _batch(likeness, [(count, content) for _, count, content in held])
+    except AvroError:
+        for name, count, content in held:  # which one is it?
+            with _naming(name):
+                _batch(likeness, [(count, content)])
+        raise
+    live = pc.not_equal(batch["status"], DELETED)
+    rows = np.array([count for _, count, _ in held], np.int64)
+    ends = np.cumsum(rows)
+    if pc.all(live).as_py() is False:
+        ends = np.concatenate(([0], np.cumsum(live.to_numpy(zero_copy_only=False))))[ends]
+        batch = batch.filter(live)
+    names = [name for name, _, _ in held]
+    start = 0
+    for number, end in enumerate(ends.tolist()):
+        if number + 1 == len(names) or names[number + 1] != names[number]:
+            yield names[number], batch.slice(start, end - start)
+            start = end
+
+
+def _batch(likeness: _Likeness, held: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
+    fields = walk(likeness.schema_text, _DELETES_WANTED if likeness.deletes else _DATA_WANTED, held)
+    schema = _table_schema(_partition_columns(likeness.schema_text))
+    return pa.RecordBatch.from_arrays([_column(fields, field) for field in schema], schema=schema)
+
+
+def _column(fields: Fields, field: pa.Field) -> pa.Array:
+    """What a manifest of an older format version lacks is null, but `content`: there were only data files."""
+    match field.name:
+        case "encrypted":
+            return pc.invert(is_null(fields, "key_metadata"))
+        case "path_bound":
+            return _bound_paths(fields)
+        case "row_groups":
+            lengths = list_lengths(fields, "split_offsets")
+            return pc.if_else(pc.greater(lengths, 0), lengths, pa.scalar(None, pa.int32()))
+        case "content" if "content" not in fields.positions:
+            return pa.repeat(pa.scalar(0, field.type), fields.rows)
+    return column(fields, field.name, field.type)
+
+
+def _bound_paths(fields: Fields) -> pa.Array:
+    """The path that both bounds of a position delete's paths are."""
+    lower, upper = (bytes_under_key(fields, name, _DELETE_PATH_COLUMN, pa.binary()) for name in _BOUNDS)
+    return pc.if_else(pc.equal(lower, upper), lower, pa.scalar(None, pa.binary())).cast(pa.string())
+
+
+@lru_cache(maxsize=256)
+def _table_schema(columns: tuple[PartitionColumn, ...]) -> pa.Schema:
+    fields = [pa.field(f"p{position}", _arrow_type(column)) for position, column in enumerate(columns)]
+    return pa.schema([*ENTRIES, *fields])
+
+
+@lru_cache(maxsize=256)
+def _partition_columns(schema_text: str) -> tuple[PartitionColumn, ...]:
+    named: dict[str, Any] = {}
+    for field in json.loads(schema_text)["fields"]:
+        for inner in field["type"].get("fields", ()) if isinstance(field["type"], dict) else ():
+            if inner.get("field-id") == PARTITION_ID:
+                return tuple(_partition_column(one, named) for one in inner["type"]["fields"])
+    raise AvroError("its entries have no partition")
+
+
+def _partition_column(field: Mapping[str, Any], named: dict[str, Any]) -> PartitionColumn:
+    kind = field["type"]
+    if isinstance(kind, list):
+        kind = next((option for option in kind if option != "null"), "null")
+    kind = named.get(kind, kind) if isinstance(kind, str) else kind
+    if isinstance(kind, str):
+        return PartitionColumn(field["field-id"], kind)
+    if "name" in kind:
+        named[kind["name"]] = kind
+    logical = kind.get("logicalType")
+    if logical == "timestamp-micros" and kind.get("adjust-to-utc"):
+        logical = "timestamptz-micros"
+    return PartitionColumn(field["field-id"], kind["type"], logical, kind.get("scale", 0))
+
+
+def _arrow_type(column: PartitionColumn) -> pa.DataType:
+    """Physical and wide, so that a promoted source column (int to long) keeps its partitions."""
+    match column.physical:
+        case "int" | "long":
+            return pa.int64()
+        case "float" | "double":
+            return pa.float64()
+        case "boolean":
+            return pa.bool_()
+        case "string":
+            return pa.string()
+        case "bytes" | "fixed":
+            return pa.binary()
+        case "null":
+            return pa.null()
+    raise AvroError(f"its partition has a field of type {column.physical!r}")
