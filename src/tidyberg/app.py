@@ -60,6 +60,7 @@ def build_control(settings: Settings, store: JobStore | None = None) -> Control:
             total_timeout_ms=settings.commit.total_timeout_ms,
         ),
         replans=settings.commit.replans,
+        engine_reads_above=settings.spark.manifests_above if settings.engine == "spark" else None,
         max_output_age_ms=int(settings.commit.max_output_age_hours * 3_600_000),
         wait_seconds=settings.store.wait_seconds,
         scrub=partial(redact_text, secrets=known_secrets(settings, os.environ)),

@@ -10,12 +10,20 @@ import pytest
 
 from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows
 from tests.execute.deletes import equality_delete
+from tests.observe.builders import BY_REGION, SCHEMA, inventory_of
+from tidyberg.control.far_manifests import reading_on
 from tidyberg.errors import Cancelled, DamagedFile, StorageError
 from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import AnyResult, CancelToken
 from tidyberg.execute.kernel.sizing import most_outputs
 from tidyberg.execute.spark import SparkEngine
+from tidyberg.model.inventory import Inventory
+from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.task import Task, TaskResult, output_name
+from tidyberg.observe.inventory import Elsewhere, take_inventory
+from tidyberg.observe.statistics import partition_statistics
+from tidyberg.planning.decide import make_plan
+from tidyberg.testing import ForgedEntry, ForgedManifest, forge_static_table
 
 
 def group_tasks(directory: Path, groups: int) -> list[Task]:
@@ -114,3 +122,40 @@ def check_cancel(engine: SparkEngine, directory: Path) -> None:
     assert time.monotonic() - returned < 30
     # The session is still good for the next job.
     check_results_and_progress(engine, directory / "after")
+
+
+def check_manifests(engine: SparkEngine, directory: Path) -> None:
+    """A plan from manifests that Spark read is the very plan from manifests read here [I11]."""
+    manifests = [
+        ForgedManifest(
+            [
+                ForgedEntry(
+                    f"{number}-{n}.parquet", partition=(f"r{n % 3}",), size=1000 + n, values={"split_offsets": [4]}
+                )
+                for n in range(20)
+            ],
+            sequence_number=1,
+        )
+        for number in range(8)
+    ]
+    deletes = [ForgedEntry("d.parquet", partition=("r1",), content=1)]
+    table = forge_static_table(
+        directory, [*manifests, ForgedManifest(deletes, content=1, sequence_number=2)], schema=SCHEMA, specs=[BY_REGION]
+    )
+    here = inventory_of(table)
+    there = take_inventory(table, here.pinned, elsewhere=Elsewhere(0, reading_on(lambda: engine, table)))
+    assert there.data_files == here.data_files
+    assert there.delete_files == here.delete_files
+    assert there.partitions == here.partitions
+    assert _plan_hash(there) == _plan_hash(here)
+    (directory / "manifest-00003.avro").write_bytes(b"Obj\x01 and nothing else" * 100)
+    with pytest.raises(DamagedFile, match=r"manifest-00003.avro is damaged: as a manifest"):
+        take_inventory(table, here.pinned, elsewhere=Elsewhere(0, reading_on(lambda: engine, table)))
+
+
+def _plan_hash(inventory: Inventory) -> str:
+    options = PlanOptions(strategy=Strategy.FULL)
+    statistics = partition_statistics(inventory, small_file_threshold=2**25, hot_window_seconds=60, now_ms=0)
+    plan = make_plan(inventory, statistics, options, now_ms=0)
+    assert plan.groups
+    return plan.hash

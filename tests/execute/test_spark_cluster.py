@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.execute.servers import FAST_START, bare_python, connect_server, free_port, standalone_cluster
-from tests.execute.spark_checks import check_cancel, check_damaged_file, check_results_and_progress, check_storage_error
+from tests.execute.spark_checks import (
+    check_cancel,
+    check_damaged_file,
+    check_manifests,
+    check_results_and_progress,
+    check_storage_error,
+)
 from tidyberg.errors import EngineError
 from tidyberg.execute.engine import CancelToken
 from tidyberg.execute.shipping import archive_bytes
@@ -81,6 +87,10 @@ def test_a_damaged_file_is_named(engine: SparkEngine, tmp_path: Path) -> None:
 
 def test_storage_that_refuses_is_told_after_retries(engine: SparkEngine, tmp_path: Path) -> None:
     check_storage_error(engine, tmp_path)
+
+
+def test_manifests_are_read_as_they_are_here(engine: SparkEngine, tmp_path: Path) -> None:
+    check_manifests(engine, tmp_path)
 
 
 def test_cancel(engine: SparkEngine, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tests.execute.spark_checks import (
     check_cancel,
     check_damaged_file,
     check_deletes,
+    check_manifests,
     check_results_and_progress,
     check_storage_error,
     endless_tasks,
@@ -62,6 +63,10 @@ def test_results_and_progress(engine: SparkEngine, tmp_path: Path) -> None:
     assert port.name == "spark"
     assert port.attempts == 4
     check_results_and_progress(engine, tmp_path)
+
+
+def test_manifests_are_read_as_they_are_here(engine: SparkEngine, tmp_path: Path) -> None:
+    check_manifests(engine, tmp_path)
 
 
 def kill_java() -> None:

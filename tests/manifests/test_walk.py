@@ -5,7 +5,7 @@ import contextlib
 import lzma
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -109,14 +109,15 @@ def test_a_number_of_more_than_64_bits_is_refused() -> None:
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "snappy", "xz", "zstandard"])
 def test_every_codec_of_avro_is_understood(codec: str) -> None:
     plain = b"".join(encode_long(number) for number in range(100))
-    packed = {
+    compressors: dict[str, Callable[[bytes], bytes]] = {
         "null": bytes,
         "deflate": lambda raw: zlib.compress(raw)[2:-4],
         "bzip2": bz2.compress,
         "snappy": lambda raw: pa.compress(raw, "snappy", asbytes=True) + zlib.crc32(raw).to_bytes(4, "big"),
         "xz": lzma.compress,
         "zstandard": lambda raw: pa.compress(raw, "zstd", asbytes=True),
-    }[codec](plain)
+    }
+    packed = compressors[codec](plain)
     header = {"avro.schema": "{}", "avro.codec": codec}
     content = b"Obj\x01" + encode_long(len(header))
     content += b"".join(encode_bytes(name.encode()) + encode_bytes(value.encode()) for name, value in header.items())
@@ -134,11 +135,11 @@ def _files(manifests: Sequence[ForgedManifest]) -> list[tuple[str, bytes, bool]]
 
 
 _SYNC = b"tidyberg-testing"
-((_, _PLAIN, _),) = _files(
+_PLAIN = _files(
     [
         ForgedManifest(
             [ForgedEntry(f"f{n}", values={"column_sizes": {1: n}, "lower_bounds": {1: b"x"}}) for n in range(50)],
             codec="null",
         )
     ]
-)
+)[0][1]

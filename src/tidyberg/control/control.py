@@ -69,6 +69,7 @@ class Control:
     lease_ms: int = LEASE_MS  # a job that does not renew its lease for so long has lost its table
     now_ms: Callable[[], int] = wall_clock_ms
     sleep: Callable[[float], None] = time.sleep
+    engine_reads_above: int | None = None  # bytes of manifests that a plan has read by the engine's tasks
     cache: ManifestCache = field(default_factory=ManifestCache)
     tracer: Tracer = field(default_factory=Tracer)
     scrub: Callable[[str], str] = redact_text  # I12: of the words of errors, before anyone keeps or shows them
@@ -190,7 +191,16 @@ class Control:
 
     @property
     def _planner(self) -> Planner:
-        return Planner(self.store, self.cache, self.resources, self.prices, self.now_ms, self.tracer)
+        return Planner(
+            self.store,
+            self.cache,
+            self.resources,
+            self.prices,
+            self.now_ms,
+            self.tracer,
+            self._get_engine,
+            self.engine_reads_above,
+        )
 
     @property
     def _settler(self) -> Settler:

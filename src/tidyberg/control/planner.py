@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from tidyberg.control.calibration import calibrate
+from tidyberg.control.far_manifests import reading_on
 from tidyberg.control.workbench import work_of
+from tidyberg.execute.engine import Engine
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.plan import Plan
 from tidyberg.model.table import TableRef
 from tidyberg.observe.cache import ManifestCache
-from tidyberg.observe.inventory import take_inventory
+from tidyberg.observe.inventory import Elsewhere, take_inventory
 from tidyberg.observe.pin import pin
 from tidyberg.observe.statistics import partition_statistics
 from tidyberg.planning.decide import make_plan
@@ -31,10 +33,12 @@ class Planner:
     prices: Prices
     now_ms: Callable[[], int]
     tracer: Tracer
+    engine: Callable[[], Engine]
+    engine_reads_above: int | None = None  # bytes of manifests; None: they are always read here
 
     def observe(self, table: Table, ref: TableRef, options: PlanOptions) -> Inventory:
         with self.tracer.span("observe"), catalog_errors(ref.catalog, what=str(ref)):
-            return take_inventory(table, pin(table, ref, options.branch), self.cache)
+            return take_inventory(table, pin(table, ref, options.branch), self.cache, self._elsewhere(table))
 
     def statistics(self, inventory: Inventory, options: PlanOptions) -> tuple[PartitionStatistics, ...]:
         return partition_statistics(
@@ -65,6 +69,11 @@ class Planner:
             )
             span.set(**work_of(plan.groups))
             return plan
+
+    def _elsewhere(self, table: Table) -> Elsewhere | None:
+        if self.engine_reads_above is None:
+            return None
+        return Elsewhere(self.engine_reads_above, reading_on(self.engine, table))
 
     def _calibration(self) -> Calibration:
         return calibrate(self.store.find(limit=CALIBRATING_JOBS), self.resources.name)

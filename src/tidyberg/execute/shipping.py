@@ -8,7 +8,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 _FILES = ("__init__.py", "_version.py", "model/__init__.py", "model/task.py", "execute/__init__.py")
-_KERNEL = "execute/kernel"
+_ROOMS = ("execute/kernel", "manifests")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same sources give the same bytes
 
 
@@ -23,7 +23,7 @@ def write_archive(directory: Path) -> Path:
 
 def archive_bytes() -> bytes:
     root = resources.files("tidyberg")
-    names = [*_FILES, *(f"{_KERNEL}/{name}" for name in _modules(root / _KERNEL))]
+    names = [*_FILES, *(f"{room}/{name}" for room in _ROOMS for name in _modules(root / room))]
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in names:

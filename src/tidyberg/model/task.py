@@ -206,8 +206,25 @@ class DigestResult:
     digests: tuple[str, ...]
 
 
-AnyTask = Task | ChecksumTask | AuditTask | DigestTask
-AnyResult = TaskResult | ChecksumResult | AuditResult | DigestResult
+@dataclass(frozen=True, slots=True)
+class ManifestTask:
+    """Read manifests and tell their live entries."""
+
+    job_id: str
+    group_id: int
+    inputs: tuple[TaskInput, ...]
+    holds_deletes: tuple[bool, ...]  # of each input: it is a delete manifest
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestResult:
+    job_id: str
+    group_id: int
+    packed: tuple[Any, ...]  # by manifests/packed.py
+
+
+AnyTask = Task | ChecksumTask | AuditTask | DigestTask | ManifestTask
+AnyResult = TaskResult | ChecksumResult | AuditResult | DigestResult | ManifestResult
 
 
 class StorageAccess:

@@ -1,8 +1,9 @@
 """Takes the inventory of a pinned snapshot: every live data and delete file, in Arrow, without opening one."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,20 @@ _ADDED = 1
 _EQUALITY_DELETES = 2
 
 
-def take_inventory(table: Table, pinned: Pinned, cache: ManifestCache | None = None) -> Inventory:
+ReadManifests = Callable[[Sequence[ManifestInfo]], Iterator[tuple[str, ManifestEntries]]]
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Who reads manifests that are together larger than some number of bytes."""
+
+    above_bytes: int
+    read: ReadManifests
+
+
+def take_inventory(
+    table: Table, pinned: Pinned, cache: ManifestCache | None = None, elsewhere: Elsewhere | None = None
+) -> Inventory:
     snapshot = table.snapshot_by_id(pinned.snapshot_id) if pinned.snapshot_id is not None else None
     if pinned.snapshot_id is not None and snapshot is None:
         raise DamagedFile(
@@ -39,19 +53,21 @@ def take_inventory(table: Table, pinned: Pinned, cache: ManifestCache | None = N
     for info in manifests:
         if info.spec_id not in pinned.specs:
             raise damaged(info.path, f"the table has no partition spec {info.spec_id}, which it is written in")
-    return _assemble(pinned, manifests, _read_manifests(table.io, manifests, cache))
+    return _assemble(pinned, manifests, _read_manifests(table.io, manifests, cache, elsewhere))
 
 
 def _read_manifests(
-    io: FileIO, manifests: Sequence[ManifestInfo], cache: ManifestCache | None
+    io: FileIO, manifests: Sequence[ManifestInfo], cache: ManifestCache | None, elsewhere: Elsewhere | None
 ) -> list[ManifestEntries]:
     """Threads fetch a few manifests ahead, this one decodes: decoding on many would only pass the lock around."""
     contents = {info.path: cache.get(info.path) if cache is not None else None for info in manifests}
-    missing = [info for info in manifests if contents[info.path] is None]
-    for path, entries in _decode(missing, _fetch(io, missing)):
-        contents[path] = entries
+    missing = list({info.path: info for info in manifests if contents[info.path] is None}.values())
+    is_far = elsewhere is not None and sum(info.length for info in missing) > elsewhere.above_bytes
+    found = elsewhere.read(missing) if elsewhere and is_far else _decode(missing, _fetch(io, missing))
+    for path, read in found:
+        contents[path] = read
         if cache is not None:
-            cache.put(path, entries)
+            cache.put(path, read)
     return [entries for info in manifests if (entries := contents[info.path]) is not None]
 
 

@@ -33,6 +33,7 @@ OPTION_ALIASES: Mapping[str, tuple[str, str]] = {
 
 _PARQUET_PREFIX = "write.parquet."
 _LIST_PRICES = Prices()
+DEFAULT_MANIFESTS_ABOVE = 1024**3  # some five million files: fewer are read sooner than Spark starts
 
 
 def _parquet_overrides(value: Any) -> Any:
@@ -217,6 +218,10 @@ class Spark(Section):
     master: str = Field("local[*]", description="local[*], spark://…, k8s://… or yarn.")
     connect: str | None = Field(None, description="A Spark Connect address, sc://host:15002; wins over master.")
     driver_memory: str = Field("1g", pattern=r"^[0-9]+[kmgtKMGT]$", description="Heap of the driver's JVM.")
+    manifests_above: Size = Field(
+        DEFAULT_MANIFESTS_ABOVE,
+        description="Manifests that a plan has to read are read by Spark's tasks when together they are larger.",
+    )
     conf: dict[str, str] = Field(default_factory=dict, description="Further Spark configuration.", repr=False)
 
     @model_validator(mode="before")

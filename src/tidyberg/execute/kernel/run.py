@@ -18,6 +18,7 @@ from tidyberg.execute.kernel.deletes import DeletedRows, without_rows
 from tidyberg.execute.kernel.dictionaries import judge_footers
 from tidyberg.execute.kernel.digest import digest_files
 from tidyberg.execute.kernel.lineage import LineageFacts, fill_lineage, with_lineage
+from tidyberg.execute.kernel.manifests import read_manifests
 from tidyberg.execute.kernel.metrics import FactCollector, written_file
 from tidyberg.execute.kernel.names import field_id
 from tidyberg.execute.kernel.partitioned import PartitionedWriter
@@ -32,6 +33,7 @@ from tidyberg.model.task import (
     ChecksumResult,
     ChecksumTask,
     DigestTask,
+    ManifestTask,
     StorageAccess,
     Task,
     TaskResult,
@@ -56,6 +58,8 @@ def run_task(
             return audit_files(task, storage, should_stop)
         if isinstance(task, DigestTask):
             return digest_files(task, storage, should_stop)
+        if isinstance(task, ManifestTask):
+            return read_manifests(task, storage, should_stop)
         if isinstance(task, ChecksumTask):
             return _sum_up(task, storage, should_stop)
         if task.mode == "copy":
