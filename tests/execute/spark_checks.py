@@ -148,7 +148,7 @@ def check_manifests(engine: SparkEngine, directory: Path) -> None:
     assert there.delete_files == here.delete_files
     assert there.partitions == here.partitions
     assert _plan_hash(there) == _plan_hash(here)
-    (directory / "manifest-00003.avro").write_bytes(b"Obj\x01 and nothing else" * 100)
+    (directory / "manifest-00003.avro").write_bytes(b"Obj\x01 and nothing else" * 1000)
     with pytest.raises(DamagedFile, match=r"manifest-00003.avro is damaged: as a manifest"):
         take_inventory(table, here.pinned, elsewhere=Elsewhere(0, reading_on(lambda: engine, table)))
 

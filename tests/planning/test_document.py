@@ -1,5 +1,6 @@
 """Plans travel as JSON and cannot be changed on the way."""
 
+import hashlib
 import json
 import time
 from collections.abc import Callable
@@ -7,11 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.planning.builders import TODAY, Delete, File, Scene, plan_for
 from tidyberg.errors import BadPlan
 from tidyberg.model.options import PlanOptions, Strategy
-from tidyberg.model.plan import PLAN_FORMAT
+from tidyberg.model.plan import PLAN_FORMAT, InputFile
 from tidyberg.model.sizes import MB
 from tidyberg.planning.document import options_of, plan_from_json, plan_hash, plan_to_json
 
@@ -100,3 +103,14 @@ def test_ten_thousand_files_are_read_and_written_in_no_time() -> None:
     start = time.process_time()
     assert plan_from_json(plan_to_json(plan)) == plan
     assert time.process_time() - start < 1
+
+
+@given(st.lists(st.tuples(st.text(max_size=20), st.integers(0, 2**60), st.none() | st.integers(0, 2**60)), max_size=5))
+def test_the_hash_is_that_of_the_whole_canonical_document(files: list[tuple[str, int, int | None]]) -> None:
+    inputs = tuple(InputFile(path, size, 3, 4, path[::-1], row) for path, size, row in files)
+    groups = tuple(replace(group, files=inputs, partition_path='"files":[]') for group in PLAN.groups)
+    changed = replace(PLAN, groups=groups)
+    document = json.loads(plan_to_json(changed))
+    del document["hash"], document["created_ms"]
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert plan_hash(changed) == hashlib.sha256(canonical.encode(errors="surrogatepass")).hexdigest()

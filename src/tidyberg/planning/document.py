@@ -2,15 +2,20 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from tidyberg.errors import BadInput, BadPlan
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy
-from tidyberg.model.plan import PLAN_FORMAT, Plan
+from tidyberg.model.plan import PLAN_FORMAT, FileGroup, InputFile, Plan
 
 _PLAN = TypeAdapter(Plan)
+_GROUP = TypeAdapter(FileGroup)
+_FILE = '{"first_row_id":%s,"manifest":%s,"path":%s,"records":%d,"sequence_number":%d,"size":%d}'
+_text = json.encoder.encode_basestring
 # Not part of a plan's identity: the hash itself, and the moment at which the same plan was made again.
 _UNHASHED = ("hash", "created_ms")
 _AGAIN = "Make a new plan: tidyberg plan TABLE."
@@ -30,14 +35,16 @@ def plan_from_json(text: str | bytes) -> Plan:
         raise BadPlan(f"The plan is not complete: {_first_problem(error)}.", hint=_AGAIN) from None
     except (BadInput, TypeError, ValueError) as error:
         raise BadPlan(f"The plan's options are not valid: {error}", hint=_AGAIN) from None
-    if plan.hash != _hash(document):
+    groups = document.pop("groups")
+    if plan.hash != _hash(document, map(_canonical, groups)):
         raise BadPlan("The plan was edited: its contents do not match its hash.", hint=_AGAIN)
     return plan
 
 
 def plan_hash(plan: Plan) -> str:
     """SHA-256 over the canonical JSON of all that the plan says, but when it was made."""
-    return _hash(_PLAN.dump_python(plan, mode="json"))
+    head = _PLAN.dump_python(replace(plan, groups=()), mode="json")
+    return _hash(head, map(_canonical_group, plan.groups))
 
 
 def options_of(plan: Plan) -> PlanOptions:
@@ -67,10 +74,50 @@ def _read(text: str | bytes) -> dict[str, Any]:
     return document
 
 
-def _hash(document: dict[str, Any]) -> str:
-    hashed = {name: value for name, value in document.items() if name not in _UNHASHED}
-    canonical = json.dumps(hashed, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(canonical.encode(errors="surrogatepass")).hexdigest()
+def _hash(head: dict[str, Any], groups: Iterable[str]) -> str:
+    """Of the whole document's canonical JSON, its groups one by one: those of a million files would fill a gigabyte."""
+    hashed = hashlib.sha256()
+    hashed.update(b"{")
+    names = sorted({*head, "groups"} - set(_UNHASHED))
+    for number, name in enumerate(names):
+        hashed.update(f'{"," if number else ""}"{name}":'.encode())
+        if name != "groups":
+            hashed.update(_encoded(_canonical(head[name])))
+            continue
+        hashed.update(b"[")
+        for position, group in enumerate(groups):
+            hashed.update(_encoded(f"{',' if position else ''}{group}"))
+        hashed.update(b"]")
+    hashed.update(b"}")
+    return hashed.hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _canonical_group(group: FileGroup) -> str:
+    """As `_canonical` of its JSON, in a fifth of the time: a plan may name a million files."""
+    head = _GROUP.dump_python(replace(group, files=()), mode="json")
+    texts = [_canonical_file(file) for file in group.files]
+    head["files"] = []
+    before, behind = _canonical(head).split('"files":[]', 1)
+    return f'{before}"files":[{",".join(texts)}]{behind}'
+
+
+def _canonical_file(file: InputFile) -> str:
+    return _FILE % (
+        "null" if file.first_row_id is None else file.first_row_id,
+        _text(file.manifest),
+        _text(file.path),
+        file.records,
+        file.sequence_number,
+        file.size,
+    )
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")
 
 
 def _first_problem(error: ValidationError) -> str:
