@@ -190,5 +190,5 @@ def test_storage_access_has_no_catalog_secrets() -> None:
     class OpenTable:
         io = FileIo()
 
-    access = storage_access(OpenTable())  # type: ignore[arg-type]
+    access = storage_access(OpenTable().io)  # type: ignore[arg-type]
     assert access.reveal() == {"s3.access-key-id": "a", "client.region": "r"}

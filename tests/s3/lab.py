@@ -27,6 +27,7 @@ class S3Warehouse(Warehouse):
             "type": "sql",
             "uri": f"sqlite:///{directory / 'catalog.db'}",
             "warehouse": f"s3://{bucket}/warehouse",
+            "s3.retry-strategy-impl": "tidyberg.settings.retries.PatientRetries",
             **server.properties,
             **({"s3.endpoint": endpoint} if endpoint else {}),
         }

@@ -174,7 +174,7 @@ class Auditor:
         return find_differences(rows[:files_before], rows[files_before:])
 
     def _read(self, first: Sequence[Reading], second: Sequence[Reading]) -> list[AuditResult]:
-        tasks = with_delete_contents([reading.task for reading in (*first, *second)], storage_access(self.table))
+        tasks = with_delete_contents([reading.task for reading in (*first, *second)], storage_access(self.table.io))
         return [result for result in self._run(tasks) if isinstance(result, AuditResult)]
 
     def _run(self, tasks: Sequence[AnyTask]) -> list[AnyResult]:
@@ -196,7 +196,7 @@ class Auditor:
 
         return self.engine().run(
             tasks,
-            storage_access(self.table),
+            storage_access(self.table.io),
             on_result=on_result,
             cancel=self.cancel,
             max_parallelism=self.max_parallelism,

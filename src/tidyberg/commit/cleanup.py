@@ -7,6 +7,8 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from tidyberg.commit.manifests import read_manifest, read_manifest_list
+from tidyberg.commit.objects import abort_uploads, delete
+from tidyberg.model.job import Intent
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,16 @@ def referenced_paths(table: Table, candidates: set[str], written_after: int) -> 
     return found
 
 
-def remove(io: FileIO, paths: Iterable[str]) -> Removal:
+def remove(io: FileIO, paths: Iterable[str], intent: Intent) -> Removal:
+    """Remove these files, and what the intent's workers had begun to upload when they were killed."""
     removed, refused = [], []
+    try:
+        abort_uploads(io, intent.job_id, intent.directories.values())
+    except OSError as error:
+        refused.append((next(iter(intent.directories.values())), str(error)))
     for path in paths:
         try:
-            io.delete(path)
+            delete(io, path)
             removed.append(path)
         except FileNotFoundError:
             continue

@@ -8,6 +8,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from tidyberg.commit import objects
 from tidyberg.commit.avro import Container, build_container, resolve_names, writer
 from tidyberg.commit.entries import (
     DATA,
@@ -26,9 +27,7 @@ from tidyberg.observe.storage import damaged, read_bytes
 
 def write_file(io: FileIO, path: str, content: bytes) -> None:
     try:
-        with io.new_output(path).create(overwrite=True) as stream:
-            stream.write(content)
-        size = len(io.new_input(path))
+        size = objects.write(io, path, content)
     except PermissionError as error:
         raise AccessDenied(f"Cannot write {path}: {error}.", hint="Check the rights on that location.") from error
     except OSError as error:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pyiceberg.io import FileIO
 
+from tidyberg.commit import objects
 from tidyberg.errors import AccessDenied, DamagedFile, StorageError, TidybergError
 from tidyberg.model.job import Intent
 from tidyberg.model.task import TaskResult, WrittenFile, output_name
@@ -37,7 +38,7 @@ def _size(io: FileIO, path: str) -> int:
     """Asked again when storage did not answer: a whole job's work hangs on it."""
     for wait in (0.1, 0.4, None):
         try:
-            return len(io.new_input(path))
+            return objects.size_of(io, path)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -73,7 +74,7 @@ def _existing_of(io: FileIO, intent: Intent, group_id: int) -> list[str]:
 
 def exists(io: FileIO, path: str) -> bool:
     try:
-        return io.new_input(path).exists()
+        return objects.exists(io, path)
     except OSError as error:
         raise _no_answer(path, error) from error
 

@@ -10,6 +10,7 @@ from tidyberg.commit.cleanup import referenced_paths, remove
 from tidyberg.commit.outputs import existing_outputs
 from tidyberg.commit.publish import Committed
 from tidyberg.control.workbench import Workbench
+from tidyberg.model.job import Intent
 from tidyberg.model.report import Notice
 from tidyberg.model.task import TaskResult
 
@@ -73,7 +74,8 @@ class Leftovers:
             return _GONE
         if not self._shows_our_commit(fresh):
             return _STALE
-        return self._remove(candidates - referenced_paths(fresh, candidates, intent.sequence_number))
+        unreferenced = candidates - referenced_paths(fresh, candidates, intent.sequence_number)
+        return self._remove(unreferenced, intent.only(groups))
 
     def _remove_all(self) -> str | None:
         """Remove every file of the job that no snapshot references; says what could not be removed."""
@@ -97,7 +99,7 @@ class Leftovers:
                 return _GONE
             elif job.commits:  # what is open was not committed, but what is noted may be of a commit that is settled
                 referenced = set(noted)
-        problem = self._remove(candidates - referenced)
+        problem = self._remove(candidates - referenced, job.intent)
         return problem or (_GONE if fresh is None and referenced else None)
 
     def _shows_our_commit(self, fresh: Table) -> bool:
@@ -113,8 +115,8 @@ class Leftovers:
             return None
         return fresh if fresh.metadata.table_uuid == self.table.metadata.table_uuid else None
 
-    def _remove(self, paths: set[str]) -> str | None:
-        refused = remove(self.table.io, sorted(paths)).refused
+    def _remove(self, paths: set[str], intent: Intent) -> str | None:
+        refused = remove(self.table.io, sorted(paths), intent).refused
         if refused:
             self.bench.record.about_to_write([path for path, _ in refused])  # else a gap in names hides them
         return f"{len(refused)} could not be removed, first {refused[0][0]}: {refused[0][1]}" if refused else None

@@ -102,7 +102,8 @@ class Recovery:
             leftovers -= finding.noted  # they may be of a commit that is settled: it died before that was forgotten
         if not self.store.withdraw(job.table_uuid, self.holder, job.job_id):
             return self._lost(job)
-        removal = remove(finding.io, sorted(leftovers))
+        assert job.intent is not None  # else nothing would have been found
+        removal = remove(finding.io, sorted(leftovers), job.intent)
         if removal.refused:
             path, answer = removal.refused[0]
             self.store.note_paths(job.job_id, [path for path, _ in removal.refused])  # else a gap in names hides them

@@ -123,7 +123,7 @@ class Round:
 
     def _execute(self, engine: Engine, tasks: Sequence[Task]) -> None:
         self.bench.emit(StageStarted(Stage.EXECUTE, f"rewriting {len(tasks)} groups on {engine.name}"))
-        storage = storage_access(self.table)
+        storage = storage_access(self.table.io)
         work = work_of([self._groups[task.group_id] for task in tasks])
         try:
             with self.bench.tracer.span("execution", engine=engine.name, **work):
@@ -237,7 +237,7 @@ class Round:
         if self.bench.verify is VerifyMode.FULL:
             found = self.bench.engine().run(
                 checksum_tasks(list(self._tasks.values()), results),
-                storage_access(self.table),
+                storage_access(self.table.io),
                 on_result=lambda _: None,
                 cancel=self.bench.cancel,
                 max_parallelism=self.bench.options.max_parallelism,

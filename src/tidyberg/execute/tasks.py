@@ -6,9 +6,9 @@ from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionKey
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 from pyiceberg.table.locations import LocationProvider
 
 from tidyberg.execute.equality_schemas import equality_schema_bytes, schemas_newest_first
@@ -119,12 +119,12 @@ def _task_delete(delete: DeleteFile) -> TaskDelete:
     )
 
 
-def storage_access(table: Table) -> StorageAccess:
-    """What opens the table's storage, credentials among it; nothing of the catalog's own secrets."""
+def storage_access(io: FileIO) -> StorageAccess:
+    """What opens a table's storage, credentials among it; nothing of the catalog's own secrets."""
     return StorageAccess(
         {
             name: str(value)
-            for name, value in table.io.properties.items()
+            for name, value in io.properties.items()
             if value is not None and name.startswith(_STORAGE_PREFIXES)
         }
     )

@@ -86,7 +86,12 @@ class Task:
 
 def output_name(job_id: str, group_id: int, attempt: int, number: int) -> str:
     """Computable from the recorded intent, so that recovery needs no listing."""
-    return f"tidyberg-{job_id}-g{group_id:05d}-a{attempt:02d}-{number:04d}.parquet"
+    return f"{output_prefix(job_id)}g{group_id:05d}-a{attempt:02d}-{number:04d}.parquet"
+
+
+def output_prefix(job_id: str) -> str:
+    """What the names of all outputs of a job begin with."""
+    return f"tidyberg-{job_id}-"
 
 
 @dataclass(frozen=True, slots=True)

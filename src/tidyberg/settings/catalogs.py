@@ -42,7 +42,7 @@ def open_catalog(settings: Settings, name: str | None = None) -> Catalog:
                 f"Catalog {name!r} is a {_CANNOT_COMMIT[kind]} catalog, through which no commit can be made.",
                 hint="Reach its tables through a REST, SQL, Hive or Glue catalog.",
             )
-        properties = unseal(sealed)
+        properties = {"s3.retry-strategy-impl": "tidyberg.settings.retries.PatientRetries", **unseal(sealed)}
         if kind in _NEED_URI and not properties.get("uri"):
             raise ConfigurationError(f"Catalog {name!r} has no uri.", hint="Give it one in tidyberg.yaml.")
         if kind is CatalogType.SQL:

@@ -4,8 +4,7 @@ import hashlib
 from collections.abc import Callable
 
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.s3.writing import S3OutputStream
-from tidyberg.execute.kernel.storage import Sink, Storage
+from tidyberg.execute.kernel.storage import Sink, Storage, abandon
 from tidyberg.model.task import DigestResult, DigestTask, TaskInput
 
 _BLOCK = 4 * 1024 * 1024
@@ -36,11 +35,7 @@ class DigestingSink:
         self._sink.close()
 
     def abandon(self) -> None:
-        """Close it for good; a store that shows nothing before the end then shows nothing."""
-        if isinstance(self._sink, S3OutputStream):
-            self._sink.abandon()
-        else:
-            self._sink.close()
+        abandon(self._sink)
 
     def hexdigest(self) -> str:
         return self._hash.hexdigest()

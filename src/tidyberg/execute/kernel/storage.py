@@ -192,6 +192,14 @@ class Storage:
         return KernelFailure(FailureKind.STORAGE, f"Cannot {verb} {location}: {said}")
 
 
+def abandon(sink: Sink) -> None:
+    """Close it for good; a store that shows nothing before the end then shows nothing."""
+    if isinstance(sink, S3OutputStream):
+        sink.abandon()
+    else:
+        sink.close()
+
+
 def _split(location: str) -> tuple[str, str, str]:
     """Scheme, authority and the path as Arrow's filesystem of that scheme wants it."""
     if "://" not in location:

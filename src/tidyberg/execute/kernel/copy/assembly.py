@@ -1,7 +1,7 @@
 """What a copied file is made of: ranges of the input files and a few literal bytes, in order."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tidyberg.model.task import WrittenFile
 
@@ -55,7 +55,6 @@ class Assembly:
 class Moved:
     """What writing an assembly took."""
 
-    requests: dict[str, int] = field(default_factory=dict)  # to storage, by kind; empty: not counted
     bytes_moved: int = 0  # copied inside the store
 
 

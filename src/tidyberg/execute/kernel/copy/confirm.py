@@ -32,7 +32,7 @@ def row_groups(footers: Sequence[pq.FileMetaData]) -> tuple[tuple[int, int], ...
 
 
 def _footer(path: str, size: int, storage: Storage) -> pq.FileMetaData:
-    with storage.open_input(storage.place(path)) as file, storage.guard(path):
+    with storage.open_input(storage.place(path), size) as file, storage.guard(path):
         if file.size() != size:
             raise KernelFailure(FailureKind.STORAGE, f"{path} has {file.size()} bytes instead of {size}.")
         return pq.read_metadata(file)

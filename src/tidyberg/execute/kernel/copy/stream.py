@@ -1,4 +1,5 @@
-"""Writes assemblies: on local disks the bytes stay in the kernel, elsewhere they pass through in large blocks."""
+"""Writes assemblies: on local disks the bytes stay in the kernel, inside a store that copies ranges they stay there,
+elsewhere they pass through in large blocks."""
 
 import errno
 import os
@@ -8,7 +9,9 @@ from pathlib import Path
 from tidyberg.execute.kernel.copy.assembly import AssembledFile, Assembly, Literal, Moved, Range
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.read import run_ahead
-from tidyberg.execute.kernel.storage import Place, Storage
+from tidyberg.execute.kernel.s3.assembling import assemble, can_assemble
+from tidyberg.execute.kernel.s3.store import CannotCopyParts
+from tidyberg.execute.kernel.storage import Place, Storage, abandon
 
 _MB = 1024 * 1024
 _IN_KERNEL = 64 * _MB  # bytes that the kernel moves in one call: between calls a task can be stopped
@@ -19,6 +22,11 @@ _UNABLE = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPER
 
 def write_assembly(assembly: Assembly, storage: Storage, should_stop: Callable[[], bool]) -> Moved:
     """All outputs, or none: what was begun is removed when one of them fails."""
+    if can_assemble(storage, assembly):
+        try:
+            return assemble(storage, assembly, should_stop)
+        except CannotCopyParts:
+            pass  # and known from now on
     begun: list[Place] = []
     try:
         for file in assembly.files:
@@ -113,12 +121,22 @@ def _write_anywhere(file: AssembledFile, place: Place, storage: Storage, should_
                     raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
                 with storage.guard(place.location, writing=True):
                     sink.write(block)
-    finally:
-        with storage.guard(place.location, writing=True):
-            sink.close()
+    except BaseException:
+        abandon(sink)
+        raise
+    with storage.guard(place.location, writing=True):
+        sink.close()
 
 
 def _blocks(segment: Range, storage: Storage) -> Iterator[bytes]:
+    place = storage.place(segment.path)
+    if place.object is not None:
+
+        def fetch(offset: int) -> bytes:
+            return bytes(storage.read_range(place, offset, min(_BLOCK, segment.end - offset)))
+
+        yield from run_ahead(fetch, range(segment.offset, segment.end, _BLOCK))
+        return
     with storage.open_input(storage.place(segment.path)) as source:
 
         def read(offset: int) -> bytes:

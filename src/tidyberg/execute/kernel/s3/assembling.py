@@ -1,5 +1,6 @@
 """Writes assemblies inside an S3 store: it copies the ranges by itself, and is sent only what lies between them."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.client import HTTPException
@@ -9,7 +10,7 @@ from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.s3.answers import S3Error
 from tidyberg.execute.kernel.s3.parts import SMALLEST_PART, Copied, Part, Sent, plan_parts, sent_bytes
 from tidyberg.execute.kernel.s3.reading import fetch
-from tidyberg.execute.kernel.s3.store import CannotCopyParts, S3Object, S3Store, Upload
+from tidyberg.execute.kernel.s3.store import S3Object, S3Store, Upload
 from tidyberg.execute.kernel.storage import Storage
 
 _AT_ONCE = 8  # copies inside the store cost the worker nothing but waiting
@@ -27,31 +28,30 @@ def can_assemble(storage: Storage, assembly: Assembly) -> bool:
     return all(storage.place(path).object is not None for path in paths)
 
 
-def assemble(storage: Storage, assembly: Assembly) -> Moved:
+def assemble(storage: Storage, assembly: Assembly, should_stop: Callable[[], bool]) -> Moved:
     """Write all outputs, or none; raises CannotCopyParts where the store turns out not to copy."""
     store = storage.s3
     assert store is not None
-    before = storage.requests
     moved = 0
     written: list[AssembledFile] = []
     try:
         for file in assembly.files:
             written.append(file)
-            moved += _Assembling(storage, store, file).run()
+            moved += _Assembling(storage, store, file, should_stop).run()
     except BaseException:
         for file in reversed(written):  # the last first: what a kill on the way leaves is numbered without a gap
             with suppress(KernelFailure):
                 storage.delete(storage.place(file.written.path))
         raise
-    requests = {kind: number - before.get(kind, 0) for kind, number in storage.requests.items()}
-    return Moved({kind: number for kind, number in requests.items() if number}, moved)
+    return Moved(moved)
 
 
 class _Assembling:
     """One output."""
 
-    def __init__(self, storage: Storage, store: S3Store, file: AssembledFile) -> None:
+    def __init__(self, storage: Storage, store: S3Store, file: AssembledFile, should_stop: Callable[[], bool]) -> None:
         self._storage = storage
+        self._should_stop = should_stop
         self._store = store
         self._file = file
         self._target = S3Object.of(file.written.path)
@@ -80,6 +80,8 @@ class _Assembling:
         return self._file.written.size - sent_bytes(parts)
 
     def _write(self, upload: Upload, number: int, part: Part) -> str:
+        if self._should_stop():
+            raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
         if isinstance(part, Sent):
             return self._store.upload_part(upload, number, self._content(part))
         source = part.source
@@ -128,6 +130,3 @@ class _Assembling:
         start, _ = fetch(self._store, self._target, 0, len(_MAGIC), size=self._file.written.size)
         if start.to_pybytes() != _MAGIC:
             raise KernelFailure(FailureKind.DAMAGED, f"{parts[0].source.path} does not begin as a Parquet file does.")
-
-
-__all__ = ["CannotCopyParts", "assemble", "can_assemble"]

@@ -88,6 +88,7 @@ class S3Client:
     def __init__(self, settings: S3Settings) -> None:
         self.settings = settings
         self.copies_parts = True  # until the store says that it cannot
+        self._is_closed = False
         self._regions: dict[str, str] = {}
         self._idle: defaultdict[tuple[bool, str], list[tuple[float, http.client.HTTPConnection]]] = defaultdict(list)
         self._lock = threading.Lock()
@@ -185,7 +186,19 @@ class S3Client:
 
     def keep(self, where: tuple[bool, str], connection: http.client.HTTPConnection) -> None:
         with self._lock:
-            self._idle[where].append((time.monotonic(), connection))
+            if not self._is_closed:
+                self._idle[where].append((time.monotonic(), connection))
+                return
+        connection.close()
+
+    def close(self) -> None:
+        """Keep no connection any longer; requests that are on their way end as they would."""
+        with self._lock:
+            self._is_closed = True
+            idle = [connection for kept in self._idle.values() for _, connection in kept]
+            self._idle.clear()
+        for connection in idle:
+            connection.close()
 
 
 class Unreachable(ConnectionError):  # noqa: N818 - reads as what it is

@@ -162,6 +162,6 @@ def _shared(settings: S3Settings) -> S3Client:
     with _lock:
         if settings not in _clients:
             while len(_clients) >= _MOST_CLIENTS:  # renewed credentials leave old ones behind
-                _clients.pop(next(iter(_clients)))
+                _clients.pop(next(iter(_clients))).close()
             _clients[settings] = S3Client(settings)
         return _clients[settings]

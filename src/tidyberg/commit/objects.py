@@ -1,0 +1,97 @@
+"""Files of a job written, looked up and removed: by one request each in an S3 store, elsewhere through PyIceberg."""
+
+import http.client
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from pyiceberg.io import FileIO
+
+from tidyberg.execute.kernel.s3.answers import S3Error
+from tidyberg.execute.kernel.s3.store import S3Object, S3Store
+from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.tasks import storage_access
+from tidyberg.model.task import output_prefix
+
+_DOES_NOT_TELL = (400, 405, 501)
+_S3 = ("s3://", "s3a://", "s3n://")
+
+
+def size_of(io: FileIO, path: str) -> int:
+    """Raises FileNotFoundError where there is none."""
+    store = _store(io, path)
+    if store is None:
+        return len(io.new_input(path))
+    with _as_os_errors(path):
+        return store.size(S3Object.of(path))
+
+
+def exists(io: FileIO, path: str) -> bool:
+    if _store(io, path) is None:
+        return bool(io.new_input(path).exists())
+    try:
+        size_of(io, path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def write(io: FileIO, path: str, content: bytes) -> int:
+    """The size that the file has then."""
+    store = _store(io, path)
+    if store is None:
+        with io.new_output(path).create(overwrite=True) as stream:
+            stream.write(content)
+        return len(io.new_input(path))
+    with _as_os_errors(path):
+        store.put(S3Object.of(path), content)  # refused by the store unless all of the signed bytes arrived
+    return len(content)
+
+
+def delete(io: FileIO, path: str) -> None:
+    """Arrow's way would leave an empty object in place of the directory."""
+    store = _store(io, path)
+    if store is None:
+        io.delete(path)
+        return
+    with _as_os_errors(path):
+        store.delete(S3Object.of(path))
+
+
+def abort_uploads(io: FileIO, job_id: str, directories: Iterable[str]) -> None:
+    """Abort what killed workers of a job had begun to upload: no listing shows it, and it costs storage [I6].
+
+    A store that does not tell, or not us, leaves it to the bucket's lifecycle rule: nobody can read it.
+    """
+    for directory in sorted(set(directories)):
+        path = f"{directory}/{output_prefix(job_id)}"
+        store = _store(io, path)
+        if store is None:
+            continue
+        prefix = S3Object.of(path)
+        try:
+            with _as_os_errors(path):
+                for upload in store.uploads(prefix.bucket, prefix.key):
+                    store.abort(upload)
+        except S3Error as error:
+            if error.status not in _DOES_NOT_TELL:
+                raise
+        except PermissionError:
+            return
+
+
+def _store(io: FileIO, path: str) -> S3Store | None:
+    return Storage(storage_access(io)).s3 if path.startswith(_S3) else None
+
+
+@contextmanager
+def _as_os_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except S3Error as error:
+        if error.status == 404 and error.code not in ("NoSuchBucket", "NoSuchUpload"):
+            raise FileNotFoundError(f"{path} does not exist") from error
+        if error.status == 403:
+            raise PermissionError(str(error)) from error
+        raise
+    except http.client.HTTPException as error:
+        raise ConnectionError(f"{path}: {error}") from error
