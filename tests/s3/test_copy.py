@@ -1,7 +1,7 @@
 """Copies inside the store: the data stays there, and hardly anything crosses the worker."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ class Watched(InlineEngine):
 
     def run(
         self,
-        tasks: "list[AnyTask] | tuple[AnyTask, ...]",  # type: ignore[override]
+        tasks: Sequence[AnyTask],
         storage: StorageAccess,
         *,
         on_result: Callable[[AnyResult], None],
@@ -44,7 +44,8 @@ def test_row_groups_are_copied_by_the_store(tmp_path: Path, s3_server: S3Server,
         with lake:
             table = lake.create_table(schema=noise(1, 0).schema)
             lake.append_files(table, 4, rows=lambda number: noise(400_000, number))
-            inputs = {file.path.partition(f"{bucket}/")[2]: file.size for file in lake.live_files(table)}
+            keys = [file.path.partition(f"{bucket}/")[2] for file in lake.live_files(table)]
+            inputs = {key: (s3_server.data / bucket / key).stat().st_size for key in keys}
             expected = table.scan().to_arrow().sort_by("id")
             proxy.sent.clear()
             proxy.received.clear()

@@ -61,7 +61,7 @@ def often(seed: int, only: str = "") -> Callable[[Asked], Fault]:
             return None
         if number < 0.2:
             return Error(503, "SlowDown")
-        breaks = [Break("before"), Break("after"), Break("within"), Delay(0.3)]
+        breaks: list[Fault] = [Break("before"), Break("after"), Break("within"), Delay(0.3)]
         return breaks[int((number - 0.2) / 0.03)] if number < 0.32 else None
 
     return choose

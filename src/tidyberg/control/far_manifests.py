@@ -23,7 +23,7 @@ def reading_on(engine: Callable[[], Engine], table: Table) -> ReadManifests:
         shares = list(_shares(manifests))
         results = engine().run(
             [_task(number, share) for number, share in enumerate(shares)],
-            storage_access(table),
+            storage_access(table.io),
             on_result=_ignore,
             cancel=CancelToken(),
         )
