@@ -136,6 +136,18 @@ def test_a_job_on_spark_is_traced_down_to_its_tasks(engine: SparkEngine, tmp_pat
         assert task.parent.span_id == execution.context.span_id
 
 
+def test_groups_are_copied_on_spark(engine: SparkEngine, tmp_path: Path) -> None:
+    with Warehouse(tmp_path / "lab") as warehouse:
+        table = warehouse.append_files(warehouse.create_table(), 8, 40)
+        rows = warehouse.rows(table)
+        control = make_control(warehouse, engine)
+        how = PlanOptions(strategy=Strategy.FULL, min_input_files=2, copy_min_row_group_bytes=100)
+        result = control.compact(REF, how, verify=VerifyMode.FULL)
+        control.store.close()
+        assert (result.job.copied.groups, result.stats.files_after) == (1, 1)
+        assert warehouse.rows(table) == rows
+
+
 def test_an_audit_reads_on_spark(engine: SparkEngine, tmp_path: Path) -> None:
     with Warehouse(tmp_path / "lab") as warehouse:
         table = make_table(warehouse)

@@ -30,12 +30,14 @@ PARTITIONS = 3
 DEAD = Owner(this_process().host, 2**22 + 1, 1.0)  # no process has this number: whoever finds its job finds it dead
 
 
-def make_table(warehouse: Warehouse, format_version: int) -> Table:
-    """Two partitions of two files with all kinds of deletes, and one that is left alone."""
+def make_table(warehouse: Warehouse, format_version: int, *, has_deletes: bool = True) -> Table:
+    """Two partitions of two files, with all kinds of deletes unless told otherwise, and one that is left alone."""
     table = warehouse.create_table("db.events", SCHEMA, BY_REGION, format_version=format_version)
     append(warehouse, table, [0, 1], "eu", per_commit=2)
     append(warehouse, table, [2, 3], "us", per_commit=2)
     append(warehouse, table, [4], "ap")
+    if not has_deletes:
+        return table
     eu, us = ([f.path for f in data_files(warehouse, table) if f.partition[0] == region] for region in ("eu", "us"))
     by_position: list[Positions | Vectors] = [Positions({path: [0, 3] for path in eu})]
     by_position += [Vectors({us[0]: [1, 2], us[1]: [4]}) if format_version > 2 else Positions({us[0]: [1, 2]}, True)]
@@ -70,6 +72,8 @@ class Lab:
     format_version: int = 2
     how: PlanOptions = field(default_factory=options)
     commits: int = 1  # those of a job that nothing happens to
+    has_deletes: bool = True
+    on_disk: bool = True  # or elsewhere, as far as tasks can tell
     has_writer: bool = False  # whether another one deletes a row while a job rewrites its file
 
     rows: list[str] = field(default_factory=list)
@@ -77,7 +81,7 @@ class Lab:
 
     def __post_init__(self) -> None:
         with Warehouse(self._home) as warehouse:
-            table = make_table(warehouse, self.format_version)
+            table = make_table(warehouse, self.format_version, has_deletes=self.has_deletes)
             self.rows = rows_of(warehouse, table)
             self.files = frozenset(warehouse.files_on_disk(table))
             assert self.files == warehouse.referenced_files(table)
@@ -117,7 +121,7 @@ class Lab:
             self.open(engine) as (warehouse, control, store),
             patch("tidyberg.control.control.this_process", lambda: DEAD),
             patch("tidyberg.control.settling.this_process", lambda: DEAD),
-            wired(layer, warehouse.catalog, store),
+            wired(layer, warehouse.catalog, store, on_disk=self.on_disk),
         ):
             try:
                 outcome.result = control.compact(REF, self.how, verify=VerifyMode.FULL).outcome
@@ -139,7 +143,7 @@ class Lab:
             self.open() as (warehouse, control, store),
             patch("tidyberg.control.control.this_process", lambda: DEAD),
             patch("tidyberg.control.settling.this_process", lambda: DEAD),
-            wired(layer, warehouse.catalog, store),
+            wired(layer, warehouse.catalog, store, on_disk=self.on_disk),
         ):
             try:
                 return Outcome("; ".join(control.recover()), None, layer, self.rows)

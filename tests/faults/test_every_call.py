@@ -17,6 +17,7 @@ from tests.faults.lab import Lab, Outcome
 from tests.faults.layer import Call, Kind, Layer, Wire, at, choose
 from tests.seed import SEED
 from tidyberg.errors import TidybergError
+from tidyberg.model.options import RewriteMode
 
 EVERYTHING = bool(os.environ.get("TEST_LONG"))
 VERSIONS = (2, 3)
@@ -87,6 +88,29 @@ def test_a_job_of_several_commits_loses_and_repeats_none_whichever_call_fails(
         ends[check(lab, outcome, (call, kind), resume=number % 2 == 0)] += 1
     print(f"{ends[2]} committed, {ends[1]} in part, {ends[0]} untouched")  # noqa: T201
     assert ends[1]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("where", ["on a disk", "elsewhere"])
+def test_a_job_that_copies_ends_committed_once_or_untouched_whichever_call_fails(tmp_path: Path, where: str) -> None:
+    how = replace(options(), mode=RewriteMode.COPY)
+    lab = Lab(tmp_path, 2, how, has_deletes=False, on_disk=where == "on a disk")
+    recorded = lab.compact()
+    assert recorded.result == "committed"
+    rng = random.Random(SEED)
+    faults = list(choose(recorded.layer.calls, None if EVERYTHING else rng))
+    # What is done before and after a task is the same as in any job.
+    of_tasks = [fault for fault in faults if fault[0].wire is Wire.KERNEL]
+    copying = [fault for fault in of_tasks if fault[0].operation == ("copy" if lab.on_disk else "write")]
+    assert copying, "bytes were copied"
+    ends: Counter[int] = Counter()
+    for number, (call, kind) in enumerate(faults if EVERYTHING else [*copying, *rng.sample(of_tasks, 6)]):
+        lab.restore()
+        outcome = lab.compact(Layer(at(call, kind)))
+        ends[check(lab, outcome, (call, kind), resume=number % 2 == 0)] += 1
+    print(f"{ends[1]} committed, {ends[0]} untouched")  # noqa: T201
+    assert ends[0]
 
 
 @pytest.mark.slow

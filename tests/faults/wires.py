@@ -15,6 +15,7 @@ from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tests.faults.layer import Kind, Layer, Wire, file_failure
+from tidyberg.execute.kernel.copy import stream
 from tidyberg.execute.kernel.storage import Place, Storage
 from tidyberg.record.sqlite import SqliteStore
 
@@ -27,15 +28,15 @@ _current: list[Layer] = []  # file access is opened by the name of its class
 
 
 @contextmanager
-def wired(layer: Layer, catalog: SqlCatalog, store: SqliteStore) -> Iterator[None]:
-    """Inside, every call of a job on this catalog and store goes through the layer."""
+def wired(layer: Layer, catalog: SqlCatalog, store: SqliteStore, *, on_disk: bool = True) -> Iterator[None]:
+    """Inside, every call of a job on this catalog and store goes through the layer; data may seem to be elsewhere."""
     place, dialect = Storage.place, catalog.engine.dialect
     do_execute, do_commit = dialect.do_execute, dialect.do_commit
 
     def faulty_place(storage: Storage, location: str) -> Place:
         found = place(storage, location)
         handler = _Handler(layer, found.filesystem)
-        return Place(fs.PyFileSystem(handler), found.path, found.location, found.is_local)
+        return Place(fs.PyFileSystem(handler), found.path, found.location, found.is_local and on_disk)
 
     def execute(cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
         def effect() -> None:
@@ -57,6 +58,8 @@ def wired(layer: Layer, catalog: SqlCatalog, store: SqliteStore) -> Iterator[Non
             patch.object(Storage, "place", faulty_place),
             patch.object(dialect, "do_execute", execute),
             patch.object(dialect, "do_commit", commit),
+            patch.object(stream, "_in_kernel", _faulty_in_kernel(layer)),
+            patch.object(stream, "_write_all", _faulty_write(layer)),
         ):
             yield
     finally:
@@ -64,6 +67,42 @@ def wired(layer: Layer, catalog: SqlCatalog, store: SqliteStore) -> Iterator[Non
         _current.pop()
         del catalog.properties["py-io-impl"]
         file._writer, file._reader = writer, reader
+
+
+def _faulty_in_kernel(layer: Layer) -> Callable[[int, int, int, int], int]:
+    """Bytes that go from file to file without passing the task."""
+    copy = stream._in_kernel
+
+    def faulty(source: int, target: int, offset: int, length: int) -> int:
+        def half() -> int:
+            copy(source, target, offset, length // 2)
+            return length
+
+        def effect() -> int:
+            return copy(source, target, offset, length)
+
+        return layer.run(Wire.KERNEL, "copy", _name(target), effect, kinds=WRITES, fail=file_failure, partly=half)
+
+    return faulty
+
+
+def _faulty_write(layer: Layer) -> Callable[[int, bytes], None]:
+    write = stream._write_all
+
+    def faulty(target: int, content: bytes) -> None:
+        def half() -> None:
+            write(target, content[: len(content) // 2])
+
+        def effect() -> None:
+            write(target, content)
+
+        layer.run(Wire.KERNEL, "write", _name(target), effect, kinds=WRITES, fail=file_failure, partly=half)
+
+    return faulty
+
+
+def _name(descriptor: int) -> str:
+    return os.readlink(f"/proc/self/fd/{descriptor}")
 
 
 def _brief(statement: str) -> str:

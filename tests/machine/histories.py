@@ -16,7 +16,7 @@ from tests.machine.checks import check_files, check_lineage, check_pyiceberg, ch
 from tests.machine.steps import Crash, Steps, recover
 from tests.machine.world import AMOUNT, AT, CITY, DAYS, HEIGHT, LAYOUTS, NOTE, PLACE, PRICE, REGION, TAGS, World
 from tidyberg.errors import Conflict, StalePlan
-from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
+from tidyberg.model.options import PlanOptions, RewriteMode, Strategy, VerifyMode
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.table import TableRef
 from tidyberg.testing import Warehouse
@@ -45,6 +45,8 @@ OPTIONS = st.builds(
     commit_every=st.sampled_from([None, None, 1]),
     rewrite_to_current_spec=st.sampled_from([False, False, True]),
     ignore_wap_branches=st.sampled_from([True, True, True, False]),
+    mode=st.sampled_from([RewriteMode.AUTO, RewriteMode.COPY, RewriteMode.COPY]),
+    copy_min_row_group_bytes=st.sampled_from([1, 800]),
 )
 
 
@@ -173,6 +175,8 @@ class Histories(RuleBasedStateMachine):
             self.world.learn_snapshots()
         self.commits += result.outcome == "committed"
         self.happened[result.outcome] += 1
+        self.happened["groups copied"] += result.job.copied.groups
+        self.happened["groups encoded instead"] += sum(result.job.copied.encoded_instead.values())
         self.happened["most steps"] = max(self.happened["most steps"], store.steps)
         return result
 

@@ -1,6 +1,7 @@
 """The rules of the format that a compaction must obey, each with a change of the code that breaks it."""
 
 from tests.mutants.commits import OUTCOMES
+from tests.mutants.copies import COPIES
 from tests.mutants.deletes import CONFLICTS, DELETES, LIFETIMES
 from tests.mutants.format_v3 import FORMAT_V3
 from tests.mutants.leases import LEASES
@@ -25,4 +26,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *LEASES,
     *REDIS_SCRIPTS,
     *MOVES,
+    *COPIES,
 )

@@ -6,6 +6,7 @@ import pytest
 from tests.planning.builders import Delete, File, Scene, plan_for
 from tidyberg.errors import BadInput
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, Strategy
+from tidyberg.model.plan import Mode
 from tidyberg.model.sizes import GB, MB
 from tidyberg.planning.price import Pricing, Work, pricing_for, request_dollars
 
@@ -48,6 +49,22 @@ def test_a_copy_has_a_rate_of_its_own_and_keeps_its_bytes() -> None:
     work = pricing(calibration=calibration).work_of_group([10 * MB] * 4, 1, mode="copy")
     assert work.core_seconds == pytest.approx(0.4 + 2)
     assert work.bytes_written == 40 * MB
+
+
+def test_a_copy_inside_a_store_costs_a_look_and_a_copy_per_file() -> None:
+    def work(location: str, mode: Mode) -> Work:
+        priced = pricing_for(PlanOptions(), {}, Prices(), Calibration(), Resources(), location)
+        return priced.work_of_group([48 * MB] * 20 + [600 * MB], 2, mode=mode)
+
+    inside = work("s3://lake/events", "copy")
+    assert inside.get_requests == 21 + 2 * 2
+    assert inside.put_requests == 20 + 2 + 3 * 2
+    elsewhere = work("file:///lake/events", "copy")
+    assert (elsewhere.get_requests, elsewhere.put_requests) == (20 * 2 + 6, 2 * (78 + 2))
+    encoded = work("s3://lake/events", "encode")
+    assert (encoded.get_requests, encoded.put_requests) == (elsewhere.get_requests, elsewhere.put_requests)
+    # What a scan is spared does not depend on how the files were made.
+    assert {each.scan_requests_before for each in (inside, elsewhere, encoded)} == {46}
 
 
 def test_counted_requests_are_priced_by_what_they_do() -> None:

@@ -5,6 +5,8 @@ The model, with nothing left out on purpose:
   per job the table's metadata, its manifest list and every manifest that names a replaced file or such a delete.
 - PUT: per output up to 10 MB one; above, one per part of 10 MB plus opening and closing the upload (Arrow's S3
   writer). Per job the rewritten manifests, one manifest of outputs per spec, the manifest list, the metadata.
+- A copy inside an S3 store reads of each input the end alone, and asks for one copy per input and 512 MB of it; per
+  output it opens and closes the upload, sends a footer, and reads the start and the footer to confirm them.
 - Bytes written: those of the input less the rows known to be deleted, at the calibrated ratio; copied ones stay as
   they are.
 - Seconds: the start of a job, then bytes at the calibrated rate of the group's mode and a fixed time per file read,
@@ -29,8 +31,10 @@ from tidyberg.model.sizes import GB, MB
 
 READ_BYTES = 128 * MB
 PART_BYTES = 10 * MB
+COPY_BYTES = 512 * MB
 RETENTION_PROPERTY = "history.expire.max-snapshot-age-ms"
 DEFAULT_RETENTION_MS = 5 * 86_400_000
+_STORES_THAT_COPY = ("s3://", "s3a://", "s3n://")
 _READ_REQUESTS = ("get", "head")
 _MONTH_MS = 30 * 86_400_000
 _NO_DELETES = np.array([], dtype=np.int64)
@@ -47,6 +51,7 @@ class Work:
     bytes_written: int = 0
     get_requests: int = 0
     put_requests: int = 0
+    scan_requests_before: int = 0
     scan_requests_after: int = 0
     core_seconds: float = 0.0
 
@@ -59,6 +64,7 @@ class Work:
             self.bytes_written + other.bytes_written,
             self.get_requests + other.get_requests,
             self.put_requests + other.put_requests,
+            self.scan_requests_before + other.scan_requests_before,
             self.scan_requests_after + other.scan_requests_after,
             self.core_seconds + other.core_seconds,
         )
@@ -71,6 +77,7 @@ class Pricing:
     resources: Resources
     max_parallelism: int | None
     retention_ms: int
+    copies_inside: bool = False  # the table is in a store that copies ranges by itself
 
     def work_of_group(
         self,
@@ -88,15 +95,19 @@ class Pricing:
         kept = total if expected_bytes is None else expected_bytes
         written = kept if copied else round(kept * speed.output_ratio)
         each = ceil(written / outputs)
+        scan = sum(map(_get_requests, file_sizes)) + int((1 + np.maximum(1, -(-delete_sizes // READ_BYTES))).sum())
+        gets, puts = scan, outputs * _put_requests(each)
+        if copied and self.copies_inside:
+            gets, puts = len(file_sizes) + 2 * outputs, sum(map(_copy_requests, file_sizes)) + 3 * outputs
         return Work(
             groups=1,
             input_files=len(file_sizes),
             output_files=outputs,
             bytes_read=total,
             bytes_written=written,
-            get_requests=sum(map(_get_requests, file_sizes))
-            + int((1 + np.maximum(1, -(-delete_sizes // READ_BYTES))).sum()),
-            put_requests=outputs * _put_requests(each),
+            get_requests=gets,
+            put_requests=puts,
+            scan_requests_before=scan,
             scan_requests_after=outputs * _get_requests(each),
             core_seconds=total / rate + (len(file_sizes) + len(delete_sizes)) * speed.seconds_per_file,
         )
@@ -111,22 +122,19 @@ class Pricing:
             return self._estimate(work, 0.0, 0.0)
         seconds = self.calibration.seconds_per_job + work.core_seconds / self._parallel(work.groups)
         commit = Work(get_requests=manifests + 2, put_requests=manifests + specs + 2)
-        return self._estimate(work + commit, seconds, seconds, scan_requests_before=work.get_requests)
+        return self._estimate(work + commit, seconds, seconds)
 
     def _parallel(self, groups: int | None) -> int:
         return min(n for n in (self.resources.cores, self.max_parallelism, groups) if n is not None)
 
-    def _estimate(
-        self, work: Work, seconds: float, allocated_seconds: float, scan_requests_before: int | None = None
-    ) -> Estimate:
+    def _estimate(self, work: Work, seconds: float, allocated_seconds: float) -> Estimate:
         prices = self.prices
         requests = (work.get_requests * prices.get_per_1000 + work.put_requests * prices.put_per_1000) / 1000
         compute = allocated_seconds * self.resources.memory_gb * prices.compute_per_gb_second
         storage = work.bytes_read / GB * prices.storage_per_gb_month * self.retention_ms / _MONTH_MS
         opens_saved = work.input_files - work.output_files
-        before = work.get_requests if scan_requests_before is None else scan_requests_before
         core_second = self.resources.memory_gb / self.resources.cores * prices.compute_per_gb_second
-        saved_per_scan = (before - work.scan_requests_after) * prices.get_per_1000 / 1000
+        saved_per_scan = (work.scan_requests_before - work.scan_requests_after) * prices.get_per_1000 / 1000
         saved_per_scan += opens_saved * self.calibration.seconds_per_file * core_second
         return Estimate(
             input_files=work.input_files,
@@ -158,8 +166,12 @@ def pricing_for(
     prices: Prices,
     calibration: Calibration,
     resources: Resources,
+    location: str = "",
 ) -> Pricing:
-    return Pricing(prices, calibration, resources, options.max_parallelism, _retention_ms(properties))
+    """For a table with these properties at that location."""
+    copies_inside = location.lower().startswith(_STORES_THAT_COPY)
+    retention_ms = _retention_ms(properties)
+    return Pricing(prices, calibration, resources, options.max_parallelism, retention_ms, copies_inside)
 
 
 def _retention_ms(properties: Mapping[str, str]) -> int:
@@ -171,6 +183,10 @@ def _retention_ms(properties: Mapping[str, str]) -> int:
 
 def _get_requests(size: int) -> int:
     return 1 + max(1, -(-size // READ_BYTES))
+
+
+def _copy_requests(size: int) -> int:
+    return max(1, -(-size // COPY_BYTES))
 
 
 def _put_requests(size: int) -> int:

@@ -1,0 +1,102 @@
+"""What may be copied, and that copied bytes are described in their new place as they were in the old one."""
+
+from tests.mutants.mutant import Mutant
+
+PLANNED = ("tests/planning/test_modes.py",)
+COPIED = ("tests/copying/test_copy.py", "tests/copying/test_refusals.py")
+VERIFIED = ("tests/verify/test_row_groups.py",)
+JOBS = ("tests/control/test_copies.py",)
+
+COPIES = (
+    Mutant(
+        "nothing is copied while a delete applies to it (plan) [I1]",
+        "planning/modes.py",
+        "        if deletes:\n",
+        "        if deletes > 1:\n",
+        PLANNED,
+    ),
+    Mutant(
+        "files of tables with row lineage are not copied without their rows' ids [I8]",
+        "planning/modes.py",
+        "lineage=format_version >= 3,",
+        "lineage=False,",
+        PLANNED,
+    ),
+    Mutant(
+        "nothing is split by copying that has no row groups to split between [I10]",
+        "planning/modes.py",
+        "if outputs > 1 and average > self.target / 2:",
+        "if False:",
+        PLANNED,
+    ),
+    Mutant(
+        "a copy of rows that must be written anew is refused",
+        "verify/row_groups.py",
+        'if group.mode != "copy" or group.deletes',
+        "if group.deletes",
+        VERIFIED,
+    ),
+    Mutant(
+        "copied files hold every row group of their inputs once",
+        "verify/row_groups.py",
+        "    if lost or strange:\n",
+        "    if lost and strange:\n",
+        VERIFIED,
+    ),
+    Mutant(
+        "a copy whose bytes nobody has seen is not taken over from a dead job [I7]",
+        "control/resume.py",
+        "if not all(output.digest for output in done.result.outputs):",
+        "if False:",
+        JOBS,
+    ),
+    Mutant(
+        "no receipt is given for bytes that nobody has seen",
+        "commit/receipt.py",
+        "if not all(file.digest for file in files):",
+        "if False:",
+        JOBS,
+    ),
+    Mutant(
+        "nothing is copied while a delete applies to it (worker) [I1]",
+        "execute/kernel/copy/proof.py",
+        "    if task.deletes:\n",
+        "    if False:\n",
+        COPIED,
+    ),
+    Mutant(
+        "what one input's footer does not count is not known of the output",
+        "execute/kernel/metrics.py",
+        "statistics.has_null_count else None",
+        "statistics.has_null_count else 0",
+        COPIED,
+    ),
+    Mutant(
+        "pages are where the new footer says",
+        "execute/kernel/copy/merge.py",
+        "metadata[field] = (I64, found[1] + shift)",
+        "metadata[field] = (I64, found[1])",
+        COPIED,
+    ),
+    Mutant(
+        "pages are where the new offset index says",
+        "execute/kernel/copy/merge.py",
+        "(I64, location[LocationField.OFFSET][1] + column.shift)",
+        "(I64, location[LocationField.OFFSET][1])",
+        COPIED,
+    ),
+    Mutant(
+        "statistics of several writers are not passed off as one's",
+        "execute/kernel/copy/proof.py",
+        "keeps_statistics=len(writers) == 1,",
+        "keeps_statistics=True,",
+        COPIED,
+    ),
+    Mutant(
+        "files in another schema than the table's are not copied",
+        "execute/kernel/copy/proof.py",
+        "if reason := difference(found, expected_elements(task.arrow_schema), same_bytes=False):",
+        "if reason := None:",
+        COPIED,
+    ),
+)
