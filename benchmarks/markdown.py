@@ -35,11 +35,20 @@ def times_table(reports: Sequence[Report]) -> str:
             f"{report['input']['bytes'] / MB:,.0f} MB",
             *(_seconds(report, side) for side in SIDES),
             *(_times(report, side) for side in ("java", "duckdb")),
+            _cpu_times(report),
             f"{report['sides']['tidyberg']['mb_per_core_second']:.0f}",
         ]
         for report in reports
     ]
-    header = ["table", "size", *SIDES.values(), "times as fast as Java", "as DuckDB", "MB/s per core"]
+    header = [
+        "table",
+        "size",
+        *SIDES.values(),
+        "times as fast as Java",
+        "as DuckDB",
+        "CPU of Java / ours",
+        "MB/s per core",
+    ]
     return _table(header, rows)
 
 
@@ -114,6 +123,12 @@ def _seconds(report: Report, side: str) -> str:
 def _times(report: Report, side: str) -> str:
     found = report["times_faster"].get(side)
     return f"{found:.1f}" if found else ""
+
+
+def _cpu_times(report: Report) -> str:
+    """Tells more than the clock on a machine that is not quiet."""
+    java = report["sides"].get("java")
+    return f"{java['cpu_seconds'] / report['sides']['tidyberg']['cpu_seconds']:.1f}" if java else ""
 
 
 def _megabytes(report: Report, side: str, what: str) -> str:

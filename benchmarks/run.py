@@ -25,6 +25,8 @@ def main() -> None:
         report = run_scenario(scenario, options)
         (options.results / f"{scenario.name}.json").write_text(json.dumps(report, indent=2) + "\n")
         reports.append(report)
+    if "tidyberg" not in options.sides:
+        return
     text = full_text(reports)
     (options.results / "report.md").write_text(text + "\n")
     print(f"\n{text}\n\nwritten to {options.results}")
