@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
 
-COLOURS = ("#1f6feb", "#d1495b", "#e0a100", "#8b949e")
+COLOURS = ("#1f6feb", "#d1495b", "#e0a100", "#8b949e", "#2da44e")
 _LABELS, _WIDTH, _ROW, _TOP, _BOTTOM, _RIGHT = 250, 860, 34, 64, 46, 30
 _TEXT = 'fill="currentColor" font-family="system-ui, sans-serif"'
 
@@ -50,6 +50,37 @@ def dot_plot(title: str, unit: str, rows: Sequence[tuple[str, Mapping[str, float
         parts.append(_line(min(ends), y, max(ends), y, "0.35"))
         for name, value in values.items():
             parts.append(_dot(axis.at(value), y, colour[name], f"{label}: {name} {value:,.3g} {unit}"))
+    return _document(height, title, parts)
+
+
+def line_plot(
+    title: str, x_unit: str, y_unit: str, series: Mapping[str, Sequence[tuple[float, float]]], height: int = 420
+) -> str:
+    """One line a series on logarithmic axes: what grows in proportion rises as steeply as the grey line."""
+    colour = dict(zip(series, COLOURS, strict=False))
+    points = [point for line in series.values() for point in line]
+    across = Axis.around([x for x, _ in points], 70, _WIDTH - _RIGHT)
+    up = Axis.around([y for _, y in points], height - _BOTTOM, _TOP)
+    parts = [_text(10, 20, title, size=15, weight="bold"), *_legend(list(series), colour)]
+    for tick in across.ticks:
+        parts.append(_line(across.at(tick), up.right, across.at(tick), up.left, "0.2"))
+        parts.append(
+            _text(across.at(tick), up.left + 18, f"{tick:,g}" if tick < 1 else f"{tick:,.0f}", anchor="middle")
+        )
+    for tick in up.ticks:
+        parts.append(_line(across.left, up.at(tick), across.right, up.at(tick), "0.2"))
+        parts.append(_text(across.left - 8, up.at(tick) + 4, f"{tick:,g}", anchor="end"))
+    parts.append(_text((across.left + across.right) / 2, height - 8, x_unit, anchor="middle"))
+    parts.append(_text(10, _TOP - 4, y_unit))
+    decades = min(across.high - across.low, up.high - up.low)
+    start, end = (across.at(10.0**across.high / 10.0**n) for n in (decades, 0))
+    parts.append(_line(start, up.at(10.0 ** (up.high - decades)), end, up.at(10.0**up.high), "0.5"))
+    for name, line in series.items():
+        places = [(across.at(x), up.at(y)) for x, y in sorted(line)]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour[name]}" stroke-width="2"/>')
+        for (x, y), (at_x, at_y) in zip(sorted(line), places, strict=True):
+            parts.append(_dot(at_x, at_y, colour[name], f"{name}: {x:,.0f} {x_unit}, {y:,.3g} {y_unit}"))
     return _document(height, title, parts)
 
 

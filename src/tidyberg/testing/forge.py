@@ -23,6 +23,8 @@ from pyiceberg.types import LongType, NestedField
 from tidyberg.testing.avro import avro_file, encode_bytes, encode_long, encode_record
 from tidyberg.testing.warehouse import Warehouse
 
+_DELETES_PER_MANIFEST = 8_000
+_DELETED_PATH = 2147483546  # the column of a position delete file that names the data file
 RECORDS_PER_FILE = 1000
 
 
@@ -36,11 +38,12 @@ def forge_table(
     columns: int = 20,
     file_bytes: int = 1_000_000,
     format_version: int = 2,
+    position_deletes: int = 0,
 ) -> Table:
     """A table whose manifests list `files` data files that do not exist: for planning, which opens none.
 
     File n is `file_bytes` + n bytes long, has 1,000 records and lies in partition n modulo `partitions`
-    (0: an unpartitioned table).
+    (0: an unpartitioned table). The first `position_deletes` files have a position delete file of 10 rows each.
     """
     schema = Schema(*(NestedField(n, f"c{n}", LongType(), required=False) for n in range(1, columns + 1)))
     fields = [PartitionField(1, 1000, IdentityTransform(), "c1")] if partitions else []
@@ -54,17 +57,33 @@ def forge_table(
         with table.io.new_output(location).create() as stream:
             stream.write(raw)
         listed.append(_list_entry(format_version, location, len(raw), snapshot_id, len(numbers)))
+    for first in range(0, position_deletes, _DELETES_PER_MANIFEST):
+        numbers = range(first, min(position_deletes, first + _DELETES_PER_MANIFEST))
+        location = f"{table.location()}/metadata/forged-deletes-{first:09d}.avro"
+        raw = _delete_manifest(table, snapshot_id, numbers, partitions)
+        with table.io.new_output(location).create() as stream:
+            stream.write(raw)
+        listed.append(
+            _list_entry(format_version, location, len(raw), snapshot_id, len(numbers), ManifestContent.DELETES)
+        )
     _commit(warehouse, table, snapshot_id, listed)
     return table.refresh()
 
 
-def _list_entry(version: int, location: str, length: int, snapshot_id: int, files: int) -> bytes:
+def _list_entry(
+    version: int,
+    location: str,
+    length: int,
+    snapshot_id: int,
+    files: int,
+    content: ManifestContent = ManifestContent.DATA,
+) -> bytes:
     schema = MANIFEST_LIST_FILE_SCHEMAS[version]
     values = {
         "manifest_path": location,
         "manifest_length": length,
         "partition_spec_id": 0,
-        "content": ManifestContent.DATA,
+        "content": content,
         "sequence_number": 1,
         "min_sequence_number": 1,
         "added_snapshot_id": snapshot_id,
@@ -141,3 +160,26 @@ def _manifest(table: Table, snapshot_id: int, numbers: range, partitions: int, f
         "content": "data",
     }
     return avro_file(schema, "manifest_entry", bodies, metadata)
+
+
+def _delete_manifest(table: Table, snapshot_id: int, numbers: range, partitions: int) -> bytes:
+    version = table.metadata.format_version
+    data_file_type = data_file_with_partition(table.spec().partition_type(table.schema()), version)
+    schema = manifest_entry_schema_with_data_file(version, data_file_type)
+    bodies = []
+    for number in numbers:
+        named = f"{table.location()}/data/{number:09d}.parquet".encode()
+        values = {
+            "content": 1,
+            "file_path": f"{table.location()}/data/{number:09d}-deletes.parquet",
+            "file_format": "PARQUET",
+            "partition": Record(number % partitions) if partitions else Record(),
+            "record_count": 10,
+            "file_size_in_bytes": 2_000,
+            "lower_bounds": {_DELETED_PATH: named},
+            "upper_bounds": {_DELETED_PATH: named},
+        }
+        data_file = Record(*(values.get(field.name) for field in data_file_type.fields))
+        leading = {"status": ManifestEntryStatus.ADDED, "snapshot_id": snapshot_id, "data_file": data_file}
+        bodies.append(encode_record(schema, Record(*(leading.get(field.name) for field in schema.fields))))
+    return avro_file(schema, "manifest_entry", bodies, {"format-version": str(version), "content": "deletes"})
