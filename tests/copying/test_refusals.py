@@ -110,7 +110,7 @@ def test_decimals_stored_in_two_ways_are_not_mixed(tmp_path: Path) -> None:
     assert "differs from the other files: 'price'" in reason(mixed)
 
 
-def test_deletes_moves_and_lineage_are_encoded(tmp_path: Path) -> None:
+def test_deletes_and_moves_are_encoded(tmp_path: Path) -> None:
     inputs = write_files(tmp_path, [small()])
     positions = tmp_path / "deletes.parquet"
     paths = pa.array([inputs[0].path], pa.string())
@@ -130,8 +130,6 @@ def test_deletes_moves_and_lineage_are_encoded(tmp_path: Path) -> None:
     assert "deletes apply" in reason(copy(inputs, tmp_path / "out-1", TABLE, deletes=(delete,)))
     moving = (PartitionColumn(1, "bucket[2]"),)
     assert "other partitions" in reason(copy(inputs, tmp_path / "out-2", TABLE, partitioning=moving))
-    numbered = [TaskInput(file.path, file.size, file.records, 3, first_row_id=7) for file in inputs]
-    assert "row lineage" in reason(copy(numbered, tmp_path / "out-3", TABLE, lineage=True))
 
 
 def test_small_row_groups_are_encoded_where_the_plan_asks_for_larger_ones(tmp_path: Path) -> None:

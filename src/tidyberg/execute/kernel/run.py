@@ -110,7 +110,9 @@ def _copy(task: Task, attempt: int, storage: Storage, should_stop: Callable[[], 
 
 def _sum_of_inputs(task: Task, storage: Storage, should_stop: Callable[[], bool]) -> str:
     """A copy reads no rows: full verification reads those of the inputs, as the table has them."""
-    reading = ChecksumTask(task.job_id, task.group_id, task.inputs, task.arrow_schema, task.batch_rows)
+    reading = ChecksumTask(
+        task.job_id, task.group_id, task.inputs, task.arrow_schema, task.batch_rows, lineage=task.lineage
+    )
     return _sum_up(reading, storage, should_stop).checksum
 
 

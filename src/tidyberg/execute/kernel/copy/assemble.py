@@ -4,14 +4,17 @@ import math
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.bounds import is_truncatable
 from tidyberg.execute.kernel.copy.assembly import AssembledFile, Assembly
-from tidyberg.execute.kernel.copy.fields import MetadataField, StatisticsField, substruct
+from tidyberg.execute.kernel.copy.fields import CannotCopy, MetadataField, StatisticsField, substruct
 from tidyberg.execute.kernel.copy.footer import Chunk
+from tidyberg.execute.kernel.copy.lineage import WideRowGroup, inherited_lineage
 from tidyberg.execute.kernel.copy.merge import Piece, merge
 from tidyberg.execute.kernel.copy.proof import Common
 from tidyberg.execute.kernel.copy.source import Source
+from tidyberg.execute.kernel.lineage import with_lineage
 from tidyberg.execute.kernel.metrics import described_file
 from tidyberg.execute.kernel.project import Leaf, leaves
 from tidyberg.execute.kernel.sizing import most_outputs
@@ -19,8 +22,11 @@ from tidyberg.model.task import Task, WrittenFile, output_name
 
 
 def assemble(task: Task, attempt: int, sources: Sequence[Source], common: Common) -> Assembly:
-    pieces = [Piece(source, number) for source in sources for number in source.groups_with_rows]
-    all_leaves = leaves(pa.ipc.read_schema(pa.BufferReader(task.arrow_schema)))
+    pieces = [_piece(task, source, number, common) for source in sources for number in source.groups_with_rows]
+    if sum(len(piece.added.whole or b"") for piece in pieces if piece.added is not None) > task.memory_bytes:
+        raise CannotCopy("the lineage of its rows does not fit into memory")
+    schema = pa.ipc.read_schema(pa.BufferReader(task.arrow_schema))
+    all_leaves = leaves(with_lineage(schema) if task.lineage else schema)
     files = []
     for number, part in enumerate(_cut(task, pieces)):
         name = output_name(task.job_id, task.group_id, attempt, number)
@@ -30,6 +36,11 @@ def assemble(task: Task, attempt: int, sources: Sequence[Source], common: Common
         )
         files.append(AssembledFile(merged.segments, written))
     return Assembly(tuple(files))
+
+
+def _piece(task: Task, source: Source, number: int, common: Common) -> Piece:
+    inherits = task.lineage and source.input.path not in common.stores_lineage
+    return Piece(source, number, inherited_lineage(source, number, task.write) if inherits else None)
 
 
 def _cut(task: Task, pieces: Sequence[Piece]) -> list[list[Piece]]:
@@ -56,8 +67,13 @@ def _described(
             continue
         if any(_is_cut(piece.group.chunks[index]) for piece in part):
             modes[leaf.field_id] = "counts"  # full bounds are values of the column, which cut ones are not
-    row_groups = [piece.source.arrow_footer.row_group(piece.number) for piece in part]
+    row_groups = [_arrow_row_group(piece) for piece in part]
     return described_file(path, size, row_groups, all_leaves, {}, modes, split_offsets, own=False)
+
+
+def _arrow_row_group(piece: Piece) -> pq.RowGroupMetaData | WideRowGroup:
+    group = piece.source.arrow_footer.row_group(piece.number)
+    return group if piece.added is None else WideRowGroup(group, piece.added.arrow_footer.row_group(0))
 
 
 def _is_cut(chunk: Chunk) -> bool:

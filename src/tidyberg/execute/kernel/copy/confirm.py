@@ -12,11 +12,11 @@ from tidyberg.execute.kernel.storage import Storage
 _Listed = tuple[int, tuple[int, ...]]  # rows, and the bytes of every column
 
 
-def confirm(assembly: Assembly, sources: Sequence[Source], storage: Storage) -> list[pq.FileMetaData]:
-    """The outputs' footers as Arrow reads them; raises where one is not what was to be written."""
+def confirm(assembly: Assembly, sources: Sequence[Source], columns: int, storage: Storage) -> list[pq.FileMetaData]:
+    """The outputs' footers as Arrow reads them; raises where the table's `columns` are not what was to be written."""
     footers = [_footer(file.written.path, file.written.size, storage) for file in assembly.files]
-    expected = [listed for source in sources for listed in _listed(source.arrow_footer) if listed[0]]
-    found = [listed for footer in footers for listed in _listed(footer)]
+    expected = [listed for source in sources for listed in _listed(source.arrow_footer, columns) if listed[0]]
+    found = [listed for footer in footers for listed in _listed(footer, columns)]
     if found != expected:
         raise KernelFailure(
             FailureKind.STORAGE,
@@ -26,9 +26,9 @@ def confirm(assembly: Assembly, sources: Sequence[Source], storage: Storage) -> 
     return footers
 
 
-def row_groups(footers: Sequence[pq.FileMetaData]) -> tuple[tuple[int, int], ...]:
+def row_groups(footers: Sequence[pq.FileMetaData], columns: int) -> tuple[tuple[int, int], ...]:
     """Rows and bytes of each, for verification by who has seen neither side."""
-    return tuple((rows, sum(sizes)) for footer in footers for rows, sizes in _listed(footer) if rows)
+    return tuple((rows, sum(sizes)) for footer in footers for rows, sizes in _listed(footer, columns) if rows)
 
 
 def _footer(path: str, size: int, storage: Storage) -> pq.FileMetaData:
@@ -38,9 +38,9 @@ def _footer(path: str, size: int, storage: Storage) -> pq.FileMetaData:
         return pq.read_metadata(file)
 
 
-def _listed(footer: pq.FileMetaData) -> list[_Listed]:
+def _listed(footer: pq.FileMetaData, columns: int) -> list[_Listed]:
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     return [
-        (group.num_rows, tuple(group.column(index).total_compressed_size for index in range(group.num_columns)))
+        (group.num_rows, tuple(group.column(index).total_compressed_size for index in range(columns)))
         for group in groups
     ]

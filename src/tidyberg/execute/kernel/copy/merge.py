@@ -30,6 +30,7 @@ class Piece:
 
     source: Source
     number: int
+    added: Source | None = None  # in memory: the one row group of it gives further columns
 
     @property
     def group(self) -> RowGroup:
@@ -58,7 +59,7 @@ class _Placed:
 def merge(pieces: Sequence[Piece], common: Common) -> MergedFile:
     layout = _Layout()
     layout.add(Literal(MAGIC))
-    placed = [_place_pages(piece, layout) for piece in pieces]
+    placed = [_place_piece(piece, layout) for piece in pieces]
     columns = [column for group in placed for column in group]
     for column in columns:
         column.bloom = _place_bloom(column, layout)
@@ -67,7 +68,7 @@ def merge(pieces: Sequence[Piece], common: Common) -> MergedFile:
     for column in columns:
         column.offset_index = _place_offset_index(column, layout)
     groups = [
-        _row_group(piece.group, group, ordinal, common)
+        _row_group(piece, group, ordinal, common)
         for ordinal, (piece, group) in enumerate(zip(pieces, placed, strict=True))
     ]
     footer = write_struct(_footer(pieces, groups, common))
@@ -90,18 +91,30 @@ class _Layout:
         return start
 
 
-def _place_pages(piece: Piece, layout: _Layout) -> list[_Placed]:
-    path = piece.source.input.path
+def _place_piece(piece: Piece, layout: _Layout) -> list[_Placed]:
+    placed = _place_pages(piece.source, piece.group, layout)
+    if piece.added is not None:
+        placed += _place_pages(piece.added, piece.added.footer.row_groups[0], layout)
+    return placed
+
+
+def _place_pages(source: Source, group: RowGroup, layout: _Layout) -> list[_Placed]:
     shift_of: dict[int, int] = {}
-    for run in _runs([chunk.pages for chunk in piece.group.chunks]):
+    for run in _runs([chunk.pages for chunk in group.chunks]):
         last = layout.segments[-1]
-        if isinstance(last, Range) and last.path == path and 0 < run.offset - last.end <= _GAP:
-            layout.add(Range(path, last.end, run.offset - last.end))
-        start = layout.add(Range(path, run.offset, run.length))
-        for chunk in piece.group.chunks:
+        if isinstance(last, Range) and last.path == source.input.path and 0 < run.offset - last.end <= _GAP:
+            layout.add(Range(last.path, last.end, run.offset - last.end))
+        start = layout.add(_segment(source, run))
+        for chunk in group.chunks:
             if run.offset <= chunk.pages.offset < run.end:
                 shift_of[chunk.pages.offset] = start - run.offset
-    return [_Placed(piece.source, chunk, shift_of[chunk.pages.offset]) for chunk in piece.group.chunks]
+    return [_Placed(source, chunk, shift_of[chunk.pages.offset]) for chunk in group.chunks]
+
+
+def _segment(source: Source, extent: Extent) -> Segment:
+    if source.whole is not None:
+        return Literal(source.whole[extent.offset : extent.end])
+    return Range(source.input.path, extent.offset, extent.length)
 
 
 def _runs(extents: list[Extent]) -> Iterator[Extent]:
@@ -124,7 +137,7 @@ def _start(group: list[_Placed]) -> int:
 
 def _place_bloom(column: _Placed, layout: _Layout) -> int | None:
     extent = column.source.bloom_filter(column.chunk)
-    return None if extent is None else layout.add(Range(column.source.input.path, extent.offset, extent.length))
+    return None if extent is None else layout.add(_segment(column.source, extent))
 
 
 def _place_column_index(column: _Placed, layout: _Layout) -> int | None:
@@ -178,9 +191,15 @@ def _file_offset(chunk: Chunk, shift: int) -> int:
     return found + shift if is_page else 0
 
 
-def _row_group(group: RowGroup, placed: list[_Placed], ordinal: int, common: Common) -> Struct:
+def _row_group(piece: Piece, placed: list[_Placed], ordinal: int, common: Common) -> Struct:
+    group = piece.group
     chunks = [_chunk(column, common) for column in placed]
     renewed: dict[int, tuple[int, Any] | None] = {GroupField.COLUMNS: (LIST, ThriftList(STRUCT, chunks))}
+    if piece.added is not None:
+        more = piece.added.footer.row_groups[0].struct
+        for field in (GroupField.TOTAL_BYTES, GroupField.TOTAL_COMPRESSED):
+            if field in group.struct:
+                renewed[field] = (I64, group.struct[field][1] + more[field][1])
     if GroupField.FILE_OFFSET in group.struct:
         renewed[GroupField.FILE_OFFSET] = (I64, _start(placed))
     if GroupField.ORDINAL in group.struct:

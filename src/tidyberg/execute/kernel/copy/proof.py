@@ -6,10 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidyberg._version import __version__
-from tidyberg.execute.kernel.copy.fields import CannotCopy, FileField, GroupField, optional_number
-from tidyberg.execute.kernel.copy.shape import difference, elements, expected_elements
+from tidyberg.execute.kernel.copy.fields import (
+    CannotCopy,
+    ElementField,
+    FileField,
+    GroupField,
+    changed,
+    number,
+    optional_number,
+    structs,
+)
+from tidyberg.execute.kernel.copy.lineage import COLUMNS, LINEAGE, check_stored_lineage
+from tidyberg.execute.kernel.copy.shape import Element, difference, elements, expected_elements, schema_of
 from tidyberg.execute.kernel.copy.source import Source
-from tidyberg.execute.kernel.copy.thrift import Struct
+from tidyberg.execute.kernel.copy.thrift import I32, LIST, STRUCT, Struct, ThriftList
+from tidyberg.execute.kernel.project import LAST_UPDATED
 from tidyberg.model.task import Task
 
 _ICEBERG_SCHEMA = b"iceberg.schema"
@@ -24,10 +35,11 @@ class Common:
     """What the footers of all outputs share."""
 
     version: int
-    schema: tuple[int, Any]  # the list of elements, as the first input has it
+    schema: tuple[int, Any]  # the list of elements, as the first input has it, then those of lineage
     key_values: dict[bytes, bytes | None]
     created_by: bytes | None
     column_orders: tuple[int, Any] | None
+    stores_lineage: frozenset[str]  # inputs that have the columns of row lineage already
     keeps_statistics: bool
     keeps_sorting: bool
 
@@ -38,36 +50,65 @@ def refuse_by_task(task: Task) -> None:
         raise CannotCopy("deletes apply to its files")
     if task.partitioning is not None:
         raise CannotCopy("its rows move to other partitions")
-    if task.lineage:
-        raise CannotCopy("row lineage: the ids of its rows must be written with them")
 
 
 def prove(task: Task, sources: Sequence[Source]) -> Common:
     """What the outputs have in common; raises CannotCopy with the reason why there is no such thing."""
     first = sources[0]
-    shape = elements(first.footer.schema)
+    stored = frozenset(source.input.path for source in sources if task.lineage and _stores_lineage(task, source))
+    shape = elements(first.footer.schema)[: len(expected_elements(task.arrow_schema))]
     for source in sources:
-        _check_schema(task, source, shape)
+        _check_schema(task, source, shape, stored)
         _check_writer(source)
-    orders = [source.footer.struct.get(FileField.COLUMN_ORDERS) for source in sources]
+    orders = [_column_orders(source, task.lineage and source.input.path not in stored) for source in sources]
     if any(order != orders[0] for order in orders):
         raise CannotCopy("its files order the values of their columns differently")
     _check_row_groups(task, sources)
     writers = {source.footer.created_by for source in sources}
     return Common(
         version=max(_version(source) for source in sources),
-        schema=first.footer.struct[FileField.SCHEMA],
+        schema=(LIST, ThriftList(STRUCT, _schema(task, first, stored))),
         key_values=_shared_properties(sources) | {_ICEBERG_SCHEMA: task.iceberg_schema.encode()},
         # Readers judge statistics by who wrote them: of several writers no statistics can be kept.
         created_by=first.footer.created_by if len(writers) == 1 else _OWN_NAME,
         column_orders=orders[0],
+        stores_lineage=stored,
         keeps_statistics=len(writers) == 1,
         keeps_sorting=_agree([group.get(GroupField.SORTING_COLUMNS) for group in _group_structs(sources)]),
     )
 
 
-def _check_schema(task: Task, source: Source, shape: list[Any]) -> None:
+def _stores_lineage(task: Task, source: Source) -> bool:
+    """Whether the columns of lineage stand behind those of the table; it is checked with the schema that they do."""
     found = elements(source.footer.schema)
+    return len(found) > len(expected_elements(task.arrow_schema)) and found[-1].field_id == LAST_UPDATED
+
+
+def _schema(task: Task, source: Source, stored: frozenset[str]) -> list[Struct]:
+    schema = source.footer.schema
+    if not task.lineage or source.input.path in stored:
+        return schema
+    children = number(schema[0], ElementField.CHILDREN, "how many columns there are") + COLUMNS
+    return [changed(schema[0], {ElementField.CHILDREN: (I32, children)}), *schema[1:], *schema_of(LINEAGE)[1:]]
+
+
+def _column_orders(source: Source, adds_lineage: bool) -> tuple[int, Any] | None:
+    """Numbers are in the order of their type."""
+    found = source.footer.struct.get(FileField.COLUMN_ORDERS)
+    if found is None or not adds_lineage:
+        return found
+    orders = structs(source.footer.struct, FileField.COLUMN_ORDERS, "the orders of columns")
+    in_order: Struct = {1: (STRUCT, {})}
+    return LIST, ThriftList(STRUCT, [*orders, *[in_order] * COLUMNS])
+
+
+def _check_schema(task: Task, source: Source, shape: list[Element], stored: frozenset[str]) -> None:
+    found = elements(source.footer.schema)
+    if source.input.path in stored:
+        if reason := difference(found[-COLUMNS:], expected_elements(LINEAGE), same_bytes=True):
+            raise CannotCopy(f"{source.input.path} does not store row lineage as others do: {reason}")
+        check_stored_lineage(source)
+        found = found[:-COLUMNS]
     if not any(element.field_id is not None for element in found):
         raise CannotCopy(f"{source.input.path} was written without field ids")
     if reason := difference(found, expected_elements(task.arrow_schema), same_bytes=False):

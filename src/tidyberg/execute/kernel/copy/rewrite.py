@@ -11,8 +11,9 @@ from tidyberg.execute.kernel.copy.assemble import assemble
 from tidyberg.execute.kernel.copy.assembly import Moved
 from tidyberg.execute.kernel.copy.confirm import confirm, row_groups
 from tidyberg.execute.kernel.copy.proof import prove, refuse_by_task
-from tidyberg.execute.kernel.copy.source import open_source, storage_reader
+from tidyberg.execute.kernel.copy.source import Source, open_source, storage_reader
 from tidyberg.execute.kernel.copy.stream import remove_outputs, write_assembly
+from tidyberg.execute.kernel.lineage import LineageFacts, with_lineage
 from tidyberg.execute.kernel.metrics import FactCollector
 from tidyberg.execute.kernel.project import Leaf, Selection, leaves
 from tidyberg.execute.kernel.read import run_ahead
@@ -38,20 +39,21 @@ def copy_files(task: Task, attempt: int, storage: Storage, should_stop: Callable
     common = prove(task, sources)
     assembly = assemble(task, attempt, sources, common)
     moved = write_assembly(assembly, storage, should_stop)
+    schema = pa.ipc.read_schema(pa.BufferReader(task.arrow_schema))
+    columns = len(leaves(schema))
     try:
-        footers = confirm(assembly, sources, storage)
+        footers = confirm(assembly, sources, columns, storage)
     except BaseException:
         remove_outputs([storage.place(file.written.path) for file in assembly.files], storage)
         raise
-    all_leaves = leaves(pa.ipc.read_schema(pa.BufferReader(task.arrow_schema)))
     inputs = [source.arrow_footer for source in sources]
     return Copied(
         outputs=tuple(file.written for file in assembly.files),
         rows=sum(source.footer.rows for source in sources),
-        input_facts=_facts(inputs, all_leaves),
-        output_facts=_facts(footers, all_leaves),
-        input_row_groups=row_groups(inputs),
-        output_row_groups=row_groups(footers),
+        input_facts=_facts(inputs, leaves(schema)) | (_inherited_facts(sources) if task.lineage else {}),
+        output_facts=_facts(footers, leaves(with_lineage(schema) if task.lineage else schema)),
+        input_row_groups=row_groups(inputs, columns),
+        output_row_groups=row_groups(footers, columns),
         moved=moved,
     )
 
@@ -59,7 +61,19 @@ def copy_files(task: Task, attempt: int, storage: Storage, should_stop: Callable
 def _facts(footers: list[pq.FileMetaData], all_leaves: list[Leaf]) -> dict[int, ColumnFacts]:
     """Of files whose columns are those of the table."""
     collector = FactCollector(all_leaves, {}, own=False)
-    ids = {leaf.field_id: index for index, leaf in enumerate(all_leaves) if leaf.field_id is not None}
     for footer in footers:
-        collector.add(footer, Selection(source_of=ids), leaves(footer.schema.to_arrow_schema()))
+        file_leaves = leaves(footer.schema.to_arrow_schema())
+        collector.add(footer, _all_of(file_leaves), file_leaves)
     return collector.facts()
+
+
+def _inherited_facts(sources: list[Source]) -> dict[int, ColumnFacts]:
+    lineage = LineageFacts()
+    for source in sources:
+        file_leaves = leaves(source.arrow_footer.schema.to_arrow_schema())
+        lineage.add(source.arrow_footer, _all_of(file_leaves), file_leaves, source.input)
+    return lineage.facts()
+
+
+def _all_of(file_leaves: list[Leaf]) -> Selection:
+    return Selection(source_of={leaf.field_id: at for at, leaf in enumerate(file_leaves) if leaf.field_id is not None})

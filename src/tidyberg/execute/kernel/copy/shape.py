@@ -65,13 +65,18 @@ def elements(schema: list[Struct]) -> list[Element]:
 @lru_cache(maxsize=4)
 def expected_elements(arrow_schema: bytes) -> list[Element]:
     """The fields of files that are written for the table as it is now."""
+    return elements(schema_of(arrow_schema))
+
+
+def schema_of(arrow_schema: bytes) -> list[Struct]:
+    """How Arrow spells a schema in a footer."""
     schema = pa.ipc.read_schema(pa.BufferReader(arrow_schema))
     sink = pa.BufferOutputStream()
     pq.ParquetWriter(sink, schema, store_schema=False, store_decimal_as_integer=True).close()
     content = sink.getvalue().to_pybytes()
     start = len(content) - ENDING - footer_length(content, len(content))
     footer, _ = read_struct(content, start)
-    return elements(structs(footer, FileField.SCHEMA, "the schema"))
+    return structs(footer, FileField.SCHEMA, "the schema")
 
 
 def difference(found: list[Element], expected: list[Element], *, same_bytes: bool) -> str | None:

@@ -36,6 +36,7 @@ class Source:
     footer: Footer
     arrow_footer: pq.FileMetaData  # the same footer as Arrow reads it, which judges what statistics are worth
     _pieces: dict[int, bytes] = field(repr=False)  # by their offset in the file
+    whole: bytes | None = field(default=None, repr=False)  # of a file that is nowhere but in memory
 
     @property
     def groups_with_rows(self) -> list[int]:
@@ -87,15 +88,15 @@ def storage_reader(storage: Storage) -> ReadRange:
     return read
 
 
-def open_source(file: TaskInput, read_range: ReadRange) -> Source:
+def open_source(file: TaskInput, read_range: ReadRange, whole: bytes | None = None) -> Source:
     """Raises CannotCopy with a reason that names the file."""
     try:
-        return _open(file, read_range)
+        return _open(file, read_range, whole)
     except CannotCopy as refusal:
         raise CannotCopy(f"{file.path}: {refusal}") from None
 
 
-def _open(file: TaskInput, read_range: ReadRange) -> Source:
+def _open(file: TaskInput, read_range: ReadRange, whole: bytes | None) -> Source:
     def read(extent: Extent) -> bytes:
         content = read_range(file.path, extent.offset, extent.length)
         if len(content) != extent.length:
@@ -118,7 +119,7 @@ def _open(file: TaskInput, read_range: ReadRange) -> Source:
         raise CannotCopy(f"it holds {footer.rows} rows, but the table's manifest says {file.records}")
     for extent in _together(_needed(footer, file.size, start)):
         pieces[extent.offset] = read(extent)
-    return Source(file, footer, _arrow_footer(content), pieces)
+    return Source(file, footer, _arrow_footer(content), pieces, whole)
 
 
 def _needed(footer: Footer, size: int, have: int) -> Iterable[Extent]:
