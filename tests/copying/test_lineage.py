@@ -16,6 +16,8 @@ from tidyberg.execute.kernel.project import LAST_UPDATED, ROW_ID
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.task import ChecksumResult, ChecksumTask, TaskInput, TaskResult, WriteSettings
 
+Lineage = tuple[int, int | None, int]  # of a row: its number, its id, its last update
+
 
 def inputs_of(directory: Path, **options: Any) -> list[TaskInput]:
     files = write_files(directory, [rows(0, 300), rows(300, 200)], row_group_size=120, **options)
@@ -30,13 +32,16 @@ def rewrite(inputs: list[TaskInput], directory: Path, **changes: Any) -> TaskRes
     return copy(inputs, directory, lineage=True, **{"write": WriteSettings(metrics_modes=modes), **changes})
 
 
-def lineage_of(result: TaskResult) -> list[tuple[int, int, int]]:
+def lineage_of(result: TaskResult) -> list[Lineage]:
     found = pa.concat_tables([pq.read_table(output.path) for output in result.outputs])
     columns = [found[name].to_pylist() for name in ("id", ROW_ID_NAME, LAST_UPDATED_NAME)]
     return list(zip(*columns, strict=True))
 
 
-INHERITED = [(n, 1000 + n, 3) for n in range(300)] + [(300 + n, 70 + n, 5) for n in range(200)]
+INHERITED: list[Lineage] = [
+    *((n, 1000 + n, 3) for n in range(300)),
+    *((300 + n, 70 + n, 5) for n in range(200)),
+]
 
 
 def test_inherited_lineage_is_written_beside_the_columns(tmp_path: Path) -> None:
@@ -64,7 +69,7 @@ def test_stored_lineage_is_copied_with_the_rest(tmp_path: Path) -> None:
     first = rewrite(inputs_of(tmp_path), tmp_path / "first")
     (stored,) = [TaskInput(output.path, output.size, output.records, 9, 5000) for output in first.outputs]
     fresh = replace(write_files(tmp_path / "fresh", [rows(500, 50)])[0], sequence_number=8, first_row_id=9000)
-    added = [(500 + n, 9000 + n, 8) for n in range(50)]
+    added: list[Lineage] = [*((500 + n, 9000 + n, 8) for n in range(50))]
     for name, inputs, expected in (
         ("stored-first", [stored, fresh], INHERITED + added),
         ("fresh-first", [fresh, stored], added + INHERITED),

@@ -9,7 +9,8 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from hypothesis import given, settings
+import pyarrow.parquet as pq
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.copying.pages import check_offsets
@@ -106,6 +107,8 @@ def test_rows_of_random_files_are_found_again(tables: list[pa.Table], how: list[
             for number, table in enumerate(tables)
             for file in write_files(directory / str(number), [table], **how[number])
         ]
+        # Arrow itself cannot read some of its pages of version 2 with lists of booleans.
+        assume(all(_is_readable(file.path) for file in inputs))
         schema = tables[0].schema
         result = copy(inputs, directory / "out", schema, outputs=outputs)
         assert (result.mode, result.mode_reason) == ("copy", "")
@@ -121,6 +124,14 @@ def test_rows_of_random_files_are_found_again(tables: list[pa.Table], how: list[
         assert _by_duckdb([output.path for output in result.outputs]) == _by_duckdb([file.path for file in inputs])
     finally:
         shutil.rmtree(directory)
+
+
+def _is_readable(path: str) -> bool:
+    try:
+        pq.read_table(path)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _by_duckdb(paths: list[str]) -> list[str]:

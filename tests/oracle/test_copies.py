@@ -1,5 +1,7 @@
 """Java reads files that were copied as bytes, by every filter: pages, bloom filters and bounds lead it to the rows."""
 
+from typing import Any
+
 import pyarrow.parquet as pq
 import pytest
 
@@ -115,6 +117,28 @@ def test_files_of_pyiceberg_are_copied_and_found_by_every_filter(warehouse: Ware
     copied(warehouse)
     assert java.rows(NAME) == arrow_rows(table)
     assert {condition: java.rows(NAME, condition) for condition in PREDICATES} == before
+
+
+def test_rows_of_v3_keep_their_ids_through_copies(warehouse: Warehouse, java: JavaCatalog) -> None:
+    create(java, **{"format-version": "3", "write.parquet.page-row-limit": "50"})
+
+    def lineage() -> list[tuple[Any, ...]]:
+        return java.sql(f"SELECT id, _row_id, _last_updated_sequence_number FROM {NAME} ORDER BY id")
+
+    insert(java, 0, 400)
+    insert(java, 400, 600)
+    before, rows, one = lineage(), java.rows(NAME), java.rows(NAME, "_row_id = 417")
+    assert len({row_id for _, row_id, _ in before}) == 600
+    assert len(one) == 1
+    copied(warehouse)
+    assert lineage() == before
+    assert java.rows(NAME) == rows
+    assert java.rows(NAME, "_row_id = 417") == one
+    insert(java, 600, 700)
+    later = lineage()
+    assert later[:600] == before
+    copied(warehouse)  # one file stores its lineage now, the other's rows inherit theirs
+    assert lineage() == later
 
 
 def test_a_delete_by_bounds_spares_rows_that_bounds_do_not_cover(warehouse: Warehouse, java: JavaCatalog) -> None:

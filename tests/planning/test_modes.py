@@ -57,7 +57,10 @@ def test_copy_can_be_asked_for_and_forbidden() -> None:
 def test_what_must_change_rows_or_their_place_is_encoded_even_when_a_copy_is_asked_for(options: PlanOptions) -> None:
     deleted = of_files(*LARGE, deletes=(Delete(sequence=2),))
     assert ways(plan_for(deleted, options)) == {("encode", "deletes apply")}
-    assert ways(plan_for(of_files(*LARGE, format_version=3), options)) == {("encode", "row lineage")}
+
+
+def test_rows_of_format_v3_are_copied_too() -> None:
+    assert ways(plan_for(of_files(*LARGE, format_version=3), FULL)) == {("copy", "large row groups")}
 
 
 def test_a_delete_that_applies_to_no_file_hinders_nothing() -> None:

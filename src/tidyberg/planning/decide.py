@@ -68,7 +68,7 @@ def make_plan(
     pricing = pricing_for(options, pinned.properties, prices, calibration, resources, pinned.location)
     candidates = find_candidates(inventory, statistics, options, sizes)
     move = move_to_current_spec(inventory) if options.rewrite_to_current_spec else None
-    modes = mode_rule(options, target=sizes.target, format_version=pinned.format_version)
+    modes = mode_rule(options, target=sizes.target)
     judge = Judge(candidates, options, sizes, pricing, modes, move, now_ms)
 
     hindrance = unsupported_table(pinned)

@@ -25,7 +25,6 @@ class ModeRule:
     min_row_group: int
     target: int
     writes_anew: bool  # the caller wants Parquet files of another make
-    lineage: bool  # rows have ids that outputs must spell out [I8]
 
     def choose(self, *, deletes: int, moves: bool, size: int, row_groups: int, outputs: int) -> Choice:
         """For a group of `size` bytes in `row_groups` that becomes `outputs` files."""
@@ -35,8 +34,6 @@ class ModeRule:
             return Choice("encode", "deletes apply")
         if moves:
             return Choice("encode", "rows move to another partition spec")
-        if self.lineage:
-            return Choice("encode", "row lineage")
         average = size / max(1, row_groups)
         # I10: whole row groups must fill every output about as well as rows would.
         if outputs > 1 and average > self.target / 2:
@@ -50,11 +47,10 @@ class ModeRule:
         return Choice("copy", "large row groups")
 
 
-def mode_rule(options: PlanOptions, *, target: int, format_version: int) -> ModeRule:
+def mode_rule(options: PlanOptions, *, target: int) -> ModeRule:
     return ModeRule(
         asked=options.mode,
         min_row_group=options.copy_min_row_group_bytes,
         target=target,
         writes_anew=bool(options.parquet),
-        lineage=format_version >= 3,
     )
