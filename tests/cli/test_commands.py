@@ -70,6 +70,20 @@ def test_a_plan_is_written_explained_and_applied(run: Run, tmp_path: Path, wareh
     assert "error: " in stale.err
 
 
+def test_a_copy_is_asked_for_explained_and_told(run: Run, tmp_path: Path, warehouse: Warehouse) -> None:
+    table = warehouse.catalog.load_table("analytics.events")
+    before, file = warehouse.rows(table), tmp_path / "plan.json"
+    run("plan", "analytics.events", "--mode", "copy", "--out", str(file))
+    explained = run("explain", str(file)).out
+    assert "1 group copied (asked for)" in explained
+    assert "because" in explained
+    assert "1 group copied, " in run("apply", str(file)).out
+    assert warehouse.rows(table) == before
+    refused = run("plan", "analytics.events", "--mode", "move")
+    assert refused.status == 2
+    assert "'move' is not a way to rewrite" in refused.err
+
+
 def test_plan_as_json_is_the_plan_file(run: Run, tmp_path: Path) -> None:
     document = run("plan", "analytics.events", "--json")
     file = tmp_path / "plan.json"

@@ -5,6 +5,7 @@ from tests.mutants.mutant import Mutant
 PLANNED = ("tests/planning/test_modes.py",)
 COPIED = ("tests/copying/test_copy.py", "tests/copying/test_refusals.py")
 VERIFIED = ("tests/verify/test_row_groups.py",)
+PAGES = ("tests/copying/test_writers.py",)
 JOBS = ("tests/control/test_copies.py",)
 
 COPIES = (
@@ -83,7 +84,7 @@ COPIES = (
         "execute/kernel/copy/merge.py",
         "(I64, location[LocationField.OFFSET][1] + column.shift)",
         "(I64, location[LocationField.OFFSET][1])",
-        COPIED,
+        PAGES,
     ),
     Mutant(
         "statistics of several writers are not passed off as one's",
