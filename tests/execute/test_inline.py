@@ -10,7 +10,7 @@ import pytest
 
 from tests.execute.builders import NUMBERS, STORAGE, make_task, number_files
 from tidyberg.errors import Cancelled, DamagedFile
-from tidyberg.execute.engine import AnyResult, CancelToken, Engine
+from tidyberg.execute.engine import AnyResult, CancelToken, Engine, use_idle_cores
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.task import Task, TaskResult
 
@@ -100,3 +100,13 @@ def test_results_are_task_results(tmp_path: Path) -> None:
     (result,) = InlineEngine().run(tasks(tmp_path, 1), STORAGE, on_result=lambda _: None, cancel=CancelToken())
     assert isinstance(result, TaskResult)
     assert result.attempt == 0 < InlineEngine.attempts
+
+
+def test_rewrites_take_a_second_core_only_where_it_would_be_idle(tmp_path: Path) -> None:
+    two = tasks(tmp_path, 2, rows=10)
+
+    def reading_ahead(cores: int | None) -> list[bool]:
+        return [isinstance(task, Task) and task.reads_ahead for task in use_idle_cores(two, cores)]
+
+    assert reading_ahead(None) == reading_ahead(2) == reading_ahead(3) == [False, False]
+    assert reading_ahead(4) == [True, True]

@@ -1,5 +1,6 @@
 """The rolling writer: equal outputs, exact Parquet types, nothing left behind after a failure."""
 
+import math
 import random
 from decimal import Decimal
 from pathlib import Path
@@ -126,7 +127,8 @@ def test_sizing_never_leaves_a_sliver_nor_exceeds_the_promise(
     sizes.append(file_bytes)
     assert len(sizes) <= most_outputs(outputs)
     needed = -(-int(rows * planned * real) // int(1.8 * target))
-    assert len(sizes) <= max(outputs, needed + 1)
+    # Each may close 3 % below its share.
+    assert len(sizes) <= max(outputs, math.ceil(needed / 0.97) + 1)
     # A file below two row groups cannot be balanced better than by one of them.
     if rows >= 100 * outputs:
         assert min(sizes) > 0.5 * (sum(sizes) / len(sizes))

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from tidyberg.errors import (
@@ -16,7 +17,7 @@ from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.model.options import Resources
 from tidyberg.model.task import AnyResult as AnyResult
 from tidyberg.model.task import AnyTask as AnyTask
-from tidyberg.model.task import StorageAccess
+from tidyberg.model.task import StorageAccess, Task
 
 
 class CancelToken:
@@ -83,6 +84,13 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def use_idle_cores(tasks: Sequence[AnyTask], cores: int | None) -> list[AnyTask]:
+    """Let rewrites take a second core each where there are more cores than tasks."""
+    if cores is None or cores < 2 * len(tasks):
+        return list(tasks)
+    return [replace(task, reads_ahead=True) if isinstance(task, Task) else task for task in tasks]
 
 
 def error_of(failure: KernelFailure) -> TidybergError:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 
 from tidyberg.errors import EngineError
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, error_of
+from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, error_of, use_idle_cores
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.options import Resources
@@ -40,6 +40,7 @@ class InlineEngine:
         max_parallelism: int | None = None,
     ) -> list[AnyResult]:
         cancel.raise_if_cancelled()
+        tasks = use_idle_cores(tasks, self._parallelism if max_parallelism is None else None)
         run = _Run(tasks, storage, cancel)
         threads = [
             threading.Thread(target=copy_context().run, args=(run.work,), name=f"tidyberg-inline-{number}", daemon=True)

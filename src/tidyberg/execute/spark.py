@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tidyberg.errors import EngineError
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken
+from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, use_idle_cores
 from tidyberg.execute.shipping import write_archive
 from tidyberg.execute.spark_run import ConnectHandle, Handle, SparkRun, split_into_jobs
 from tidyberg.execute.spark_session import (
@@ -115,6 +115,7 @@ class SparkEngine:
             return []
         self.start()
         handle = self._handle()
+        tasks = use_idle_cores(tasks, self._cores if max_parallelism is None else None)
         threads, jobs = split_into_jobs(tasks, self._cores, max_parallelism)
         run = SparkRun(handle, jobs, storage, self.attempts, cancel)
         return run.execute(threads, len(tasks), on_result)

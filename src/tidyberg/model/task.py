@@ -77,6 +77,7 @@ class Task:
     lineage: bool = False  # v3: also write each row's id and the sequence number of its last update [I8]
     partitioning: tuple[PartitionColumn, ...] | None = None  # sort rows into these partitions; None: they share one
     checksum: bool = False  # also sum up the contents of the rows, for full verification
+    reads_ahead: bool = False  # decode on a second core while the first encodes: there are more cores than tasks
     deletes: tuple[TaskDelete, ...] = ()
     # IPC schemas of the columns of each set of equality ids, by the ids: also columns since dropped from the table.
     equality_schemas: dict[tuple[int, ...], bytes] = field(default_factory=dict)

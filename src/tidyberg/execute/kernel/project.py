@@ -152,15 +152,12 @@ class Projector:
         return pa.RecordBatch.from_arrays(arrays, schema=self._target)
 
     def _look_up(self, schema: pa.Schema, ids: Mapping[Path, int] | None) -> "tuple[_Projection, list[int | None]]":
+        known = self._known
         # Field ids are metadata of the fields, and belong to what must be equal.
-        if (
-            self._known is None
-            or self._known[1].ids is not ids
-            or not self._known[0].equals(schema, check_metadata=True)
-        ):
+        if known is None or known[1].ids is not ids or not known[0].equals(schema, check_metadata=True):
             projection = _Projection(self._constants, ids)
-            self._known = schema, projection, projection.positions(list(schema), (), self._fields)
-        return self._known[1:]
+            known = self._known = schema, projection, projection.positions(list(schema), (), self._fields)
+        return known[1:]
 
 
 @dataclass(frozen=True)

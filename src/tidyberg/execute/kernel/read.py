@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -134,6 +135,15 @@ def run_ahead(
         finally:
             for opening in waiting:
                 opening.cancel()
+
+
+def in_background(items: Iterator[Item]) -> Generator[Item, None, None]:
+    """The items in order; a second thread makes the next ones while one is in use."""
+    with closing(run_ahead(lambda source: next(source, None), repeat(items), ahead=1)) as made:
+        for item in made:
+            if item is None:
+                return
+            yield item
 
 
 class Reader:

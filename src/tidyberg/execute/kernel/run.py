@@ -3,7 +3,8 @@
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -14,17 +15,17 @@ from tidyberg.execute.kernel.checksum import RowChecksum
 from tidyberg.execute.kernel.copy.fields import CannotCopy
 from tidyberg.execute.kernel.copy.rewrite import copy_files
 from tidyberg.execute.kernel.copy.stream import remove_outputs
-from tidyberg.execute.kernel.deletes import DeletedRows, without_rows
 from tidyberg.execute.kernel.dictionaries import judge_footers
 from tidyberg.execute.kernel.digest import digest_files
-from tidyberg.execute.kernel.lineage import LineageFacts, fill_lineage, with_lineage
+from tidyberg.execute.kernel.lineage import with_lineage
 from tidyberg.execute.kernel.manifests import read_manifests
 from tidyberg.execute.kernel.metrics import FactCollector, written_file
 from tidyberg.execute.kernel.names import field_id
 from tidyberg.execute.kernel.partitioned import PartitionedWriter
 from tidyberg.execute.kernel.project import Selection, leaves
-from tidyberg.execute.kernel.read import OpenFile, Reader, open_ahead
+from tidyberg.execute.kernel.read import Reader, open_ahead
 from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.kernel.surviving import Announcement, SurvivingRows, placed_batches, taken_ahead
 from tidyberg.execute.kernel.write import RollingWriter, unsupported_options
 from tidyberg.model.task import (
     AnyResult,
@@ -133,32 +134,24 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
     else:
         writer = PartitionedWriter(task, attempt, storage, schema, dictionaries, should_stop)
     checksum = RowChecksum() if task.checksum else None
-    facts = FactCollector(leaves(target), task.constants, own=False)
-    lineage_facts = LineageFacts()
-    rows_read = rows_deleted = 0
+    all_leaves = leaves(target)
+    surviving = SurvivingRows(task, storage, reader, all_leaves, should_stop)
+    pieces = surviving.pieces(chain(judged, files))
     try:
-        deleted_rows = DeletedRows(task, storage, should_stop)
-        for file in chain(judged, files):
-            shape = reader.shape(file)
-            facts.add(file.footer, shape.selection, shape.leaves)
-            if task.lineage:
-                lineage_facts.add(file.footer, shape.selection, shape.leaves, file.input)
-            deleted = deleted_rows.positions(file)
-            rows_deleted += len(deleted)
-            writer.announce(file.footer.num_rows, file.uncompressed_bytes, deleted_rows.surviving_rows)
-            for first, whole in _placed_batches(task, reader, file, shape.selection):
-                batch = without_rows(whole, first, deleted)
-                rows_read += whole.num_rows
+        with closing(taken_ahead(pieces) if task.reads_ahead else pieces) as taken:
+            for piece in taken:
+                if isinstance(piece, Announcement):
+                    writer.announce(piece.rows, piece.uncompressed_bytes, piece.rows_in_all)
+                    continue
                 if checksum is not None:
-                    checksum.update(batch)
-                writer.write(batch)
+                    checksum.update(piece)
+                writer.write(piece)
         outputs = writer.finish()
     except BaseException:
         writer.abandon()
         raise
     finally:
         files.close()
-    all_leaves = leaves(target)
     output_facts = FactCollector(all_leaves, {}, own=True)
     everything = Selection(
         source_of={leaf.field_id: index for index, leaf in enumerate(all_leaves) if leaf.field_id is not None}
@@ -177,14 +170,14 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
             )
             for o in outputs
         ),
-        rows_read=rows_read,
-        rows_deleted=rows_deleted,
+        rows_read=surviving.rows_read,
+        rows_deleted=surviving.rows_deleted,
         rows_written=writer.rows_written,
         bytes_read=sum(file.size for file in task.inputs),
         bytes_written=sum(output.size for output in outputs),
         seconds=time.perf_counter() - started,
         peak_rss_bytes=peak_rss_bytes(),
-        input_facts=facts.facts() | (lineage_facts.facts() if task.lineage else {}),
+        input_facts=surviving.facts(),
         output_facts=output_facts.facts(),
         checksum=checksum.hexdigest() if checksum is not None else None,
         warnings=_warnings(task),
@@ -216,7 +209,7 @@ def _sum_up(task: ChecksumTask, storage: Storage, should_stop: Callable[[], bool
     checksum = RowChecksum()
     rows = 0
     for file in open_ahead(storage, task.inputs):
-        for _, batch in _placed_batches(task, reader, file, reader.selection(file)):
+        for _, batch in placed_batches(task, reader, file, reader.selection(file)):
             checksum.update(batch)
             rows += batch.num_rows
     return ChecksumResult(task.job_id, task.group_id, rows, checksum.hexdigest())
@@ -225,16 +218,6 @@ def _sum_up(task: ChecksumTask, storage: Storage, should_stop: Callable[[], bool
 def _target(task: Task | ChecksumTask) -> pa.Schema:
     schema = pa.ipc.read_schema(pa.BufferReader(task.arrow_schema))
     return with_lineage(schema) if task.lineage else schema
-
-
-def _placed_batches(
-    task: Task | ChecksumTask, reader: Reader, file: OpenFile, selection: Selection
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Every batch of a file with the position of its first row."""
-    first = 0
-    for batch in reader.batches(file, selection):
-        yield first, fill_lineage(batch, file.input, first) if task.lineage else batch
-        first += batch.num_rows
 
 
 def with_dictionary_strings(schema: pa.Schema, dictionaries: dict[int, bool]) -> pa.Schema:

@@ -1,0 +1,90 @@
+"""The rows of a task's files that deletes leave, in the writer's schema, and what the files' footers say of them."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidyberg.execute.kernel.deletes import DeletedRows, without_rows
+from tidyberg.execute.kernel.lineage import LineageFacts, fill_lineage
+from tidyberg.execute.kernel.metrics import FactCollector
+from tidyberg.execute.kernel.project import Leaf, Selection
+from tidyberg.execute.kernel.read import MB, OpenFile, Reader, in_background
+from tidyberg.execute.kernel.storage import Storage
+from tidyberg.model.task import ChecksumTask, ColumnFacts, Task
+
+_BUNCH_BYTES = MB // 4  # to hand over the few rows of a tiny file by themselves costs more than to read them
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """How large a file whose rows follow is, uncompressed, and how many rows the task will write in all."""
+
+    rows: int
+    uncompressed_bytes: int
+    rows_in_all: int
+
+
+class SurvivingRows:
+    """Reads files through the task's deletes; counts and facts are complete when all pieces were taken."""
+
+    def __init__(
+        self, task: Task, storage: Storage, reader: Reader, leaves: list[Leaf], should_stop: Callable[[], bool]
+    ) -> None:
+        self.rows_read = self.rows_deleted = 0
+        self._task = task
+        self._storage = storage
+        self._reader = reader
+        self._should_stop = should_stop
+        self._facts = FactCollector(leaves, task.constants, own=False)
+        self._lineage_facts = LineageFacts()
+
+    def pieces(self, files: Iterable[OpenFile]) -> Generator[Announcement | pa.RecordBatch, None, None]:
+        deleted_rows = DeletedRows(self._task, self._storage, self._should_stop)
+        for file in files:
+            shape = self._reader.shape(file)
+            self._facts.add(file.footer, shape.selection, shape.leaves)
+            if self._task.lineage:
+                self._lineage_facts.add(file.footer, shape.selection, shape.leaves, file.input)
+            deleted = deleted_rows.positions(file)
+            self.rows_deleted += len(deleted)
+            yield Announcement(file.footer.num_rows, file.uncompressed_bytes, deleted_rows.surviving_rows)
+            for first, whole in placed_batches(self._task, self._reader, file, shape.selection):
+                self.rows_read += whole.num_rows
+                yield without_rows(whole, first, deleted)
+
+    def facts(self) -> dict[int, ColumnFacts]:
+        return self._facts.facts() | (self._lineage_facts.facts() if self._task.lineage else {})
+
+
+def taken_ahead(
+    pieces: Iterator[Announcement | pa.RecordBatch],
+) -> Generator[Announcement | pa.RecordBatch, None, None]:
+    """The same pieces, read by a second thread."""
+    with closing(in_background(_bunches(pieces))) as bunches:
+        for bunch in bunches:
+            yield from bunch
+
+
+def _bunches(pieces: Iterator[Announcement | pa.RecordBatch]) -> Iterator[list[Announcement | pa.RecordBatch]]:
+    bunch: list[Announcement | pa.RecordBatch] = []
+    size = 0
+    for piece in pieces:
+        bunch.append(piece)
+        size += 0 if isinstance(piece, Announcement) else piece.nbytes
+        if size >= _BUNCH_BYTES:
+            yield bunch
+            bunch, size = [], 0
+    if bunch:
+        yield bunch
+
+
+def placed_batches(
+    task: Task | ChecksumTask, reader: Reader, file: OpenFile, selection: Selection
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Every batch of a file with the position of its first row."""
+    first = 0
+    for batch in reader.batches(file, selection):
+        yield first, fill_lineage(batch, file.input, first) if task.lineage else batch
+        first += batch.num_rows
