@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 
 PLANNED = ("tests/planning/test_modes.py",)
 COPIED = ("tests/copying/test_copy.py", "tests/copying/test_refusals.py")
+LINEAGE = ("tests/copying/test_lineage.py",)
 VERIFIED = ("tests/verify/test_row_groups.py",)
 PAGES = ("tests/copying/test_writers.py",)
 JOBS = ("tests/control/test_copies.py",)
@@ -17,11 +18,25 @@ COPIES = (
         PLANNED,
     ),
     Mutant(
-        "files of tables with row lineage are not copied without their rows' ids [I8]",
-        "planning/modes.py",
-        "lineage=format_version >= 3,",
-        "lineage=False,",
-        PLANNED,
+        "rows of copied row groups keep their ids, not those of another row group [I8]",
+        "execute/kernel/copy/lineage.py",
+        "np.arange(first + before, first + before + rows, dtype=np.int64)",
+        "np.arange(first, first + rows, dtype=np.int64)",
+        LINEAGE,
+    ),
+    Mutant(
+        "rows that inherit their ids are not copied to a file from which they would inherit others [I8]",
+        "execute/kernel/copy/lineage.py",
+        "not statistics.has_null_count or statistics.null_count:",
+        "not statistics.has_null_count:",
+        LINEAGE,
+    ),
+    Mutant(
+        "bounds are told only where NaN is counted: else a DELETE by bounds drops it [I9]",
+        "execute/kernel/metrics.py",
+        "(pa.types.is_floating(leaf.type) and leaf.field_id not in self.nans)",
+        "False",
+        COPIED,
     ),
     Mutant(
         "nothing is split by copying that has no row groups to split between [I10]",
