@@ -16,29 +16,23 @@ REF = TableRef("lab", ("db",), "events")
 OPTIONS = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
 
 
+def properties_of(server: S3Server, bucket: str, endpoint: str | None = None) -> dict[str, str]:
+    """As a catalog takes them; `endpoint`: a proxy's."""
+    return {
+        "warehouse": f"s3://{bucket}/warehouse",
+        "s3.retry-strategy-impl": "tidyberg.settings.retries.PatientRetries",
+        **server.properties,
+        **({"s3.endpoint": endpoint} if endpoint else {}),
+    }
+
+
 class S3Warehouse(Warehouse):
-    def __init__(self, directory: Path, server: S3Server, bucket: str, endpoint: str | None = None) -> None:
+    def __init__(self, directory: Path, properties: dict[str, str]) -> None:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self.name = "lab"
-        self.bucket = bucket
-        self.server = server
-        self.properties = {
-            "type": "sql",
-            "uri": f"sqlite:///{directory / 'catalog.db'}",
-            "warehouse": f"s3://{bucket}/warehouse",
-            "s3.retry-strategy-impl": "tidyberg.settings.retries.PatientRetries",
-            **server.properties,
-            **({"s3.endpoint": endpoint} if endpoint else {}),
-        }
+        self.properties = {"type": "sql", "uri": f"sqlite:///{directory / 'catalog.db'}", **properties}
         self.catalog = LabCatalog(self.name, **{key: value for key, value in self.properties.items() if key != "type"})
-
-    def rows_read(self, table: Table) -> list[str]:
-        """By PyIceberg, sorted."""
-        return sorted(map(repr, table.refresh().scan().to_arrow().to_pylist()))
-
-    def objects(self) -> set[str]:
-        return self.server.objects(self.bucket)
 
     def referenced(self, table: Table) -> set[str]:
         """Every object that the current metadata or any of its snapshots refers to."""

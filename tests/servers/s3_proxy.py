@@ -2,7 +2,6 @@
 
 import http.client
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -56,6 +55,8 @@ class S3Proxy:
         self.sent = Counter[str]()  # bytes of bodies to the server, by key
         self.received = Counter[str]()  # and from it
         self.answers = Counter[int]()
+        self.held = 0  # requests that were delayed
+        self._released = threading.Event()
         self._port = port
         self._count = 0
         self._lock = threading.Lock()
@@ -71,6 +72,7 @@ class S3Proxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._released.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -100,7 +102,8 @@ class S3Proxy:
             asked = Asked(handler.command, handler.path, self._count, headers)
         fault = self.fault(asked)
         if isinstance(fault, Delay):
-            time.sleep(fault.seconds)
+            self.held += 1
+            self._released.wait(fault.seconds)
         if isinstance(fault, Error):
             said = f"<Error><Code>{fault.code}</Code><Message>{fault.message}</Message></Error>".encode()
             self._answer(handler, fault.status, {"content-type": "application/xml"}, said)

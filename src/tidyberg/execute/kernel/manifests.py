@@ -44,8 +44,7 @@ def _contents(task: ManifestTask, storage: Storage, should_stop: Callable[[], bo
 
 def _content(file: TaskInput, storage: Storage) -> bytes:
     """The whole file: the manifest list may say too little, and what it leaves out would not be planned for."""
-    with storage.open_input(storage.place(file.path)) as source, storage.guard(file.path):
-        content: bytes = source.read()
+    content = storage.read_all(storage.place(file.path))
     if len(content) < file.size:
         raise KernelFailure(
             FailureKind.DAMAGED,

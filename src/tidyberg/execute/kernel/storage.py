@@ -15,7 +15,7 @@ from tidyberg.execute.kernel.failures import FailureKind, KernelFailure, redact
 from tidyberg.execute.kernel.filesystems import AZURE_SCHEMES, HDFS_SCHEMES, S3_SCHEMES, identity, open_filesystem
 from tidyberg.execute.kernel.s3.answers import WrongSize
 from tidyberg.execute.kernel.s3.client import Requests
-from tidyberg.execute.kernel.s3.reading import S3InputFile, fetch
+from tidyberg.execute.kernel.s3.reading import S3InputFile, fetch, fetch_all
 from tidyberg.execute.kernel.s3.settings import S3Settings
 from tidyberg.execute.kernel.s3.store import S3Object, S3Store
 from tidyberg.execute.kernel.s3.writing import S3OutputStream
@@ -115,6 +115,15 @@ class Storage:
                 self._note_etag(place, etag)
                 return content
         return self.read_range(place, 0, size)
+
+    def read_all(self, place: Place) -> bytes:
+        """All bytes of a file, however many."""
+        with self.guard(place.location):
+            if place.object is not None and self.s3 is not None:
+                return fetch_all(self.s3, place.object)
+        source = self.open_input(place)
+        with self.guard(place.location), source:
+            return bytes(source.read())
 
     def read_range(self, place: Place, offset: int, length: int) -> pa.Buffer:
         """Bytes of a file; fewer only where it ends before."""

@@ -12,6 +12,7 @@ from tidyberg.execute.kernel.s3.store import S3Object, S3Store
 _TAIL_BYTES = 256 * 1024  # holds most footers with the length that is read first
 _SKIPPED_BYTES = 1024 * 1024  # what is cheaper to read and drop than to ask anew
 _BLOCK = 1024 * 1024
+_OVERHANG = 4096
 
 
 class RangeStream:
@@ -88,6 +89,17 @@ def fetch(
     return buffer, stream.etag
 
 
+def fetch_all(store: S3Store, source: S3Object) -> bytes:
+    """An object of unknown size by one request."""
+    patience = Patience(store.settings)
+    while True:
+        opened = store.open_whole(source, patience)
+        try:
+            return opened.read_all()
+        except (OSError, http.client.HTTPException) as error:
+            patience.wait_after(error)
+
+
 class S3InputFile:
     """A file object for Arrow. Its size is known beforehand, so that nothing need be asked but bytes."""
 
@@ -101,6 +113,7 @@ class S3InputFile:
         self._tail: pa.Buffer | None = None
         self._stream: RangeStream | None = None
         self._last_end = -1
+        self._overhang = b""  # the last bytes that the stream gave
         self.closed = False
 
     def readable(self) -> bool:
@@ -145,14 +158,19 @@ class S3InputFile:
 
     def take(self, start: int, end: int) -> pa.Buffer:
         """A range of a file that is read from its start to its end: one request serves all of them."""
-        stream = self._stream
-        if stream is None or not stream.position <= start <= stream.position + _SKIPPED_BYTES or end > stream.end:
+        stream, again = self._stream, 0
+        if stream is not None and stream.position - len(self._overhang) <= start < stream.position <= end:
+            again = stream.position - start  # ranges may overlap by a little
+        elif stream is None or not stream.position <= start <= stream.position + _SKIPPED_BYTES:
             if stream is not None:
                 stream.close()
             stream = self._stream = RangeStream(self._store, self._source, start, self._size, self._etag)
-        stream.skip(start - stream.position)
+        stream.skip(start + again - stream.position)
         buffer = pa.allocate_buffer(end - start)
-        stream.read_into(memoryview(buffer))
+        view = memoryview(buffer).cast("B")
+        view[:again] = self._overhang[len(self._overhang) - again :]
+        stream.read_into(view[again:])
+        self._overhang = bytes(view[-_OVERHANG:])
         self._note(stream.etag)
         return buffer
 

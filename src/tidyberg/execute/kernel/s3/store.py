@@ -53,6 +53,9 @@ class S3Store:
         headers = {"range": f"bytes={first}-{last}"} | ({"if-match": etag} if etag else {})
         return self.client.open(Request("get", "GET", source.bucket, source.key, (), headers), self.requests, patience)
 
+    def open_whole(self, source: S3Object, patience: Patience) -> OpenAnswer:
+        return self.client.open(Request("get", "GET", source.bucket, source.key), self.requests, patience)
+
     def size(self, source: S3Object) -> int:
         answer = self.client.call(Request("head", "HEAD", source.bucket, source.key), self.requests)
         return int(answer.headers["content-length"])

@@ -1,0 +1,100 @@
+"""Large files of a store: a request for the footer, one for the rest, whatever the number of row groups."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.s3.lab import noise
+from tidyberg.execute.kernel import read
+from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.read import Reader, open_file
+from tidyberg.execute.kernel.s3.reading import S3InputFile
+from tidyberg.execute.kernel.s3.store import S3Object, S3Store
+from tidyberg.execute.kernel.storage import Storage
+from tidyberg.model.task import TaskInput
+
+
+def with_ids(table: pa.Table) -> pa.Table:
+    fields = [
+        field.with_metadata({"PARQUET:field_id": str(number)}) for number, field in enumerate(table.schema, start=1)
+    ]
+    return table.cast(pa.schema(fields))
+
+
+def stored(store: S3Store, bucket: str, table: pa.Table, rows: int) -> TaskInput:
+    content = io.BytesIO()
+    pq.write_table(table, content, row_group_size=rows, write_page_index=True)
+    store.put(S3Object(bucket, "in.parquet"), content.getvalue())
+    return TaskInput(f"s3://{bucket}/in.parquet", len(content.getvalue()), table.num_rows)
+
+
+def rows_of(storage: Storage, file: TaskInput, schema: pa.Schema) -> pa.Table:
+    reader = Reader(storage, schema, batch_rows=10_000, constants={}, should_stop=lambda: False)
+    opened = open_file(storage, file)
+    return pa.Table.from_batches(list(reader.batches(opened, reader.selection(opened))), schema)
+
+
+def test_a_large_file_costs_two_requests(storage: Storage, store: S3Store, bucket: str) -> None:
+    table = with_ids(noise(900_000, 0))
+    file = stored(store, bucket, table, rows=100_000)
+    assert file.size > read._FETCHED_WHOLE
+    assert rows_of(storage, file, table.schema) == table
+    assert storage.requests == {"get": 2}
+
+
+def test_pieces_of_any_size_give_the_same_rows(
+    storage: Storage, store: S3Store, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "_FETCHED_WHOLE", 0)
+    monkeypatch.setattr(read, "_STREAMED_AT_ONCE", 100_000)
+    table = with_ids(noise(60_000, 1))
+    file = stored(store, bucket, table, rows=1_000)
+    assert rows_of(storage, file, table.schema) == table
+    assert storage.requests == {"get": 2}
+
+
+def test_a_few_columns_are_asked_for_by_themselves(
+    storage: Storage, store: S3Store, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "_FETCHED_WHOLE", 0)
+    table = with_ids(noise(200_000, 2))
+    file = stored(store, bucket, table, rows=100_000)
+    assert rows_of(storage, file, table.select(["b"]).schema) == table.select(["b"])
+    assert storage.requests["get"] <= 4
+
+
+def test_a_small_file_costs_one_request(storage: Storage, store: S3Store, bucket: str) -> None:
+    table = with_ids(noise(1_000, 3))
+    file = stored(store, bucket, table, rows=100)
+    assert rows_of(storage, file, table.schema) == table
+    assert storage.requests == {"get": 1}
+
+
+@pytest.mark.parametrize("size", [-1, 1])
+def test_a_file_that_is_not_as_long_as_the_manifest_says_is_damaged(
+    storage: Storage, store: S3Store, bucket: str, size: int
+) -> None:
+    file = stored(store, bucket, with_ids(noise(1_000, 4)), rows=100)
+    with pytest.raises(KernelFailure) as failed:
+        open_file(storage, TaskInput(file.path, file.size + size, file.records))
+    assert failed.value.kind is FailureKind.DAMAGED
+
+
+def test_random_reads_give_the_bytes_that_are_there(store: S3Store, bucket: str, tmp_path: Path) -> None:
+    drawn = np.random.default_rng(5)
+    content = drawn.bytes(3_000_000)
+    store.put(S3Object(bucket, "in"), content)
+    file = S3InputFile(store, S3Object(bucket, "in"), len(content), lambda _: None)
+    here = 0
+    for _ in range(60):
+        if drawn.random() < 0.6:
+            here = int(drawn.integers(0, len(content)))
+            file.seek(here)
+        length = int(drawn.integers(0, 400_000))
+        assert file.read(length) == content[here : here + length]
+        here = min(len(content), here + length)
+    file.close()

@@ -1,0 +1,20 @@
+"""A compaction of a table on S3 in a process of its own, to be killed. Run as a module: directory, settings as JSON."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from tests.control.conftest import make_control
+from tests.s3.lab import OPTIONS, REF, S3Warehouse
+from tidyberg.model.options import RewriteMode
+
+
+def main(directory: str, properties: str, mode: str) -> None:
+    lake = S3Warehouse(Path(directory), json.loads(properties))
+    with lake, make_control(lake) as control:
+        control.compact(REF, replace(OPTIONS, mode=RewriteMode(mode)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
