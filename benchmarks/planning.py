@@ -172,8 +172,8 @@ def table(rows: list[dict[str, Any]]) -> str:
 def plot(rows: list[dict[str, Any]]) -> str:
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        series.setdefault(row["name"], []).append((row["files"], row["seconds"]))
-    return line_plot("Time to plan, by the number of files", "files", "seconds", series)
+        series.setdefault(row["name"], []).append((row["files"], row["cpu"]))
+    return line_plot("Processor time of a plan, by the number of files", "files", "seconds", series)
 
 
 if __name__ == "__main__":
