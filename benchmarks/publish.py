@@ -9,6 +9,7 @@ beside the page, one file a scenario, so that a test can tell whether page and r
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.markdown import Report, cost_table, machine_line, memory_table, promises_table, times_table
@@ -17,8 +18,11 @@ from benchmarks.scenarios import SCENARIOS
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 RESULTS = PAGE.with_suffix("")
-TABLES = {
+_PLOT = "![Input rewritten per second and core, by table and tool](performance/rewrites.svg)"
+_NOTHING = "Not measured yet: `make bench`, then `make bench-docs`."
+TABLES: dict[str, Callable[[list[Report]], str]] = {
     "machine": machine_line,
+    "plot": lambda _: _PLOT,
     "times": times_table,
     "memory": memory_table,
     "cost": cost_table,
@@ -28,12 +32,16 @@ _SERIES = {"tidyberg": "tidyberg", "java": "rewrite_data_files", "duckdb": "Duck
 
 
 def main() -> None:
+    RESULTS.mkdir(exist_ok=True)
     for given in map(Path, sys.argv[1:]):
         report = json.loads(given.read_text())
+        if "scenario" not in report:
+            continue  # of another benchmark
         (RESULTS / f"{report['scenario']}.json").write_text(json.dumps(report, indent=2) + "\n")
     reports = published(RESULTS)
     PAGE.write_text(renewed(PAGE.read_text(), reports))
-    (RESULTS / "rewrites.svg").write_text(rates_plot(reports))
+    if reports:
+        (RESULTS / "rewrites.svg").write_text(rates_plot(reports))
 
 
 def published(directory: Path) -> list[Report]:
@@ -46,7 +54,7 @@ def renewed(page: str, reports: list[Report]) -> str:
     """The page with every table that it has a place for."""
 
     def table(place: re.Match[str]) -> str:
-        return f"{place[1]}\n{TABLES[place[2]](reports)}\n{place[3]}"
+        return f"{place[1]}\n{TABLES[place[2]](reports) if reports else _NOTHING}\n{place[3]}"
 
     return re.sub(r"(<!-- table: (\w+) -->)\n.*?(<!-- end of table -->)", table, page, flags=re.DOTALL)
 
