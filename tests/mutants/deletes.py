@@ -54,9 +54,9 @@ DELETES = (
     ),
     Mutant(
         "a position delete names one file by equal bounds of its path column",
-        "observe/manifest.py",
-        "bound == dict(upper or ()).get(_DELETE_PATH_COLUMN)",
-        "bound is not None",
+        "manifests/entries.py",
+        "pc.if_else(pc.equal(lower, upper), lower, pa.scalar(None, pa.binary()))",
+        "lower",
         INVENTORY,
     ),
     Mutant(
