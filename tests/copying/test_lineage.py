@@ -65,6 +65,13 @@ def test_inherited_lineage_is_written_beside_the_columns(tmp_path: Path) -> None
         assert connection.execute(query, [whole.path]).fetchall() == INHERITED
 
 
+def test_an_arrow_schema_without_lineage_is_not_kept(tmp_path: Path) -> None:
+    result = rewrite(inputs_of(tmp_path, store_schema=True), tmp_path / "out")
+    assert result.mode == "copy"
+    assert b"ARROW:schema" not in (pq.read_metadata(result.outputs[0].path).metadata or {})
+    assert lineage_of(result) == INHERITED
+
+
 def test_stored_lineage_is_copied_with_the_rest(tmp_path: Path) -> None:
     first = rewrite(inputs_of(tmp_path), tmp_path / "first")
     (stored,) = [TaskInput(output.path, output.size, output.records, 9, 5000) for output in first.outputs]

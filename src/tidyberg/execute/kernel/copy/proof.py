@@ -24,6 +24,7 @@ from tidyberg.execute.kernel.project import LAST_UPDATED
 from tidyberg.model.task import Task
 
 _ICEBERG_SCHEMA = b"iceberg.schema"
+_ARROW_SCHEMA = b"ARROW:schema"
 _PARQUET_MR = re.compile(rb"parquet-mr version (\d+)\.(\d+)")
 # Older ones wrote lengths that lacked a page header (PARQUET-816), and pages which readers must know them for to read.
 _FIRST_SOUND_PARQUET_MR = (1, 10)
@@ -68,7 +69,7 @@ def prove(task: Task, sources: Sequence[Source]) -> Common:
     return Common(
         version=max(_version(source) for source in sources),
         schema=(LIST, ThriftList(STRUCT, _schema(task, first, stored))),
-        key_values=_shared_properties(sources) | {_ICEBERG_SCHEMA: task.iceberg_schema.encode()},
+        key_values=_properties(task, sources),
         # Readers judge statistics by who wrote them: of several writers no statistics can be kept.
         created_by=first.footer.created_by if len(writers) == 1 else _OWN_NAME,
         column_orders=orders[0],
@@ -135,6 +136,13 @@ def _check_row_groups(task: Task, sources: Sequence[Source]) -> None:
 
 def _version(source: Source) -> int:
     return optional_number(source.footer.struct, FileField.VERSION, "the version") or 1
+
+
+def _properties(task: Task, sources: Sequence[Source]) -> dict[bytes, bytes | None]:
+    found = _shared_properties(sources) | {_ICEBERG_SCHEMA: task.iceberg_schema.encode()}
+    if task.lineage:
+        found.pop(_ARROW_SCHEMA, None)  # it does not have the columns of lineage, and Arrow would look for them there
+    return found
 
 
 def _shared_properties(sources: Sequence[Source]) -> dict[bytes, bytes | None]:
