@@ -137,7 +137,7 @@ LINEAGE = (
     ),
     Mutant(
         "positions of inherited row ids count deleted rows [I8]",
-        "execute/kernel/run.py",
+        "execute/kernel/surviving.py",
         "yield first, fill_lineage(batch, file.input, first) if task.lineage else batch",
         "yield first, fill_lineage(batch, file.input, 0) if task.lineage else batch",
         LINEAGE_TESTS,
