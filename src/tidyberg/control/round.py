@@ -15,6 +15,7 @@ from tidyberg.control.workbench import Workbench, work_of
 from tidyberg.errors import GroupsConflict, StalePlan
 from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import AnyResult, Engine
+from tidyberg.execute.renewal import RenewedAccess
 from tidyberg.execute.tasks import build_tasks, storage_access
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import Intent, Stage
@@ -123,7 +124,7 @@ class Round:
 
     def _execute(self, engine: Engine, tasks: Sequence[Task]) -> None:
         self.bench.emit(StageStarted(Stage.EXECUTE, f"rewriting {len(tasks)} groups on {engine.name}"))
-        storage = storage_access(self.table.io)
+        storage = self._access()
         work = work_of([self._groups[task.group_id] for task in tasks])
         try:
             with self.bench.tracer.span("execution", engine=engine.name, **work):
@@ -137,6 +138,14 @@ class Round:
         except BaseException:
             self.settle_seconds = engine.settle_seconds
             raise
+
+    def _access(self) -> RenewedAccess:
+        """Long runs outlive credentials that the catalog vends."""
+
+        def renew() -> dict[str, str]:
+            return storage_access(self.bench.catalog.load_table(self.bench.record.job.table.identifier).io).reveal()
+
+        return RenewedAccess(storage_access(self.table.io).reveal(), renew, self.bench.now_ms)
 
     def _take(self, result: AnyResult) -> None:
         """A group is rewritten; workers go on with others while finished ones are committed."""
@@ -237,7 +246,7 @@ class Round:
         if self.bench.verify is VerifyMode.FULL:
             found = self.bench.engine().run(
                 checksum_tasks(list(self._tasks.values()), results),
-                storage_access(self.table.io),
+                self._access(),
                 on_result=lambda _: None,
                 cancel=self.bench.cancel,
                 max_parallelism=self.bench.options.max_parallelism,
