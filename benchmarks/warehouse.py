@@ -134,7 +134,8 @@ def _sum(relation: duckdb.DuckDBPyRelation) -> RowSum:
 
 
 def _make(warehouse: Warehouse, name: str, scenario: Scenario) -> RowSum:
-    table = warehouse.create_table(name, scenario.rows_of(0).schema, properties=CODEC)
+    properties = {**CODEC, "write.parquet.row-group-limit": str(scenario.row_group_rows)}
+    table = warehouse.create_table(name, scenario.rows_of(0).schema, properties=properties)
     if scenario.partitions:
         with table.update_spec() as update:
             update.add_identity("shard")
