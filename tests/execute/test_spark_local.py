@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -371,6 +372,18 @@ def test_tasks_are_spread_over_few_spark_jobs(tmp_path: Path, count: int, cores:
     assert at_once <= (limit or (cores or 31) + 1)
     if count <= 40:
         assert all(len(job) == 1 and len(job[0]) == 1 for job in jobs)
+
+
+def test_small_tasks_share_spark_jobs_and_large_ones_have_their_own(tmp_path: Path) -> None:
+    (small,) = group_tasks(tmp_path, 1)
+    large = replace(small, inputs=tuple(replace(file, size=100 << 20) for file in small.inputs))
+    _, jobs = split_into_jobs([small] * 1_000 + [large] * 20, 2, None)
+    per_job = [sum(len(partition) for partition in job) for job in jobs]
+    assert per_job[:20] == [1] * 20
+    assert {position for job in jobs[:20] for partition in job for position, _ in partition} == set(range(1_000, 1_020))
+    assert 20 < len(jobs) <= 70
+    _, jobs = split_into_jobs([large] * 100, 2, None)
+    assert len(jobs) == 100
 
 
 def test_descriptors_are_slim(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """One run on Spark: tasks spread over Spark jobs, submitted from threads, gathered, interrupted."""
 
 import contextlib
-import math
 import queue
 import threading
 import time
@@ -19,7 +18,10 @@ from tidyberg.model.task import StorageAccess
 
 _POLL_SECONDS = 0.1
 _MOST_THREADS = 32  # Spark jobs at a time
-_MOST_JOBS = 150  # Spark jobs a run: each costs the driver some milliseconds
+_MOST_JOBS = 150  # Spark jobs a run: each costs the JVM 20 ms and more, a task within one costs 1 ms
+_FEW_JOBS = 48  # enough for progress, and for no core to wait long at the end
+_WORTH_A_JOB = 32 * 1024 * 1024  # bytes of input: some tenths of a second of work
+_OPENING = 80 * 1024  # what opening a file costs, in bytes that could be read meanwhile
 _CLUSTER_SLOTS = 32  # tasks to offer a cluster whose size is unknown
 _INTERRUPT_SECONDS = 10.0  # how long to wait for Spark to give up cancelled jobs
 
@@ -65,25 +67,35 @@ def split_into_jobs(
 ) -> tuple[int, list[list[Partition]]]:
     """Threads to submit from, and Spark jobs: lists of partitions, largest work first.
 
-    Few tasks get a Spark job each, so that progress comes per task; thousands share jobs, so that the driver
-    keeps up. Threads times partitions per job never exceed `max_parallelism`.
+    Few tasks, and large ones, get a Spark job each, so that progress comes per task; small ones and thousands share
+    jobs, so that the driver keeps up. Threads times partitions per job never exceed `max_parallelism`.
     """
     slots = max_parallelism or (cores + 1 if cores is not None else _CLUSTER_SLOTS)
     slots = min(slots, len(tasks))
     threads = min(slots, _MOST_THREADS)
     partitions = slots // threads
-    per_job = max(partitions, math.ceil(len(tasks) / _MOST_JOBS))
-    order = sorted(range(len(tasks)), key=lambda position: -_size(tasks[position]))
+    work = [_work(task) for task in tasks]
+    enough = min(_WORTH_A_JOB, sum(work) / max(_FEW_JOBS, 4 * threads))
+    enough = max(enough, sum(work) / (_MOST_JOBS - 1))  # all jobs but the last get that much
     jobs = []
-    for start in range(0, len(order), per_job):
-        chunk = order[start : start + per_job]
-        count = min(partitions, len(chunk))
-        jobs.append([[(p, pack(tasks[p])) for p in chunk[number::count]] for number in range(count)])
+    chunk: list[int] = []
+    for position in sorted(range(len(tasks)), key=lambda position: -work[position]):
+        chunk.append(position)
+        if len(chunk) >= partitions and (len(tasks) <= _FEW_JOBS or sum(work[p] for p in chunk) >= enough):
+            jobs.append(_partitions(tasks, chunk, partitions))
+            chunk = []
+    if chunk:
+        jobs.append(_partitions(tasks, chunk, partitions))
     return threads, jobs
 
 
-def _size(task: AnyTask) -> int:
-    return sum(file.size for file in task.inputs)
+def _partitions(tasks: Sequence[AnyTask], chunk: Sequence[int], most: int) -> list[Partition]:
+    count = min(most, len(chunk))
+    return [[(p, pack(tasks[p])) for p in chunk[number::count]] for number in range(count)]
+
+
+def _work(task: AnyTask) -> int:
+    return sum(file.size + _OPENING for file in task.inputs)
 
 
 class SparkRun:
