@@ -18,6 +18,7 @@ from tidyberg.execute.kernel.bounds import (
     truncate_lower,
     truncate_upper,
 )
+from tidyberg.execute.kernel.cut_bounds import chunks_with_cut_bounds
 from tidyberg.execute.kernel.project import LAST_UPDATED, ROW_ID, Leaf, Selection
 from tidyberg.model.task import ColumnFacts, WrittenFile
 
@@ -60,11 +61,16 @@ class _Range:
             return
         lower = normalised(bounds.in_target(statistics.min_raw), lower=True)
         upper = normalised(bounds.in_target(statistics.max_raw), lower=False)
-        if lower is None or upper is None:
+        if lower is None or upper is None or lower > upper:
             self.known = False
             return
         self.lower = lower if self.lower is None else min(self.lower, lower)
         self.upper = upper if self.upper is None else max(self.upper, upper)
+
+    def add_untold(self, values: int) -> None:
+        """A chunk whose statistics cannot be looked at."""
+        self.values += values
+        self.nulls, self.known = None, False
 
     def add_constant(self, rows: int, value: Any, *, nested: bool) -> None:
         """A column the file does not have: the same value, mostly null, in every row that has a struct around it."""
@@ -96,16 +102,22 @@ class FactCollector:
         self._file_leaves: list[Leaf] | None = None
         self._present: list[tuple[_Range, int, _Bounds]] = []
         self._absent: list[tuple[_Range, Any, bool]] = []
+        self._fixed: list[int] = []  # columns of fixed bytes
 
     def add(self, footer: pq.FileMetaData, selection: Selection, file_leaves: list[Leaf]) -> None:
         if file_leaves is not self._file_leaves:  # files of one schema share theirs
             self._match(selection, file_leaves)
+            self._fixed = [index for _, index, _ in self._present if not self._own and _is_fixed(footer, index)]
+        cut = chunks_with_cut_bounds(footer, self._fixed)
         for found, value, nested in self._absent:
             found.add_constant(footer.num_rows, value, nested=nested)
         for number in range(footer.num_row_groups):
             group = footer.row_group(number)
             for found, index, bounds in self._present:
-                found.add(group.column(index), bounds)
+                if (number, index) in cut:
+                    found.add_untold(group.column(index).num_values)
+                else:
+                    found.add(group.column(index), bounds)
 
     def _match(self, selection: Selection, file_leaves: list[Leaf]) -> None:
         self._file_leaves = file_leaves
@@ -125,6 +137,11 @@ class FactCollector:
             for leaf in self._leaves
             if leaf.field_id is not None
         }
+
+
+def _is_fixed(footer: pq.FileMetaData, index: int) -> bool:
+    column = footer.schema.column(index)
+    return bool(column.physical_type == "FIXED_LEN_BYTE_ARRAY" and column.logical_type.type != "DECIMAL")
 
 
 def written_file(

@@ -44,15 +44,16 @@ class SurvivingRows:
         deleted_rows = DeletedRows(self._task, self._storage, self._should_stop)
         for file in files:
             shape = self._reader.shape(file)
-            self._facts.add(file.footer, shape.selection, shape.leaves)
-            if self._task.lineage:
-                self._lineage_facts.add(file.footer, shape.selection, shape.leaves, file.input)
             deleted = deleted_rows.positions(file)
             self.rows_deleted += len(deleted)
             yield Announcement(file.footer.num_rows, file.uncompressed_bytes, deleted_rows.surviving_rows)
             for first, whole in placed_batches(self._task, self._reader, file, shape.selection):
                 self.rows_read += whole.num_rows
                 yield without_rows(whole, first, deleted)
+            # After the rows: bounds that are damaged end the process here, but reading refuses them first.
+            self._facts.add(file.footer, shape.selection, shape.leaves)
+            if self._task.lineage:
+                self._lineage_facts.add(file.footer, shape.selection, shape.leaves, file.input)
 
     def facts(self) -> dict[int, ColumnFacts]:
         return self._facts.facts() | (self._lineage_facts.facts() if self._task.lineage else {})

@@ -44,6 +44,8 @@ class MetadataField:
 
 
 class StatisticsField:
+    BOUNDS = (1, 2, 5, 6)  # upper and lower, first as they once were
+    NULLS = 3
     UPPER_IS_EXACT, LOWER_IS_EXACT = 7, 8
 
 

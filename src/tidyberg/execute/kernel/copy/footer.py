@@ -10,6 +10,7 @@ from tidyberg.execute.kernel.copy.fields import (
     FileField,
     GroupField,
     MetadataField,
+    StatisticsField,
     items,
     known_only,
     number,
@@ -25,7 +26,8 @@ ENCRYPTED_MAGIC = b"PARE"
 ENDING = 8  # the footer's length and the magic number
 INT96 = 3
 REQUIRED, OPTIONAL, REPEATED = range(3)
-BYTE_ARRAY = 6
+BYTE_ARRAY, FIXED_BYTE_ARRAY = 6, 7
+_SIZES = {0: 1, 1: 4, 2: 8, INT96: 12, 4: 4, 5: 8}  # of a value, by its type
 _DEEPEST_SCHEMA = 64
 
 
@@ -74,6 +76,7 @@ class SchemaLeaf:
     type: int
     repetition_levels: int  # how many lists and maps are around it
     definition_levels: int  # how many fields on its path may be absent
+    value_bytes: int | None  # of every value; None where they differ
 
     @property
     def repeated(self) -> bool:
@@ -135,7 +138,7 @@ def schema_leaves(schema: list[Struct]) -> list[SchemaLeaf]:
     if not schema:
         raise CannotCopy("its footer has no schema")
     found: list[SchemaLeaf] = []
-    end = _collect(schema, 0, SchemaLeaf((), -1, 0, 0), found, 0)
+    end = _collect(schema, 0, SchemaLeaf((), -1, 0, 0, None), found, 0)
     if end != len(schema):
         raise CannotCopy("its footer is damaged: the schema has fields that belong to nothing")
     return found
@@ -156,6 +159,9 @@ def _collect(schema: list[Struct], index: int, above: SchemaLeaf, found: list[Sc
             type=-1 if kind is None else kind,
             repetition_levels=above.repetition_levels + (repetition == REPEATED),
             definition_levels=above.definition_levels + (repetition != REQUIRED),
+            value_bytes=optional_number(element, ElementField.TYPE_LENGTH, "how long fixed bytes are")
+            if kind == FIXED_BYTE_ARRAY
+            else _SIZES.get(-1 if kind is None else kind),
         )
     index += 1
     if kind is not None:
@@ -199,6 +205,12 @@ def _chunk(struct: Struct, leaf: SchemaLeaf, rows: int, data: Extent) -> Chunk:
     if (values != rows and not leaf.repeated) or values < rows:
         raise CannotCopy(f"column {name} has {values} values in {rows} rows")
     _check_size_statistics(metadata, leaf, name)
+    statistics = substruct(metadata, MetadataField.STATISTICS, f"the statistics of column {name}") or {}
+    if not bounds_fit(statistics, leaf.value_bytes):
+        raise CannotCopy(f"the bounds of column {name} are not as long as its values")
+    nulls = optional_number(statistics, StatisticsField.NULLS, f"how many nulls column {name} has") or 0
+    if nulls > (values if leaf.definition_levels else 0):
+        raise CannotCopy(f"column {name} cannot have as many nulls as its footer counts")
     pages, first_data_page = _pages(metadata, name, data)
     bloom = optional_number(metadata, MetadataField.BLOOM, "where a bloom filter is")
     bloom_length = optional_number(metadata, MetadataField.BLOOM_LENGTH, "how long a bloom filter is")
@@ -224,6 +236,12 @@ def _check_size_statistics(metadata: Struct, leaf: SchemaLeaf, name: str) -> Non
     fits = len(repetitions) in (0, leaf.repetition_levels + 1) and len(definitions) in (0, leaf.definition_levels + 1)
     if not fits or (1 in sizes and leaf.type != BYTE_ARRAY):
         raise CannotCopy(f"the sizes of column {name} do not fit the schema")
+
+
+def bounds_fit(statistics: Struct, value_bytes: int | None) -> bool:
+    """Arrow ends the whole process over bounds not as long as values; arrow-rs cuts those of long fixed bytes."""
+    bounds = [statistics[field] for field in StatisticsField.BOUNDS if field in statistics]
+    return all(kind == BINARY and value_bytes in (None, len(value)) for kind, value in bounds)
 
 
 def _pages(metadata: Struct, name: str, data: Extent) -> tuple[Extent, int]:

@@ -14,6 +14,7 @@ from tidyberg.model.task import TaskInput, WriteSettings
 
 COLUMNS = len(LINEAGE_FIELDS)
 _SCHEMA = pa.schema(LINEAGE_FIELDS)
+_MOST_ROWS = 64 * 1024 * 1024  # beyond that Arrow begins another row group, whatever it is asked for
 LINEAGE = bytes(_SCHEMA.serialize())
 
 
@@ -46,6 +47,8 @@ def inherited_lineage(source: Source, number: int, settings: WriteSettings) -> S
     """The lineage of a row group's rows, as a small file in memory whose columns can be put beside the others."""
     before = sum(group.rows for group in source.footer.row_groups[:number])
     rows = source.footer.row_groups[number].rows
+    if rows > _MOST_ROWS:
+        raise CannotCopy(f"a row group of {source.input.path} has {rows} rows, too many to write their lineage beside")
     first = source.input.first_row_id
     if first is None:  # the commit gives the rows their ids
         ids = pa.nulls(rows, pa.int64())
