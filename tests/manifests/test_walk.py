@@ -18,6 +18,7 @@ from tidyberg.manifests import walk as walking
 from tidyberg.manifests.container import AvroError, blocks, open_container
 from tidyberg.manifests.entries import ManifestError, read_entries
 from tidyberg.manifests.lanes import Buffer
+from tidyberg.manifests.values import column, list_lengths
 from tidyberg.testing import SAMPLE_SCHEMA, ForgedEntry, ForgedManifest, forge_static_table
 from tidyberg.testing.avro import encode_bytes, encode_long
 
@@ -98,6 +99,24 @@ def test_numbers_of_any_length_are_read_and_skipped(numbers: list[int]) -> None:
         behind_each_other.skip_varints(behind_each_other.starts, len(numbers)).tolist()
         == behind_each_other.ends.tolist()
     )
+
+
+@pytest.mark.parametrize("lanes", [0, 10**9])
+def test_lists_in_blocks_that_count_their_bytes_are_read_and_must_fill_them(
+    monkeypatch: pytest.MonkeyPatch, lanes: int
+) -> None:
+    monkeypatch.setattr(walking, "_FEWEST_LANES", lanes)
+    schema = '{"fields": [{"name": "x", "type": {"type": "array", "items": "long"}, "field-id": 1}]}'
+    wanted = walking.Wanted(((1, "x"),))
+    in_blocks = b"".join(map(encode_long, (-2, 2, 7, 8, 1, 9, -1, 2, 300, 0)))
+    after = b"".join(map(encode_long, (1, 5, 0)))
+    whole = walking.walk(schema, wanted, [(1, in_blocks), (1, after)])
+    assert column(whole, "x", pa.list_(pa.int64())).to_pylist() == [[7, 8, 9, 300], [5]]
+    assert list_lengths(whole, "x").to_pylist() == [4, 1]
+    # One item more than the bytes hold: it would be taken from the next block.
+    too_many = walking.walk(schema, wanted, [(1, b"".join(map(encode_long, (-3, 2, 7, 8, 0)))), (1, after)])
+    with pytest.raises(AvroError, match="do not fill it"):
+        list_lengths(too_many, "x")
 
 
 def test_a_number_of_more_than_64_bits_is_refused() -> None:

@@ -119,17 +119,25 @@ def _items(
 ) -> Iterator[tuple[Positions, Positions]]:
     """The first items of all lists, then their second ones, and so on: which lists, and where their items begin."""
     at, left, lanes = at.copy(), np.zeros(len(at), np.int64), np.arange(len(at))
+    stated = np.zeros(len(at), np.int64)  # where items end whose bytes are counted, as well as themselves
     while len(lanes):
         opened = lanes[left[lanes] == 0]
         if len(opened):
             counts = buffer.read_varints(at[opened])
             at[opened] = buffer.skip_varints(at[opened])
             sized = opened[counts < 0]
-            at[sized] = buffer.skip_varints(at[sized])
+            if len(sized):
+                lengths, at[sized] = buffer.read_length(at[sized])
+                stated[sized] = at[sized] + lengths
             left[opened] = np.abs(counts)
             lanes = lanes[left[lanes] > 0]
         yield lanes, at[lanes]
         at[lanes] = skip(at[lanes])
         left[lanes] -= 1
+        if stated.any():
+            closed = lanes[(left[lanes] == 0) & (stated[lanes] > 0)]
+            if (at[closed] != stated[closed]).any():
+                raise AvroError("the items of a list do not fill it")
+            stated[closed] = 0
         if at.max(initial=0) > buffer.ends[-1]:
             raise AvroError("a list goes on beyond the end")

@@ -13,6 +13,7 @@ from tidyberg.execute.kernel.copy.fields import (
     LocationField,
     MetadataField,
     changed,
+    optional_number,
 )
 from tidyberg.execute.kernel.copy.footer import MAGIC, Chunk, Extent, RowGroup
 from tidyberg.execute.kernel.copy.proof import Common
@@ -198,8 +199,8 @@ def _row_group(piece: Piece, placed: list[_Placed], ordinal: int, common: Common
     if piece.added is not None:
         more = piece.added.footer.row_groups[0].struct
         for field in (GroupField.TOTAL_BYTES, GroupField.TOTAL_COMPRESSED):
-            if field in group.struct:
-                renewed[field] = (I64, group.struct[field][1] + more[field][1])
+            if (size := optional_number(group.struct, field, "how long a row group is")) is not None:
+                renewed[field] = (I64, size + more[field][1])
     if GroupField.FILE_OFFSET in group.struct:
         renewed[GroupField.FILE_OFFSET] = (I64, _start(placed))
     if GroupField.ORDINAL in group.struct:
