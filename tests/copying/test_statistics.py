@@ -3,16 +3,24 @@
 from dataclasses import replace
 from pathlib import Path
 
+import polars
 import pyarrow as pa
 import pytest
 
 from tests.copying.footers import edit_footer
 from tests.copying.tables import copy, given, read_back, write_files
 from tests.execute.builders import STORAGE, field
-from tidyberg.execute.kernel.copy.fields import CannotCopy, ChunkField, FileField, GroupField, MetadataField
+from tidyberg.execute.kernel.copy.fields import (
+    CannotCopy,
+    ChunkField,
+    ElementField,
+    FileField,
+    GroupField,
+    MetadataField,
+)
 from tidyberg.execute.kernel.copy.lineage import inherited_lineage
 from tidyberg.execute.kernel.copy.source import open_source, storage_reader
-from tidyberg.execute.kernel.copy.thrift import BINARY, I64, TRUE, Struct
+from tidyberg.execute.kernel.copy.thrift import BINARY, I32, I64, TRUE, Struct
 from tidyberg.execute.kernel.failures import KernelFailure
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.model.task import TaskInput, WriteSettings
@@ -71,6 +79,35 @@ def test_bounds_that_enclose_nothing_are_left_out(tmp_path: Path) -> None:
     assert result.mode == "copy"
     assert 1 not in result.outputs[0].lower_bounds
     assert 2 in result.outputs[0].lower_bounds
+
+
+def test_bounds_that_may_be_no_values_are_not_told_as_if_they_were(tmp_path: Path) -> None:
+    """Spark answers MIN and MAX with bounds that are told in full."""
+    table = pa.schema([field("id", pa.int64(), 1), field("raw", pa.binary(), 2)])
+    frame = polars.DataFrame({"id": [1, 2], "raw": [b"a" * 100, b"b" * 100]})  # Polars cuts bounds and does not say
+    frame.write_parquet(tmp_path / "polars.parquet")
+
+    def give_ids(footer: Struct) -> None:
+        for number, element in enumerate(footer[FileField.SCHEMA][1].items[1:], 1):
+            element[ElementField.FIELD_ID] = (I32, number)
+
+    edit_footer(tmp_path / "polars.parquet", give_ids)
+    file = given(tmp_path / "polars.parquet", 2)
+    told = {
+        mode: copy([file], tmp_path / mode, table, write=WriteSettings(metrics_modes={1: mode, 2: mode}))
+        for mode in ("full", "truncate(16)")
+    }
+    assert {result.mode for result in told.values()} == {"copy"}
+    assert told["full"].outputs[0].lower_bounds.keys() == {1}
+    assert told["truncate(16)"].outputs[0].upper_bounds[2] == b"b" * 15 + b"c"
+
+
+def test_numbers_that_enclose_a_column_but_are_not_in_it_are_no_bounds(tmp_path: Path) -> None:
+    inputs = with_statistics(tmp_path, 0, {LOWER_IS_EXACT: (TRUE, False)})
+    result = copy(inputs, tmp_path / "out", TABLE, write=WriteSettings(metrics_modes={1: "truncate(16)"}))
+    assert result.mode == "copy"
+    assert result.outputs[0].value_counts == {1: 6}
+    assert result.outputs[0].lower_bounds == {}
 
 
 def test_lineage_is_not_written_beside_more_rows_than_one_row_group_of_arrow_holds(tmp_path: Path) -> None:

@@ -63,10 +63,13 @@ def _described(
     """Metrics come from the inputs' own footers, each judged by who wrote it; NaN is counted in no footer."""
     modes = dict(task.write.metrics_modes)
     for index, leaf in enumerate(all_leaves):
-        if leaf.field_id is None or modes.get(leaf.field_id) != "full" or not is_truncatable(leaf.type):
+        mode = modes.get(leaf.field_id, "none") if leaf.field_id is not None else "none"
+        cuttable = is_truncatable(leaf.type)
+        if leaf.field_id is None or mode == "none" or (cuttable and mode != "full"):
             continue
-        if any(_is_cut(piece.group.chunks[index]) for piece in part):
-            modes[leaf.field_id] = "counts"  # full bounds are values of the column, which cut ones are not
+        chunks = [piece.group.chunks[index] for piece in part if index < len(piece.group.chunks)]
+        if not all(_has_exact_bounds(chunk, unless_told=not cuttable) for chunk in chunks):
+            modes[leaf.field_id] = "counts"
     row_groups = [_arrow_row_group(piece) for piece in part]
     return described_file(path, size, row_groups, all_leaves, {}, modes, split_offsets, own=False)
 
@@ -76,7 +79,10 @@ def _arrow_row_group(piece: Piece) -> pq.RowGroupMetaData | WideRowGroup:
     return group if piece.added is None else WideRowGroup(group, piece.added.arrow_footer.row_group(0))
 
 
-def _is_cut(chunk: Chunk) -> bool:
+def _has_exact_bounds(chunk: Chunk, *, unless_told: bool) -> bool:
+    """Whether bounds are values of the column: Spark answers MIN and MAX with them. Polars cuts some and is silent."""
     statistics = substruct(chunk.metadata, MetadataField.STATISTICS, "the statistics of a column") or {}
+    if not any(bound in statistics for bound in StatisticsField.BOUNDS):
+        return True
     flags = (StatisticsField.LOWER_IS_EXACT, StatisticsField.UPPER_IS_EXACT)
-    return any(statistics.get(flag, (0, True))[1] is False for flag in flags)
+    return all(statistics.get(flag, (0, unless_told))[1] is True for flag in flags)
