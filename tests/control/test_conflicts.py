@@ -139,6 +139,24 @@ def test_the_starting_snapshot_may_be_expired_between_chunks(warehouse: Warehous
     assert warehouse.rows(table) == before
 
 
+def test_a_job_whose_commit_was_expired_meanwhile_still_removes_what_conflicted(
+    warehouse: Warehouse, table: Table
+) -> None:
+    from tests.control.test_chunks import ONE_BY_ONE
+
+    def delete_and_expire(_: int) -> None:
+        committed = table.refresh().metadata.current_snapshot_id
+        assert committed is not None
+        delete_in(warehouse, table, "us")
+        table.refresh().maintenance.expire_snapshots().by_id(committed).commit()
+
+    with make_control(warehouse, OneAtATime(delete_and_expire), replans=0) as control:
+        result = control.compact(REF, ONE_BY_ONE)
+    assert (result.groups_committed, len(result.groups_left)) == (1, 1)
+    assert not result.job.unresolved
+    assert not [path for path in leftovers(warehouse, table) if path.endswith(".parquet")]
+
+
 def test_a_table_created_anew_in_the_same_place_between_chunks_is_left_alone(
     warehouse: Warehouse, table: Table
 ) -> None:

@@ -88,6 +88,7 @@ class Committed:
     groups: tuple[int, ...]
     conflicts: Mapping[int, str]
     attempts: int
+    sequence_number: int | None = None  # which no other commit has; None: format version 1, or not known
 
 
 @dataclass
@@ -167,7 +168,7 @@ class Publisher:
                 failure = failure or error
                 continue
             try:
-                self._send(table, staged, parent.pinned.snapshot_id, finished, attempt)
+                number = self._send(table, staged, parent.pinned.snapshot_id, finished, attempt)
             except TidybergError:
                 raise
             except Exception as error:  # noqa: BLE001  # whatever it is, only the table knows whether the commit landed
@@ -178,7 +179,7 @@ class Publisher:
                     self._unknown_parent = parent.pinned.snapshot_id
                 self.notice(f"commit attempt {attempt + 1} did not go through ({_brief(error)}); asking the table")
                 continue
-            return Committed(self.snapshot_id, staged.groups, dict(self._conflicts), attempt + 1)
+            return Committed(self.snapshot_id, staged.groups, dict(self._conflicts), attempt + 1, number)
         raise self._gave_up(failure, finished)
 
     def _bear(self, error: StorageError) -> None:
@@ -209,7 +210,8 @@ class Publisher:
         """I7: has an earlier attempt, of this process or another, committed this chunk already?"""
         if snapshot := snapshot_of_job(table.metadata, self.job_id, self.chunk):
             groups = self._attempts.get(snapshot.manifest_list, self._live_groups(parent, finished))
-            return Committed(snapshot.snapshot_id, groups, dict(self._conflicts), attempt)
+            number = (snapshot.sequence_number or None) if table.metadata.format_version > 1 else None
+            return Committed(snapshot.snapshot_id, groups, dict(self._conflicts), attempt, number)
         # Our snapshot may be expired already while its files live on.
         if self._attempts and (groups := self._live_groups(parent, finished)):
             self.journal.check_ownership()  # or who took the table over has committed them
@@ -258,7 +260,8 @@ class Publisher:
         parent_id: int | None,
         finished: Sequence[FinishedGroup],
         attempt: int,
-    ) -> None:
+    ) -> int | None:
+        """The sequence number that the commit took."""
         assert parent_id is not None
         groups = tuple(done.group.group_id for done in finished)
         sequence_number = table.metadata.next_sequence_number() if table.metadata.format_version > 1 else None
@@ -278,6 +281,7 @@ class Publisher:
             if self._moved_since(table):
                 raise CommitFailedException(_brief(error)) from error
             raise Terminal(f"The catalog rejected the commit: {_brief(error)}.") from error
+        return sequence_number
 
     def _moved_since(self, table: Table) -> bool:
         """Another branch took our numbers, or an upgrade changed what a snapshot must say: no requirement covers it,

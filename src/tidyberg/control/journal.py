@@ -19,6 +19,7 @@ class JobRecord:
         self._scrub = scrub
         self._announced: list[str] = []
         self.job = job
+        self.committed_number: int | None = None  # the sequence number of its last commit, where there is one
         self.update()
 
     def update(self, **changes: object) -> Job:

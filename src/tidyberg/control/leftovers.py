@@ -9,6 +9,7 @@ from pyiceberg.table import Table
 from tidyberg.commit.cleanup import referenced_paths, remove
 from tidyberg.commit.outputs import existing_outputs
 from tidyberg.commit.publish import Committed
+from tidyberg.commit.snapshot import last_sequence_number
 from tidyberg.control.workbench import Workbench
 from tidyberg.model.job import Intent
 from tidyberg.model.report import Notice
@@ -104,7 +105,9 @@ class Leftovers:
 
     def _shows_our_commit(self, fresh: Table) -> bool:
         """Else it is older than the commit, as a cache may show it, and knows nothing of the commit's files."""
-        job = self.bench.record.job
+        job, number = self.bench.record.job, self.bench.record.committed_number
+        if number is not None and last_sequence_number(fresh.metadata) >= number:
+            return True  # though the commit's snapshot may be expired since
         return not job.commits or fresh.metadata.snapshot_by_id(job.snapshot_id or -1) is not None
 
     def _fresh(self) -> Table | None:

@@ -223,6 +223,7 @@ class Round:
             conflicts = conflict.reasons
         if committed is not None:
             record = self.bench.record
+            record.committed_number = committed.sequence_number
             record.update(
                 snapshot_id=committed.snapshot_id,
                 commits=record.job.commits + 1,
