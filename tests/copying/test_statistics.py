@@ -1,5 +1,6 @@
 """Statistics that are short, impossible or contradict themselves cost neither rows nor the process."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tidyberg.execute.kernel.copy.fields import (
 )
 from tidyberg.execute.kernel.copy.lineage import inherited_lineage
 from tidyberg.execute.kernel.copy.source import open_source, storage_reader
-from tidyberg.execute.kernel.copy.thrift import BINARY, I32, I64, TRUE, Struct
+from tidyberg.execute.kernel.copy.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, Struct, ThriftList
 from tidyberg.execute.kernel.failures import KernelFailure
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.model.task import TaskInput, WriteSettings
@@ -108,6 +109,25 @@ def test_numbers_that_enclose_a_column_but_are_not_in_it_are_no_bounds(tmp_path:
     assert result.mode == "copy"
     assert result.outputs[0].value_counts == {1: 6}
     assert result.outputs[0].lower_bounds == {}
+
+
+def test_damage_that_ends_arrow_is_told_instead_of_encoded(tmp_path: Path) -> None:
+    def other_type(metadata: Struct) -> None:
+        metadata[MetadataField.TYPE] = (I32, 0)
+
+    def other_levels(metadata: Struct) -> None:
+        metadata[MetadataField.SIZE_STATISTICS] = (STRUCT, {3: (LIST, ThriftList(I64, [1, 1, 1, 0]))})
+
+    for number, damage in enumerate((other_type, other_levels)):
+        (file,) = write_files(tmp_path / str(number), [ROWS])
+
+        def edit(footer: Struct, damage: Callable[[Struct], None] = damage) -> None:
+            chunk = footer[FileField.ROW_GROUPS][1].items[0][GroupField.COLUMNS][1].items[0]
+            damage(chunk[ChunkField.METADATA][1])
+
+        edit_footer(Path(file.path), edit)
+        with pytest.raises(KernelFailure, match="footer is damaged"):
+            copy([given(Path(file.path), 3)], tmp_path / "out", TABLE)
 
 
 def test_lineage_is_not_written_beside_more_rows_than_one_row_group_of_arrow_holds(tmp_path: Path) -> None:

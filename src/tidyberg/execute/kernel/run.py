@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from tidyberg.execute.kernel.audit import audit_files
 from tidyberg.execute.kernel.checksum import RowChecksum
-from tidyberg.execute.kernel.copy.fields import CannotCopy
+from tidyberg.execute.kernel.copy.fields import CannotCopy, DamagedFooter
 from tidyberg.execute.kernel.copy.rewrite import copy_files
 from tidyberg.execute.kernel.copy.stream import remove_outputs
 from tidyberg.execute.kernel.dictionaries import judge_footers
 from tidyberg.execute.kernel.digest import digest_files
+from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.lineage import with_lineage
 from tidyberg.execute.kernel.manifests import read_manifests
 from tidyberg.execute.kernel.metrics import FactCollector, written_file
@@ -75,6 +76,8 @@ def _copy(task: Task, attempt: int, storage: Storage, should_stop: Callable[[], 
     started, started_ns = time.perf_counter(), time.time_ns()
     try:
         copied = copy_files(task, attempt, storage, should_stop)
+    except DamagedFooter as damage:
+        raise KernelFailure(FailureKind.DAMAGED, f"A footer is damaged. {damage}.") from None
     except CannotCopy as reason:
         return replace(_rewrite(task, attempt, storage, should_stop), mode_reason=str(reason))
     checksum = None

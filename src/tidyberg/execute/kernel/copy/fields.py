@@ -13,6 +13,10 @@ class CannotCopy(Exception):  # noqa: N818 - not an error: the files are encoded
     """Why files cannot be shown to be safe to copy; the message ends a sentence that names the task."""
 
 
+class DamagedFooter(CannotCopy):
+    """Damage over which Arrow would end the whole process, were the file encoded instead."""
+
+
 class FileField:
     VERSION, SCHEMA, ROWS, ROW_GROUPS, KEY_VALUES, CREATED_BY, COLUMN_ORDERS, ENCRYPTION, SIGNING_KEY = range(1, 10)
     KNOWN = frozenset(range(1, 10))

@@ -6,6 +6,7 @@ from itertools import pairwise
 from tidyberg.execute.kernel.copy.fields import (
     CannotCopy,
     ChunkField,
+    DamagedFooter,
     ElementField,
     FileField,
     GroupField,
@@ -197,7 +198,9 @@ def _chunk(struct: Struct, leaf: SchemaLeaf, rows: int, data: Extent) -> Chunk:
     known_only(metadata, MetadataField.KNOWN, f"column {name}")
     path = tuple(items(metadata, MetadataField.PATH, BINARY, f"the path of column {name}"))
     kind = number(metadata, MetadataField.TYPE, f"the type of column {name}")
-    if (path, kind) != (leaf.path, leaf.type):
+    if kind != leaf.type:
+        raise DamagedFooter(f"column {name} is not of the type that the schema has")
+    if path != leaf.path:
         raise CannotCopy(f"column {name} is not as the schema has it")
     if kind == INT96:
         raise CannotCopy(f"column {name} is of the deprecated type INT96")
@@ -235,7 +238,7 @@ def _check_size_statistics(metadata: Struct, leaf: SchemaLeaf, name: str) -> Non
     definitions = items(sizes, 3, I64, f"the sizes of column {name}")
     fits = len(repetitions) in (0, leaf.repetition_levels + 1) and len(definitions) in (0, leaf.definition_levels + 1)
     if not fits or (1 in sizes and leaf.type != BYTE_ARRAY):
-        raise CannotCopy(f"the sizes of column {name} do not fit the schema")
+        raise DamagedFooter(f"the sizes of column {name} do not fit the schema")
 
 
 def bounds_fit(statistics: Struct, value_bytes: int | None) -> bool:

@@ -93,7 +93,7 @@ def open_source(file: TaskInput, read_range: ReadRange, whole: bytes | None = No
     try:
         return _open(file, read_range, whole)
     except CannotCopy as refusal:
-        raise CannotCopy(f"{file.path}: {refusal}") from None
+        raise type(refusal)(f"{file.path}: {refusal}") from None
 
 
 def _open(file: TaskInput, read_range: ReadRange, whole: bytes | None) -> Source:
