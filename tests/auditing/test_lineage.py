@@ -37,7 +37,7 @@ def test_ids_that_are_lost_are_told_from_rows_that_are_lost(
     def forget(batch: pa.RecordBatch, file: TaskInput, first: int) -> pa.RecordBatch:
         return batch
 
-    monkeypatch.setattr("tidyberg.execute.kernel.run.fill_lineage", forget)
+    monkeypatch.setattr("tidyberg.execute.kernel.surviving.fill_lineage", forget)
     compact(warehouse, verify=VerifyMode.OFF)
     audited = audit_latest(warehouse)
     assert dict(audited.harms) == {Harm.LINEAGE: 27}
