@@ -39,8 +39,8 @@ VALUES = (
     Mutant(
         "split offsets are ascending row group starts",
         "execute/kernel/metrics.py",
-        "starts.append(min(offsets))",
-        "starts.append(max(offsets))",
+        "min(chunk.data_page_offset, chunk.dictionary_page_offset)",
+        "max(chunk.data_page_offset, chunk.dictionary_page_offset)",
         METRICS,
     ),
     Mutant(

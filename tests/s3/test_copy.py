@@ -1,41 +1,30 @@
 """Copies inside the store: the data stays there, and hardly anything crosses the worker."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tests.control.conftest import make_control
+from tests.control.test_compact import Meddling
 from tests.s3.lab import OPTIONS, REF, S3Warehouse, noise, properties_of
 from tests.servers.s3 import S3Server
 from tests.servers.s3_proxy import S3Proxy
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken
-from tidyberg.execute.inline import InlineEngine
+from tidyberg.execute.engine import AnyResult
 from tidyberg.model.options import RewriteMode
-from tidyberg.model.task import StorageAccess, TaskResult
+from tidyberg.model.task import TaskResult
 
 COPY = replace(OPTIONS, mode=RewriteMode.COPY)
 
 
-class Watched(InlineEngine):
+class Watched(Meddling):
     """Keeps what tasks reported."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(self._keep)
         self.results: list[TaskResult] = []
 
-    def run(
-        self,
-        tasks: Sequence[AnyTask],
-        storage: StorageAccess,
-        *,
-        on_result: Callable[[AnyResult], None],
-        cancel: CancelToken,
-        max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
-        found = super().run(tasks, storage, on_result=on_result, cancel=cancel, max_parallelism=max_parallelism)
+    def _keep(self, found: list[AnyResult]) -> None:
         self.results += [result for result in found if isinstance(result, TaskResult)]
-        return found
 
 
 def test_row_groups_are_copied_by_the_store(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:

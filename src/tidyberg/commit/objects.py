@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from pyiceberg.io import FileIO
 
+from tidyberg.execute.kernel.filesystems import S3_SCHEMES
 from tidyberg.execute.kernel.s3.answers import S3Error
 from tidyberg.execute.kernel.s3.store import S3Object, S3Store
 from tidyberg.execute.kernel.storage import Storage
@@ -13,7 +14,6 @@ from tidyberg.execute.tasks import storage_access
 from tidyberg.model.task import output_prefix
 
 _DOES_NOT_TELL = (400, 405, 501)
-_S3 = ("s3://", "s3a://", "s3n://")
 
 
 def size_of(io: FileIO, path: str) -> int:
@@ -80,7 +80,7 @@ def abort_uploads(io: FileIO, job_id: str, directories: Iterable[str]) -> None:
 
 
 def _store(io: FileIO, path: str) -> S3Store | None:
-    return Storage(storage_access(io)).s3 if path.startswith(_S3) else None
+    return Storage(storage_access(io)).s3 if path.partition("://")[0] in S3_SCHEMES else None
 
 
 @contextmanager

@@ -79,11 +79,13 @@ def split_into_jobs(
     enough = max(enough, sum(work) / (_MOST_JOBS - 1))  # all jobs but the last get that much
     jobs = []
     chunk: list[int] = []
+    gathered = 0
     for position in sorted(range(len(tasks)), key=lambda position: -work[position]):
         chunk.append(position)
-        if len(chunk) >= partitions and (len(tasks) <= _FEW_JOBS or sum(work[p] for p in chunk) >= enough):
+        gathered += work[position]
+        if len(chunk) >= partitions and (len(tasks) <= _FEW_JOBS or gathered >= enough):
             jobs.append(_partitions(tasks, chunk, partitions))
-            chunk = []
+            chunk, gathered = [], 0
     if chunk:
         jobs.append(_partitions(tasks, chunk, partitions))
     return threads, jobs

@@ -10,6 +10,7 @@ from urllib.parse import urlparse
 from pyarrow import fs
 
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.s3.settings import is_true
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
 _GCS_SCHEMES = ("gs", "gcs")
@@ -69,13 +70,13 @@ def _open_s3(properties: Mapping[str, str]) -> fs.FileSystem:
         "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=int(first("s3.retry.num-retries") or 4)),
     }
     if path_style := properties.get("s3.path-style-access"):
-        options["force_virtual_addressing"] = not _is_true(path_style)
+        options["force_virtual_addressing"] = not is_true(path_style)
     for name, option in (("s3.connect-timeout", "connect_timeout"), ("s3.request-timeout", "request_timeout")):
         if value := properties.get(name):
             options[option] = float(value)
     for name, option in (("s3.force-virtual-addressing", "force_virtual_addressing"), ("s3.anonymous", "anonymous")):
         if value := properties.get(name):
-            options[option] = _is_true(value)
+            options[option] = is_true(value)
     return fs.S3FileSystem(**{name: value for name, value in options.items() if value is not None})
 
 
@@ -123,7 +124,3 @@ def _open_hdfs(scheme: str, authority: str, properties: Mapping[str, str]) -> fs
     if port := properties.get("hdfs.port"):
         options["port"] = int(port)
     return fs.HadoopFileSystem(**options)
-
-
-def _is_true(text: str) -> bool:
-    return text.strip().lower() in ("true", "1", "yes", "y", "on")

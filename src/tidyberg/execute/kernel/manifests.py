@@ -1,17 +1,17 @@
 """Reads manifests where tasks run, and packs their live entries for the way back."""
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.read import run_ahead
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.manifests.entries import ManifestError, read_entries
 from tidyberg.manifests.packed import pack_entries
 from tidyberg.model.task import ManifestResult, ManifestTask, TaskInput
 
-_FETCH_THREADS = 8  # hides the latency of object storage
-_FETCH_AHEAD = 16
+_FETCH_AHEAD = 8  # hides the latency of object storage
 
 
 def read_manifests(task: ManifestTask, storage: Storage, should_stop: Callable[[], bool]) -> ManifestResult:
@@ -31,18 +31,14 @@ def read_manifests(task: ManifestTask, storage: Storage, should_stop: Callable[[
 
 
 def _contents(task: ManifestTask, storage: Storage, should_stop: Callable[[], bool]) -> Iterator[bytes]:
-    with ThreadPoolExecutor(_FETCH_THREADS, thread_name_prefix="manifests") as pool:
-        waiting = deque(pool.submit(_content, file, storage) for file in task.inputs[:_FETCH_AHEAD])
-        for number in range(len(task.inputs)):
+    with closing(run_ahead(partial(_content, storage), task.inputs, _FETCH_AHEAD)) as contents:
+        for content in contents:
             if should_stop():
                 raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
-            content = waiting.popleft().result()
-            if number + _FETCH_AHEAD < len(task.inputs):
-                waiting.append(pool.submit(_content, task.inputs[number + _FETCH_AHEAD], storage))
             yield content
 
 
-def _content(file: TaskInput, storage: Storage) -> bytes:
+def _content(storage: Storage, file: TaskInput) -> bytes:
     """The whole file: the manifest list may say too little, and what it leaves out would not be planned for."""
     content = storage.read_all(storage.place(file.path))
     if len(content) < file.size:

@@ -239,14 +239,14 @@ def truncated_upper(value: bytes, kind: pa.DataType, mode: str) -> bytes | None:
 
 def split_offsets(footer: pq.FileMetaData) -> tuple[int, ...]:
     """Where row groups start: at the first page, dictionary or data, of their first column."""
-    starts = []
-    for index in range(footer.num_row_groups):
-        first = footer.row_group(index).column(0)
-        offsets = [first.data_page_offset]
-        if first.has_dictionary_page and first.dictionary_page_offset:
-            offsets.append(first.dictionary_page_offset)
-        starts.append(min(offsets))
-    return tuple(sorted(starts))
+    return tuple(sorted(first_page(footer.row_group(index).column(0)) for index in range(footer.num_row_groups)))
+
+
+def first_page(chunk: pq.ColumnChunkMetaData) -> int:
+    """Where a column chunk begins."""
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+        return int(min(chunk.data_page_offset, chunk.dictionary_page_offset))
+    return int(chunk.data_page_offset)
 
 
 def _exactly(raw: Any) -> Any:

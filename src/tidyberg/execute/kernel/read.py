@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.metrics import first_page
 from tidyberg.execute.kernel.names import Path, field_id
 from tidyberg.execute.kernel.project import Leaf, Projector, Selection, leaves, select
 from tidyberg.execute.kernel.s3.reading import PieceOfFile, S3InputFile
@@ -300,9 +301,7 @@ def _span(footer: pq.FileMetaData, row_groups: Sequence[int], size: int) -> tupl
     for index in row_groups:
         group = footer.row_group(index)
         for chunk in map(group.column, range(group.num_columns)):
-            first = chunk.data_page_offset
-            if chunk.dictionary_page_offset is not None and chunk.dictionary_page_offset > 0:
-                first = min(first, chunk.dictionary_page_offset)
+            first = first_page(chunk)
             starts.append(first)
             ends.append(first + chunk.total_compressed_size + _CHUNK_PADDING)
     return min(starts), min(max(ends), size)

@@ -1,6 +1,7 @@
 """Reads objects: ranges into Arrow's memory, many of them in order from one request, and a file object over both."""
 
 import http.client
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -100,21 +101,18 @@ def fetch_all(store: S3Store, source: S3Object) -> bytes:
             patience.wait_after(error)
 
 
-class S3InputFile:
-    """A file object for Arrow. Its size is known beforehand, so that nothing need be asked but bytes."""
+class _ReadableFile(ABC):
+    """What Arrow asks of a file object that it may read from anywhere."""
 
-    def __init__(self, store: S3Store, source: S3Object, size: int, note_etag: Callable[[str], None]) -> None:
-        self._store = store
-        self._source = source
-        self._size = size
-        self._note_etag = note_etag
-        self._etag: str | None = None
-        self._position = 0
-        self._tail: pa.Buffer | None = None
-        self._stream: RangeStream | None = None
-        self._last_end = -1
-        self._overhang = b""  # the last bytes that the stream gave
-        self.closed = False
+    _position = 0
+    closed = False
+
+    @abstractmethod
+    def size(self) -> int:
+        """Where its bytes end."""
+
+    @abstractmethod
+    def read_buffer(self, length: int = -1) -> pa.Buffer: ...
 
     def readable(self) -> bool:
         return True
@@ -125,18 +123,33 @@ class S3InputFile:
     def writable(self) -> bool:
         return False
 
-    def size(self) -> int:
-        return self._size
-
     def tell(self) -> int:
         return self._position
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        self._position = offset + (0, self._position, self._size)[whence]
+        self._position = offset + (0, self._position, self.size())[whence]
         return self._position
 
     def read(self, length: int = -1) -> bytes:
         return self.read_buffer(length).to_pybytes()  # type: ignore[no-any-return]
+
+
+class S3InputFile(_ReadableFile):
+    """A file object for Arrow. Its size is known beforehand, so that nothing need be asked but bytes."""
+
+    def __init__(self, store: S3Store, source: S3Object, size: int, note_etag: Callable[[str], None]) -> None:
+        self._store = store
+        self._source = source
+        self._size = size
+        self._note_etag = note_etag
+        self._etag: str | None = None
+        self._tail: pa.Buffer | None = None
+        self._stream: RangeStream | None = None
+        self._last_end = -1
+        self._overhang = b""  # the last bytes that the stream gave
+
+    def size(self) -> int:
+        return self._size
 
     def read_buffer(self, length: int = -1) -> pa.Buffer:
         start = self._position
@@ -196,34 +209,15 @@ class S3InputFile:
             self._note_etag(etag)
 
 
-class PieceOfFile:
+class PieceOfFile(_ReadableFile):
     """Some bytes of a file that are in memory, at their place in it."""
 
     def __init__(self, content: pa.Buffer, start: int) -> None:
         self._content = content
         self._start = start
-        self._position = 0
-        self.closed = False
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        end = self._start + self._content.size
-        self._position = offset + (0, self._position, end)[whence]
-        return self._position
-
-    def read(self, length: int = -1) -> bytes:
-        return self.read_buffer(length).to_pybytes()  # type: ignore[no-any-return]
+    def size(self) -> int:
+        return self._start + int(self._content.size)
 
     def read_buffer(self, length: int = -1) -> pa.Buffer:
         offset = self._position - self._start

@@ -38,7 +38,7 @@ class S3Settings:
             return float(properties[name]) * scale if properties.get(name) else otherwise
 
         credentials = _credentials(properties, environment)
-        if credentials is None or first(*_OF_ARROW) or _is_true(properties.get("s3.anonymous")):
+        if credentials is None or first(*_OF_ARROW) or is_true(properties.get("s3.anonymous")):
             return None
         endpoint = first("s3.endpoint")
         if endpoint is not None and "://" not in endpoint:
@@ -85,9 +85,9 @@ def _credentials(properties: Mapping[str, str], environment: Mapping[str, str]) 
 def _is_virtual(endpoint: str | None, properties: Mapping[str, str]) -> bool:
     """Amazon's own hosts by default; others are addressed by path, as Arrow does."""
     if properties.get("s3.path-style-access"):
-        return not _is_true(properties["s3.path-style-access"])
-    return endpoint is None or _is_true(properties.get("s3.force-virtual-addressing"))
+        return not is_true(properties["s3.path-style-access"])
+    return endpoint is None or is_true(properties.get("s3.force-virtual-addressing"))
 
 
-def _is_true(text: str | None) -> bool:
+def is_true(text: str | None) -> bool:
     return (text or "").strip().lower() in ("true", "1", "yes", "y", "on")
