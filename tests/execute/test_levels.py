@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidyberg.execute.kernel.levels import columns_to_hurry, judge_levels
+from tidyberg.execute.kernel.levels import columns_to_hurry, judge_levels, remembered_levels
 from tidyberg.execute.kernel.project import leaves
 
 ROWS = 60_000
@@ -68,3 +68,20 @@ def test_hurried_columns_never_make_the_file_larger(sizes: list[tuple[int, int]]
 
 def test_what_random_keys_save_is_spent_on_columns_that_grow_least() -> None:
     assert columns_to_hurry([1_000, 300, 300, 300], [900, 310, 330, 340]) == {0, 1, 2}
+
+
+def test_later_tasks_of_a_job_in_a_partition_follow_the_first(table: pa.Table) -> None:
+    all_leaves = leaves(table.schema)
+    part = ("a job of this test", "a partition")
+    few = remembered_levels(part, table, all_leaves, OPTIONS, ROWS)
+    assert few == 3, "too few rows to try: nothing to follow"
+    first = remembered_levels(part, table, all_leaves, OPTIONS, 10 * ROWS)
+    assert isinstance(first, dict)
+    assert first["key"] == 1
+
+    empty = table.slice(0, 0)
+    assert remembered_levels(part, empty, all_leaves, OPTIONS, 10 * ROWS) == first
+    elsewhere = ("a job of this test", "another partition")
+    assert remembered_levels(
+        elsewhere, table.select(["text"]), leaves(table.select(["text"]).schema), OPTIONS, 10 * ROWS
+    ) == {"text": 3}

@@ -50,7 +50,8 @@ def _read(deletes: dict[Blob, TaskDelete], access: StorageAccess) -> dict[Blob, 
     files = [(delete,) for delete in deletes.values() if delete.kind != "dv"]
     try:
         reads = [*files, *reads_of(delete for delete in deletes.values() if delete.kind == "dv")]
-        with ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="tidyberg-deletes") as pool:
+        remote = any(not storage.place(path).is_local for path, _, _ in deletes)
+        with ThreadPoolExecutor(max_workers=_THREADS if remote else 1, thread_name_prefix="tidyberg-deletes") as pool:
             waiting = [pool.submit(_contents, storage, together) for together in reads]
             try:
                 return {blob: content for future in waiting for blob, content in future.result()}

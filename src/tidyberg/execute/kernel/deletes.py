@@ -106,7 +106,8 @@ class DeletedRows:
         deletes = [delete for delete in self._task.deletes if delete.kind == "position" and _may_apply(delete, inputs)]
         read_one = partial(self._files.positions, paths=inputs.keys())
         parts: dict[str, list[Positions]] = defaultdict(list)
-        with closing(run_ahead(read_one, deletes, _READ_AHEAD)) as read:
+        at_hand = all(delete.content is not None for delete in deletes)
+        with closing(run_ahead(read_one, deletes, 0 if at_hand else _READ_AHEAD)) as read:
             for delete, by_path in zip(deletes, read, strict=True):
                 for path in inputs.keys() & by_path.keys():
                     if _applies(delete, inputs[path]):
@@ -195,4 +196,6 @@ def without_rows(batch: pa.RecordBatch, first: int, deleted: Positions) -> pa.Re
         return batch
     mask = np.ones(batch.num_rows, np.bool_)
     mask[deleted[begin:end] - first] = False
-    return batch.filter(pa.array(mask))
+    kept = pa.array(mask)
+    # Column by column: for a whole batch Arrow makes row numbers of the mask first, a quarter slower where most stay.
+    return pa.RecordBatch.from_arrays([column.filter(kept) for column in batch.columns], schema=batch.schema)

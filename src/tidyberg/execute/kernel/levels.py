@@ -19,11 +19,30 @@ _SLICE_ROWS = 20_000  # about a page: that is what is compressed at a time
 _SPENT = 0.5  # of what was saved: a sample may be wrong
 _MOST_GROWTH = 0.1  # of a single column
 _WORTH_ROWS = 10 * _SLICES * _SLICE_ROWS  # below, trying takes longer than it can save
+_MOST_REMEMBERED = 64
+
+Levels = dict[str, int] | int | None
+_remembered: dict[tuple[str, ...], dict[str, int]] = {}
+
+
+def remembered_levels(
+    part: tuple[str, ...], table: pa.Table, all_leaves: Sequence[Leaf], options: Mapping[str, Any], rows: int
+) -> Levels:
+    """Tasks of one job and partition are much alike: one in a worker tries, those after it follow."""
+    key = (*part, *(leaf.path for leaf in all_leaves))
+    if (known := _remembered.get(key)) is not None:
+        return known
+    levels = judge_levels(table, all_leaves, options, rows)
+    if isinstance(levels, dict):
+        if len(_remembered) >= _MOST_REMEMBERED:
+            _remembered.clear()
+        _remembered[key] = levels
+    return levels
 
 
 def judge_levels(
     table: pa.Table, all_leaves: Sequence[Leaf], options: Mapping[str, Any], rows: int
-) -> dict[str, int] | int | None:
+) -> Levels:
     """What Arrow takes as `compression_level`; `rows` is how many the writer will get in all."""
     level = options["compression_level"]
     if options["compression"] != "ZSTD" or level is None or level <= _FASTEST or rows < _WORTH_ROWS:

@@ -123,7 +123,13 @@ def _bunches(storage: Storage, files: Sequence[TaskInput]) -> Iterator[list[Task
 def run_ahead(
     work: Callable[[Item], Outcome], items: Iterable[Item], ahead: int = _FILES_AHEAD
 ) -> Generator[Outcome, None, None]:
-    """What `work` makes of the items, in order, begun a few ahead: storage's latency hides behind the work."""
+    """What `work` makes of the items, in order, begun a few ahead: storage's latency hides behind the work.
+
+    None ahead, where there is no latency to hide, spares the threads.
+    """
+    if not ahead:
+        yield from map(work, items)
+        return
     waiting: deque[Future[Outcome]] = deque()
     with ThreadPoolExecutor(max_workers=ahead, thread_name_prefix="tidyberg-open") as pool:
         try:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from tidyberg.execute.kernel.dictionaries import judge_rows
 from tidyberg.execute.kernel.digest import DigestingSink
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.levels import judge_levels
+from tidyberg.execute.kernel.levels import remembered_levels
 from tidyberg.execute.kernel.project import Leaf, leaves
 from tidyberg.execute.kernel.sizing import OutputSizing
 from tidyberg.execute.kernel.storage import Place, Storage
@@ -182,7 +182,9 @@ class RollingWriter:
                 self._dictionaries.update(judge_rows(table, undecided))
             options = writer_options(self._task.write, self._leaves, self._dictionaries, table.num_rows)
             rows = sum(file.records for file in self._task.inputs)
-            self._options = {**options, "compression_level": judge_levels(table, self._leaves, options, rows)}
+            part = (self._task.job_id, self._task.output_directory)
+            levels = remembered_levels(part, table, self._leaves, options, rows)
+            self._options = {**options, "compression_level": levels}
         number = self._first_number + self._sizing.files_closed
         name = output_name(self._task.job_id, self._task.group_id, self._attempt, number)
         place = self._storage.place(f"{self._task.output_directory.rstrip('/')}/{name}")
