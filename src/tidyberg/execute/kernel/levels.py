@@ -40,9 +40,7 @@ def remembered_levels(
     return levels
 
 
-def judge_levels(
-    table: pa.Table, all_leaves: Sequence[Leaf], options: Mapping[str, Any], rows: int
-) -> Levels:
+def judge_levels(table: pa.Table, all_leaves: Sequence[Leaf], options: Mapping[str, Any], rows: int) -> Levels:
     """What Arrow takes as `compression_level`; `rows` is how many the writer will get in all."""
     level = options["compression_level"]
     if options["compression"] != "ZSTD" or level is None or level <= _FASTEST or rows < _WORTH_ROWS:
