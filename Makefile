@@ -65,7 +65,7 @@ lock: setup ## resolve the dependency tree anew into requirements.lock
 build: setup ## source distribution and wheel into dist/
 	@sh scripts/build.sh "$(VENV)"
 
-bench: check-java setup ## the core scenarios, about 5 minutes: tidyberg, Iceberg's Java action, DuckDB and cp on the same data
+bench: check-java setup ## the core scenarios, about 5 minutes: tidyberg (also on S3), Iceberg's Java action, DuckDB and cp on the same data
 	@$(BIN)/python -m benchmarks.run
 
 bench-full: check-java setup ## all scenarios, about half an hour and 10 GB of disk

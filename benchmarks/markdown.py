@@ -7,6 +7,7 @@ from tidyberg.model.sizes import GB, MB
 
 SIDES = {
     "tidyberg": "tidyberg",
+    "tidyberg-s3": "the same on S3",
     "java": "Iceberg's `rewrite_data_files`",
     "duckdb": "DuckDB and PyIceberg",
     "cp": "`cp`",
@@ -75,7 +76,7 @@ def cost_table(reports: Sequence[Report]) -> str:
             [
                 report["title"],
                 f"${ours['compute']:.5f}",
-                f"${ours['requests']:.5f}" + ("" if ours["counted"] else " (modelled)"),
+                f"${ours['requests']:.5f}" + ("" if ours["counted_requests"] else " (modelled)"),
                 f"${ours['total']:.5f}",
                 f"${java['compute']:.5f}" if java else "",
                 f"${ours['storage_until_expiry']:.5f}",

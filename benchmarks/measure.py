@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.memory import PeakMemory
 from benchmarks.side import Order
-from benchmarks.warehouse import Bench, RowSum, data_files
+from benchmarks.warehouse import Bench, RowSum
 
 MB = 1024 * 1024
 
@@ -32,9 +32,10 @@ class Run:
 
 def measure(side: str, bench: Bench, threads: int, expected: RowSum) -> Run:
     bench.restore()
-    before = set(data_files(bench.inventory()))
+    before = set(bench.data_files())
     answer, cpu_seconds, memory = _run(side, bench, threads)
-    after = data_files(bench.inventory())
+    facts = bench.facts()
+    after = bench.data_files()
     if side != "cp":
         if (found := bench.rows_left()) != expected:
             raise BenchmarkError(f"{side} changed the rows of the table: {found} instead of {expected}")
@@ -48,13 +49,13 @@ def measure(side: str, bench: Bench, threads: int, expected: RowSum) -> Run:
         memory.worker_bytes,
         len(after),
         sum(path.stat().st_size for path in after),
-        answer,
+        {**answer, **facts},
     )
 
 
 def _run(side: str, bench: Bench, threads: int) -> tuple[dict[str, Any], float, PeakMemory]:
     scenario = bench.scenario
-    order = Order(str(bench.live), scenario.target_mb * MB, threads, scenario.mode)
+    order = Order(str(bench.catalog), scenario.target_mb * MB, threads, scenario.mode, bench.properties)
     log = bench.directory / f"{side}.log"
     with (
         log.open("wb") as errors,
@@ -71,6 +72,7 @@ def _run(side: str, bench: Bench, threads: int) -> tuple[dict[str, Any], float, 
         assert process.stdout is not None
         cpu_before = 0.0
         if process.stdout.readline():  # warm
+            bench.begin()
             cpu_before = memory.cpu_seconds()
             process.stdin.write(b"go\n")
             process.stdin.flush()

@@ -63,7 +63,11 @@ def rates_plot(reports: list[Report]) -> str:
     rows = [
         (
             report["scenario"].replace("-", " "),
-            {_SERIES[side]: found["mb_per_core_second"] for side, found in report["sides"].items()},
+            {
+                name: report["sides"][side]["mb_per_core_second"]
+                for side, name in _SERIES.items()
+                if side in report["sides"]
+            },
         )
         for report in reports
     ]

@@ -1,13 +1,14 @@
 """The arithmetic of a benchmark: from runs to ratios, rates, dollars per GB, and which promises were kept."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
 
 from benchmarks.measure import Run
 from benchmarks.scenarios import Scenario
+from benchmarks.side import ON_S3
 from tidyberg.model.options import Prices
 from tidyberg.model.sizes import GB, MB
 from tidyberg.planning.price import request_dollars
@@ -41,7 +42,10 @@ class Promise:
 
 
 def scenario_report(scenario: Scenario, given: Input, runs: Sequence[Run], threads: int) -> dict[str, Any]:
-    sides = {side: _side_report(side, runs, given, threads) for side in dict.fromkeys(run.side for run in runs)}
+    counted = next((run.facts["requests"] for run in reversed(runs) if run.side == ON_S3), None)
+    sides = {
+        side: _side_report(side, runs, given, threads, counted) for side in dict.fromkeys(run.side for run in runs)
+    }
     report: dict[str, Any] = {
         "scenario": scenario.name,
         "title": scenario.title,
@@ -56,14 +60,16 @@ def scenario_report(scenario: Scenario, given: Input, runs: Sequence[Run], threa
         report["times_faster"] = {
             side: found["median_seconds"] / ours["median_seconds"]
             for side, found in sides.items()
-            if side != "tidyberg"
+            if side not in ("tidyberg", ON_S3)
         }
         report["extrapolated_seconds"] = extrapolated_seconds(ours["mb_per_core_second"])
         report["promises"] = [{**asdict(promise), "kept": promise.kept} for promise in promises(scenario, sides)]
     return report
 
 
-def _side_report(side: str, runs: Sequence[Run], given: Input, threads: int) -> dict[str, Any]:
+def _side_report(
+    side: str, runs: Sequence[Run], given: Input, threads: int, counted: Mapping[str, int] | None
+) -> dict[str, Any]:
     found = [run for run in runs if run.side == side]
     seconds = statistics.median(run.seconds for run in found)
     peak = max(run.peak_bytes for run in found)
@@ -76,23 +82,24 @@ def _side_report(side: str, runs: Sequence[Run], given: Input, threads: int) -> 
         "worker_bytes": max(run.worker_bytes for run in found),
         "outputs": found[-1].outputs,
         "bytes_written": found[-1].bytes_written,
-        "dollars_per_gb": dollars_per_gb(found[-1], seconds, peak, given.bytes),
+        "dollars_per_gb": dollars_per_gb(found[-1], seconds, peak, given.bytes, counted),
     }
 
 
 def dollars_per_gb(
-    run: Run, seconds: float, peak_bytes: int, total: int, prices: Prices | None = None
+    run: Run, seconds: float, peak_bytes: int, total: int, counted: Mapping[str, int] | None
 ) -> dict[str, Any]:
-    """Compute from measured time and allocated memory; requests as counted, else by the plan's model of a job on S3."""
-    prices = prices or Prices()
+    """Compute from measured time and allocated memory; requests as counted on S3, else by the plan's model of that."""
+    prices = Prices()
     gigabytes = total / GB
     found: dict[str, Any] = {
         "allocated_gb": allocated_gb(peak_bytes),
         "compute": seconds * allocated_gb(peak_bytes) * prices.compute_per_gb_second / gigabytes,
     }
     if estimate := run.facts.get("estimate"):
-        requests = run.facts.get("requests") or {"get": estimate["get_requests"], "put": estimate["put_requests"]}
-        found["counted"] = bool(run.facts.get("requests"))
+        modelled = {"get": estimate["get_requests"], "put": estimate["put_requests"]}
+        requests = modelled if counted is None else counted
+        found["modelled_requests"], found["counted_requests"] = modelled, counted
         found["requests"] = request_dollars(requests, prices) / gigabytes
         found["total"] = found["compute"] + found["requests"]
         found["storage_until_expiry"] = estimate["storage_dollars"] / gigabytes

@@ -6,15 +6,20 @@ import shutil
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+from tests.servers.s3 import S3Server
+from tests.servers.s3_binary import S3ServerMissingError
 
 from benchmarks.machine import machine_facts
 from benchmarks.markdown import full_text
 from benchmarks.measure import BenchmarkError, Run, measure
+from benchmarks.on_s3 import S3Bench
 from benchmarks.report import Input, scenario_report
 from benchmarks.scenarios import SCENARIOS, Scenario
-from benchmarks.side import SIDES
-from benchmarks.warehouse import Bench
+from benchmarks.side import ON_S3, SIDES
+from benchmarks.warehouse import Bench, RowSum
 
 
 def main() -> None:
@@ -71,18 +76,33 @@ def run_scenario(scenario: Scenario, options: argparse.Namespace) -> dict[str, A
         delete_files=inventory.delete_files.num_rows,
         partitions=len(set(inventory.data_files["partition"].to_pylist())),
     )
-    sides = [side for side in options.sides if side != "duckdb" or scenario.for_duckdb]
+    suits = {"duckdb": scenario.for_duckdb, ON_S3: scenario.for_s3}
+    sides = [side for side in options.sides if suits.get(side, True)]
     runs: list[Run] = []
     for number in range(options.rounds):
         # Alternate who goes first: a machine may grow warm or busy on the way.
         for side in sides if number % 2 == 0 else reversed(sides):
-            runs.append(measure(side, bench, options.threads, expected))
+            try:
+                runs.append(measure_side(side, bench, options.threads, expected))
+            except S3ServerMissingError as error:
+                say(f"  {side}: left out, for no S3 server can be had: {error}")
+                continue
             say(f"  {side}: {runs[-1].seconds:.2f} s, {runs[-1].outputs} files")
     facts = machine_facts(options.work)
     if not options.keep:
         shutil.rmtree(bench.directory)
     report = scenario_report(scenario, given, runs, options.threads)
     return {"at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": facts, **report}
+
+
+def measure_side(side: str, bench: Bench, threads: int, expected: RowSum) -> Run:
+    if side != ON_S3:
+        return measure(side, bench, threads, expected)
+    with (
+        TemporaryDirectory(dir=bench.directory, prefix="s3-") as directory,
+        S3Server(Path(directory)) as server,
+    ):
+        return measure(side, S3Bench(bench, server), threads, expected)
 
 
 def say(words: str) -> None:

@@ -29,6 +29,11 @@ class Scenario:
         """Its recipe reads data files: it knows nothing of deletes."""
         return self.deletes is None and self.in_memory
 
+    @property
+    def for_s3(self) -> bool:
+        """Few enough objects to be put on a server within seconds."""
+        return self.files <= 400
+
     def with_files(self, files: int) -> "Scenario":
         return replace(self, files=files)
 

@@ -11,12 +11,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.warehouse import SMALL_TABLE, TABLE, data_files, inventory_of
 
+ON_S3 = "tidyberg-s3"
 WARM_UP_OUTPUTS = 4  # so that every worker has worked before the clock starts
 
 
@@ -28,6 +29,7 @@ class Order:
     target_bytes: int
     threads: int
     mode: str
+    properties: dict[str, str] = field(default_factory=dict)  # of the catalog: how to reach other storage
 
 
 Rewrite = Callable[[str, int], dict[str, Any]]  # a table and its target size; gives what else is worth knowing
@@ -40,7 +42,7 @@ def main() -> None:
     os.dup2(2, 1)  # Spark writes to standard output as it likes
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         rewrite = side(order, Path(scratch))
-        small = inventory_of(Path(order.directory), SMALL_TABLE).data_files
+        small = inventory_of(Path(order.directory), SMALL_TABLE, order.properties).data_files
         rewrite(SMALL_TABLE, sum(small["size"].to_pylist()) // WARM_UP_OUTPUTS)
         print(json.dumps({"warm": True}), file=answers, flush=True)
         sys.stdin.readline()
@@ -61,7 +63,7 @@ def tidyberg_side(order: Order, scratch: Path) -> Rewrite:
     from tidyberg.record.sqlite import SqliteStore
     from tidyberg.testing import Warehouse
 
-    warehouse = Warehouse(order.directory)
+    warehouse = Warehouse(order.directory, properties=order.properties)
     control = Control(
         lambda _: warehouse.catalog,
         lambda: SparkEngine(f"local[{order.threads}]"),
@@ -137,7 +139,13 @@ def cp_side(order: Order, scratch: Path) -> Rewrite:  # noqa: ARG001 - every sid
     return rewrite
 
 
-SIDES: dict[str, Side] = {"tidyberg": tidyberg_side, "java": java_side, "duckdb": duckdb_side, "cp": cp_side}
+SIDES: dict[str, Side] = {
+    "tidyberg": tidyberg_side,
+    ON_S3: tidyberg_side,
+    "java": java_side,
+    "duckdb": duckdb_side,
+    "cp": cp_side,
+}
 
 
 if __name__ == "__main__":

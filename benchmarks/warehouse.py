@@ -5,11 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -52,6 +53,8 @@ class Bench:
         self.directory = directory.absolute()
         self.scenario = scenario
         self.live = self.directory / "warehouse"
+        self.catalog = self.live  # the directory of the catalog that a side works on
+        self.properties: dict[str, str] = {}  # what that catalog must be told besides
         self._pristine = self.directory / "pristine"
         self._stamp = self.directory / "stamp.json"
 
@@ -80,7 +83,17 @@ class Bench:
         os.sync()  # so that nobody's run pays for writing back what others wrote
 
     def inventory(self) -> Inventory:
-        return inventory_of(self.live, TABLE)
+        return inventory_of(self.catalog, TABLE, self.properties)
+
+    def data_files(self) -> list[Path]:
+        return data_files(self.inventory())
+
+    def begin(self) -> None:
+        """The side is warm, and about to rewrite the table."""
+
+    def facts(self) -> dict[str, Any]:
+        """What can be told of the side's run, but not by the side itself."""
+        return {}
 
     def _delete_by_equality(self, tables: dict[str, Scenario]) -> None:
         """In a process of its own: a JVM stays for as long as its process, and would be part of what is measured."""
@@ -99,11 +112,11 @@ class Bench:
         inventory = self.inventory()
         files = inventory.data_files.sort_by([("partition", "ascending"), ("sequence_number", "ascending")])
         assert not DeleteIndex(files, inventory.delete_files).touched().any(), "deletes still apply to some file"
-        return sum_of_files(data_files(inventory))
+        return sum_of_files(self.data_files())
 
 
-def inventory_of(directory: Path, name: str) -> Inventory:
-    with Warehouse(directory) as warehouse:
+def inventory_of(directory: Path, name: str, properties: Mapping[str, str] | None = None) -> Inventory:
+    with Warehouse(directory, properties=properties) as warehouse:
         table = warehouse.catalog.load_table(name)
         return take_inventory(table, pin(table, TableRef.parse(name, warehouse.name), "main"), ManifestCache())
 

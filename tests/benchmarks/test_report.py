@@ -12,6 +12,7 @@ from benchmarks.plot import dot_plot
 from benchmarks.publish import PAGE, RESULTS, published, rates_plot, renewed
 from benchmarks.report import Input, allocated_gb, extrapolated_seconds, promises, scenario_report
 from benchmarks.scenarios import SCENARIOS
+from benchmarks.side import ON_S3
 
 from tidyberg.model.sizes import GB, MB
 
@@ -32,8 +33,8 @@ def report(*runs: Run, scenario: str = "encode") -> dict[str, Any]:
     return {"at": "2026-11-15T16:00:00+00:00", "machine": MACHINE, **made}
 
 
-def ours(*seconds: float, requests: dict[str, int] | None = None) -> list[Run]:
-    return [run("tidyberg", each, facts={"estimate": ESTIMATE, "requests": requests}) for each in seconds]
+def ours(*seconds: float, side: str = "tidyberg", requests: dict[str, int] | None = None) -> list[Run]:
+    return [run(side, each, facts={"estimate": ESTIMATE, "requests": requests}) for each in seconds]
 
 
 def test_ratios_are_of_medians() -> None:
@@ -55,14 +56,18 @@ def test_dollars_are_of_allocated_memory_and_of_requests() -> None:
     assert dollars["requests"] == pytest.approx((1000 * 0.0004 + 100 * 0.005) / 1000 / 2)
     assert dollars["total"] == pytest.approx(dollars["compute"] + dollars["requests"])
     assert dollars["storage_until_expiry"] == pytest.approx(0.004)
-    assert dollars["counted"] is False
+    assert dollars["counted_requests"] is None
 
 
-def test_counted_requests_stand_in_for_modelled_ones() -> None:
-    (counted,) = ours(6.0, requests={"get": 20, "head": 5, "put": 2, "part": 40, "part_copy": 3})
-    dollars = report(counted)["sides"]["tidyberg"]["dollars_per_gb"]
-    assert dollars["counted"] is True
-    assert dollars["requests"] == pytest.approx((25 * 0.0004 + 45 * 0.005) / 1000 / 2)
+def test_requests_counted_on_s3_stand_in_for_modelled_ones() -> None:
+    on_s3 = ours(30.0, side=ON_S3, requests={"get": 20, "head": 5, "put": 2, "UploadPart": 40, "delete": 9})
+    found = report(*ours(6.0), *on_s3, run("java", 20.0))
+    dollars = found["sides"]["tidyberg"]["dollars_per_gb"]
+    assert dollars["compute"] == pytest.approx(6 * 4 * 0.0000166667 / 2)
+    assert dollars["requests"] == pytest.approx((25 * 0.0004 + 42 * 0.005) / 1000 / 2)
+    assert "(modelled)" not in full_text([found])
+    assert found["times_faster"] == {"java": 20 / 6}  # the server shares the cores: its time is shown, no more
+    assert "| 6.00 s | 30.00 s |" in full_text([found])
 
 
 @pytest.mark.parametrize(("peak", "gigabytes"), [(1, 4), (4 * GB, 4), (4 * GB + 1, 5), (6 * GB, 6)])
@@ -92,8 +97,8 @@ def test_a_promise_at_its_very_limit_is_kept() -> None:
 
 def test_tables_leave_out_sides_that_did_not_run() -> None:
     text = full_text([report(*ours(2.0), run("java", 8.0)), report(*ours(2.0), run("duckdb", 3.0), scenario="wide")])
-    assert "| 100 small files (encode) | 2,048 MB | 2.00 s | 8.00 s |  |  | 4.0 |  | 4.0 | 512 |" in text
-    assert "| 200 columns (encode) | 2,048 MB | 2.00 s |  | 3.00 s |  |  | 1.5 |  | 512 |" in text
+    assert "| 100 small files (encode) | 2,048 MB | 2.00 s |  | 8.00 s |  |  | 4.0 |  | 4.0 | 512 |" in text
+    assert "| 200 columns (encode) | 2,048 MB | 2.00 s |  |  | 3.00 s |  |  | 1.5 |  | 512 |" in text
 
 
 def test_the_sampler_sees_the_memory_of_children() -> None:

@@ -126,7 +126,7 @@ def test_column_names_with_dots_are_one_column(tmp_path: Path) -> None:
 
 def test_large_files_are_read_row_group_by_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not fetched whole, several pieces: the same rows as by the short way."""
-    monkeypatch.setattr(read, "_FETCHED_WHOLE", 0)
+    monkeypatch.setattr(read, "FETCHED_WHOLE", 0)
     monkeypatch.setattr(read, "_BUFFERED_AT_ONCE", 4_096)
     ids = list(range(20_000))
     table = pa.table([pa.array(ids), pa.array([f"name {i}" for i in ids])], schema=NUMBERS)

@@ -10,7 +10,6 @@ from tests.servers.s3 import S3Server
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.table import TableRef
 from tidyberg.testing import Warehouse
-from tidyberg.testing.commits import LabCatalog
 
 REF = TableRef("lab", ("db",), "events")
 OPTIONS = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
@@ -28,11 +27,7 @@ def properties_of(server: S3Server, bucket: str, endpoint: str | None = None) ->
 
 class S3Warehouse(Warehouse):
     def __init__(self, directory: Path, properties: dict[str, str]) -> None:
-        self.directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
-        self.name = "lab"
-        self.properties = {"type": "sql", "uri": f"sqlite:///{directory / 'catalog.db'}", **properties}
-        self.catalog = LabCatalog(self.name, **{key: value for key, value in self.properties.items() if key != "type"})
+        super().__init__(directory, properties=properties)
 
     def referenced(self, table: Table) -> set[str]:
         """Every object that the current metadata or any of its snapshots refers to."""

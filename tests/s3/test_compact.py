@@ -21,6 +21,7 @@ from tidyberg.execute.kernel.s3.settings import S3Settings
 from tidyberg.execute.kernel.s3.store import S3Store
 from tidyberg.execute.spark import SparkEngine
 from tidyberg.model.options import RewriteMode, VerifyMode
+from tidyberg.model.sizes import MB
 
 
 @pytest.fixture
@@ -74,7 +75,8 @@ def test_a_worker_killed_while_it_uploads_leaves_nothing(
         return Delay(60) if "partNumber" in asked.path and "/data/" in asked.path else None
 
     with S3Proxy(s3_server.port, hold_parts) as proxy:
-        properties = json.dumps(properties_of(s3_server, bucket, proxy.endpoint))
+        small_parts = {"s3.multipart.part-size-bytes": str(5 * MB)}
+        properties = json.dumps({**properties_of(s3_server, bucket, proxy.endpoint), **small_parts})
         command = [sys.executable, "-m", "tests.s3.victim", str(lake.directory), properties, mode.value]
         with subprocess.Popen(command) as victim:
             deadline = time.monotonic() + 120

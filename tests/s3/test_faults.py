@@ -1,7 +1,9 @@
 """A store that slows down, breaks off and answers late: requests are sent again, and jobs end well."""
 
 import random
+import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -219,3 +221,35 @@ def test_credentials_that_expire_in_mid_job_are_told_and_the_job_may_be_run_agai
                 proxy.fault = lambda _: None
                 control.compact(REF, OPTIONS)
             assert len(lake.live_files(table)) == 1
+
+
+def test_a_slow_link_has_time_for_a_large_body() -> None:
+    """The limit is for each piece that is sent, whatever the size of a part."""
+    body, taken = bytes(24 * MB), 0
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+
+        def serve() -> None:
+            nonlocal taken
+            connection, _ = listening.accept()
+            with connection, connection.makefile("rb") as stream:
+                while stream.readline().strip():
+                    pass
+                while taken < len(body) and (piece := stream.read(MB)):
+                    taken += len(piece)
+                    time.sleep(0.1)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        keys = {"s3.access-key-id": "a", "s3.secret-access-key": "b"}
+        endpoint = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        settings = S3Settings.of(
+            {"s3.endpoint": endpoint, "s3.request-timeout": "1.5", "s3.retry.num-retries": "0", **keys}
+        )
+        assert settings is not None
+        S3Store(settings).put(S3Object("bucket", "key"), body)
+        thread.join()
+    assert taken == len(body)

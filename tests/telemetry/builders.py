@@ -56,6 +56,7 @@ RUN = Job(
     cores=2,
     cluster="inline",
     commits=1,
+    requests={"get": 12, "put": 3},
     progress=Progress(1, 1, 1, 1, 10, 1000, 500),
     stats=STATS,
 )

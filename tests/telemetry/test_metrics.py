@@ -2,13 +2,14 @@
 
 import threading
 import time
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.telemetry.builders import RUN, SUBMISSION, FixedQueue, submission
-from tidyberg.model.job import JobStatus
+from tidyberg.model.job import Copied, JobStatus, Progress
 from tidyberg.model.sizes import MB
 from tidyberg.record.queue import JobQueue
 from tidyberg.telemetry.metrics import Metrics
@@ -71,6 +72,21 @@ def test_a_run_tells_files_bytes_dollars_and_how_well_it_was_predicted() -> None
     assert found["file_size_distribution_bytes_sum", ()] == 610 * MB
     for quantity, ratio in (("seconds", 2.0), ("bytes", 1.0), ("dollars", 0.5)):
         assert found["compaction_actual_to_predicted_ratio_sum", (("quantity", quantity),)] == ratio
+
+
+def test_copied_and_encoded_groups_are_told_apart_and_requests_by_kind() -> None:
+    metrics = Metrics()
+    assert value(metrics, "compaction_groups_total", mode="copy") == 0  # so that a rate can be taken of the first one
+    copied = Copied(groups=2, files=4, bytes=700, bytes_moved=600)
+    run = replace(RUN, progress=Progress(1, 1, 5, 5, 10, 1000, 500), copied=copied, requests={"get": 3, "part_copy": 2})
+    for _ in range(2):
+        metrics.job_ended(SUBMISSION, run)
+    assert value(metrics, "compaction_groups_total", mode="copy") == 4
+    assert value(metrics, "compaction_groups_total", mode="encode") == 6
+    assert value(metrics, "compaction_group_bytes_total", mode="copy") == 1400
+    assert value(metrics, "compaction_group_bytes_total", mode="encode") == 2 * (1000 - 100)
+    assert value(metrics, "compaction_bytes_moved_total") == 1200
+    assert value(metrics, "compaction_storage_requests_total", kind="part_copy") == 4
 
 
 def test_only_the_first_claim_counts_as_waiting() -> None:

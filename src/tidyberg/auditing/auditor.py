@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 from tidyberg.auditing.compare import Differences, FileRows, find_differences
 from tidyberg.auditing.states import State, differing_states
 from tidyberg.auditing.tasks import Reading, digest_tasks, readings
+from tidyberg.commit import objects
 from tidyberg.commit.receipt import CONTENT_CHECKSUM, content_checksum
 from tidyberg.errors import BadInput, DamagedFile, UnknownReference, Unsupported
 from tidyberg.execute.delete_contents import with_delete_contents
@@ -100,7 +101,7 @@ class Auditor:
     def _inventory(self, snapshot_id: int, shown_as: SnapshotInfo) -> Inventory:
         """A state in the schema of the audited snapshot, so that evolution changes no row."""
         pinned = replace(self.pinned, snapshot_id=snapshot_id, schema=self._schema(shown_as.snapshot_id))
-        return take_inventory(self.table, pinned, self.cache)
+        return take_inventory(self.table, pinned, self.cache, fetch=objects.fetch)
 
     def _schema(self, snapshot_id: int) -> Schema:
         snapshot = self.table.metadata.snapshot_by_id(snapshot_id)

@@ -37,11 +37,11 @@ def write_file(io: FileIO, path: str, content: bytes) -> None:
 
 
 def read_manifest_list(io: FileIO, path: str) -> list[ListedManifest]:
-    return [ListedManifest(record) for record in Container.parse(read_bytes(io, path), path).records()]
+    return [ListedManifest(record) for record in Container.parse(read_bytes(io, path, objects.fetch), path).records()]
 
 
 def read_manifest(io: FileIO, listed: ListedManifest) -> Manifest:
-    content = read_bytes(io, listed.path)
+    content = read_bytes(io, listed.path, objects.fetch)
     if len(content) < listed.length:
         raise damaged(listed.path, f"it has {len(content)} bytes, the manifest list says {listed.length}")
     container = Container.parse(content, listed.path)

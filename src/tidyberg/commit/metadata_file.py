@@ -9,6 +9,7 @@ import copy
 import json
 import uuid
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from typing import Any
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
@@ -20,6 +21,8 @@ from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import IcebergBaseModel
+
+from tidyberg.commit import objects
 
 METADATA_NAMES = uuid.UUID("7c9a5f0e-6f0f-4c55-9b52-0f3f7a0d7a11")
 
@@ -94,7 +97,7 @@ def swaps_blindly(catalog: Catalog) -> bool:
 def changed_document(parent: Table, metadata: TableMetadata) -> dict[str, Any]:
     """The parent's metadata file with what is different in `metadata`; fields that nobody here knows stay."""
     unpack = Compressor.get_compressor(parent.metadata_location).stream_decompressor
-    with unpack(parent.io.new_input(parent.metadata_location).open()) as stream:
+    with unpack(BytesIO(objects.fetch(parent.io, parent.metadata_location))) as stream:
         text = bytes(stream.read()).decode()
     document: dict[str, Any] = json.loads(text)
     merged: dict[str, Any] = _merge(document, as_document(TableMetadataUtil.parse_raw(text)), as_document(metadata))
@@ -109,9 +112,9 @@ def as_document(metadata: TableMetadata) -> dict[str, Any]:
 
 def write_document(document: dict[str, Any], io: FileIO, location: str, *, overwrite: bool) -> None:
     content = Compressor.get_compressor(location).bytes_compressor()(json.dumps(document).encode())
-    with io.new_output(location).create(overwrite=overwrite) as stream:
-        stream.write(content)
-    size = len(io.new_input(location))
+    if not overwrite and objects.exists(io, location):
+        raise FileExistsError(f"Cannot create file, already exists: {location}")
+    size = objects.write(io, location, content)
     if size != len(content):  # the table would be unreadable with it
         raise OSError(f"{location} has {size} bytes after {len(content)} were written")
 

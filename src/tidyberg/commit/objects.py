@@ -1,4 +1,4 @@
-"""Files of a job written, looked up and removed: by one request each in an S3 store, elsewhere through PyIceberg."""
+"""Files read, written, looked up and removed: by one request each in an S3 store, elsewhere through PyIceberg."""
 
 import http.client
 from collections.abc import Iterable, Iterator
@@ -8,12 +8,23 @@ from pyiceberg.io import FileIO
 
 from tidyberg.execute.kernel.filesystems import S3_SCHEMES
 from tidyberg.execute.kernel.s3.answers import S3Error
+from tidyberg.execute.kernel.s3.reading import fetch_all
 from tidyberg.execute.kernel.s3.store import S3Object, S3Store
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.execute.tasks import storage_access
 from tidyberg.model.task import output_prefix
+from tidyberg.observe.storage import through_pyiceberg
 
 _DOES_NOT_TELL = (400, 405, 501)
+
+
+def fetch(io: FileIO, path: str) -> bytes:
+    """All bytes of a file; PyIceberg would ask for its size first."""
+    store = _store(io, path)
+    if store is None:
+        return through_pyiceberg(io, path)
+    with _as_os_errors(path):
+        return fetch_all(store, S3Object.of(path))
 
 
 def size_of(io: FileIO, path: str) -> int:

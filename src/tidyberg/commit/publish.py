@@ -23,6 +23,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 
+from tidyberg.commit import objects
 from tidyberg.commit.conflicts import hindrance, validate_groups
 from tidyberg.commit.metadata_file import send_commit, swaps_in_process
 from tidyberg.commit.snapshot import Staged, Stager, last_sequence_number, next_row_id, snapshot_of_job
@@ -202,7 +203,8 @@ class Publisher:
         return table
 
     def _observe(self, table: Table) -> Inventory:
-        return take_inventory(table, pin(table, self.plan.table, self.plan.branch), self.cache)
+        pinned = pin(table, self.plan.table, self.plan.branch)
+        return take_inventory(table, pinned, self.cache, fetch=objects.fetch)
 
     def _landed(
         self, table: Table, parent: Inventory, finished: Sequence[FinishedGroup], attempt: int

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
+from tidyberg.commit import objects
 from tidyberg.control.calibration import calibrate
 from tidyberg.control.far_manifests import reading_on
 from tidyberg.control.workbench import work_of
@@ -38,7 +39,8 @@ class Planner:
 
     def observe(self, table: Table, ref: TableRef, options: PlanOptions) -> Inventory:
         with self.tracer.span("observe"), catalog_errors(ref.catalog, what=str(ref)):
-            return take_inventory(table, pin(table, ref, options.branch), self.cache, self._elsewhere(table))
+            pinned = pin(table, ref, options.branch)
+            return take_inventory(table, pinned, self.cache, self._elsewhere(table), objects.fetch)
 
     def statistics(self, inventory: Inventory, options: PlanOptions) -> tuple[PartitionStatistics, ...]:
         return partition_statistics(

@@ -4,12 +4,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import VoidTransform
@@ -21,7 +21,7 @@ from tidyberg.model.table import Pinned
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.manifest_list import read_manifest_list
 from tidyberg.observe.partitions import PartitionIndex
-from tidyberg.observe.storage import damaged, read_bytes
+from tidyberg.observe.storage import Fetch, damaged, read_bytes, through_pyiceberg
 
 _FETCH_THREADS = 8  # hides the latency of object storage
 _FETCH_AHEAD = 16  # bounds the raw manifests in memory
@@ -29,6 +29,7 @@ _ADDED = 1
 _EQUALITY_DELETES = 2
 
 
+ReadFile = Callable[[str], bytes]
 ReadManifests = Callable[[Sequence[ManifestInfo]], Iterator[tuple[str, ManifestEntries]]]
 
 
@@ -41,7 +42,11 @@ class Elsewhere:
 
 
 def take_inventory(
-    table: Table, pinned: Pinned, cache: ManifestCache | None = None, elsewhere: Elsewhere | None = None
+    table: Table,
+    pinned: Pinned,
+    cache: ManifestCache | None = None,
+    elsewhere: Elsewhere | None = None,
+    fetch: Fetch = through_pyiceberg,
 ) -> Inventory:
     snapshot = table.snapshot_by_id(pinned.snapshot_id) if pinned.snapshot_id is not None else None
     if pinned.snapshot_id is not None and snapshot is None:
@@ -49,21 +54,22 @@ def take_inventory(
             f"{pinned.table}: snapshot {pinned.snapshot_id} is no longer in the table's metadata.",
             hint="It was expired in the meantime: start again.",
         )
-    manifests = read_manifest_list(table.io, snapshot.manifest_list) if snapshot else []
+    manifests = read_manifest_list(table.io, snapshot.manifest_list, fetch) if snapshot else []
     for info in manifests:
         if info.spec_id not in pinned.specs:
             raise damaged(info.path, f"the table has no partition spec {info.spec_id}, which it is written in")
-    return _assemble(pinned, manifests, _read_manifests(table.io, manifests, cache, elsewhere))
+    near = partial(read_bytes, table.io, fetch=fetch)
+    return _assemble(pinned, manifests, _read_manifests(manifests, near, cache, elsewhere))
 
 
 def _read_manifests(
-    io: FileIO, manifests: Sequence[ManifestInfo], cache: ManifestCache | None, elsewhere: Elsewhere | None
+    manifests: Sequence[ManifestInfo], near: ReadFile, cache: ManifestCache | None, elsewhere: Elsewhere | None
 ) -> list[ManifestEntries]:
     """Threads fetch a few manifests ahead, this one decodes: decoding on many would only pass the lock around."""
     contents = {info.path: cache.get(info.path) if cache is not None else None for info in manifests}
     missing = list({info.path: info for info in manifests if contents[info.path] is None}.values())
     is_far = elsewhere is not None and sum(info.length for info in missing) > elsewhere.above_bytes
-    found = elsewhere.read(missing) if elsewhere and is_far else _decode(missing, _fetch(io, missing))
+    found = elsewhere.read(missing) if elsewhere and is_far else _decode(missing, _fetch(near, missing))
     for path, read in found:
         contents[path] = read
         if cache is not None:
@@ -71,13 +77,13 @@ def _read_manifests(
     return [entries for info in manifests if (entries := contents[info.path]) is not None]
 
 
-def _fetch(io: FileIO, manifests: Sequence[ManifestInfo]) -> Iterator[bytes]:
+def _fetch(read: ReadFile, manifests: Sequence[ManifestInfo]) -> Iterator[bytes]:
     with ThreadPoolExecutor(_FETCH_THREADS, thread_name_prefix="manifests") as pool:
-        waiting = deque(pool.submit(read_bytes, io, info.path) for info in manifests[:_FETCH_AHEAD])
+        waiting = deque(pool.submit(read, info.path) for info in manifests[:_FETCH_AHEAD])
         for number in range(len(manifests)):
             raw = waiting.popleft().result()
             if number + _FETCH_AHEAD < len(manifests):
-                waiting.append(pool.submit(read_bytes, io, manifests[number + _FETCH_AHEAD].path))
+                waiting.append(pool.submit(read, manifests[number + _FETCH_AHEAD].path))
             yield raw
 
 

@@ -9,7 +9,7 @@ from tidyberg.errors import Unsupported
 from tidyberg.manifests.container import AvroError, decoding, open_container
 from tidyberg.model.inventory import ManifestInfo
 from tidyberg.observe.avro import read_columns
-from tidyberg.observe.storage import damaged, read_bytes
+from tidyberg.observe.storage import Fetch, damaged, read_bytes, through_pyiceberg
 
 # Field ids of the manifest list, from the Iceberg specification.
 _PATH, _LENGTH, _SPEC_ID, _CONTENT, _SEQUENCE, _MIN_SEQUENCE, _SNAPSHOT, _KEY, _FIRST_ROW = (
@@ -21,8 +21,8 @@ _ENCRYPTED = b"AGS1"  # how Iceberg's encrypted streams begin
 _DEFAULTS = {_CONTENT: 0, _SEQUENCE: 0, _MIN_SEQUENCE: 0}
 
 
-def read_manifest_list(io: FileIO, location: str) -> list[ManifestInfo]:
-    raw = read_bytes(io, location)
+def read_manifest_list(io: FileIO, location: str, fetch: Fetch = through_pyiceberg) -> list[ManifestInfo]:
+    raw = read_bytes(io, location, fetch)
     if raw.startswith(_ENCRYPTED):
         raise _encrypted(location)
     try:

@@ -1,6 +1,7 @@
-"""Metadata files as bytes, through the table's own file access; what goes wrong is named after the file."""
+"""Metadata files as bytes, through the table's own file access unless told; what goes wrong is named after the file."""
 
 import os
+from collections.abc import Callable
 
 from pyiceberg.io import FileIO
 
@@ -8,13 +9,23 @@ from tidyberg.errors import AccessDenied, DamagedFile, StorageError
 
 _DENIED = ("ACCESS_DENIED", "Access Denied", "AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch")
 
+Fetch = Callable[[FileIO, str], bytes]  # all bytes of a file, or OSErrors
 
-def read_bytes(io: FileIO, location: str) -> bytes:
+
+def through_pyiceberg(io: FileIO, location: str) -> bytes:
+    with io.new_input(location).open() as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(0)
+        content = bytes(stream.read())
+    # I1: an Avro file that ends early may look whole, and what it no longer lists would be lost with the next commit.
+    if len(content) != size:
+        raise StorageError(f"Reading {location} gave {len(content)} of its {size} bytes.", hint="Try again.")
+    return content
+
+
+def read_bytes(io: FileIO, location: str, fetch: Fetch = through_pyiceberg) -> bytes:
     try:
-        with io.new_input(location).open() as stream:
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(0)
-            content = bytes(stream.read())
+        return fetch(io, location)
     except FileNotFoundError:
         raise DamagedFile(
             f"{location} does not exist, though the table refers to it.",
@@ -29,10 +40,6 @@ def read_bytes(io: FileIO, location: str) -> bytes:
         raise StorageError(
             f"Cannot read {location}: {error}.", hint="Check the storage and the network, then try again."
         ) from error
-    # I1: an Avro file that ends early may look whole, and what it no longer lists would be lost with the next commit.
-    if len(content) != size:
-        raise StorageError(f"Reading {location} gave {len(content)} of its {size} bytes.", hint="Try again.")
-    return content
 
 
 def _denied(location: str, error: OSError) -> AccessDenied:

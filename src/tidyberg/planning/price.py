@@ -1,12 +1,19 @@
 """What a rewrite costs and gives back, in requests, seconds and dollars.
 
-The model, with nothing left out on purpose:
-- GET: per input file, and per group for each delete file that applies, its footer and one ranged read per 128 MB;
-  per job the table's metadata, its manifest list and every manifest that names a replaced file or such a delete.
-- PUT: per output up to 10 MB one; above, one per part of 10 MB plus opening and closing the upload (Arrow's S3
-  writer). Per job the rewritten manifests, one manifest of outputs per spec, the manifest list, the metadata.
-- A copy inside an S3 store reads of each input the end alone, and asks for one copy per input and 512 MB of it; per
-  output it opens and closes the upload, sends a footer, and reads the start and the footer to confirm them.
+The model. Requests are those of this package's S3 client as it is by default; a table on local disks, where there are
+none, has the price that the same job would have on S3:
+- GET: per input file, and per group for each delete file that applies, one up to 16 MB, above it two: its footer, and
+  the rest as one stream.
+- PUT: per output up to 32 MB one; above, one per part of 32 MB plus opening and closing the upload.
+- A copy reads of each input the end alone, and asks for one copy per input and 512 MB of it; per output it opens and
+  closes the upload, sends a footer, and reads the start and the footer to confirm them. Inputs below 5 MB are too short
+  for a copy: they are read, filled up with a piece of a neighbour that is read too, and sent in parts of 16 MB.
+- Other stores (Arrow's clients): a GET for the footer and one per 128 MB, a PUT up to 10 MB, above it one per part of
+  10 MB and two more. Copies read and write all bytes.
+- Per job, GET: the manifests that name a replaced file or a delete, once to plan and once to commit; a look at each
+  output; 13 for the manifest list and for the table's metadata, which PyIceberg loads four times by a HEAD and a GET
+  each (REST catalogs send it themselves: that is not told apart). PUT: the rewritten manifests, one manifest of
+  outputs per spec, the manifest list, the metadata.
 - Bytes written: those of the input less the rows known to be deleted, at the calibrated ratio; copied ones stay as
   they are.
 - Seconds: the start of a job, then bytes at the calibrated rate of the group's mode and a fixed time per file read,
@@ -29,14 +36,21 @@ from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.plan import Estimate, Mode
 from tidyberg.model.sizes import GB, MB
 
-READ_BYTES = 128 * MB
-PART_BYTES = 10 * MB
+# As the S3 client does it; a test compares them.
+WHOLE_BYTES = 16 * MB  # a file up to this is read by one request
+PART_BYTES = 32 * MB
 COPY_BYTES = 512 * MB
+SMALLEST_COPY = 5 * MB
+SENT_BYTES = 16 * MB  # of what is too short for a copy
+_ARROW_PART_BYTES = 10 * MB
+_SCAN_BYTES = 128 * MB  # what a reader asks for at once
 RETENTION_PROPERTY = "history.expire.max-snapshot-age-ms"
 DEFAULT_RETENTION_MS = 5 * 86_400_000
-_STORES_THAT_COPY = ("s3://", "s3a://", "s3n://")
+_OWN_CLIENT = ("s3", "s3a", "s3n", "file")
 _READ_REQUESTS = ("get", "head")
+_FREE_REQUESTS = ("delete", "abort")
 _MONTH_MS = 30 * 86_400_000
+_METADATA_READS = 13
 _NO_DELETES = np.array([], dtype=np.int64)
 
 
@@ -77,7 +91,7 @@ class Pricing:
     resources: Resources
     max_parallelism: int | None
     retention_ms: int
-    copies_inside: bool = False  # the table is in a store that copies ranges by itself
+    own_client: bool = True  # which copies inside the store; else Arrow's does the work
 
     def work_of_group(
         self,
@@ -95,10 +109,8 @@ class Pricing:
         kept = total if expected_bytes is None else expected_bytes
         written = kept if copied else round(kept * speed.output_ratio)
         each = ceil(written / outputs)
-        scan = sum(map(_get_requests, file_sizes)) + int((1 + np.maximum(1, -(-delete_sizes // READ_BYTES))).sum())
-        gets, puts = scan, outputs * _put_requests(each)
-        if copied and self.copies_inside:
-            gets, puts = len(file_sizes) + 2 * outputs, sum(map(_copy_requests, file_sizes)) + 3 * outputs
+        read_sizes = [*file_sizes, *delete_sizes.tolist()]
+        gets, puts = self._requests(read_sizes, outputs, each, copied=copied)
         return Work(
             groups=1,
             input_files=len(file_sizes),
@@ -107,10 +119,26 @@ class Pricing:
             bytes_written=written,
             get_requests=gets,
             put_requests=puts,
-            scan_requests_before=scan,
-            scan_requests_after=outputs * _get_requests(each),
+            scan_requests_before=_scan_requests(read_sizes),
+            scan_requests_after=_scan_requests([each] * outputs),
             core_seconds=total / rate + (len(file_sizes) + len(delete_sizes)) * speed.seconds_per_file,
         )
+
+    def _requests(self, read_sizes: list[int], outputs: int, output_size: int, *, copied: bool) -> tuple[int, int]:
+        """GETs and PUTs of a group."""
+        files = len(read_sizes)
+        if not self.own_client:
+            return _scan_requests(read_sizes), outputs * _put_requests(output_size, _ARROW_PART_BYTES)
+        if not copied:
+            large = sum(size > WHOLE_BYTES for size in read_sizes)
+            return files + large, outputs * _put_requests(output_size, PART_BYTES)
+        short = [size for size in read_sizes if size < SMALLEST_COPY]
+        if len(short) == files:
+            return files + len(short) + outputs, outputs * _put_requests(output_size, PART_BYTES)
+        copies = sum(_parts(size, COPY_BYTES) for size in read_sizes if size >= SMALLEST_COPY)
+        runs = min(len(short), files - len(short))
+        sent = max(runs, _parts(sum(short), SENT_BYTES))
+        return files + len(short) + runs + 2 * outputs, copies + sent + 3 * outputs
 
     def price_group(self, work: Work) -> Estimate:
         """A group's share: its own requests and core time; the job's start and commit are in the job's price."""
@@ -121,7 +149,9 @@ class Pricing:
         if work.groups == 0:
             return self._estimate(work, 0.0, 0.0)
         seconds = self.calibration.seconds_per_job + work.core_seconds / self._parallel(work.groups)
-        commit = Work(get_requests=manifests + 2, put_requests=manifests + specs + 2)
+        commit = Work(
+            get_requests=2 * manifests + _METADATA_READS + work.output_files, put_requests=manifests + specs + 2
+        )
         return self._estimate(work + commit, seconds, seconds)
 
     def _parallel(self, groups: int | None) -> int:
@@ -154,9 +184,9 @@ class Pricing:
 
 
 def request_dollars(requests: Mapping[str, int], prices: Prices) -> float:
-    """Of requests that were counted, by kind: what only reads is cheap, all else is priced like a PUT."""
+    """Of requests that were counted, by kind: what reads is cheap, what removes is free, all else is like a PUT."""
     reads = sum(number for kind, number in requests.items() if kind in _READ_REQUESTS)
-    others = sum(requests.values()) - reads
+    others = sum(number for kind, number in requests.items() if kind not in _READ_REQUESTS + _FREE_REQUESTS)
     return (reads * prices.get_per_1000 + others * prices.put_per_1000) / 1000
 
 
@@ -169,9 +199,9 @@ def pricing_for(
     location: str = "",
 ) -> Pricing:
     """For a table with these properties at that location."""
-    copies_inside = location.lower().startswith(_STORES_THAT_COPY)
+    scheme = location.partition("://")[0].lower() if "://" in location else "file"
     retention_ms = _retention_ms(properties)
-    return Pricing(prices, calibration, resources, options.max_parallelism, retention_ms, copies_inside)
+    return Pricing(prices, calibration, resources, options.max_parallelism, retention_ms, scheme in _OWN_CLIENT)
 
 
 def _retention_ms(properties: Mapping[str, str]) -> int:
@@ -181,13 +211,14 @@ def _retention_ms(properties: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _get_requests(size: int) -> int:
-    return 1 + max(1, -(-size // READ_BYTES))
+def _scan_requests(sizes: list[int]) -> int:
+    """Of a reader that is not known: of each file the footer, then the rest."""
+    return 2 * len(sizes) + sum(_parts(size, _SCAN_BYTES) - 1 for size in sizes if size > _SCAN_BYTES)
 
 
-def _copy_requests(size: int) -> int:
-    return max(1, -(-size // COPY_BYTES))
+def _put_requests(size: int, part: int) -> int:
+    return 1 if size <= part else _parts(size, part) + 2
 
 
-def _put_requests(size: int) -> int:
-    return 1 if size <= PART_BYTES else -(-size // PART_BYTES) + 2
+def _parts(size: int, part: int) -> int:
+    return -(-size // part)

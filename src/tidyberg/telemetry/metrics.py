@@ -65,6 +65,12 @@ class Metrics:
         self._bytes_read = counter("compaction_bytes_read_total", "Bytes of the files that jobs read", table)
         self._bytes_written = counter("compaction_bytes_written_total", "Bytes of the files that jobs wrote", table)
         self._cost = counter("compaction_cost_dollars_total", "Dollars that jobs cost: requests and compute", table)
+        self._groups = counter("compaction_groups_total", "Groups of files rewritten, by how", ("mode",))
+        self._group_bytes = counter("compaction_group_bytes_total", "Bytes of the files in these groups", ("mode",))
+        self._moved = counter("compaction_bytes_moved_total", "Bytes copied inside the store, through no worker")
+        self._requests = counter(
+            "compaction_storage_requests_total", "Requests to storage that were counted", ("kind",)
+        )
         self._succeeded = counter("compactions_succeeded_total", "Compaction jobs that succeeded")
         self._failed = counter("compactions_failed_total", "Compaction jobs that failed")
         self._submitted = counter("compaction_jobs_submitted_total", "Compaction jobs asked for, by whom", ("source",))
@@ -87,6 +93,9 @@ class Metrics:
         if not table:
             for status in _STATUS_LABEL.values():
                 self._jobs.labels(status)  # so that a rate can be taken of the first one
+        for mode in ("copy", "encode"):
+            self._groups.labels(mode)
+            self._group_bytes.labels(mode)
         for source in ("api", "schedule", "auto"):
             self._submitted.labels(source)
 
@@ -147,12 +156,24 @@ class Metrics:
         _of(self._bytes_read, table).inc(run.progress.bytes_read)
         _of(self._bytes_written, table).inc(run.progress.bytes_written)
         _of(self._cost, table).inc(run.actual_dollars or 0.0)
+        self._count_modes(run)
         if run.commits and run.progress.bytes_written:
             self._compression.observe(run.progress.bytes_read / run.progress.bytes_written)
         self._commit_retries.inc(run.commit_retries)
         self._conflicts.inc(run.conflicts)
         for accuracy in accuracies(run):
             self._accuracy.labels(accuracy.quantity).observe(accuracy.ratio)
+
+    def _count_modes(self, run: Job) -> None:
+        progress, copied = run.progress, run.copied
+        self._groups.labels("copy").inc(copied.groups)
+        self._groups.labels("encode").inc(progress.groups_completed - copied.groups)
+        self._group_bytes.labels("copy").inc(copied.bytes)
+        # What was read of copied files is what did not move inside the store.
+        self._group_bytes.labels("encode").inc(max(0, progress.bytes_read - (copied.bytes - copied.bytes_moved)))
+        self._moved.inc(copied.bytes_moved)
+        for kind, number in run.requests.items():
+            self._requests.labels(kind).inc(number)
 
     def job_retried(self) -> None:
         self._retries.inc()

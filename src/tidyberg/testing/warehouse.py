@@ -21,7 +21,8 @@ from tidyberg.testing.samples import SAMPLE_SCHEMA, sample_rows
 class Warehouse:
     """A SQLite catalog and its tables in one directory; `name` and `properties` open it elsewhere too."""
 
-    def __init__(self, directory: Path | str, name: str = "lab") -> None:
+    def __init__(self, directory: Path | str, name: str = "lab", properties: Mapping[str, str] | None = None) -> None:
+        """`properties` are the catalog's: where else its tables are, and how to reach that storage."""
         self.directory = Path(directory).absolute()
         (self.directory / "warehouse").mkdir(parents=True, exist_ok=True)
         self.name = name
@@ -29,6 +30,7 @@ class Warehouse:
             "type": "sql",
             "uri": f"sqlite:///{self.directory / 'catalog.db'}",
             "warehouse": f"file://{self.directory / 'warehouse'}",
+            **(properties or {}),
         }
         self.catalog = LabCatalog(name, **{key: value for key, value in self.properties.items() if key != "type"})
 

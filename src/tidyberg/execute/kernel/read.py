@@ -21,7 +21,7 @@ from tidyberg.execute.kernel.storage import Storage
 from tidyberg.model.task import TaskInput
 
 MB = 1024 * 1024
-_FETCHED_WHOLE = 16 * MB  # a file up to this size costs one request for its bytes
+FETCHED_WHOLE = 16 * MB  # a file up to this size costs one request for its bytes
 _BUFFERED_AT_ONCE = 64 * MB  # compressed bytes of row groups asked for together
 _STREAMED_AT_ONCE = 32 * MB  # the same of a streamed file, whose next piece is fetched meanwhile
 _CHUNK_PADDING = 100  # Arrow reads so much more of a chunk of old parquet-mr files, whose sizes are too small
@@ -64,13 +64,13 @@ def fetch_source(storage: Storage, path: str, known_size: int) -> tuple[pa.Nativ
     place = storage.place(path)
     if place.object is not None:
         # An object store is asked for bytes and nothing else: their number is known from the manifest.
-        if known_size <= _FETCHED_WHOLE:
+        if known_size <= FETCHED_WHOLE:
             return pa.BufferReader(storage.read_whole(place, known_size)), True
         return storage.open_input(place, known_size), False
     source = storage.open_input(place)
     with storage.guard(path):
         size = source.size()
-        if size > _FETCHED_WHOLE:
+        if size > FETCHED_WHOLE:
             return source, False
         with source:
             content = source.read_buffer()
@@ -80,7 +80,7 @@ def fetch_source(storage: Storage, path: str, known_size: int) -> tuple[pa.Nativ
 
 
 def open_file(storage: Storage, file: TaskInput) -> OpenFile:
-    stream = storage.open_streaming(storage.place(file.path), file.size) if file.size > _FETCHED_WHOLE else None
+    stream = storage.open_streaming(storage.place(file.path), file.size) if file.size > FETCHED_WHOLE else None
     source, in_memory = fetch_source(storage, file.path, file.size) if stream is None else (stream.as_arrow(), False)
     with storage.guard(file.path):
         footer = pq.read_metadata(source)

@@ -17,6 +17,7 @@ from tidyberg.execute.kernel.s3.signing import EMPTY_PAYLOAD, Query, encode_path
 Bytes = bytes | bytearray | memoryview
 
 _IDLE_SECONDS = 15.0  # stores drop connections that rest for longer
+_SENT_AT_ONCE = 1024 * 1024  # of a body; a slow link has the time of a request for each of these
 _RETRIES_UNREACHABLE = 3  # a wrong address should show within seconds
 _WRONG_REGION = (
     "AuthorizationHeaderMalformed",
@@ -251,7 +252,10 @@ def _exchange(
         connection.putrequest(request.method, target, skip_host=True, skip_accept_encoding=True)
         for name, value in headers.items():
             connection.putheader(name, value)
-        connection.endheaders(request.body or None)
+        body = memoryview(request.body).cast("B")
+        connection.endheaders(body[:_SENT_AT_ONCE] if body else None)
+        for start in range(_SENT_AT_ONCE, len(body), _SENT_AT_ONCE):
+            connection.send(body[start : start + _SENT_AT_ONCE])
     except (BrokenPipeError, ConnectionResetError):
         # A store that refuses a body answers without having read it: what it says is worth more than a broken pipe.
         return connection.getresponse()

@@ -8,6 +8,9 @@ from urllib.parse import urlsplit
 from tidyberg.execute.kernel.s3.signing import Credentials
 
 MB = 1024 * 1024
+# Each part is paid for like a whole object, and the last one is sent when nothing is left to encode: about here both
+# cost the same for outputs of 128 MB. Memory is bounded by one part more than are sent at once.
+PART_BYTES = 32 * MB
 # Ways to get at credentials, or at the store, that Arrow's S3 client knows and this one does not.
 _OF_ARROW = ("s3.role-arn", "client.role-arn", "s3.proxy-uri", "s3.signer", "s3.profile-name")
 
@@ -24,7 +27,7 @@ class S3Settings:
     retry_seconds: float = 60.0  # after the first failure of a request no attempt begins later than this
     first_wait_seconds: float = 0.1
     longest_wait_seconds: float = 8.0
-    part_bytes: int = 16 * MB  # of an upload
+    part_bytes: int = PART_BYTES  # of an upload
     uploads_at_once: int = 4
 
     @classmethod
@@ -55,7 +58,7 @@ class S3Settings:
             retry_seconds=number("s3.retry.budget-seconds", 60.0),
             first_wait_seconds=number("s3.retry.min-wait-ms", 0.1, 0.001),
             longest_wait_seconds=number("s3.retry.max-wait-ms", 8.0, 0.001),
-            part_bytes=min(max(int(number("s3.multipart.part-size-bytes", 16 * MB)), 5 * MB), 512 * MB),
+            part_bytes=min(max(int(number("s3.multipart.part-size-bytes", PART_BYTES)), 5 * MB), 512 * MB),
             uploads_at_once=max(1, int(number("s3.multipart.num-threads", 4))),
         )
 
