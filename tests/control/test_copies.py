@@ -1,23 +1,35 @@
 """Compactions that copy: the same rows in the same row groups, what cannot be copied is encoded."""
 
+import math
+import multiprocessing
+import signal
+import struct
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
 from tests.commit.test_publish import regional
+from tests.control.conftest import make_control
+from tests.control.test_chunks import REF as REGIONAL
 from tests.control.test_chunks import REGIONS
 from tests.control.test_resume import go_on, kill
-from tidyberg.commit.receipt import CONTENT_CHECKSUM
+from tests.copying.test_damage import damage, other_type
+from tidyberg.commit.receipt import CONTENT_CHECKSUM, COPIED_FILES, FOOTER_CHECKSUM, copied_files, receipt
 from tidyberg.control.control import Control
+from tidyberg.errors import DamagedFile
+from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.audit import Receipt, Verdict
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy, VerifyMode
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.table import TableRef
+from tidyberg.model.task import WrittenFile
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import Positions, commit_deletes
 from tidyberg.testing.warehouse import local_path
@@ -100,16 +112,74 @@ def test_rows_are_deleted_by_encoding_although_a_copy_was_asked_for(
     assert result.job.copied.groups == 0
 
 
-def test_an_audit_finds_a_copy_intact_and_no_receipt_for_bytes_that_nobody_saw(
+def receipt_of(table: Table) -> dict[str, str]:
+    snapshot = table.refresh().current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    names = (CONTENT_CHECKSUM, FOOTER_CHECKSUM, COPIED_FILES)
+    return {name: value for name, value in snapshot.summary.additional_properties.items() if name in names}
+
+
+def test_an_audit_finds_a_copy_intact_and_its_footers_as_they_were_written(
     warehouse: Warehouse, table: Table, control: Control
 ) -> None:
     control.compact(REF, COPY)
     (audited,) = control.audit(REF).snapshots
-    assert (audited.verdict, audited.receipt) == (Verdict.INTACT, Receipt.NONE)
-    snapshot = table.refresh().current_snapshot()
-    assert snapshot is not None
-    assert snapshot.summary is not None
-    assert CONTENT_CHECKSUM not in snapshot.summary.additional_properties
+    assert (audited.verdict, audited.receipt) == (Verdict.INTACT, Receipt.FOOTERS_HOLD)
+    found = receipt_of(table)
+    assert found.keys() == {FOOTER_CHECKSUM, COPIED_FILES}  # nobody saw the contents
+    assert found[COPIED_FILES] == "0"
+
+
+@pytest.mark.parametrize("change", ["footer", "longer", "shorter"])
+def test_a_receipt_breaks_with_the_footer_or_the_size_of_a_copy(
+    warehouse: Warehouse, table: Table, control: Control, change: str
+) -> None:
+    control.compact(REF, COPY)
+    (file,) = warehouse.live_files(table)
+    path = Path(local_path(file.path))
+    content = path.read_bytes()
+    if change == "footer":
+        at = content.rindex(b"parquet-cpp")
+        path.write_bytes(content[:at] + b"P" + content[at + 1 :])
+    else:
+        path.write_bytes(content + content[-200:] if change == "longer" else content[:-1])
+    (audited,) = control.audit(REF).snapshots
+    assert audited.receipt is Receipt.BROKEN
+
+
+def test_a_commit_of_copied_and_encoded_files_says_which_are_which(warehouse: Warehouse, control: Control) -> None:
+    table = regional(warehouse, regions=REGIONS)
+    first = warehouse.live_files(table)[0]
+    commit_deletes(table, Positions({first.path: [0]}))  # of one partition, which is encoded
+    result = control.compact(REGIONAL, COPY)
+    assert result.job.copied.groups == len(REGIONS) - 1
+    (audited,) = control.audit(REGIONAL).snapshots
+    assert (audited.verdict, audited.receipt) == (Verdict.INTACT, Receipt.FOOTERS_HOLD)
+    copied = copied_files([file.path for file in warehouse.live_files(table)], receipt_of(table)[COPIED_FILES])
+    assert len(copied) == len(REGIONS) - 1
+    (encoded,) = [file.path for file in warehouse.live_files(table) if file.path not in copied]
+    content = bytearray(Path(local_path(encoded)).read_bytes())
+    content[50] ^= 1  # of an encoded file every byte is known
+    Path(local_path(encoded)).write_bytes(content)
+    (audited,) = control.audit(REGIONAL).snapshots
+    assert audited.receipt is Receipt.BROKEN
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=40))
+def test_a_receipt_knows_copies_by_their_place(kinds: list[bool]) -> None:
+    blank = WrittenFile("", 1, 1, {}, {}, {}, {}, {}, {}, ())
+    copied, encoded = replace(blank, footer_digest="ab"), replace(blank, digest="ab")
+    files = [
+        replace(copied if is_copied else encoded, path=f"s3://b/x{number % 3}/f{number:03d}.parquet")
+        for number, is_copied in enumerate(kinds)
+    ]
+    found = receipt(files[::-1])
+    assert (CONTENT_CHECKSUM in found) == (not any(kinds))
+    moved = [file.path.replace("s3://b/", "s3://elsewhere/") for file in files]
+    expected = {path for path, is_copied in zip(moved, kinds, strict=True) if is_copied}
+    assert (copied_files(moved, found[COPIED_FILES]) if COPIED_FILES in found else set()) == expected
+    assert receipt([*files, replace(blank, path="s3://b/z")]) == {}
 
 
 def test_copies_of_a_dead_job_are_made_again(warehouse: Warehouse) -> None:
@@ -128,3 +198,49 @@ def test_copied_files_say_what_they_hold(warehouse: Warehouse, table: Table, con
     assert scan.file.record_count == before.num_rows
     assert table.scan(row_filter="id = 3000050").to_arrow().num_rows == 1
     assert list(table.scan(row_filter="id > 9000000000").plan_files()) == []
+
+
+def test_what_manifests_say_of_nan_goes_on_with_the_copies(warehouse: Warehouse, control: Control) -> None:
+    table = warehouse.create_table(schema=pa.schema([("id", pa.int64()), ("ratio", pa.float64())]))
+    for first in range(0, 4000, 1000):
+        ids = range(first, first + 1000)
+        ratios = [math.nan if number % 100 == 0 else number / 7 for number in ids]
+        table.append(pa.table({"id": ids, "ratio": ratios}))
+    control.compact(REF, COPY)
+    (scan,) = table.refresh().scan().plan_files()
+    assert 2 not in scan.file.nan_value_counts  # PyIceberg does not count NaN
+    assert 2 not in scan.file.lower_bounds
+    control.compact(
+        REF, replace(COPY, mode=RewriteMode.ENCODE, force=True, target_file_size=scan.file.file_size_in_bytes // 3)
+    )
+    assert len(warehouse.live_files(table)) > 1
+    assert control.compact(REF, replace(COPY, force=True)).job.copied.groups == 1
+    (scan,) = table.refresh().scan().plan_files()
+    assert scan.file.nan_value_counts == {2: 40}
+    bounds = [struct.unpack("<d", bounds[2])[0] for bounds in (scan.file.lower_bounds, scan.file.upper_bounds)]
+    assert bounds == [1 / 7, 3999 / 7]
+    assert list(table.scan(row_filter="ratio > 572").plan_files()) == []
+    assert table.scan(row_filter="ratio is nan").to_arrow().num_rows == 40
+
+
+def compact_inline(directory: str) -> None:
+    """In a process of its own."""
+    with Warehouse(directory) as warehouse, make_control(warehouse, InlineEngine()) as control:
+        control.compact(REF, replace(COPY, mode=RewriteMode.ENCODE))
+
+
+def test_a_file_that_ended_a_process_is_named_by_the_next_job(warehouse: Warehouse, table: Table) -> None:
+    """Arrow does not survive some damage, and takes the process along that encodes."""
+    path = local_path(warehouse.live_files(table)[2].path)
+    names = [column.path for column in pq.read_metadata(path).schema]
+    damage(Path(path), other_type, names.index("name"))
+    process = multiprocessing.get_context("forkserver").Process(target=compact_inline, args=(str(warehouse.directory),))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGABRT
+    with (
+        make_control(warehouse, InlineEngine()) as control,
+        pytest.raises(DamagedFile, match="has a damaged footer: column name") as raised,
+    ):
+        control.compact(REF, replace(COPY, mode=RewriteMode.ENCODE))
+    assert path in raised.value.message

@@ -8,6 +8,7 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from arro3.io import write_parquet
 
 from tests.copying.footers import edit_footer, footer_bytes
 from tests.copying.pages import check_offsets
@@ -79,6 +80,20 @@ def by_polars(rows: pa.Table, path: Path) -> None:
     edit_footer(path, give_ids)
 
 
+def by_arrow_rs(rows: pa.Table, path: Path) -> None:
+    write_parquet(
+        rows,
+        path,
+        max_row_group_size=1000,
+        data_page_row_count_limit=100,
+        write_batch_size=100,
+        bloom_filter_enabled=True,
+        bloom_filter_ndv=1000,
+        bloom_filter_fpp=0.0001,
+        compression="zstd(1)",
+    )
+
+
 def bare(schema: pa.Schema) -> list[pa.Field]:
     return [pa.field(column.name, column.type) for column in schema]
 
@@ -95,7 +110,7 @@ def give_ids(footer: Struct) -> None:
 
 
 Writer = Callable[[pa.Table, Path], None]
-WRITERS: list[Writer] = [by_arrow, by_duckdb, by_polars]
+WRITERS: list[Writer] = [by_arrow, by_arrow_rs, by_duckdb, by_polars]
 every_writer = pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
 
 
@@ -159,10 +174,11 @@ def test_bloom_filters_still_know_their_values(tmp_path: Path, write: Writer) ->
 
 def test_files_of_all_writers_together_keep_their_rows(tmp_path: Path) -> None:
     """DuckDB stores large decimals in more bytes than others: its files are not among them."""
-    inputs = [*inputs_of(by_arrow, tmp_path, 1), *inputs_of(by_polars, tmp_path, 1)]
+    writers = (by_arrow, by_arrow_rs, by_polars)
+    inputs = [file for write in writers for file in inputs_of(write, tmp_path, 1)]
     result = copy(inputs, tmp_path / "out", SCHEMA)
     assert (result.mode, result.mode_reason) == ("copy", "")
-    assert read_back(result, SCHEMA).equals(pa.concat_tables([table(0), table(0)]))
+    assert read_back(result, SCHEMA).equals(pa.concat_tables([table(0)] * len(writers)))
     check_offsets(Path(result.outputs[0].path))
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import random
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from tests.control.conftest import make_control
+from tests.copying.test_damage import damage, other_type
 from tests.deletes.tables import REF, append, delete_files, make_table, options, paths
 from tests.execute.builders import NUMBERS, STORAGE, make_task, number_files
 from tests.execute.spark_checks import (
@@ -31,7 +33,7 @@ from tests.execute.spark_checks import (
 )
 from tests.moving.tables import MOVE, change_spec
 from tests.telemetry.tracing import KeepingTracer
-from tidyberg.errors import Cancelled, ConfigurationError, EngineError, StorageError
+from tidyberg.errors import Cancelled, ConfigurationError, DamagedFile, EngineError, StorageError
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.execute.spark import SparkEngine
 from tidyberg.execute.spark_run import error_from_spark, split_into_jobs
@@ -39,7 +41,7 @@ from tidyberg.execute.spark_session import check_java, local_cores, retrying_mas
 from tidyberg.execute.worker import pack
 from tidyberg.model.audit import Harm, Receipt, Verdict
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
-from tidyberg.model.task import StorageAccess, TaskResult
+from tidyberg.model.task import NanFacts, StorageAccess, TaskResult
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import EqualTo, commit_deletes, delete_positions, delete_rows
 
@@ -386,23 +388,43 @@ def test_small_tasks_share_spark_jobs_and_large_ones_have_their_own(tmp_path: Pa
     assert len(jobs) == 100
 
 
+def test_a_file_that_ends_its_worker_is_named(engine: SparkEngine, tmp_path: Path) -> None:
+    tasks = group_tasks(tmp_path, 1)
+    path = Path(tasks[0].inputs[1].path)
+    damage(path, other_type)
+    with pytest.raises(DamagedFile, match="has a damaged footer") as raised:
+        engine.run(tasks, STORAGE, on_result=lambda _: None, cancel=CancelToken())
+    assert str(path) in raised.value.message
+
+
 def test_descriptors_are_slim(tmp_path: Path) -> None:
     files = number_files(tmp_path, 1, 10) * 1_000
     task = make_task(files, NUMBERS, tmp_path / "out")
     assert len(pack(task)) / 1_000 < 100
+    numbers = random.Random(1)
+    bounds = [numbers.randbytes(8) for _ in range(200_000)]
+    nans = [
+        tuple(
+            NanFacts(column, 1 + at, bounds[at * 200 + column], bounds[at * 200 + 100 + column])
+            for column in range(100)
+        )
+        for at in range(1_000)
+    ]
+    full = [replace(file, nans=facts) for file, facts in zip(files, nans, strict=True)]
+    assert len(pack(replace(task, inputs=tuple(full)))) / 1_000 < 2_500
     assert SECRET not in repr(pickle.dumps(task))
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("... Python worker exited unexpectedly (crashed) ...", "Python worker died"),
+        ("... Python worker exited unexpectedly (crashed) ...", "a group, of a, b, c and 1 more files"),
         ("x\nModuleNotFoundError: No module named 'pyarrow'\ny", "pyarrow"),
         ("a\njava.lang.IllegalStateException: boom\nb", "boom"),
     ],
 )
 def test_other_errors_are_short(text: str, told: str) -> None:
-    error = error_from_spark(RuntimeError(text))
+    error = error_from_spark(RuntimeError(text), ["a", "b", "c", "d"])
     assert isinstance(error, EngineError)
     assert told in error.message
     assert "\n" not in error.message

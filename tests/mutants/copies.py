@@ -7,6 +7,7 @@ COPIED = ("tests/copying/test_copy.py", "tests/copying/test_refusals.py")
 LINEAGE = ("tests/copying/test_lineage.py",)
 VERIFIED = ("tests/verify/test_row_groups.py",)
 PAGES = ("tests/copying/test_writers.py",)
+NANS = ("tests/copying/test_nans.py",)
 JOBS = ("tests/control/test_copies.py",)
 
 COPIES = (
@@ -39,6 +40,27 @@ COPIES = (
         COPIED,
     ),
     Mutant(
+        "NaN that one manifest does not count is not counted of the copy [I9]",
+        "execute/kernel/copy/nans.py",
+        "        if len(known) < len(told):\n",
+        "        if not known:\n",
+        NANS,
+    ),
+    Mutant(
+        "NaN of a whole file is not that of a part of it [I9]",
+        "execute/kernel/copy/nans.py",
+        "if len(numbers) < len(source.groups_with_rows):",
+        "if False:",
+        NANS,
+    ),
+    Mutant(
+        "a receipt of footers breaks when a footer is another",
+        "execute/kernel/digest.py",
+        "start = max(0, size - _ENDING - length)",
+        "start = size - _ENDING",
+        JOBS,
+    ),
+    Mutant(
         "nothing is split by copying that has no row groups to split between [I10]",
         "planning/modes.py",
         "if outputs > 1 and average > self.target / 2:",
@@ -67,10 +89,10 @@ COPIES = (
         JOBS,
     ),
     Mutant(
-        "no receipt is given for bytes that nobody has seen",
+        "no receipt of contents is given for bytes that nobody has seen",
         "commit/receipt.py",
-        "if not all(file.digest for file in files):",
-        "if False:",
+        "    if not copied:\n",
+        "    if True:\n",
         JOBS,
     ),
     Mutant(

@@ -70,6 +70,13 @@ def insert(java: JavaCatalog, first: int, end: int) -> None:
     java.sql(f"INSERT INTO {NAME} SELECT /*+ COALESCE(1) */ {VALUES} FROM range({first}, {end})")
 
 
+def float_metrics(java: JavaCatalog) -> list[tuple[Any, ...]]:
+    """Of every file, as Java reads them from manifests: NaN, lower and upper bound of both columns of floats."""
+    names = ("nan_value_count", "lower_bound", "upper_bound")
+    chosen = ", ".join(f"readable_metrics.{column}.{name}" for column in ("ratio", "weight") for name in names)
+    return java.sql(f"SELECT {chosen} FROM {NAME}.files")
+
+
 def copied(warehouse: Warehouse) -> list[TaskResult]:
     """Compacts by copying, or fails."""
     results: list[TaskResult] = []
@@ -92,8 +99,13 @@ def test_files_of_java_are_copied_and_found_by_every_filter(
         insert(java, first, first + 2000)
     before, found = java.rows(NAME), {condition: java.rows(NAME, condition) for condition in FILTERS}
     assert all(found.values()), [condition for condition, rows in found.items() if not rows]
-    by_generic_reader = java.generic_rows(NAME)
+    by_generic_reader, metrics = java.generic_rows(NAME), float_metrics(java)
     (result,) = copied(warehouse)
+    of_both = list(zip(*metrics, strict=True))
+    for nans, lower, upper in ((0, 1, 2), (3, 4, 5)):
+        expected = (sum(of_both[nans]), min(of_both[lower]), max(of_both[upper]))
+        assert float_metrics(java)[0][nans : upper + 1] == expected
+    assert float_metrics(java)[0][0] == 80
     assert java.rows(NAME) == before
     assert java.generic_rows(NAME) == by_generic_reader
     assert {condition: java.rows(NAME, condition) for condition in FILTERS} == found
@@ -142,11 +154,14 @@ def test_rows_of_v3_keep_their_ids_through_copies(warehouse: Warehouse, java: Ja
 
 
 def test_a_delete_by_bounds_spares_rows_that_bounds_do_not_cover(warehouse: Warehouse, java: JavaCatalog) -> None:
-    """Java drops whole files when bounds say that all rows match; NaN lies in no bounds, and no footer counts it."""
+    """Java drops whole files when bounds say that all rows match; NaN lies in no bounds, so it must be counted."""
     create(java)
     insert(java, 1, 100)
     insert(java, 100, 200)
     copied(warehouse)
+    assert [found[0] for found in float_metrics(java)] == [3]
+    java.sql(f"DELETE FROM {NAME} WHERE weight < 100 AND ratio < 1000")
+    assert java.sql(f"SELECT count(*) FROM {NAME}") == [(101,)]
     java.sql(f"DELETE FROM {NAME} WHERE ratio < 1000")
     # To Spark NaN is above every number.
     assert [row[0] for row in java.sql(f"SELECT id FROM {NAME} ORDER BY id")] == [50, 100, 150]

@@ -14,7 +14,13 @@ from tidyberg.auditing.compare import Differences, FileRows, find_differences
 from tidyberg.auditing.states import State, differing_states
 from tidyberg.auditing.tasks import Reading, digest_tasks, readings
 from tidyberg.commit import objects
-from tidyberg.commit.receipt import CONTENT_CHECKSUM, content_checksum
+from tidyberg.commit.receipt import (
+    CONTENT_CHECKSUM,
+    COPIED_FILES,
+    FOOTER_CHECKSUM,
+    content_checksum,
+    copied_files,
+)
 from tidyberg.errors import BadInput, DamagedFile, UnknownReference, Unsupported
 from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, Engine
@@ -84,7 +90,7 @@ class Auditor:
             timestamp_ms=snapshot.timestamp_ms,
             made_by=_made_by(snapshot),
             verdict=Verdict.NOT_AUDITED,
-            receipt=Receipt.UNCHECKED if CONTENT_CHECKSUM in snapshot.summary else Receipt.NONE,
+            receipt=Receipt.NONE if _promised(snapshot) is None else Receipt.UNCHECKED,
         )
         try:
             after = self._inventory(snapshot.snapshot_id, snapshot)
@@ -109,11 +115,16 @@ class Auditor:
         return self.pinned.schema if schema_id is None else self.pinned.schemas[schema_id]
 
     def _check_receipt(self, snapshot: SnapshotInfo, after: Inventory) -> Receipt:
-        promised = snapshot.summary.get(CONTENT_CHECKSUM)
+        promised = _promised(snapshot)
         if promised is None:
             return Receipt.NONE
         added = after.data_files.filter(pc.equal(after.data_files["snapshot_id"], snapshot.snapshot_id))
-        tasks = digest_tasks(added, first_number=0)
+        told = snapshot.summary.get(COPIED_FILES)
+        try:
+            copied = copied_files(added["path"].to_pylist(), told) if told else frozenset[str]()
+        except ValueError:
+            return Receipt.BROKEN
+        tasks = digest_tasks(added, first_number=0, footers_of=copied)
         try:
             results = self._run(tasks)
         except DamagedFile:
@@ -121,7 +132,9 @@ class Auditor:
         digests = [digest for result in results if isinstance(result, DigestResult) for digest in result.digests]
         files = [(file.path, file.size) for task in tasks for file in task.inputs]
         found = content_checksum((*file, digest) for file, digest in zip(files, digests, strict=True))
-        return Receipt.HOLDS if found == promised else Receipt.BROKEN
+        if found != promised:
+            return Receipt.BROKEN
+        return Receipt.FOOTERS_HOLD if copied else Receipt.HOLDS
 
     def _compare(self, blank: SnapshotAudit, before: State, after: State) -> SnapshotAudit:
         lineage = self.pinned.format_version >= 3 and _all_rows_have_ids(before)
@@ -202,6 +215,10 @@ class Auditor:
             cancel=self.cancel,
             max_parallelism=self.max_parallelism,
         )
+
+
+def _promised(snapshot: SnapshotInfo) -> str | None:
+    return snapshot.summary.get(CONTENT_CHECKSUM) or snapshot.summary.get(FOOTER_CHECKSUM)
 
 
 def _made_by(snapshot: SnapshotInfo) -> str:

@@ -58,10 +58,12 @@ def readings(state: State, *, first_number: int, lineage: bool) -> list[Reading]
     return found
 
 
-def digest_tasks(files: pa.Table, *, first_number: int) -> list[DigestTask]:
+def digest_tasks(files: pa.Table, *, first_number: int, footers_of: frozenset[str]) -> list[DigestTask]:
+    chunks = _cut(np.arange(files.num_rows), files["size"].to_numpy())
+    inputs = [tuple(_inputs(files.take(pa.array(chunk)))) for chunk in chunks]
     return [
-        DigestTask("audit", first_number + number, tuple(_inputs(files.take(pa.array(chunk)))))
-        for number, chunk in enumerate(_cut(np.arange(files.num_rows), files["size"].to_numpy()))
+        DigestTask("audit", first_number + number, these, footers_of & {file.path for file in these})
+        for number, these in enumerate(inputs)
     ]
 
 

@@ -20,6 +20,7 @@ _HARMS = {
 _MARKS = {Verdict.INTACT: ("✓", "bold green"), Verdict.DAMAGED: ("✗", "bold red"), Verdict.NOT_AUDITED: ("?", "yellow")}
 _RECEIPTS = {
     Receipt.HOLDS: "receipt holds",
+    Receipt.FOOTERS_HOLD: "receipt holds, of copied files by size and footer",
     Receipt.BROKEN: "receipt broken: files are not those that were written",
     Receipt.UNCHECKED: "receipt not checked",
 }

@@ -26,6 +26,7 @@ class Planned:
     inventory: Inventory
     plan: Plan
     adopted: Mapping[int, TaskResult] = field(default_factory=dict)
+    after_death: bool = False  # of the process that worked on it last
 
 
 # From the groups that were left and the first free group id to a plan for their partitions.
@@ -89,7 +90,15 @@ class Pipeline:
             )
 
     def _make_round(self, planned: Planned) -> Round:
-        return Round(self.bench, planned.table, planned.inventory, planned.plan, self._tally, adopted=planned.adopted)
+        return Round(
+            self.bench,
+            planned.table,
+            planned.inventory,
+            planned.plan,
+            self._tally,
+            adopted=planned.adopted,
+            after_death=planned.after_death,
+        )
 
     def _undo(self) -> None:
         Leftovers(self.bench, self.planned.table).undo(self._round.settle_seconds)

@@ -7,7 +7,7 @@ from pyiceberg.table import Table
 
 from tidyberg.control.pipeline import Planned
 from tidyberg.control.planner import Planner
-from tidyberg.control.recovery import Recovery
+from tidyberg.control.recovery import DIED, Recovery
 from tidyberg.control.resume import Request, settle_others
 from tidyberg.control.workbench import Workbench
 from tidyberg.errors import TableReplaced
@@ -36,9 +36,17 @@ class Preparation:
         request = Request(bench, self.given, inventory, self.max_output_age_ms)
         adopted = settle_others(self.planner.store, self.recovery, request)
         record.update(stage=Stage.PLAN)
+        after_death = self._is_after_death()
         if adopted is not None:
-            return Planned(table, inventory, adopted.plan, adopted.results)
-        return Planned(table, inventory, self.given or self.planner.plan(inventory, bench.options))
+            return Planned(table, inventory, adopted.plan, adopted.results, after_death)
+        plan = self.given or self.planner.plan(inventory, bench.options)
+        return Planned(table, inventory, plan, after_death=after_death)
+
+    def _is_after_death(self) -> bool:
+        """Whether the last job on the table died, and maybe of its files: Arrow does not survive all damage."""
+        job = self.bench.record.job
+        last = [other for other in self.planner.store.find(table=job.table, limit=2) if other.job_id != job.job_id]
+        return bool(last) and last[0].error_code == DIED
 
     def plan_again(self, left: Sequence[FileGroup], first_group: int) -> Planned:
         """Observe again and plan for the partitions of these groups, within what they had of the job's limits."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
+from tidyberg.commit import objects
 from tidyberg.commit.conflicts import hindrance, validate_groups
 from tidyberg.commit.outputs import check_outputs
 from tidyberg.commit.publish import Committed, FinishedGroup, Publisher
@@ -23,6 +24,7 @@ from tidyberg.model.options import VerifyMode
 from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.report import GroupFinished, StageStarted
 from tidyberg.model.task import ChecksumResult, Task, TaskResult
+from tidyberg.observe.nans import read_nans
 from tidyberg.planning.document import plan_to_json
 from tidyberg.verify.contents import checksum_tasks, verify_contents
 from tidyberg.verify.groups import verify_group
@@ -36,6 +38,7 @@ class Round:
     plan: Plan
     tally: Tally
     adopted: Mapping[int, TaskResult] = field(default_factory=dict)  # groups that a dead job had finished
+    after_death: bool = False  # of the process that worked on the table last
     settle_seconds: float = 0.0  # how long workers may still write, when the round ended by an error
     _groups: dict[int, FileGroup] = field(default_factory=dict)
     _tasks: dict[int, Task] = field(default_factory=dict)
@@ -85,6 +88,8 @@ class Round:
             options=self.bench.options,
             checksum=self.bench.verify is VerifyMode.FULL,
             deletes=self.plan.deletes,
+            nans=read_nans(self.table.io, self.inventory, self._files_to_copy(), objects.fetch),
+            after_death=self.after_death,
         )
         self._tasks = {task.group_id: task for task in tasks}
         self.tally.open.update(self._groups)
@@ -121,6 +126,10 @@ class Round:
             ),
         )
         record.raise_if_lost()  # else nobody would know of what it writes
+
+    def _files_to_copy(self) -> list[str]:
+        groups = [group for group in self._groups.values() if group.mode == "copy"]
+        return [file.path for group in groups if group.group_id not in self.adopted for file in group.files]
 
     def _execute(self, engine: Engine, tasks: Sequence[Task]) -> None:
         self.bench.emit(StageStarted(Stage.EXECUTE, f"rewriting {len(tasks)} groups on {engine.name}"))

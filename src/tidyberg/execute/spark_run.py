@@ -7,13 +7,14 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from dataclasses import dataclass
 from typing import Any
 
 from tidyberg.errors import Cancelled, EngineError, TidybergError
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, error_of
 from tidyberg.execute.kernel.failures import find_failure
 from tidyberg.execute.spark_session import first_line
-from tidyberg.execute.worker import OUTCOME_SCHEMA, Outcome, make_worker, pack, unpack_outcome
+from tidyberg.execute.worker import OUTCOME_SCHEMA, Outcome, make_worker, pack, unpack, unpack_outcome
 from tidyberg.model.task import StorageAccess
 
 _POLL_SECONDS = 0.1
@@ -23,6 +24,7 @@ _FEW_JOBS = 48  # enough for progress, and for no core to wait long at the end
 _WORTH_A_JOB = 32 * 1024 * 1024  # bytes of input: some tenths of a second of work
 _OPENING = 80 * 1024  # what opening a file costs, in bytes that could be read meanwhile
 _CLUSTER_SLOTS = 32  # tasks to offer a cluster whose size is unknown
+_SHOWN_FILES = 3  # in a message
 _INTERRUPT_SECONDS = 10.0  # how long to wait for Spark to give up cancelled jobs
 
 
@@ -100,6 +102,19 @@ def _work(task: AnyTask) -> int:
     return sum(file.size + _OPENING for file in task.inputs)
 
 
+@dataclass(frozen=True)
+class _Failed:
+    """A Spark job that ended with an error, and the tasks it had."""
+
+    error: BaseException
+    partitions: list[Partition]
+
+    @property
+    def files(self) -> list[str]:
+        tasks = [unpack(packed) for partition in self.partitions for _, packed in partition]
+        return [file.path for task in tasks for file in task.inputs]
+
+
 class SparkRun:
     """One call of `run`: threads submit Spark jobs, the caller's thread gathers what they report."""
 
@@ -117,7 +132,7 @@ class SparkRun:
         self._cancel = cancel
         self._stopping = threading.Event()
         self._waiting: queue.SimpleQueue[list[Partition]] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[list[Outcome] | BaseException] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[list[Outcome] | _Failed] = queue.SimpleQueue()
         for job in jobs:
             self._waiting.put(job)
 
@@ -148,7 +163,7 @@ class SparkRun:
                 work = make_worker(partitions, self._storage, self._attempts)
                 self._done.put(self._handle.collect(work, len(partitions)))
             except BaseException as error:  # noqa: BLE001 - whatever it was, the caller's thread raises it
-                self._done.put(error)
+                self._done.put(_Failed(error, partitions))
                 return
 
     def _gather(self, tasks: int, on_result: Callable[[AnyResult], None]) -> list[AnyResult]:
@@ -161,8 +176,8 @@ class SparkRun:
                 continue
             # Spark's exceptions for a cancel differ by mode: our own flag knows better.
             self._cancel.raise_if_cancelled()
-            if isinstance(outcomes, BaseException):
-                raise error_from_spark(outcomes) from outcomes
+            if isinstance(outcomes, _Failed):
+                raise error_from_spark(outcomes.error, outcomes.files) from outcomes.error
             for outcome in outcomes:
                 if outcome.failure is not None:
                     raise error_of(outcome.failure) from outcome.failure
@@ -182,8 +197,8 @@ class SparkRun:
                 worker.join(timeout=_POLL_SECONDS)
 
 
-def error_from_spark(error: BaseException) -> TidybergError:
-    """tidyberg's error for what Spark raised; the whole story stays in its cause."""
+def error_from_spark(error: BaseException, files: Sequence[str] = ()) -> TidybergError:
+    """tidyberg's error for what Spark raised over these files; the whole story stays in its cause."""
     if isinstance(error, TidybergError):
         return error
     text = str(error)
@@ -200,8 +215,15 @@ def error_from_spark(error: BaseException) -> TidybergError:
         )
     if "Python worker exited unexpectedly" in text or "Python worker died" in text.lower():
         return EngineError(
-            "A Python worker died again and again while it ran a group.",
+            f"A Python worker died again and again while it ran a group{_reading(files)}.",
             hint="It may have run out of memory: lower max_parallelism or the row-group size.",
         )
     said = next((line for line in lines if "Error" in line or "Exception" in line), lines[0] if lines else "")
     return EngineError(f"Spark failed to run a group: {first_line(said) or type(error).__name__}")
+
+
+def _reading(files: Sequence[str]) -> str:
+    if not files:
+        return ""
+    more = f" and {len(files) - _SHOWN_FILES} more files" if len(files) > _SHOWN_FILES else ""
+    return f", of {', '.join(files[:_SHOWN_FILES])}{more}"

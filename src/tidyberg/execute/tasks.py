@@ -1,7 +1,8 @@
 """Turns the plan's groups into tasks: schema, write settings, output directory, values of absent columns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import cast
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from tidyberg.model.inventory import Inventory, Partition
 from tidyberg.model.options import PlanOptions, RewriteMode
 from tidyberg.model.plan import DeleteFile, FileGroup
 from tidyberg.model.table import Pinned
-from tidyberg.model.task import PartitionColumn, StorageAccess, Task, TaskDelete, TaskInput, output_name
+from tidyberg.model.task import NanFacts, PartitionColumn, StorageAccess, Task, TaskDelete, TaskInput, output_name
 
 _STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")
 _BATCH_ROWS = 65_536
@@ -36,8 +37,10 @@ def build_tasks(
     options: PlanOptions,
     checksum: bool,
     deletes: Sequence[DeleteFile] = (),
+    nans: Mapping[str, tuple[NanFacts, ...]] = MappingProxyType({}),
+    after_death: bool = False,
 ) -> list[Task]:
-    """One task per group; tasks share their schema and settings. `deletes` are the plan's."""
+    """One task per group; tasks share their schema and settings. `deletes` are the plan's, `nans` of files to copy."""
     pinned = inventory.pinned
     schema = arrow_schema_bytes(pinned.schema)
     lineage = pinned.format_version >= 3
@@ -53,7 +56,18 @@ def build_tasks(
             job_id=job_id,
             group_id=group.group_id,
             inputs=tuple(
-                TaskInput(file.path, file.size, file.records, file.sequence_number, file.first_row_id)
+                TaskInput(
+                    file.path,
+                    file.size,
+                    file.records,
+                    file.sequence_number,
+                    file.first_row_id,
+                    tuple(
+                        fact
+                        for fact in nans.get(file.path, ())
+                        if settings.metrics_modes.get(fact.field_id, "none") != "none"
+                    ),
+                )
                 for file in group.files
             ),
             arrow_schema=schema,
@@ -69,6 +83,7 @@ def build_tasks(
             lineage=lineage,
             partitioning=_partitioning(group, pinned),
             checksum=checksum,
+            after_death=after_death,
             deletes=tuple(_task_delete(deletes[position]) for position in group.deletes),
             mode=group.mode,
             min_row_group_bytes=options.copy_min_row_group_bytes if options.mode is RewriteMode.AUTO else 0,

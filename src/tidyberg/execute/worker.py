@@ -27,6 +27,11 @@ def pack(task: AnyTask) -> bytes:
     return zlib.compress(pickle.dumps(task, pickle.HIGHEST_PROTOCOL), 6)
 
 
+def unpack(packed: bytes) -> AnyTask:
+    task: AnyTask = pickle.loads(zlib.decompress(packed))  # noqa: S301 - packed by our own driver
+    return task
+
+
 def make_worker(
     partitions: Sequence[Sequence[tuple[int, bytes]]], storage: StorageAccess, attempts: int
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:

@@ -16,7 +16,8 @@ class Receipt(StrEnum):
     """What became of the checksum that a snapshot of ours carries."""
 
     NONE = "none"  # it carries none
-    HOLDS = "holds"  # the files it added are those that were written
+    HOLDS = "holds"  # the files it added are those that were written, byte for byte
+    FOOTERS_HOLD = "footers-hold"  # the same, but of copied files only size and footer are known
     BROKEN = "broken"
     UNCHECKED = "unchecked"  # it carries one, but its files could not be read
 

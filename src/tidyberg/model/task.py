@@ -5,12 +5,23 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
+class NanFacts:
+    """What a manifest says of a float column of a file: Parquet's footers do not count NaN."""
+
+    field_id: int
+    count: int
+    lower: bytes | None = None  # only where there is NaN: else the footer has the bounds
+    upper: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TaskInput:
     path: str
     size: int
     records: int
     sequence_number: int = 0
     first_row_id: int | None = None  # of its first row in a v3 table, once the table has given its rows ids
+    nans: tuple[NanFacts, ...] = ()  # of a file to copy; a float column that is absent here has an unknown number
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +88,7 @@ class Task:
     lineage: bool = False  # v3: also write each row's id and the sequence number of its last update [I8]
     partitioning: tuple[PartitionColumn, ...] | None = None  # sort rows into these partitions; None: they share one
     checksum: bool = False  # also sum up the contents of the rows, for full verification
+    after_death: bool = False  # a process died over the table: look for files that may have ended it
     reads_ahead: bool = False  # decode on a second core while the first encodes: there are more cores than tasks
     deletes: tuple[TaskDelete, ...] = ()
     # IPC schemas of the columns of each set of equality ids, by the ids: also columns since dropped from the table.
@@ -108,6 +120,7 @@ class WrittenFile:
     upper_bounds: dict[int, bytes]
     split_offsets: tuple[int, ...]
     digest: str = ""  # SHA-256 of the file's bytes, taken while they were written
+    footer_digest: str = ""  # of a copied file, whose other bytes nobody saw: SHA-256 of what describes them
     partition: tuple[Any, ...] | None = None  # values of the spec that rows were sorted into; None: as the inputs
 
 
@@ -198,11 +211,12 @@ class AuditResult:
 
 @dataclass(frozen=True, slots=True)
 class DigestTask:
-    """Take the SHA-256 of whole files."""
+    """Take the SHA-256 of files, or of their footers."""
 
     job_id: str
     group_id: int
     inputs: tuple[TaskInput, ...]
+    footers_of: frozenset[str] = frozenset()  # paths
 
 
 @dataclass(frozen=True, slots=True)

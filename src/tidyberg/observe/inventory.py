@@ -69,7 +69,7 @@ def _read_manifests(
     contents = {info.path: cache.get(info.path) if cache is not None else None for info in manifests}
     missing = list({info.path: info for info in manifests if contents[info.path] is None}.values())
     is_far = elsewhere is not None and sum(info.length for info in missing) > elsewhere.above_bytes
-    found = elsewhere.read(missing) if elsewhere and is_far else _decode(missing, _fetch(near, missing))
+    found = elsewhere.read(missing) if elsewhere and is_far else _decode(missing, fetch_manifests(near, missing))
     for path, read in found:
         contents[path] = read
         if cache is not None:
@@ -77,7 +77,8 @@ def _read_manifests(
     return [entries for info in manifests if (entries := contents[info.path]) is not None]
 
 
-def _fetch(read: ReadFile, manifests: Sequence[ManifestInfo]) -> Iterator[bytes]:
+def fetch_manifests(read: ReadFile, manifests: Sequence[ManifestInfo]) -> Iterator[bytes]:
+    """Their bytes, in order."""
     with ThreadPoolExecutor(_FETCH_THREADS, thread_name_prefix="manifests") as pool:
         waiting = deque(pool.submit(read, info.path) for info in manifests[:_FETCH_AHEAD])
         for number in range(len(manifests)):

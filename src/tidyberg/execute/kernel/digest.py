@@ -1,4 +1,4 @@
-"""The SHA-256 of a file's bytes: taken while it is written, and again when it is looked at later."""
+"""The SHA-256 of a file's bytes, or of its footer: taken while it is written, and again when it is looked at later."""
 
 import hashlib
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from tidyberg.execute.kernel.storage import Sink, Storage, abandon
 from tidyberg.model.task import DigestResult, DigestTask, TaskInput
 
 _BLOCK = 4 * 1024 * 1024
+_ENDING = 8  # the length of the footer and the magic number
 
 
 class DigestingSink:
@@ -42,8 +43,22 @@ class DigestingSink:
 
 
 def digest_files(task: DigestTask, storage: Storage, should_stop: Callable[[], bool]) -> DigestResult:
-    digests = tuple(_digest(file, storage, should_stop) for file in task.inputs)
+    digests = tuple(
+        _footer_digest(file, storage) if file.path in task.footers_of else _digest(file, storage, should_stop)
+        for file in task.inputs
+    )
     return DigestResult(task.job_id, task.group_id, digests)
+
+
+def _footer_digest(file: TaskInput, storage: Storage) -> str:
+    """Of a Parquet file's last bytes, from its footer on; nothing for a file of another size, which is another file."""
+    with storage.open_input(storage.place(file.path)) as source, storage.guard(file.path):
+        size = source.size()
+        if size != file.size or size < _ENDING:
+            return ""
+        length = int.from_bytes(source.read_at(_ENDING, size - _ENDING)[:4], "little")
+        start = max(0, size - _ENDING - length)
+        return hashlib.sha256(source.read_at(size - start, start)).hexdigest()
 
 
 def _digest(file: TaskInput, storage: Storage, should_stop: Callable[[], bool]) -> str:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tidyberg.execute.kernel.audit import audit_files
 from tidyberg.execute.kernel.checksum import RowChecksum
+from tidyberg.execute.kernel.copy.damage import refuse_damage
 from tidyberg.execute.kernel.copy.fields import CannotCopy, DamagedFooter
 from tidyberg.execute.kernel.copy.rewrite import copy_files
 from tidyberg.execute.kernel.copy.stream import remove_outputs
@@ -56,6 +57,8 @@ def run_task(
 ) -> AnyResult:
     storage = Storage(access)
     try:
+        if _may_have_ended_another(task, attempt):
+            refuse_damage(task.inputs, storage)
         if isinstance(task, AuditTask):
             return audit_files(task, storage, should_stop)
         if isinstance(task, DigestTask):
@@ -69,6 +72,13 @@ def run_task(
         return _rewrite(task, attempt, storage, should_stop)
     finally:
         pa.default_memory_pool().release_unused()
+
+
+def _may_have_ended_another(task: AnyTask, attempt: int) -> bool:
+    """A process that ran it before may have died of a file."""
+    if isinstance(task, Task):
+        return attempt > 0 or task.after_death
+    return attempt > 0 and isinstance(task, AuditTask | ChecksumTask)
 
 
 def _copy(task: Task, attempt: int, storage: Storage, should_stop: Callable[[], bool]) -> TaskResult:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ from tidyberg.execute.kernel.copy.fields import CannotCopy, MetadataField, Stati
 from tidyberg.execute.kernel.copy.footer import Chunk
 from tidyberg.execute.kernel.copy.lineage import WideRowGroup, inherited_lineage
 from tidyberg.execute.kernel.copy.merge import Piece, merge
+from tidyberg.execute.kernel.copy.nans import with_nans
 from tidyberg.execute.kernel.copy.proof import Common
 from tidyberg.execute.kernel.copy.source import Source
 from tidyberg.execute.kernel.lineage import with_lineage
@@ -34,7 +36,7 @@ def assemble(task: Task, attempt: int, sources: Sequence[Source], common: Common
         written = _described(
             task, f"{task.output_directory.rstrip('/')}/{name}", merged.size, part, all_leaves, merged.split_offsets
         )
-        files.append(AssembledFile(merged.segments, written))
+        files.append(AssembledFile(merged.segments, replace(written, footer_digest=merged.footer_digest)))
     return Assembly(tuple(files))
 
 
@@ -60,7 +62,7 @@ def _cut(task: Task, pieces: Sequence[Piece]) -> list[list[Piece]]:
 def _described(
     task: Task, path: str, size: int, part: list[Piece], all_leaves: list[Leaf], split_offsets: tuple[int, ...]
 ) -> WrittenFile:
-    """Metrics come from the inputs' own footers, each judged by who wrote it; NaN is counted in no footer."""
+    """Metrics come from the inputs' own footers, each judged by who wrote it; only of NaN manifests know more."""
     modes = dict(task.write.metrics_modes)
     for index, leaf in enumerate(all_leaves):
         mode = modes.get(leaf.field_id, "none") if leaf.field_id is not None else "none"
@@ -71,7 +73,8 @@ def _described(
         if not all(_has_exact_bounds(chunk, unless_told=not cuttable) for chunk in chunks):
             modes[leaf.field_id] = "counts"
     row_groups = [_arrow_row_group(piece) for piece in part]
-    return described_file(path, size, row_groups, all_leaves, {}, modes, split_offsets, own=False)
+    described = described_file(path, size, row_groups, all_leaves, {}, modes, split_offsets, own=False)
+    return with_nans(described, part, all_leaves, modes)
 
 
 def _arrow_row_group(piece: Piece) -> pq.RowGroupMetaData | WideRowGroup:

@@ -196,18 +196,14 @@ def _chunk(struct: Struct, leaf: SchemaLeaf, rows: int, data: Extent) -> Chunk:
     if metadata is None:
         raise CannotCopy(f"its footer does not describe column {name}")
     known_only(metadata, MetadataField.KNOWN, f"column {name}")
-    path = tuple(items(metadata, MetadataField.PATH, BINARY, f"the path of column {name}"))
-    kind = number(metadata, MetadataField.TYPE, f"the type of column {name}")
-    if kind != leaf.type:
-        raise DamagedFooter(f"column {name} is not of the type that the schema has")
-    if path != leaf.path:
+    check_for_arrow(metadata, leaf, name)
+    if tuple(items(metadata, MetadataField.PATH, BINARY, f"the path of column {name}")) != leaf.path:
         raise CannotCopy(f"column {name} is not as the schema has it")
-    if kind == INT96:
+    if leaf.type == INT96:
         raise CannotCopy(f"column {name} is of the deprecated type INT96")
     values = number(metadata, MetadataField.VALUES, f"how many values column {name} has")
     if (values != rows and not leaf.repeated) or values < rows:
         raise CannotCopy(f"column {name} has {values} values in {rows} rows")
-    _check_size_statistics(metadata, leaf, name)
     statistics = substruct(metadata, MetadataField.STATISTICS, f"the statistics of column {name}") or {}
     if not bounds_fit(statistics, leaf.value_bytes):
         raise CannotCopy(f"the bounds of column {name} are not as long as its values")
@@ -231,8 +227,10 @@ def _chunk(struct: Struct, leaf: SchemaLeaf, rows: int, data: Extent) -> Chunk:
     )
 
 
-def _check_size_statistics(metadata: Struct, leaf: SchemaLeaf, name: str) -> None:
-    """Arrow ends the whole process over sizes that do not fit the schema."""
+def check_for_arrow(metadata: Struct, leaf: SchemaLeaf, name: str) -> None:
+    """Arrow ends the whole process over a type or sizes that do not fit the schema."""
+    if number(metadata, MetadataField.TYPE, f"the type of column {name}") != leaf.type:
+        raise DamagedFooter(f"column {name} is not of the type that the schema has")
     sizes = substruct(metadata, MetadataField.SIZE_STATISTICS, f"the sizes of column {name}") or {}
     repetitions = items(sizes, 2, I64, f"the sizes of column {name}")
     definitions = items(sizes, 3, I64, f"the sizes of column {name}")

@@ -1,5 +1,6 @@
 """Lays row groups of several files end to end and writes the footer that describes them in their new place."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,7 @@ class MergedFile:
     segments: tuple[Segment, ...]
     size: int
     split_offsets: tuple[int, ...]
+    footer_digest: str  # up to the end of the file
 
 
 @dataclass
@@ -73,8 +75,10 @@ def merge(pieces: Sequence[Piece], common: Common) -> MergedFile:
         for ordinal, (piece, group) in enumerate(zip(pieces, placed, strict=True))
     ]
     footer = write_struct(_footer(pieces, groups, common))
-    layout.add(Literal(footer + len(footer).to_bytes(4, "little") + MAGIC))
-    return MergedFile(joined(layout.segments), layout.size, tuple(sorted(map(_start, placed))))
+    ending = footer + len(footer).to_bytes(4, "little") + MAGIC
+    layout.add(Literal(ending))
+    offsets = tuple(sorted(map(_start, placed)))
+    return MergedFile(joined(layout.segments), layout.size, offsets, hashlib.sha256(ending).hexdigest())
 
 
 class _Layout:

@@ -1,0 +1,128 @@
+"""NaN and bounds of copied float columns: footers do not count NaN, so what manifests said of the inputs is carried on.
+
+A file without NaN has its bounds in its footer, each row group its own. Of a file with NaN no footer can be believed,
+for writers differ in what they make of it, so its bounds are the manifest's; they hold for the whole file only.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidyberg.execute.kernel.bounds import encode, normalised
+from tidyberg.execute.kernel.copy.merge import Piece
+from tidyberg.execute.kernel.copy.source import Source
+from tidyberg.execute.kernel.project import Leaf
+from tidyberg.model.task import NanFacts, WrittenFile
+
+_FORMATS = {4: "<f", 8: "<d"}
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """The lowest and the highest number; none where there is no number."""
+
+    lower: float | None = None
+    upper: float | None = None
+
+
+_NO_NUMBERS = _Bounds()
+
+
+def with_nans(
+    written: WrittenFile, part: Sequence[Piece], leaves: Sequence[Leaf], modes: dict[int, str]
+) -> WrittenFile:
+    """The same with counts of NaN, and bounds where every input tells them, in the metrics modes of the table [I9]."""
+    nans, lower, upper = dict(written.nan_value_counts), dict(written.lower_bounds), dict(written.upper_bounds)
+    inputs = _inputs(part)
+    for index, leaf in enumerate(leaves):
+        mode = modes.get(leaf.field_id, "none") if leaf.field_id is not None else "none"
+        if leaf.field_id is None or mode == "none" or leaf.repeated or not pa.types.is_floating(leaf.type):
+            continue
+        told = [_told(source, numbers, index, leaf) for source, numbers in inputs]
+        known = [each for each in told if each is not None]
+        if len(known) < len(told):
+            continue
+        nans[leaf.field_id] = sum(count for count, _ in known)
+        # Where nulls are not counted, Java takes them for absent: by bounds it would say that all rows match a filter.
+        bounds = _around([found for _, found in known])
+        may_tell = mode != "counts" and leaf.field_id in written.null_value_counts
+        if may_tell and bounds is not None and bounds != _NO_NUMBERS:
+            lower[leaf.field_id] = encode(bounds.lower, leaf.type)
+            upper[leaf.field_id] = encode(bounds.upper, leaf.type)
+    return replace(written, nan_value_counts=nans, lower_bounds=lower, upper_bounds=upper)
+
+
+def _inputs(part: Sequence[Piece]) -> list[tuple[Source, list[int]]]:
+    """The row groups that come from each file."""
+    numbers: dict[str, list[int]] = {}
+    sources: dict[str, Source] = {}
+    for piece in part:
+        sources[piece.source.input.path] = piece.source
+        numbers.setdefault(piece.source.input.path, []).append(piece.number)
+    return [(sources[path], numbers[path]) for path in sources]
+
+
+def _told(source: Source, numbers: list[int], index: int, leaf: Leaf) -> tuple[int, _Bounds | None] | None:
+    """How many NaN these row groups of a file hold, and the bounds of the numbers; None for what nobody tells."""
+    facts = next((fact for fact in source.input.nans if fact.field_id == leaf.field_id), None)
+    if facts is None:
+        return None
+    chunks = [source.arrow_footer.row_group(number).column(index) for number in numbers]
+    if facts.count == 0:
+        return 0, _around([_in_footer(chunk) for chunk in chunks])
+    if len(numbers) < len(source.groups_with_rows):
+        return None  # some of them, and nobody knows how many
+    nulls = [_nulls(chunk) for chunk in chunks]
+    if None in nulls:
+        return facts.count, None
+    not_null = sum(chunk.num_values for chunk in chunks) - sum(count or 0 for count in nulls)
+    if facts.count > not_null:
+        return None  # which cannot be: the manifest tells of something else
+    if facts.count == not_null:
+        return facts.count, _NO_NUMBERS
+    return facts.count, _in_manifest(facts, chunks, leaf)
+
+
+def _in_manifest(facts: NanFacts, chunks: Sequence[pq.ColumnChunkMetaData], leaf: Leaf) -> _Bounds | None:
+    told = _bounds(_decoded(facts.lower, leaf), _decoded(facts.upper, leaf))
+    in_footers = _around([_in_footer(chunk) for chunk in chunks])
+    # Who contradicts the manifest may be right: then neither is believed.
+    return told if in_footers in (told, None) else None
+
+
+def _in_footer(chunk: pq.ColumnChunkMetaData) -> _Bounds | None:
+    if _nulls(chunk) == chunk.num_values:
+        return _NO_NUMBERS
+    statistics = chunk.statistics if chunk.is_stats_set else None
+    if statistics is None or not statistics.has_min_max:
+        return None
+    return _bounds(statistics.min_raw, statistics.max_raw)
+
+
+def _nulls(chunk: pq.ColumnChunkMetaData) -> int | None:
+    statistics = chunk.statistics if chunk.is_stats_set else None
+    return statistics.null_count if statistics is not None and statistics.has_null_count else None
+
+
+def _bounds(lower: float | None, upper: float | None) -> _Bounds | None:
+    lower, upper = normalised(lower, lower=True), normalised(upper, lower=False)
+    return None if lower is None or upper is None or lower > upper else _Bounds(lower, upper)
+
+
+def _around(parts: Sequence[_Bounds | None]) -> _Bounds | None:
+    """The bounds of all parts together; what one of them does not tell is not known of all."""
+    if None in parts:
+        return None
+    lowers = [part.lower for part in parts if part is not None and part.lower is not None]
+    uppers = [part.upper for part in parts if part is not None and part.upper is not None]
+    return _Bounds(min(lowers, default=None), max(uppers, default=None))
+
+
+def _decoded(bound: bytes | None, leaf: Leaf) -> float | None:
+    if bound is None or len(bound) * 8 != leaf.type.bit_width:
+        return None
+    value: float = struct.unpack(_FORMATS[len(bound)], bound)[0]
+    return value

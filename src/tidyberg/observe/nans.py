@@ -1,0 +1,79 @@
+"""What manifests say of NaN in data files: the one thing that copied files cannot tell from their own footers."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.io import FileIO
+from pyiceberg.types import DoubleType, FloatType, NestedField, StructType
+
+from tidyberg.manifests.container import AvroError, decoding, open_container
+from tidyberg.manifests.entries import DELETED, FIELD_IDS
+from tidyberg.model.inventory import Inventory, ManifestInfo
+from tidyberg.model.task import NanFacts
+from tidyberg.observe.avro import read_columns
+from tidyberg.observe.inventory import fetch_manifests
+from tidyberg.observe.storage import Fetch, damaged, read_bytes, through_pyiceberg
+
+_STATUS, _PATH, _LOWER, _UPPER = (FIELD_IDS[name] for name in ("status", "path", "lower_bounds", "upper_bounds"))
+_NANS = 137
+_WANTED = frozenset((_STATUS, _PATH, _NANS, _LOWER, _UPPER))
+
+
+def read_nans(
+    io: FileIO, inventory: Inventory, paths: Sequence[str], fetch: Fetch = through_pyiceberg
+) -> dict[str, tuple[NanFacts, ...]]:
+    """Of these data files, by path; columns whose NaN a manifest does not count are left out."""
+    columns = frozenset(_float_columns(inventory.pinned.schema.fields))
+    if not columns or not paths:
+        return {}
+    wanted = frozenset(paths)
+    manifests = _manifests_of(inventory, paths)
+    read = partial(read_bytes, io, fetch=fetch)
+    found: dict[str, tuple[NanFacts, ...]] = {}
+    for info, raw in zip(manifests, fetch_manifests(read, manifests), strict=True):
+        try:
+            with decoding():
+                found |= _facts(raw, wanted, columns)
+        except AvroError as error:
+            raise damaged(info.path, f"as a manifest, {error}") from error
+    return found
+
+
+def _float_columns(fields: Iterable[NestedField]) -> Iterator[int]:
+    """Not those of lists and maps: they have no metrics."""
+    for field in fields:
+        if isinstance(field.field_type, StructType):
+            yield from _float_columns(field.field_type.fields)
+        elif isinstance(field.field_type, FloatType | DoubleType):
+            yield field.field_id
+
+
+def _manifests_of(inventory: Inventory, paths: Sequence[str]) -> list[ManifestInfo]:
+    files = inventory.data_files
+    theirs = files.filter(pc.is_in(files["path"], value_set=pa.array(paths, pa.string())))
+    return [inventory.manifests[number] for number in sorted(pc.unique(theirs["manifest"]).to_pylist())]
+
+
+def _facts(raw: bytes, wanted: frozenset[str], columns: frozenset[int]) -> dict[str, tuple[NanFacts, ...]]:
+    found = {}
+    for rows, values in read_columns(open_container(raw), _WANTED):
+        absent = [None] * rows  # a manifest's own schema may lack a field
+        statuses, paths, nans, lowers, uppers = (
+            values.get(field, absent) for field in (_STATUS, _PATH, _NANS, _LOWER, _UPPER)
+        )
+        for status, path, counts, lower, upper in zip(statuses, paths, nans, lowers, uppers, strict=True):
+            if status != DELETED and path in wanted:
+                found[path] = tuple(_told(dict(counts or ()), dict(lower or ()), dict(upper or ()), columns))
+    return found
+
+
+def _told(
+    counts: dict[int, int], lower: dict[int, bytes], upper: dict[int, bytes], columns: frozenset[int]
+) -> Iterator[NanFacts]:
+    for column in sorted(columns & counts.keys()):
+        if counts[column] > 0:
+            yield NanFacts(column, counts[column], lower.get(column), upper.get(column))
+        elif counts[column] == 0:
+            yield NanFacts(column, 0)
