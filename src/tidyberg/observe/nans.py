@@ -18,6 +18,7 @@ from tidyberg.observe.storage import Fetch, damaged, read_bytes, through_pyicebe
 
 _STATUS, _PATH, _LOWER, _UPPER = (FIELD_IDS[name] for name in ("status", "path", "lower_bounds", "upper_bounds"))
 _NANS = 137
+_MOST_BOUNDED = 64  # columns of a file: what travels with a task stays below 2 KB a file
 _WANTED = frozenset((_STATUS, _PATH, _NANS, _LOWER, _UPPER))
 
 
@@ -72,8 +73,10 @@ def _facts(raw: bytes, wanted: frozenset[str], columns: frozenset[int]) -> dict[
 def _told(
     counts: dict[int, int], lower: dict[int, bytes], upper: dict[int, bytes], columns: frozenset[int]
 ) -> Iterator[NanFacts]:
+    bounded = 0
     for column in sorted(columns & counts.keys()):
-        if counts[column] > 0:
+        if counts[column] > 0 and bounded < _MOST_BOUNDED:
+            bounded += 1
             yield NanFacts(column, counts[column], lower.get(column), upper.get(column))
-        elif counts[column] == 0:
-            yield NanFacts(column, 0)
+        elif counts[column] >= 0:
+            yield NanFacts(column, counts[column])
