@@ -1,6 +1,6 @@
 """How long a plan takes and how much memory, from a thousand files to a million.
 
-    python -m benchmarks.planning [files ...] [--publish] [--spark MASTER]
+    python -m benchmarks.planning [files ...] [--publish] [--shape NAME] [--spark MASTER]
 
 A plan is what `tidyberg plan` makes: the table loaded and pinned, manifests read, every partition judged, the document
 hashed. Each line is a fresh process on a forged table (20 columns with metrics, files named without existing), so that
@@ -35,25 +35,28 @@ class Shape:
     partitions: int
     manifests: int
     deletes: int = 0
+    small_every: int = 1
 
 
-def shapes(files: int) -> list[Shape]:
+def shapes(files: int, named: str) -> list[Shape]:
     manifests = max(1, files // _PER_MANIFEST)
     found = [
         Shape("unpartitioned", 0, manifests),
         Shape("10 files a partition", files // 10, manifests),
         Shape("1,000 files a partition", max(1, files // 1_000), manifests),
         Shape("with a position delete file for every fifth", max(1, files // 1_000), manifests, files // 5),
+        Shape("one in a hundred too small", max(1, files // 1_000), manifests, small_every=101),
     ]
     if files <= _MOST_ONE_ENTRY:
         found.append(Shape("a manifest for every file", max(1, files // 1_000), files))
-    return found
+    return [shape for shape in found if named in shape.name]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("files", nargs="*", type=int, default=DEFAULT)
     parser.add_argument("--publish", action="store_true", help="renew docs/performance/planning.svg")
+    parser.add_argument("--shape", help="only shapes whose name has this")
     parser.add_argument("--spark", metavar="MASTER", help="where tasks read the manifests, such as local[2]")
     parser.add_argument("--one", nargs=2, metavar=("DIRECTORY", "TABLE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -63,7 +66,7 @@ def main() -> None:
         return
     rows: list[dict[str, Any]] = []
     for files in arguments.files:
-        for shape in shapes(files):
+        for shape in shapes(files, arguments.shape or ""):
             rows.append(one_process(files, shape, arguments.spark))
             print(json.dumps(rows[-1]), flush=True)
     RESULTS.parent.mkdir(exist_ok=True)
@@ -86,6 +89,7 @@ def one_process(files: int, shape: Shape, spark: str | None) -> dict[str, Any]:
                 partitions=shape.partitions,
                 manifests=shape.manifests,
                 position_deletes=shape.deletes,
+                small_every=shape.small_every,
             )
         command = [sys.executable, "-m", "benchmarks.planning", "--one", directory, "bench.t"]
         command += ["--spark", spark] if spark else []
@@ -104,12 +108,13 @@ def measure(directory: str, name: str, spark: str | None) -> dict[str, Any]:
     import sqlalchemy.dialects.sqlite  # noqa: F401
     from pyiceberg.catalog.sql import SqlCatalog
 
-    from tidyberg.control.far_manifests import reading_on
+    from tidyberg.control.far_manifests import reading_on, resting_for
     from tidyberg.execute.spark import SparkEngine
     from tidyberg.model.options import PlanOptions
     from tidyberg.model.table import TableRef
-    from tidyberg.observe.inventory import Elsewhere, take_inventory
+    from tidyberg.observe.inventory import take_inventory
     from tidyberg.observe.pin import pin
+    from tidyberg.observe.reading import Elsewhere
     from tidyberg.observe.statistics import partition_statistics
     from tidyberg.planning.decide import make_plan
 
@@ -122,10 +127,13 @@ def measure(directory: str, name: str, spark: str | None) -> dict[str, Any]:
     memory_before = peak_megabytes()
     started, started_cpu = time.perf_counter(), time.process_time()
     table = catalog.load_table(name)
-    elsewhere = Elsewhere(0, reading_on(lambda: engine, table)) if engine is not None else None
-    inventory = take_inventory(table, pin(table, TableRef.parse(name, "lab")), elsewhere=elsewhere)
-    seen, seen_cpu = time.perf_counter() - started, time.process_time() - started_cpu
+    pinned = pin(table, TableRef.parse(name, "lab"))
     now_ms = int(time.time() * 1000) + 3_600_000
+    resting = resting_for(pinned, options, now_ms)
+    elsewhere = Elsewhere(0, reading_on(lambda: engine, table), resting) if engine is not None else None
+    inventory = take_inventory(table, pinned, elsewhere=elsewhere)
+    seen, seen_cpu = time.perf_counter() - started, time.process_time() - started_cpu
+    seen_peak = peak_megabytes()
     statistics = partition_statistics(
         inventory,
         small_file_threshold=options.small_file_threshold,
@@ -138,7 +146,8 @@ def measure(directory: str, name: str, spark: str | None) -> dict[str, Any]:
         engine.close()
     assert plan.groups, "a forged table has files to merge"
     return {
-        "files": inventory.data_files.num_rows,
+        "files": sum(partition.files for partition in statistics),
+        "told": inventory.data_files.num_rows,
         "groups": len(plan.groups),
         "hash": plan.hash[:12],
         "observe": round(seen, 3),
@@ -146,6 +155,7 @@ def measure(directory: str, name: str, spark: str | None) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "cpu": round(cpu, 3),
         "before_mb": memory_before,
+        "observe_peak_mb": seen_peak,
         "peak_mb": peak_megabytes(),
     }
 

@@ -21,14 +21,14 @@ FORMAT_V3 = (
     ),
     Mutant(
         "v3: the inventory's files follow each other from their manifest's first row id",
-        "observe/inventory.py",
+        "manifests/inherit.py",
         "inherited = pc.add(base, pa.array(before - at_start[manifest]))",
         "inherited = base",
         ("tests/observe/test_inventory.py",),
     ),
     Mutant(
         "v3: files of a manifest without a first row id have none",
-        "observe/inventory.py",
+        "manifests/inherit.py",
         "return pc.if_else(pc.is_null(base), base, pc.coalesce(own, inherited))",
         "return pc.coalesce(own, inherited)",
         ("tests/observe/test_inventory.py",),

@@ -71,14 +71,14 @@ SEQUENCE_NUMBERS = (
     ),
     Mutant(
         "only new entries inherit a sequence number",
-        "observe/inventory.py",
+        "manifests/inherit.py",
         'may_inherit = pc.or_(pc.equal(entries["status"], _ADDED), pa.array(sequence == 0))',
         "may_inherit = pa.array(sequence >= 0)",
         ("tests/observe/test_damage.py", *INVENTORY),
     ),
     Mutant(
         "an entry's own sequence number goes before its manifest's",
-        "observe/inventory.py",
+        "manifests/inherit.py",
         'pc.coalesce(entries["sequence_number"], inherited)',
         'pc.coalesce(inherited, entries["sequence_number"])',
         INVENTORY,

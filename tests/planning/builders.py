@@ -29,10 +29,10 @@ from tidyberg.model.inventory import (
     DATA_FILES,
     DELETE_FILES,
     Inventory,
-    ManifestInfo,
     Partition,
     PartitionStatistics,
 )
+from tidyberg.model.manifest import ManifestInfo
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.plan import Plan
 from tidyberg.model.sizes import MB

@@ -108,8 +108,7 @@ class Control:
         return health_report(inventory, self._planner.statistics(inventory, options), options, self.now_ms())
 
     def plan(self, ref: TableRef, options: PlanOptions) -> Plan:
-        inventory = self._planner.observe(load_table(self.catalog(ref.catalog), ref), ref, options)
-        return self._planner.plan(inventory, options)
+        return self._planner.observe_and_plan(load_table(self.catalog(ref.catalog), ref), ref, options)
 
     def compact(
         self,

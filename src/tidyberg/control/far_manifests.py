@@ -1,4 +1,4 @@
-"""Has the manifests of huge snapshots read by the engine's tasks, where there are more cores than here."""
+"""Has the manifests of huge snapshots read by the engine's tasks, where there are more cores and memory than here."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -8,9 +8,15 @@ from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.execute.tasks import storage_access
 from tidyberg.manifests.entries import ManifestEntries
 from tidyberg.manifests.packed import unpack_entries
-from tidyberg.model.inventory import ManifestInfo
-from tidyberg.model.task import AnyResult, ManifestResult, ManifestTask, TaskInput
-from tidyberg.observe.inventory import ReadManifests
+from tidyberg.model.inventory import Partition
+from tidyberg.model.manifest import ManifestInfo, RestRule
+from tidyberg.model.options import PlanOptions
+from tidyberg.model.table import Pinned
+from tidyberg.model.task import AnyResult, ManifestResult, ManifestTask
+from tidyberg.observe.reading import ReadManifests
+from tidyberg.observe.resting import Resting
+from tidyberg.planning.resting import rest_rule
+from tidyberg.planning.select import selected_partitions
 
 _TASK_BYTES = 16 * 1024 * 1024  # of manifests a task: some 100,000 files
 _TASK_MANIFESTS = 2_000
@@ -19,20 +25,31 @@ _TASK_MANIFESTS = 2_000
 def reading_on(engine: Callable[[], Engine], table: Table) -> ReadManifests:
     """Reads manifests of the table on the engine, which is started for it."""
 
-    def read(manifests: Sequence[ManifestInfo]) -> Iterator[tuple[str, ManifestEntries]]:
+    def read(manifests: Sequence[ManifestInfo], rest: RestRule | None) -> Iterator[tuple[str, ManifestEntries]]:
         shares = list(_shares(manifests))
         results = engine().run(
-            [_task(number, share) for number, share in enumerate(shares)],
+            [ManifestTask("observe", number, tuple(share), rest) for number, share in enumerate(shares)],
             storage_access(table.io),
             on_result=_ignore,
             cancel=CancelToken(),
         )
-        for share, result in zip(shares, results, strict=True):
+        results.reverse()
+        for share in shares:
+            result = results.pop()  # so that it is gone when its entries are out
             assert isinstance(result, ManifestResult)
             for number, entries in unpack_entries(result.packed):
                 yield share[number].path, entries
 
     return read
+
+
+def resting_for(pinned: Pinned, options: PlanOptions, now_ms: int) -> Resting:
+    """What a plan under these options at that time need not see."""
+
+    def select(partitions: Sequence[Partition]) -> list[bool]:
+        return selected_partitions(pinned, partitions, options, now_ms)[0]
+
+    return Resting(rest_rule(pinned, options), None if options.where is None else select)
 
 
 def _shares(manifests: Sequence[ManifestInfo]) -> Iterator[list[ManifestInfo]]:
@@ -46,15 +63,6 @@ def _shares(manifests: Sequence[ManifestInfo]) -> Iterator[list[ManifestInfo]]:
             share, size = [], 0
     if share:
         yield share
-
-
-def _task(number: int, manifests: Sequence[ManifestInfo]) -> ManifestTask:
-    return ManifestTask(
-        job_id="observe",
-        group_id=number,
-        inputs=tuple(TaskInput(manifest.path, manifest.length, 0) for manifest in manifests),
-        holds_deletes=tuple(manifest.holds_deletes for manifest in manifests),
-    )
 
 
 def _ignore(_: AnyResult) -> None:

@@ -7,16 +7,18 @@ from pyiceberg.table import Table
 
 from tidyberg.commit import objects
 from tidyberg.control.calibration import calibrate
-from tidyberg.control.far_manifests import reading_on
+from tidyberg.control.far_manifests import reading_on, resting_for
 from tidyberg.control.workbench import work_of
 from tidyberg.execute.engine import Engine
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.plan import Plan
-from tidyberg.model.table import TableRef
+from tidyberg.model.table import Pinned, TableRef
 from tidyberg.observe.cache import ManifestCache
-from tidyberg.observe.inventory import Elsewhere, take_inventory
+from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import pin
+from tidyberg.observe.reading import Elsewhere
+from tidyberg.observe.resting import Resting
 from tidyberg.observe.statistics import partition_statistics
 from tidyberg.planning.decide import make_plan
 from tidyberg.record.store import JobStore
@@ -38,16 +40,23 @@ class Planner:
     engine_reads_above: int | None = None  # bytes of manifests; None: they are always read here
 
     def observe(self, table: Table, ref: TableRef, options: PlanOptions) -> Inventory:
-        with self.tracer.span("observe"), catalog_errors(ref.catalog, what=str(ref)):
-            pinned = pin(table, ref, options.branch)
-            return take_inventory(table, pinned, self.cache, self._elsewhere(table), objects.fetch)
+        """Every file of the table."""
+        return self._observe(table, ref, options, lambda _: None)
 
-    def statistics(self, inventory: Inventory, options: PlanOptions) -> tuple[PartitionStatistics, ...]:
+    def observe_and_plan(self, table: Table, ref: TableRef, options: PlanOptions) -> Plan:
+        """The same plan as of every file; what it cannot take is only counted where the engine reads the manifests."""
+        now_ms = self.now_ms()
+        inventory = self._observe(table, ref, options, lambda pinned: resting_for(pinned, options, now_ms))
+        return self.plan(inventory, options, now_ms=now_ms)
+
+    def statistics(
+        self, inventory: Inventory, options: PlanOptions, now_ms: int | None = None
+    ) -> tuple[PartitionStatistics, ...]:
         return partition_statistics(
             inventory,
             small_file_threshold=options.small_file_threshold,
             hot_window_seconds=options.hot_window_seconds,
-            now_ms=self.now_ms(),
+            now_ms=self.now_ms() if now_ms is None else now_ms,
         )
 
     def plan(
@@ -56,13 +65,15 @@ class Planner:
         options: PlanOptions,
         only: frozenset[tuple[int, str]] | None = None,
         first_group: int = 0,
+        now_ms: int | None = None,
     ) -> Plan:
+        now_ms = self.now_ms() if now_ms is None else now_ms
         with self.tracer.span("planning") as span:
             plan = make_plan(
                 inventory,
-                self.statistics(inventory, options),
+                self.statistics(inventory, options, now_ms),
                 options,
-                now_ms=self.now_ms(),
+                now_ms=now_ms,
                 prices=self.prices,
                 calibration=self._calibration(),
                 resources=self.resources,
@@ -72,10 +83,15 @@ class Planner:
             span.set(**work_of(plan.groups))
             return plan
 
-    def _elsewhere(self, table: Table) -> Elsewhere | None:
-        if self.engine_reads_above is None:
-            return None
-        return Elsewhere(self.engine_reads_above, reading_on(self.engine, table))
+    def _observe(
+        self, table: Table, ref: TableRef, options: PlanOptions, resting: Callable[[Pinned], Resting | None]
+    ) -> Inventory:
+        with self.tracer.span("observe"), catalog_errors(ref.catalog, what=str(ref)):
+            pinned = pin(table, ref, options.branch)
+            elsewhere = None
+            if self.engine_reads_above is not None:
+                elsewhere = Elsewhere(self.engine_reads_above, reading_on(self.engine, table), resting(pinned))
+            return take_inventory(table, pinned, self.cache, elsewhere, objects.fetch)
 
     def _calibration(self) -> Calibration:
         return calibrate(self.store.find(limit=CALIBRATING_JOBS), self.resources.name)

@@ -7,7 +7,14 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-_FILES = ("__init__.py", "_version.py", "model/__init__.py", "model/task.py", "execute/__init__.py")
+_FILES = (
+    "__init__.py",
+    "_version.py",
+    "model/__init__.py",
+    "model/manifest.py",
+    "model/task.py",
+    "execute/__init__.py",
+)
 _ROOMS = ("execute/kernel", "manifests")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same sources give the same bytes
 

@@ -91,6 +91,7 @@ class PartitionColumn:
 class ManifestEntries:
     partition_columns: tuple[PartitionColumn, ...]
     table: pa.Table  # ENTRIES, then the partition columns
+    resting: pa.Table | None = None  # what manifests/resting.py set aside, with the partition columns
 
     @property
     def nbytes(self) -> int:

@@ -1,15 +1,15 @@
 """Entries of many manifests on their way between processes: one compressed Arrow stream a partition layout."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple
 
-import numpy as np
 import pyarrow as pa
 
 from tidyberg.manifests.entries import ManifestEntries, PartitionColumn
+from tidyberg.manifests.tuples import layout_of
+from tidyberg.model.manifest import Layout
 
-# The layout, the position of each manifest among all with its number of entries, and the entries as an Arrow stream.
-PackedEntries = tuple[tuple[tuple[int, str, str | None, int], ...], tuple[tuple[int, int], ...], bytes]
+# The layout; of each manifest its position among all, its entries and what rests of it; both as Arrow streams.
+PackedEntries = tuple[Layout, tuple[tuple[int, int, int], ...], bytes, bytes | None]
 
 
 def pack_entries(manifests: Sequence[ManifestEntries]) -> tuple[PackedEntries, ...]:
@@ -17,28 +17,47 @@ def pack_entries(manifests: Sequence[ManifestEntries]) -> tuple[PackedEntries, .
     for number, entries in enumerate(manifests):
         alike.setdefault(entries.partition_columns, []).append(number)
     return tuple(
-        (
-            tuple(astuple(column) for column in columns),
-            tuple((number, manifests[number].table.num_rows) for number in numbers),
-            _stream(pa.concat_tables([manifests[number].table for number in numbers]).combine_chunks()),
-        )
-        for columns, numbers in alike.items()
+        _pack(columns, numbers, [manifests[number] for number in numbers]) for columns, numbers in alike.items()
+    )
+
+
+def _pack(
+    columns: tuple[PartitionColumn, ...], numbers: Sequence[int], manifests: Sequence[ManifestEntries]
+) -> PackedEntries:
+    resting = [entries.resting for entries in manifests if entries.resting is not None]
+    lengths = [
+        (entries.table.num_rows, entries.resting.num_rows if entries.resting is not None else 0)
+        for entries in manifests
+    ]
+    return (
+        layout_of(columns),
+        tuple((number, *rows) for number, rows in zip(numbers, lengths, strict=True)),
+        _stream([entries.table for entries in manifests]),
+        _stream(resting) if resting else None,
     )
 
 
 def unpack_entries(packed: Sequence[PackedEntries]) -> Iterator[tuple[int, ManifestEntries]]:
     """The position of every manifest, and its entries."""
-    for layout, lengths, stream in packed:
+    for layout, lengths, entries, resting in packed:
         columns = tuple(PartitionColumn(*column) for column in layout)
-        table = pa.ipc.open_stream(stream).read_all()
-        starts = np.cumsum([0, *(rows for _, rows in lengths)]).tolist()
-        for (number, rows), start in zip(lengths, starts, strict=False):
-            yield number, ManifestEntries(columns, table.slice(start, rows))
+        table = _table(entries)
+        counted = _table(resting) if resting is not None else None
+        start = counted_start = 0
+        for number, rows, counted_rows in lengths:
+            rests = counted.slice(counted_start, counted_rows) if counted is not None and counted_rows else None
+            yield number, ManifestEntries(columns, table.slice(start, rows), rests)
+            start, counted_start = start + rows, counted_start + counted_rows
 
 
-def _stream(table: pa.Table) -> bytes:
+def _stream(tables: Sequence[pa.Table]) -> bytes:
+    table = pa.concat_tables(tables).combine_chunks()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
     content: bytes = sink.getvalue().to_pybytes()
     return content
+
+
+def _table(stream: bytes) -> pa.Table:
+    return pa.ipc.open_stream(stream).read_all()

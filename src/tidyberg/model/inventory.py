@@ -1,12 +1,13 @@
-"""What a pinned snapshot holds, as Arrow tables: one row a data file, one row a delete file."""
+"""What a pinned snapshot holds, as Arrow tables: a row a data file, a row a delete file; some are only counted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_plus
 
 import pyarrow as pa
 
+from tidyberg.model.manifest import ManifestInfo
 from tidyberg.model.table import Pinned
 
 # `partition` and `manifest` are positions in Inventory.partitions and Inventory.manifests.
@@ -51,6 +52,22 @@ DELETE_FILES = pa.schema(
     ]
 )
 
+# Data files that the plan which the inventory was taken for cannot take: counted, a row a partition and snapshot.
+RESTING = pa.schema(
+    [
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("snapshot_id", pa.int64(), nullable=False),  # -1 for all that the table no longer knows
+        pa.field("files", pa.int64(), nullable=False),
+        pa.field("small_files", pa.int64(), nullable=False),  # as the plan has it
+        pa.field("below_threshold", pa.int64(), nullable=False),  # as statistics have it
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("records", pa.int64(), nullable=False),
+        pa.field("oldest", pa.int64(), nullable=False),  # the lowest sequence number
+        pa.field("smallest", pa.int64(), nullable=False),
+        pa.field("largest", pa.int64(), nullable=False),
+    ]
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Partition:
@@ -65,18 +82,6 @@ class Partition:
         return unquote_plus(self.path) or "(unpartitioned)"
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestInfo:
-    path: str
-    length: int
-    spec_id: int
-    holds_deletes: bool
-    sequence_number: int
-    min_sequence_number: int
-    added_snapshot_id: int
-    first_row_id: int | None
-
-
 @dataclass(frozen=True)
 class Inventory:
     pinned: Pinned
@@ -84,6 +89,7 @@ class Inventory:
     manifests: Sequence[ManifestInfo]
     data_files: pa.Table
     delete_files: pa.Table
+    resting: pa.Table = field(default_factory=RESTING.empty_table)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidyberg.model.manifest import ManifestInfo, RestRule
+
 
 @dataclass(frozen=True, slots=True)
 class NanFacts:
@@ -228,12 +230,16 @@ class DigestResult:
 
 @dataclass(frozen=True, slots=True)
 class ManifestTask:
-    """Read manifests and tell their live entries."""
+    """Read manifests and tell their live entries, or only count those of files that rest."""
 
     job_id: str
     group_id: int
-    inputs: tuple[TaskInput, ...]
-    holds_deletes: tuple[bool, ...]  # of each input: it is a delete manifest
+    manifests: tuple[ManifestInfo, ...]
+    rest: RestRule | None = None  # None: none rests
+
+    @property
+    def inputs(self) -> tuple[TaskInput, ...]:
+        return tuple(TaskInput(manifest.path, manifest.length, 0) for manifest in self.manifests)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pyiceberg.io import FileIO
 
 from tidyberg.errors import Unsupported
 from tidyberg.manifests.container import AvroError, decoding, open_container
-from tidyberg.model.inventory import ManifestInfo
+from tidyberg.model.manifest import ManifestInfo
 from tidyberg.observe.avro import read_columns
 from tidyberg.observe.storage import Fetch, damaged, read_bytes, through_pyiceberg
 

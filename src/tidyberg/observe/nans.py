@@ -10,10 +10,11 @@ from pyiceberg.types import DoubleType, FloatType, NestedField, StructType
 
 from tidyberg.manifests.container import AvroError, decoding, open_container
 from tidyberg.manifests.entries import DELETED, FIELD_IDS
-from tidyberg.model.inventory import Inventory, ManifestInfo
+from tidyberg.model.inventory import Inventory
+from tidyberg.model.manifest import ManifestInfo
 from tidyberg.model.task import NanFacts
 from tidyberg.observe.avro import read_columns
-from tidyberg.observe.inventory import fetch_manifests
+from tidyberg.observe.reading import fetch_manifests
 from tidyberg.observe.storage import Fetch, damaged, read_bytes, through_pyiceberg
 
 _STATUS, _PATH, _LOWER, _UPPER = (FIELD_IDS[name] for name in ("status", "path", "lower_bounds", "upper_bounds"))

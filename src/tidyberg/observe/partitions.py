@@ -22,6 +22,7 @@ from pyiceberg.types import (
 )
 
 from tidyberg.manifests.entries import ManifestEntries, PartitionColumn
+from tidyberg.manifests.tuples import distinct, tuples_of
 from tidyberg.model.inventory import Partition
 
 _DECIMALS = decimal.Context(prec=40)
@@ -35,7 +36,7 @@ _LOGICAL_TYPES: Mapping[str, IcebergType] = {
 
 
 class PartitionIndex:
-    """Gives every (spec, partition tuple) one position, in the order of first appearance."""
+    """Gives every (spec, partition tuple) one position, in the order of first appearance until put in order."""
 
     def __init__(self, specs: Mapping[int, PartitionSpec], schema: Schema) -> None:
         self._specs = specs
@@ -52,23 +53,26 @@ class PartitionIndex:
         for number, (spec_id, manifest) in enumerate(zip(spec_ids, manifests, strict=True)):
             alike.setdefault((spec_id, manifest.partition_columns), []).append(number)
         for (spec_id, columns), numbers in alike.items():
-            tables = [
-                manifests[number].table.select([f"p{position}" for position in range(len(columns))])
-                for number in numbers
-            ]
+            tables = [tuples_of(manifests[number].table, columns) for number in numbers]
             rows = np.concatenate([np.arange(starts[number], starts[number + 1]) for number in numbers])
             if len(rows):
                 found[rows] = self._distinct(spec_id, columns, pa.concat_tables(tables), len(rows))
         return found
 
+    def put_in_order(self) -> npt.NDArray[np.int32]:
+        """By spec and values, whatever the order in which they appeared [I11]: the new position of each."""
+        keys = list(self._positions)
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        self.partitions = [self.partitions[position] for position in order]
+        self._positions = {keys[position]: number for number, position in enumerate(order)}
+        new = np.empty(len(order), np.int32)
+        new[order] = np.arange(len(order))
+        return new
+
     def _distinct(
         self, spec_id: int, columns: tuple[PartitionColumn, ...], table: pa.Table, rows: int
     ) -> npt.NDArray[np.int32]:
-        codes = np.zeros(rows, np.int64)
-        for column in table.columns:
-            encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-            _, codes = np.unique(codes * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True)
-        _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        first, inverse = distinct(table, rows)
         examples = table.take(pa.array(first)) if table.num_columns else None
         spec = self._specs[spec_id]
         order = _field_order(spec, columns)

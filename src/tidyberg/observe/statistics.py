@@ -11,7 +11,7 @@ from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.table import Pinned
 
 _REPLACE = "replace"
-_NEVER = np.iinfo(np.int64).min
+_NEVER, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 Ints = npt.NDArray[np.int64]
 
 
@@ -34,25 +34,42 @@ class _Rows:
         return _Rows(partition, self.size[rows], self.records[rows], self.sequence[rows], self.snapshot[rows])
 
 
+@dataclass(frozen=True)
+class _Written:
+    """Which snapshots wrote to which partitions: an entry a file, or for many."""
+
+    partition: Ints
+    snapshot: Ints
+
+
 def partition_statistics(
     inventory: Inventory, *, small_file_threshold: int, hot_window_seconds: float, now_ms: int
 ) -> tuple[PartitionStatistics, ...]:
     """One for each of the inventory's partitions, in their order. A file below the threshold is small."""
     partitions = len(inventory.partitions)
     data = _Rows.of(inventory.data_files)
-    oldest = _reduce(np.minimum, data.partition, data.sequence, partitions, np.iinfo(np.int64).max)
+    rest = {name: inventory.resting[name].to_numpy().astype(np.int64) for name in inventory.resting.column_names}
+
+    def over_files(function: np.ufunc, values: Ints, counted: str, start: int) -> Ints:
+        found = _reduce(function, data.partition, values, np.full(partitions, start, np.int64))
+        return _reduce(function, rest["partition"], rest[counted], found)
+
+    oldest = over_files(np.minimum, data.sequence, "oldest", _MOST)
     deletes = _deletes(inventory.delete_files, oldest)
-    written = _Rows(*(np.concatenate(pair) for pair in zip(_fields(data), _fields(deletes), strict=True)))
+    written = _Written(
+        np.concatenate((data.partition, deletes.partition, rest["partition"])),
+        np.concatenate((data.snapshot, deletes.snapshot, rest["snapshot_id"])),
+    )
     writes, compactions = _times(written, inventory.pinned, partitions)
     recent = _recent_commits(written, inventory.pinned, partitions, now_ms - int(hot_window_seconds * 1000))
-    files = np.bincount(data.partition, minlength=partitions)
-    small = np.bincount(data.partition[data.size < small_file_threshold], minlength=partitions)
+    files = over_files(np.add, np.ones(len(data.size), np.int64), "files", 0)
+    small = over_files(np.add, (data.size < small_file_threshold).astype(np.int64), "below_threshold", 0)
     delete_files = np.bincount(deletes.partition, minlength=partitions)
-    size = _reduce(np.add, data.partition, data.size, partitions, 0)
-    records = _reduce(np.add, data.partition, data.records, partitions, 0)
-    deleted = _reduce(np.add, deletes.partition, deletes.records, partitions, 0)
-    smallest = _reduce(np.minimum, data.partition, data.size, partitions, np.iinfo(np.int64).max)
-    largest = _reduce(np.maximum, data.partition, data.size, partitions, 0)
+    size = over_files(np.add, data.size, "bytes", 0)
+    records = over_files(np.add, data.records, "records", 0)
+    deleted = _reduce(np.add, deletes.partition, deletes.records, np.zeros(partitions, np.int64))
+    smallest = over_files(np.minimum, data.size, "smallest", _MOST)
+    largest = over_files(np.maximum, data.size, "largest", 0)
     return tuple(
         PartitionStatistics(
             partition=number,
@@ -73,12 +90,7 @@ def partition_statistics(
     )
 
 
-def _fields(rows: _Rows) -> tuple[Ints, ...]:
-    return rows.partition, rows.size, rows.records, rows.sequence, rows.snapshot
-
-
-def _reduce(function: np.ufunc, partition: Ints, values: Ints, partitions: int, start: int) -> Ints:
-    result = np.full(partitions, start, np.int64)
+def _reduce(function: np.ufunc, partition: Ints, values: Ints, result: Ints) -> Ints:
     function.at(result, partition, values)
     return result
 
@@ -97,7 +109,7 @@ def _deletes(files: pa.Table, oldest: Ints) -> _Rows:
     return every.take(rows, partition)
 
 
-def _times(written: _Rows, pinned: Pinned, partitions: int) -> tuple[Ints, Ints]:
+def _times(written: _Written, pinned: Pinned, partitions: int) -> tuple[Ints, Ints]:
     """Last write and last compaction; files of expired snapshots tell neither."""
     snapshots, at = np.unique(written.snapshot, return_inverse=True)
     writes = np.full(len(snapshots), _NEVER, np.int64)
@@ -107,12 +119,12 @@ def _times(written: _Rows, pinned: Pinned, partitions: int) -> tuple[Ints, Ints]
         if info is not None:
             (compactions if info.operation == _REPLACE else writes)[number] = info.timestamp_ms
     return (
-        _reduce(np.maximum, written.partition, writes[at], partitions, _NEVER),
-        _reduce(np.maximum, written.partition, compactions[at], partitions, _NEVER),
+        _reduce(np.maximum, written.partition, writes[at], np.full(partitions, _NEVER)),
+        _reduce(np.maximum, written.partition, compactions[at], np.full(partitions, _NEVER)),
     )
 
 
-def _recent_commits(written: _Rows, pinned: Pinned, partitions: int, since_ms: int) -> Ints:
+def _recent_commits(written: _Written, pinned: Pinned, partitions: int, since_ms: int) -> Ints:
     recent = np.array(
         [
             info.snapshot_id

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.planning.deletes import DeleteIndex
+from tidyberg.planning.resting import counted
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -41,11 +42,12 @@ def burden_of(
     statistics: Sequence[PartitionStatistics],
     max_delete_ratio: float,
     merged: Mask,
+    resting: pa.Table,
 ) -> Burden:
     """`merged` files do not count as files when the limit is applied: the plan merges them anyhow.
 
     Judged by what is left without them, a partition that is not too heavy stays so when they are gone, and a second
-    run finds nothing to do [I10].
+    run finds nothing to do [I10]. `resting` files are not among `files`: no delete reaches them, and none is merged.
     """
     partition = files.column("partition").to_numpy()
     records = files.column("records").to_numpy()
@@ -54,8 +56,9 @@ def burden_of(
     exact = np.bincount(partition[index.touched_by_unknown_rows()], minlength=count) == 0
     deleted = np.where(exact, known, [s.deleted_rows for s in statistics]) if count else known
     delete_files = np.array([s.delete_files for s in statistics], dtype=np.int64)
-    files_left = np.bincount(partition[~merged], minlength=count)
+    files_left = np.bincount(partition[~merged], minlength=count) + counted(resting, "files", count)
     records_left = np.bincount(partition[~merged], weights=records[~merged], minlength=count)
+    records_left = records_left + counted(resting, "records", count)
     return Burden(
         fragments=np.array([s.fragment_ratio for s in statistics], dtype=np.float64),
         rows=np.minimum(1.0, deleted / np.maximum(1, [s.records for s in statistics])),

@@ -25,6 +25,7 @@ class Candidates:
     """The data files by partition, sequence number and path [I11], with what the strategy makes of each."""
 
     files: pa.Table
+    resting: pa.Table  # as in the inventory: further files, none of which is wanted
     sizes: npt.NDArray[np.int64]
     row_groups: npt.NDArray[np.int64]  # one where nothing tells
     starts: npt.NDArray[np.int64]  # of partition p the files [starts[p], starts[p + 1])
@@ -44,10 +45,10 @@ class Candidates:
         """What the strategy looks for."""
         return self.for_size | self.oversized | self.for_deletes | self.moved
 
-    def per_partition(self, mask: Mask) -> list[int]:
+    def per_partition(self, mask: Mask) -> npt.NDArray[np.int64]:
         """How many files of each partition the mask holds."""
         before = np.concatenate(([0], np.cumsum(mask)))
-        counts: list[int] = (before[self.starts[1:]] - before[self.starts[:-1]]).tolist()
+        counts: npt.NDArray[np.int64] = before[self.starts[1:]] - before[self.starts[:-1]]
         return counts
 
 
@@ -68,13 +69,15 @@ def find_candidates(
     if options.strategy is Strategy.DELETE_FILES:
         for_size[:] = False
     deletes = DeleteIndex(files, inventory.delete_files)
-    burden = burden_of(files, deletes, statistics, options.max_delete_ratio, _merged(for_size, starts, options))
+    merged = _merged(for_size, starts, options)
+    burden = burden_of(files, deletes, statistics, options.max_delete_ratio, merged, inventory.resting)
     for_deletes = _for_deletes(files, deletes, burden, options.strategy)
     rows_deleted = deletes.rows_known_deleted()
     moved = (files.column("spec_id").to_numpy() != inventory.pinned.default_spec_id) & options.rewrite_to_current_spec
-    settled = _settled(files, for_size | for_deletes, starts, inventory.pinned.snapshots) & (not options.force)
+    settled = _settled(files, for_size | for_deletes, inventory) & (not options.force)
     return Candidates(
         files=files,
+        resting=inventory.resting,
         sizes=file_sizes,
         row_groups=files.column("row_groups").fill_null(1).to_numpy(),
         starts=starts,
@@ -113,28 +116,37 @@ def _for_deletes(files: pa.Table, deletes: DeleteIndex, burden: Burden, strategy
     return touched
 
 
-def _settled(
-    files: pa.Table, wanted: Mask, starts: npt.NDArray[np.int64], snapshots: Mapping[int, SnapshotInfo]
-) -> Mask:
+def _settled(files: pa.Table, wanted: Mask, inventory: Inventory) -> Mask:
     """Outputs of compactions in partitions that got no wanted file since their last compaction.
 
     Compression may leave outputs smaller than planned; packing them again at once, without anything new beside
     them, would make every second run find work [I10].
     """
+    history = inventory.pinned.snapshots
+    order, packed = _origins(files, history)
+    if not packed.any():
+        return packed
+    partition = files.column("partition").to_numpy()
+    partitions = len(inventory.partitions)
+    last_packed = np.full(partitions, -1, dtype=np.int64)
+    np.maximum.at(last_packed, partition[packed], order[packed])
+    resting_order, resting_packed = _origins(inventory.resting, history)
+    resting_partition = inventory.resting.column("partition").to_numpy()
+    np.maximum.at(last_packed, resting_partition[resting_packed], resting_order[resting_packed])
+    news = wanted & ~packed & (order > last_packed[partition])
+    quiet = np.ones(partitions, dtype=np.bool_)
+    quiet[partition[news]] = False
+    settled: Mask = packed & quiet[partition]
+    return settled
+
+
+def _origins(files: pa.Table, snapshots: Mapping[int, SnapshotInfo]) -> tuple[npt.NDArray[np.int64], Mask]:
+    """Of each file which snapshot added it, counted from the oldest (-1: expired), and whether it was a compaction."""
     snapshot_ids, snapshot = np.unique(files.column("snapshot_id").to_numpy(), return_inverse=True)
     history = sorted(snapshots.values(), key=lambda s: (s.sequence_number, s.timestamp_ms, s.snapshot_id))
     age = {info.snapshot_id: number for number, info in enumerate(history)}
     ids = snapshot_ids.tolist()
     order = np.array([age.get(snapshot_id, -1) for snapshot_id in ids], dtype=np.int64)[snapshot]
     replaced = {info.snapshot_id for info in history if info.operation == "replace"}
-    packed = np.array([snapshot_id in replaced for snapshot_id in ids], dtype=np.bool_)[snapshot]
-    if not packed.any():
-        return packed
-    partition = files.column("partition").to_numpy()
-    last_packed = np.full(len(starts) - 1, -1, dtype=np.int64)
-    np.maximum.at(last_packed, partition[packed], order[packed])
-    news = wanted & ~packed & (order > last_packed[partition])
-    quiet = np.ones(len(starts) - 1, dtype=np.bool_)
-    quiet[partition[news]] = False
-    settled: Mask = packed & quiet[partition]
-    return settled
+    packed: Mask = np.array([snapshot_id in replaced for snapshot_id in ids], dtype=np.bool_)[snapshot]
+    return order, packed

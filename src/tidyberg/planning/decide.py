@@ -33,11 +33,10 @@ from tidyberg.planning.judge import Draft, Judge, Proposal, deletes_of, ranked
 from tidyberg.planning.limits import Left, Taken, take_within_limits
 from tidyberg.planning.modes import mode_rule
 from tidyberg.planning.moving import move_to_current_spec
-from tidyberg.planning.predicate import parse_predicate
 from tidyberg.planning.price import Pricing, Work, pricing_for
 from tidyberg.planning.publishing import waiting_to_be_published
 from tidyberg.planning.safety import unsupported_table
-from tidyberg.planning.select import select_partitions
+from tidyberg.planning.select import selected_partitions
 
 _PRICES, _CALIBRATION, _RESOURCES = Prices(), Calibration(), Resources()
 _LEFT_OUT_LINES = 100
@@ -61,7 +60,7 @@ def make_plan(
     """
     pinned = inventory.pinned
     sizes = resolve_sizes(options, pinned.properties)
-    selected, resolved_where = _select(inventory, options, now_ms)
+    selected, resolved_where = selected_partitions(pinned, inventory.partitions, options, now_ms)
     if only is not None:
         mine = [(partition.spec_id, partition.path) in only for partition in inventory.partitions]
         selected = [chosen and own for chosen, own in zip(selected, mine, strict=True)]
@@ -110,14 +109,6 @@ def make_plan(
         left_out=_left_out(taken.left, inventory),
     )
     return replace(plan, hash=plan_hash(plan))
-
-
-def _select(inventory: Inventory, options: PlanOptions, now_ms: int) -> tuple[list[bool], str | None]:
-    if options.where is None:
-        return [True] * len(inventory.partitions), None
-    pinned = inventory.pinned
-    expression, resolved = parse_predicate(options.where, pinned.schema, now_ms)
-    return select_partitions(expression, pinned.schema, pinned.specs, inventory.partitions), resolved
 
 
 def _take(

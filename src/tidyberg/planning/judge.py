@@ -18,6 +18,7 @@ from tidyberg.planning.modes import Choice, ModeRule
 from tidyberg.planning.moving import Move, pack_in_order
 from tidyberg.planning.pack import output_count, pack_files
 from tidyberg.planning.price import Pricing, Work
+from tidyberg.planning.resting import counted
 from tidyberg.planning.rules import fewest_to_merge, heat, hours_since, score_partition, should_compact
 from tidyberg.planning.safety import Hazard, explain
 
@@ -93,7 +94,9 @@ class Judge:
             self._fresh & candidates.moved,
         )
         per_mask = [candidates.per_partition(mask) for mask in masks]
-        self._counts = [_Counts(*numbers) for numbers in zip(*per_mask, strict=True)]
+        for position, name in ((0, "files"), (1, "small_files")):
+            per_mask[position] = per_mask[position] + counted(candidates.resting, name, len(per_mask[position]))
+        self._counts = [_Counts(*numbers) for numbers in zip(*(each.tolist() for each in per_mask), strict=True)]
 
     def small_files(self, partition: int) -> int:
         return self._counts[partition].small

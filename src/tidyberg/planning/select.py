@@ -14,8 +14,21 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
 from tidyberg.model.inventory import Partition
+from tidyberg.model.options import PlanOptions
+from tidyberg.model.table import Pinned
+from tidyberg.planning.predicate import parse_predicate
 
 _Test = Callable[[Any], bool]
+
+
+def selected_partitions(
+    pinned: Pinned, partitions: Sequence[Partition], options: PlanOptions, now_ms: int
+) -> tuple[list[bool], str | None]:
+    """Which partitions the options ask for, and the filter as it was understood."""
+    if options.where is None:
+        return [True] * len(partitions), None
+    expression, resolved = parse_predicate(options.where, pinned.schema, now_ms)
+    return select_partitions(expression, pinned.schema, pinned.specs, partitions), resolved
 
 
 def select_partitions(

@@ -39,11 +39,13 @@ def forge_table(
     file_bytes: int = 1_000_000,
     format_version: int = 2,
     position_deletes: int = 0,
+    small_every: int = 1,
 ) -> Table:
     """A table whose manifests list `files` data files that do not exist: for planning, which opens none.
 
     File n is `file_bytes` + n bytes long, has 1,000 records and lies in partition n modulo `partitions`
-    (0: an unpartitioned table). The first `position_deletes` files have a position delete file of 10 rows each.
+    (0: an unpartitioned table); only every `small_every`-th is so small, the others are 500 times as large. The first
+    `position_deletes` files have a position delete file of 10 rows each.
     """
     schema = Schema(*(NestedField(n, f"c{n}", LongType(), required=False) for n in range(1, columns + 1)))
     fields = [PartitionField(1, 1000, IdentityTransform(), "c1")] if partitions else []
@@ -53,7 +55,7 @@ def forge_table(
     for number in range(manifests):
         numbers = range(number * files // manifests, (number + 1) * files // manifests)
         location = f"{table.location()}/metadata/forged-{number:05d}.avro"
-        raw = _manifest(table, snapshot_id, numbers, partitions, file_bytes)
+        raw = _manifest(table, snapshot_id, numbers, partitions, file_bytes, small_every)
         with table.io.new_output(location).create() as stream:
             stream.write(raw)
         listed.append(_list_entry(format_version, location, len(raw), snapshot_id, len(numbers)))
@@ -117,7 +119,9 @@ def _commit(warehouse: Warehouse, table: Table, snapshot_id: int, listed: Sequen
     warehouse.catalog.commit_table(table, requirements, (AddSnapshotUpdate(snapshot=snapshot), head))
 
 
-def _manifest(table: Table, snapshot_id: int, numbers: range, partitions: int, file_bytes: int) -> bytes:
+def _manifest(
+    table: Table, snapshot_id: int, numbers: range, partitions: int, file_bytes: int, small_every: int
+) -> bytes:
     """A manifest made from one encoded entry, of which only path, partition and size are replaced."""
     version = table.metadata.format_version
     partition_type = table.spec().partition_type(table.schema())
@@ -150,7 +154,8 @@ def _manifest(table: Table, snapshot_id: int, numbers: range, partitions: int, f
     bodies = []
     for number in numbers:
         partition = b"\x02" + encode_long(number % partitions) if partitions else b""
-        middle = file_format + partition + records + encode_long(file_bytes + number)
+        size = file_bytes * (500 if number % small_every else 1) + number
+        middle = file_format + partition + records + encode_long(size)
         bodies.append(head + path_of(number).encode() + middle + tail)
     metadata = {
         "schema": table.schema().model_dump_json(),

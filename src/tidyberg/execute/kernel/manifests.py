@@ -1,4 +1,4 @@
-"""Reads manifests where tasks run, and packs their live entries for the way back."""
+"""Reads manifests where tasks run, and packs those live entries for the way back that are asked for."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -9,25 +9,23 @@ from tidyberg.execute.kernel.read import run_ahead
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.manifests.entries import ManifestError, read_entries
 from tidyberg.manifests.packed import pack_entries
+from tidyberg.manifests.resting import set_aside
 from tidyberg.model.task import ManifestResult, ManifestTask, TaskInput
 
 _FETCH_AHEAD = 8  # hides the latency of object storage
 
 
 def read_manifests(task: ManifestTask, storage: Storage, should_stop: Callable[[], bool]) -> ManifestResult:
+    contents = _contents(task, storage, should_stop)
+    files = ((info.path, raw, info.holds_deletes) for info, raw in zip(task.manifests, contents, strict=True))
     try:
-        found = dict(
-            read_entries(
-                (file.path, raw, holds_deletes)
-                for file, holds_deletes, raw in zip(
-                    task.inputs, task.holds_deletes, _contents(task, storage, should_stop), strict=True
-                )
-            )
-        )
+        by_path = dict(read_entries(files))
+        found = [by_path[info.path] for info in task.manifests]
+        if task.rest is not None:
+            found = set_aside(task.manifests, found, task.rest)
     except ManifestError as error:
         raise KernelFailure(FailureKind.DAMAGED, f"{error.name} is damaged: as a manifest, {error}.") from error
-    packed = pack_entries([found[file.path] for file in task.inputs])
-    return ManifestResult(task.job_id, task.group_id, packed)
+    return ManifestResult(task.job_id, task.group_id, pack_entries(found))
 
 
 def _contents(task: ManifestTask, storage: Storage, should_stop: Callable[[], bool]) -> Iterator[bytes]:

@@ -1,0 +1,132 @@
+"""Sets entries aside that a plan need not see, and counts them by partition and snapshot."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidyberg.manifests.entries import ManifestEntries, PartitionColumn
+from tidyberg.manifests.inherit import inherit
+from tidyberg.manifests.marks import are_marked
+from tidyberg.manifests.tuples import Ints, distinct, layout_of, texts_of, tuples_of
+from tidyberg.model.manifest import ManifestInfo, RestRule
+
+Mask = npt.NDArray[np.bool_]
+
+UNKNOWN_SNAPSHOT = -1
+_SUMS = {
+    "files": "sum",
+    "small_files": "sum",
+    "below_threshold": "sum",
+    "bytes": "sum",
+    "records": "sum",
+    "oldest": "min",
+    "smallest": "min",
+    "largest": "max",
+}
+
+
+def set_aside(
+    infos: Sequence[ManifestInfo], manifests: Sequence[ManifestEntries], rule: RestRule
+) -> list[ManifestEntries]:
+    """The manifests without entries of files that rest; their counts are with one of the manifests alike.
+
+    What stays has inherited what is its manifest's: row ids could not be told any more. Raises ManifestError.
+    """
+    left = list(manifests)
+    alike: dict[tuple[int, tuple[PartitionColumn, ...]], list[int]] = {}
+    for number, (info, entries) in enumerate(zip(infos, manifests, strict=True)):
+        if not info.holds_deletes:
+            alike.setdefault((info.spec_id, entries.partition_columns), []).append(number)
+    for (spec_id, columns), numbers in alike.items():
+        tables = [manifests[number].table for number in numbers]
+        manifest = np.repeat(np.arange(len(numbers), dtype=np.int32), [table.num_rows for table in tables])
+        together = inherit(pa.concat_tables(tables).combine_chunks(), [infos[number] for number in numbers], manifest)
+        rests, counted = _resting(together, spec_id, columns, rule)
+        kept = together.filter(pa.array(~rests))
+        ends = np.cumsum(np.bincount(manifest[~rests], minlength=len(numbers))).tolist()
+        for number, start, end in zip(numbers, [0, *ends], ends, strict=False):
+            left[number] = ManifestEntries(columns, kept.slice(start, end - start))
+        left[numbers[0]] = replace(left[numbers[0]], resting=counted)
+    return left
+
+
+def count_together(counted: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Counts of the same partition and snapshot as one."""
+    summed = counted.group_by(list(keys), use_threads=False).aggregate(list(_SUMS.items()))
+    return summed.select([*keys, *(f"{name}_{how}" for name, how in _SUMS.items())]).rename_columns([*keys, *_SUMS])
+
+
+def _resting(
+    entries: pa.Table, spec_id: int, columns: tuple[PartitionColumn, ...], rule: RestRule
+) -> tuple[Mask, pa.Table]:
+    tuples = tuples_of(entries, columns)
+    first, partition = distinct(tuples, entries.num_rows)
+    texts = texts_of(spec_id, tuples, first)
+    sizes, records = (pc.fill_null(entries[name], -1).to_numpy() for name in ("size", "records"))
+    rests = sizes >= rule.at_least
+    if rule.at_most is not None:
+        rests &= sizes <= rule.at_most
+    if rule.spec_id is not None:
+        rests &= spec_id == rule.spec_id
+    rests &= ~_reached(entries, spec_id, columns, partition, texts, rests, rule)
+    if rule.selected is not None:
+        rests |= ~are_marked(rule.selected, texts)[partition]
+    rests &= (entries["content"].to_numpy() == 0) & (sizes >= 0) & (records >= 0)
+    return rests, _counted(entries, tuples, first, partition, rests, rule)
+
+
+def _reached(
+    entries: pa.Table,
+    spec_id: int,
+    columns: tuple[PartitionColumn, ...],
+    partition: Ints,
+    texts: Sequence[str],
+    among: Mask,
+    rule: RestRule,
+) -> Mask:
+    """Entries that some delete file may apply to; of those that are not `among` it is not asked by path."""
+    sequence = entries["sequence_number"].to_numpy()
+    layout = layout_of(columns)
+    if rule.delete_layouts.get(spec_id, {layout}) == {layout}:
+        reached = are_marked(rule.deleted_partitions, texts)[partition]
+    else:  # values of one layout do not compare with those of another
+        reached = np.ones(len(sequence), np.bool_)
+    reached &= sequence <= rule.deletes_until
+    reached |= sequence < rule.everywhere_until
+    if rule.deleted_files:
+        asked = np.flatnonzero(among & ~reached & (sequence <= rule.deletes_until))
+        reached[asked] = are_marked(rule.deleted_files, entries["path"].take(pa.array(asked)).to_pylist())
+    return reached
+
+
+def _counted(
+    entries: pa.Table, tuples: pa.Table, first: Ints, partition: Ints, rests: Mask, rule: RestRule
+) -> pa.Table:
+    rows = np.flatnonzero(rests)
+    sizes = entries["size"].to_numpy()[rows]
+    snapshot = entries["snapshot_id"].to_numpy()[rows]
+    known = np.isin(snapshot, np.array(rule.snapshots, np.int64))
+    each = pa.table(
+        {
+            "partition": partition[rows],
+            "snapshot_id": np.where(known, snapshot, UNKNOWN_SNAPSHOT),
+            "files": np.ones(len(rows), np.int64),
+            "small_files": (sizes < rule.small).astype(np.int64),
+            "below_threshold": (sizes < rule.threshold).astype(np.int64),
+            "bytes": sizes,
+            "records": entries["records"].to_numpy()[rows],
+            "oldest": entries["sequence_number"].to_numpy()[rows],
+            "smallest": sizes,
+            "largest": sizes,
+        }
+    )
+    counted = count_together(each, ("partition", "snapshot_id"))
+    at = pa.array(first[counted["partition"].to_numpy()])
+    counted = counted.drop_columns(["partition"])
+    for name in tuples.column_names:
+        counted = counted.append_column(name, tuples[name].take(at))
+    return counted.combine_chunks()

@@ -1,0 +1,43 @@
+"""The distinct partition tuples of entries, found column-wise, and a text for each."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidyberg.manifests.entries import PartitionColumn
+from tidyberg.model.manifest import Layout
+
+Ints = npt.NDArray[np.int64]
+
+
+def layout_of(columns: Sequence[PartitionColumn]) -> Layout:
+    return tuple((column.field_id, column.physical, column.logical, column.scale) for column in columns)
+
+
+def tuples_of(entries: pa.Table, columns: Sequence[PartitionColumn]) -> pa.Table:
+    return entries.select([f"p{position}" for position in range(len(columns))])
+
+
+def distinct(tuples: pa.Table, rows: int) -> tuple[Ints, Ints]:
+    """The first row of every distinct tuple, and for each row which of these it has."""
+    codes = np.zeros(rows, np.int64)
+    for column in tuples.columns:
+        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        _, codes = np.unique(codes * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True)
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    return first, inverse
+
+
+def texts_of(spec_id: int, tuples: pa.Table, first: Ints) -> list[str]:
+    """What names a partition among those of one layout; texts of different partitions may be the same, seldom."""
+    if not tuples.num_columns:
+        return [f"{spec_id}()"] * len(first)
+    examples = tuples.take(pa.array(first))
+    rows = zip(*(map(_plain, column.to_pylist()) for column in examples.columns), strict=True)
+    return [f"{spec_id}{row!r}" for row in rows]
+
+
+def _plain(value: object) -> object:
+    return value + 0.0 if isinstance(value, float) else value  # -0.0 and 0.0 alike

@@ -1,0 +1,120 @@
+"""Reads the manifests of a snapshot: here, or elsewhere where they are large, and there only what a plan must see."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from tidyberg.manifests.entries import ManifestEntries, ManifestError, read_entries
+from tidyberg.manifests.marks import mark
+from tidyberg.model.manifest import ManifestInfo, RestRule
+from tidyberg.model.table import Pinned
+from tidyberg.observe.cache import ManifestCache
+from tidyberg.observe.partitions import PartitionIndex
+from tidyberg.observe.resting import Resting, Select, but_for_deletes, but_for_others, unpartitioned
+from tidyberg.observe.storage import damaged
+
+_FETCH_THREADS = 8  # hides the latency of object storage
+_FETCH_AHEAD = 16  # bounds the raw manifests in memory
+
+ReadFile = Callable[[str], bytes]
+Found = Iterator[tuple[str, ManifestEntries]]
+ReadManifests = Callable[[Sequence[ManifestInfo], RestRule | None], Found]
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Who reads manifests that are together larger than some number of bytes, and what may rest of them."""
+
+    above_bytes: int
+    read: ReadManifests
+    resting: Resting | None = None
+
+
+def read_manifests(
+    near: ReadFile,
+    pinned: Pinned,
+    manifests: Sequence[ManifestInfo],
+    cache: ManifestCache | None,
+    elsewhere: Elsewhere | None,
+) -> list[ManifestEntries]:
+    """In the order of the manifests."""
+    held = {info.path: cache.get(info.path) if cache is not None else None for info in manifests}
+    contents = {path: entries for path, entries in held.items() if entries is not None}
+    missing = list({info.path: info for info in manifests if info.path not in contents}.values())
+
+    def take(found: Found) -> None:
+        for path, entries in found:
+            contents[path] = entries
+            if cache is not None and entries.resting is None:
+                cache.put(path, entries)
+
+    if elsewhere is None or _bytes(missing) <= elsewhere.above_bytes:
+        take(_read_here(near, missing))
+    elif elsewhere.resting is None or len(held) < len(manifests):
+        take(elsewhere.read(missing, None))
+    else:
+        deletes = [info for info in missing if info.holds_deletes]
+        data = [info for info in missing if not info.holds_deletes]
+        is_far = _bytes(deletes) > elsewhere.above_bytes
+        take(elsewhere.read(deletes, None) if is_far else _read_here(near, deletes))
+        rule = but_for_deletes(
+            elsewhere.resting.rule,
+            [(info, contents[info.path]) for info in manifests if info.holds_deletes],
+            unpartitioned(pinned.specs),
+        )
+        if elsewhere.resting.select is not None:
+            rule = _but_for_others(pinned, data, rule, elsewhere.read, elsewhere.resting.select)
+        contents |= dict(elsewhere.read(data, rule))
+    return [contents[info.path] for info in manifests]
+
+
+def _but_for_others(
+    pinned: Pinned,
+    manifests: Sequence[ManifestInfo],
+    rule: RestRule,
+    read: ReadManifests,
+    select: Select,
+) -> RestRule:
+    """Which partitions there are is only known when the manifests were read once: files are counted first."""
+    infos = {info.path: info for info in manifests}
+    counted = [
+        (infos[path], ManifestEntries(entries.partition_columns, entries.resting))
+        for path, entries in read(manifests, replace(rule, selected=mark([])))
+        if entries.resting is not None
+    ]
+    index = PartitionIndex(pinned.specs, pinned.schema)
+    positions = index.positions([info.spec_id for info, _ in counted], [entries for _, entries in counted])
+    return but_for_others(rule, counted, positions.tolist(), select(index.partitions))
+
+
+def _bytes(manifests: Iterable[ManifestInfo]) -> int:
+    return sum(info.length for info in manifests)
+
+
+def _read_here(near: ReadFile, manifests: Sequence[ManifestInfo]) -> Found:
+    """Threads fetch a few manifests ahead, this one decodes: decoding on many would only pass the lock around."""
+    contents = fetch_manifests(near, manifests)
+    try:
+        yield from read_entries(
+            (info.path, _whole(raw, info), info.holds_deletes) for info, raw in zip(manifests, contents, strict=True)
+        )
+    except ManifestError as error:
+        raise damaged(error.name, f"as a manifest, {error}") from error
+
+
+def fetch_manifests(read: ReadFile, manifests: Sequence[ManifestInfo]) -> Iterator[bytes]:
+    """Their bytes, in order."""
+    with ThreadPoolExecutor(_FETCH_THREADS, thread_name_prefix="manifests") as pool:
+        waiting = deque(pool.submit(read, info.path) for info in manifests[:_FETCH_AHEAD])
+        for number in range(len(manifests)):
+            raw = waiting.popleft().result()
+            if number + _FETCH_AHEAD < len(manifests):
+                waiting.append(pool.submit(read, manifests[number + _FETCH_AHEAD].path))
+            yield raw
+
+
+def _whole(raw: bytes, info: ManifestInfo) -> bytes:
+    if len(raw) < info.length:
+        raise damaged(info.path, f"it has {len(raw)} bytes, the manifest list says {info.length}")
+    return raw
