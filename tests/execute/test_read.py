@@ -133,7 +133,7 @@ def test_large_files_are_read_row_group_by_row_group(tmp_path: Path, monkeypatch
     file = write_file(tmp_path / "in.parquet", table, row_group_size=1_000)
     opened = open_file(Storage(STORAGE), file)
     assert not opened.in_memory
-    assert len(list(read._pieces(opened.footer))) > 3
+    assert len(list(read._pieces(opened))) > 3
     (output,) = rewrite([file], NUMBERS, tmp_path / "out").outputs
     assert read_rows([output.path]) == table.to_pylist()
 

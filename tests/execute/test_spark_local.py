@@ -40,10 +40,11 @@ from tidyberg.execute.spark_run import error_from_spark, split_into_jobs
 from tidyberg.execute.spark_session import check_java, local_cores, retrying_master, session_settings
 from tidyberg.execute.worker import pack
 from tidyberg.model.audit import Harm, Receipt, Verdict
-from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
+from tidyberg.model.options import PlanOptions, RewriteMode, Strategy, VerifyMode
 from tidyberg.model.task import NanFacts, StorageAccess, TaskResult
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import EqualTo, commit_deletes, delete_positions, delete_rows
+from tidyberg.testing.warehouse import local_path
 
 pytestmark = [
     pytest.mark.spark,
@@ -149,6 +150,26 @@ def test_groups_are_copied_on_spark(engine: SparkEngine, tmp_path: Path) -> None
         control.store.close()
         assert (result.job.copied.groups, result.stats.files_after) == (1, 1)
         assert warehouse.rows(table) == rows
+
+
+def test_a_large_file_is_divided_among_tasks_on_spark(engine: SparkEngine, tmp_path: Path) -> None:
+    tracer = KeepingTracer()
+    with Warehouse(tmp_path / "lab") as warehouse:
+        empty = warehouse.create_table(properties={"write.parquet.row-group-limit": "500"}, format_version=3)
+        table = warehouse.append_files(empty, 1, 4_000)
+        rows = warehouse.rows(table, lineage=True)
+        [path] = paths(warehouse, table)
+        delete_rows(table, {path: [0, 999, 1_000, 1_001, 3_999]})
+        left = warehouse.rows(table, lineage=True)
+        assert len(left) == len(rows) - 5
+        target = Path(local_path(path)).stat().st_size // 8
+        how = PlanOptions(strategy=Strategy.FULL, mode=RewriteMode.ENCODE, target_file_size=target)
+        control = make_control(warehouse, engine, tracer=tracer)
+        result = control.compact(REF, how, verify=VerifyMode.FULL)
+        control.store.close()
+        assert (result.outcome, result.groups_committed) == ("committed", 1)
+        assert warehouse.rows(table, lineage=True) == left
+    assert sorted((task.attributes or {})["part"] for task in tracer.named("task")) == [0, 1, 2, 3]  # type: ignore[type-var]
 
 
 def test_an_audit_reads_on_spark(engine: SparkEngine, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 METRICS = ("tests/execute/test_metrics.py",)
+PARTS = ("tests/execute/test_parts.py",)
 ABSENT = ("tests/execute/test_evolution.py", "tests/execute/test_tasks.py")
 PROJECTION = ("tests/execute/test_project.py",)
 LINEAGE_TESTS = ("tests/execute/test_lineage.py",)
@@ -42,6 +43,55 @@ VALUES = (
         "min(chunk.data_page_offset, chunk.dictionary_page_offset)",
         "max(chunk.data_page_offset, chunk.dictionary_page_offset)",
         METRICS,
+    ),
+    Mutant(
+        "the rows before a cut belong to another task",
+        "execute/kernel/read.py",
+        "max(0, file.first_row - place), min(batch.num_rows, file.end_row - place)",
+        "0, min(batch.num_rows, file.end_row - place)",
+        PARTS,
+    ),
+    Mutant(
+        "the rows behind a cut belong to another task",
+        "execute/kernel/read.py",
+        "max(0, file.first_row - place), min(batch.num_rows, file.end_row - place)",
+        "max(0, file.first_row - place), batch.num_rows",
+        PARTS,
+    ),
+    Mutant(
+        "positions count from the start of the file, also for who reads a part of it",
+        "execute/kernel/surviving.py",
+        "first = file.first_row",
+        "first = 0",
+        PARTS,
+    ),
+    Mutant(
+        "positions of deleted keys count from the start of the file, also for who reads a part of it",
+        "execute/kernel/deletes.py",
+        "offset = file.first_row",
+        "offset = 0",
+        PARTS,
+    ),
+    Mutant(
+        "parts that leave out rows, or take them twice, are not committed",
+        "verify/parts.py",
+        "if begin != row or end < begin:",
+        "if end < begin:",
+        PARTS,
+    ),
+    Mutant(
+        "facts of a row group are told by one task only",
+        "execute/kernel/surviving.py",
+        "for number in file.row_groups if starts[number] >= file.first_row]",
+        "for number in file.row_groups]",
+        PARTS,
+    ),
+    Mutant(
+        "recovery looks for the outputs of every part",
+        "commit/outputs.py",
+        "(None,) if parts is None else range(parts)",
+        "(None,) if parts is None else range(1, parts)",
+        ("tests/control/test_parts.py",),
     ),
     Mutant(
         "INT96 timestamps are read in microseconds",

@@ -101,7 +101,7 @@ def test_a_job_adds_its_start_and_its_commit() -> None:
 
 
 def test_replaced_bytes_are_stored_until_snapshots_expire() -> None:
-    work = Work(groups=1, input_files=2, output_files=1, bytes_read=GB, bytes_written=GB)
+    work = Work(tasks=1, input_files=2, output_files=1, bytes_read=GB, bytes_written=GB)
     assert pricing().price_group(work).storage_dollars == pytest.approx(0.023 * 5 / 30)
     kept = pricing({"history.expire.max-snapshot-age-ms": str(30 * DAY_MS)})
     assert kept.price_group(work).storage_dollars == pytest.approx(0.023)

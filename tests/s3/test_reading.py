@@ -1,6 +1,8 @@
 """Large files of a store: a request for the footer, one for the rest, whatever the number of row groups."""
 
 import io
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from tidyberg.execute.kernel.read import Reader, open_file
 from tidyberg.execute.kernel.s3.reading import S3InputFile
 from tidyberg.execute.kernel.s3.store import S3Object, S3Store
 from tidyberg.execute.kernel.storage import Storage
-from tidyberg.model.task import TaskInput
+from tidyberg.model.task import Share, TaskInput
 
 
 def with_ids(table: pa.Table) -> pa.Table:
@@ -44,6 +46,17 @@ def test_a_large_file_costs_two_requests(storage: Storage, store: S3Store, bucke
     assert file.size > read.FETCHED_WHOLE
     assert rows_of(storage, file, table.schema) == table
     assert storage.requests == {"get": 2}
+
+
+def test_a_share_of_a_large_file_costs_two_requests_as_well(storage: Storage, store: S3Store, bucket: str) -> None:
+    table = with_ids(noise(900_000, 0))
+    file = stored(store, bucket, table, rows=100_000)
+    cuts = [0, file.size // 4, file.size // 2, file.size]
+    shares = [replace(file, share=Share(begin, end, slack=file.size // 100)) for begin, end in pairwise(cuts)]
+    read_apart = [rows_of(storage, share, table.schema) for share in shares]
+    assert pa.concat_tables(read_apart) == table
+    assert [part.num_rows for part in read_apart] == pytest.approx([225_000, 225_000, 450_000], abs=100)
+    assert storage.requests == {"get": 2 * len(shares)}
 
 
 def test_pieces_of_any_size_give_the_same_rows(

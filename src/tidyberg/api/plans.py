@@ -69,7 +69,7 @@ class PlanAnswer(BaseModel):
     health: int = Field(ge=0, le=100, description="0 (untidy) to 100 (tidy).")
     nothing_to_do: bool
     estimate: EstimateAnswer
-    groups: int = Field(description="Groups of files, each rewritten by one task.")
+    groups: int = Field(description="Groups of files, each rewritten together.")
     modes: list[ModeAnswer] = Field(description="How the groups are rewritten, and why.")
     partitions_total: int
     partitions: list[PartitionAnswer] = Field(description="In the order of the plan; at most as many as asked for.")

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 from pyiceberg.io import FileIO
 
@@ -59,14 +60,16 @@ def _existing_of(io: FileIO, intent: Intent, group_id: int) -> list[str]:
     found = [path for path in intent.adopted.get(group_id, ()) if exists(io, path)]
     if group_id not in intent.directories:
         return found
-    for attempt in range(intent.attempts):
+    parts = intent.parts.get(group_id)
+    promised = -(-intent.outputs[group_id] // (parts or 1))
+    for part, attempt in product((None,) if parts is None else range(parts), range(intent.attempts)):
         number = 0
         while True:
-            name = output_name(intent.job_id, group_id, attempt, number)
+            name = output_name(intent.job_id, group_id, attempt, number, part)
             path = f"{intent.directories[group_id]}/{name}"
             if exists(io, path):
                 found.append(path)
-            elif number >= intent.outputs[group_id] + SPARE_OUTPUTS:
+            elif number >= promised + SPARE_OUTPUTS:
                 break
             number += 1
     return found

@@ -16,6 +16,7 @@ from tidyberg.control.workbench import Workbench, work_of
 from tidyberg.errors import GroupsConflict, StalePlan
 from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import AnyResult, Engine
+from tidyberg.execute.parts import divided
 from tidyberg.execute.renewal import RenewedAccess
 from tidyberg.execute.tasks import build_tasks, storage_access
 from tidyberg.model.inventory import Inventory
@@ -28,6 +29,7 @@ from tidyberg.observe.nans import read_nans
 from tidyberg.planning.document import plan_to_json
 from tidyberg.verify.contents import checksum_tasks, verify_contents
 from tidyberg.verify.groups import verify_group
+from tidyberg.verify.parts import Joining
 
 
 @dataclass
@@ -102,6 +104,7 @@ class Round:
             directories={task.group_id: task.output_directory for task in tasks},
             attempts=engine.attempts,
             outputs={task.group_id: task.outputs for task in tasks},
+            parts={task.group_id: task.parts for task in tasks if task.parts > 1},
             settle_seconds=engine.settle_seconds,
             adopted={group_id: tuple(file.path for file in r.outputs) for group_id, r in self.adopted.items()},
             name_mapping=self.inventory.pinned.name_mapping,
@@ -135,12 +138,20 @@ class Round:
         self.bench.emit(StageStarted(Stage.EXECUTE, f"rewriting {len(tasks)} groups on {engine.name}"))
         storage = self._access()
         work = work_of([self._groups[task.group_id] for task in tasks])
+        joining = Joining(self._tasks, self.inventory.pinned.schema)
+
+        def take(result: AnyResult) -> None:
+            assert isinstance(result, TaskResult)
+            self._trace(result)
+            if (whole := joining.take(result)) is not None:
+                self._take(whole)
+
         try:
             with self.bench.tracer.span("execution", engine=engine.name, **work):
                 engine.run(
-                    with_delete_contents(tasks, storage, per_task=self.bench.options.inline_delete_size),
+                    with_delete_contents(divided(tasks), storage, per_task=self.bench.options.inline_delete_size),
                     storage,
-                    on_result=self._take,
+                    on_result=take,
                     cancel=self.bench.cancel,
                     max_parallelism=self.bench.options.max_parallelism,
                 )
@@ -156,11 +167,9 @@ class Round:
 
         return RenewedAccess(storage_access(self.table.io).reveal(), renew, self.bench.now_ms)
 
-    def _take(self, result: AnyResult) -> None:
+    def _take(self, result: TaskResult) -> None:
         """A group is rewritten; workers go on with others while finished ones are committed."""
-        assert isinstance(result, TaskResult)
         if result.group_id not in self.adopted:
-            self._trace(result)
             self.bench.record.save_finished(result, self.bench.now_ms())
         self._count(result)
         self.bench.record.raise_if_lost()
@@ -180,6 +189,7 @@ class Round:
                 result.started_ns,
                 result.started_ns + round(result.seconds * 1e9),
                 group_id=result.group_id,
+                part=result.part or 0,
                 attempt=result.attempt,
                 files=len(self._groups[result.group_id].files),
                 bytes=result.bytes_read,
@@ -296,5 +306,6 @@ def _joined(open_intent: Intent | None, intent: Intent) -> Intent:
         directories={**open_intent.directories, **intent.directories},
         attempts=max(open_intent.attempts, intent.attempts),
         outputs={**open_intent.outputs, **intent.outputs},
+        parts={**open_intent.parts, **intent.parts},
         adopted={**open_intent.adopted, **intent.adopted},
     )

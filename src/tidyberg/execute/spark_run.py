@@ -99,7 +99,7 @@ def _partitions(tasks: Sequence[AnyTask], chunk: Sequence[int], most: int) -> li
 
 
 def _work(task: AnyTask) -> int:
-    return sum(file.size + _OPENING for file in task.inputs)
+    return sum(file.bytes_taken + _OPENING for file in task.inputs)
 
 
 @dataclass(frozen=True)

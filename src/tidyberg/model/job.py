@@ -92,6 +92,7 @@ class Intent:
     settle_seconds: float  # how long workers of a dead job may go on writing
     adopted: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # group id -> outputs of a dead job
     name_mapping: str | None = None  # the table's, by which files without field ids are read
+    parts: Mapping[int, int] = field(default_factory=dict)  # group id -> the number of tasks, where there are several
 
     @property
     def groups(self) -> frozenset[int]:
@@ -101,7 +102,13 @@ class Intent:
         def part(of: Mapping[int, Any]) -> dict[int, Any]:
             return {group_id: value for group_id, value in of.items() if group_id in groups}
 
-        return replace(self, directories=part(self.directories), outputs=part(self.outputs), adopted=part(self.adopted))
+        return replace(
+            self,
+            directories=part(self.directories),
+            outputs=part(self.outputs),
+            adopted=part(self.adopted),
+            parts=part(self.parts),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Files of one partition and spec that one task rewrites together."""
+    """Files of one partition and spec that are rewritten together, by one task or, if they are large, by several."""
 
     group_id: int
     spec_id: int

@@ -17,6 +17,15 @@ class NanFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """Of a file that several tasks read: the bytes that one takes. Which rows that are, workers see in the footer."""
+
+    begin: int
+    end: int
+    slack: int  # bytes: a cut that is so near to a border of row groups is made there
+
+
+@dataclass(frozen=True, slots=True)
 class TaskInput:
     path: str
     size: int
@@ -24,6 +33,16 @@ class TaskInput:
     sequence_number: int = 0
     first_row_id: int | None = None  # of its first row in a v3 table, once the table has given its rows ids
     nans: tuple[NanFacts, ...] = ()  # of a file to copy; a float column that is absent here has an unknown number
+    share: Share | None = None  # None: all of it
+
+    @property
+    def bytes_taken(self) -> int:
+        return self.size if self.share is None else self.share.end - self.share.begin
+
+    @property
+    def rows_expected(self) -> int:
+        """About as many as are taken; exactly, where all are."""
+        return self.records if self.share is None else self.records * self.bytes_taken // max(1, self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +88,7 @@ class WriteSettings:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One group, rewritten by one worker. Holds no secret: storage access travels apart."""
+    """One group, or a part of one, rewritten by one worker. Holds no secret: storage access travels apart."""
 
     job_id: str
     group_id: int
@@ -97,11 +116,14 @@ class Task:
     equality_schemas: dict[tuple[int, ...], bytes] = field(default_factory=dict)
     mode: str = "encode"  # encode | copy: a worker that cannot prove a copy safe encodes, and says why
     min_row_group_bytes: int = 0  # on average: smaller row groups are not worth keeping, so they are encoded
+    parts: int = 1  # tasks that the group is to be divided among
+    part: int | None = None  # which of them this is; None: it has the whole group
 
 
-def output_name(job_id: str, group_id: int, attempt: int, number: int) -> str:
+def output_name(job_id: str, group_id: int, attempt: int, number: int, part: int | None = None) -> str:
     """Computable from the recorded intent, so that recovery needs no listing."""
-    return f"{output_prefix(job_id)}g{group_id:05d}-a{attempt:02d}-{number:04d}.parquet"
+    group = f"g{group_id:05d}" if part is None else f"g{group_id:05d}p{part:04d}"
+    return f"{output_prefix(job_id)}{group}-a{attempt:02d}-{number:04d}.parquet"
 
 
 def output_prefix(job_id: str) -> str:
@@ -162,6 +184,8 @@ class TaskResult:
     # Of a copied group, from the footers of its inputs and of the outputs: rows and compressed bytes of each row group.
     input_row_groups: tuple[tuple[int, int], ...] = ()
     output_row_groups: tuple[tuple[int, int], ...] = ()
+    part: int | None = None  # of a group that several tasks rewrote
+    rows_taken: dict[str, tuple[int, int]] = field(default_factory=dict)  # of files it shared, by path: from, up to
 
 
 @dataclass(frozen=True, slots=True)

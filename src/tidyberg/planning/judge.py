@@ -17,6 +17,7 @@ from tidyberg.planning.candidates import Candidates
 from tidyberg.planning.modes import Choice, ModeRule
 from tidyberg.planning.moving import Move, pack_in_order
 from tidyberg.planning.pack import output_count, pack_files
+from tidyberg.planning.parts import part_count
 from tidyberg.planning.price import Pricing, Work
 from tidyberg.planning.resting import counted
 from tidyberg.planning.rules import fewest_to_merge, heat, hours_since, score_partition, should_compact
@@ -213,15 +214,21 @@ class Judge:
             assert self._move is not None
             outputs = max(outputs, self._move.fewest_outputs(partition))
         sizes = candidates.sizes[members]
+        row_groups = int(candidates.row_groups[members].sum())
         mode = self._modes.choose(
             deletes=len(deletes),
             moves=moves,
             size=int(sizes.sum()),
-            row_groups=int(candidates.row_groups[members].sum()),
+            row_groups=row_groups,
             outputs=outputs,
         )
         work = self._pricing.work_of_group(
-            sizes.tolist(), outputs, expected, candidates.deletes.sizes[deletes], mode=mode.mode
+            sizes.tolist(),
+            outputs,
+            expected,
+            candidates.deletes.sizes[deletes],
+            mode=mode.mode,
+            tasks=part_count(mode.mode, moves=moves, outputs=outputs, row_groups=row_groups),
         )
         # I10: the gain is fewer files, a file above the maximum less, files rid of their deletes or of an old spec.
         gains = (

@@ -58,7 +58,7 @@ _NO_DELETES = np.array([], dtype=np.int64)
 class Work:
     """What a set of groups asks for; works add up, and any of them can be priced."""
 
-    groups: int = 0
+    tasks: int = 0  # that can run at the same time
     input_files: int = 0
     output_files: int = 0
     bytes_read: int = 0
@@ -71,7 +71,7 @@ class Work:
 
     def __add__(self, other: "Work") -> "Work":
         return Work(
-            self.groups + other.groups,
+            self.tasks + other.tasks,
             self.input_files + other.input_files,
             self.output_files + other.output_files,
             self.bytes_read + other.bytes_read,
@@ -100,6 +100,7 @@ class Pricing:
         expected_bytes: int | None = None,
         delete_sizes: npt.NDArray[np.int64] = _NO_DELETES,
         mode: Mode = "encode",
+        tasks: int = 1,
     ) -> Work:
         """`expected_bytes` are what the rows that stay take in the input, where some are known to be deleted."""
         total = sum(file_sizes)
@@ -112,12 +113,12 @@ class Pricing:
         read_sizes = [*file_sizes, *delete_sizes.tolist()]
         gets, puts = self._requests(read_sizes, outputs, each, copied=copied)
         return Work(
-            groups=1,
+            tasks=tasks,
             input_files=len(file_sizes),
             output_files=outputs,
             bytes_read=total,
             bytes_written=written,
-            get_requests=gets,
+            get_requests=gets + 2 * (tasks - 1),  # tasks on both sides of a cut open the file
             put_requests=puts,
             scan_requests_before=_scan_requests(read_sizes),
             scan_requests_after=_scan_requests([each] * outputs),
@@ -146,16 +147,16 @@ class Pricing:
 
     def price_job(self, work: Work, manifests: int, specs: int) -> Estimate:
         """All groups together; `manifests` name replaced files and are written anew, `specs` get a new one each."""
-        if work.groups == 0:
+        if work.tasks == 0:
             return self._estimate(work, 0.0, 0.0)
-        seconds = self.calibration.seconds_per_job + work.core_seconds / self._parallel(work.groups)
+        seconds = self.calibration.seconds_per_job + work.core_seconds / self._parallel(work.tasks)
         commit = Work(
             get_requests=2 * manifests + _METADATA_READS + work.output_files, put_requests=manifests + specs + 2
         )
         return self._estimate(work + commit, seconds, seconds)
 
-    def _parallel(self, groups: int | None) -> int:
-        return min(n for n in (self.resources.cores, self.max_parallelism, groups) if n is not None)
+    def _parallel(self, tasks: int | None) -> int:
+        return min(n for n in (self.resources.cores, self.max_parallelism, tasks) if n is not None)
 
     def _estimate(self, work: Work, seconds: float, allocated_seconds: float) -> Estimate:
         prices = self.prices

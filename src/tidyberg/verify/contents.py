@@ -3,30 +3,39 @@
 from collections.abc import Sequence
 
 from tidyberg.errors import VerificationFailed
-from tidyberg.model.task import ChecksumResult, ChecksumTask, Task, TaskInput, TaskResult
+from tidyberg.execute.kernel.checksum import added_up
+from tidyberg.model.task import ChecksumResult, ChecksumTask, Task, TaskInput, TaskResult, WrittenFile
 
 
 def checksum_tasks(tasks: Sequence[Task], results: Sequence[TaskResult]) -> list[ChecksumTask]:
-    """One task a group that wrote something: read back its outputs in the schema they were written in."""
+    """As many tasks a group as wrote something: read back its outputs in the schema they were written in."""
     by_group = {task.group_id: task for task in tasks}
     return [
         ChecksumTask(
             job_id=result.job_id,
             group_id=result.group_id,
-            inputs=tuple(TaskInput(output.path, output.size, output.records) for output in result.outputs),
+            inputs=tuple(TaskInput(output.path, output.size, output.records) for output in outputs),
             arrow_schema=by_group[result.group_id].arrow_schema,
             batch_rows=by_group[result.group_id].batch_rows,
             lineage=by_group[result.group_id].lineage,
         )
         for result in results
         if result.outputs
+        for outputs in _divided(result.outputs, by_group[result.group_id].parts)
+        if outputs
     ]
+
+
+def _divided(outputs: Sequence[WrittenFile], parts: int) -> list[Sequence[WrittenFile]]:
+    return [outputs[part::parts] for part in range(parts)]
 
 
 def verify_contents(expected: Sequence[TaskResult], found: Sequence[ChecksumResult]) -> None:
     """Raise VerificationFailed unless every group's outputs hold the very rows that were handed to its writer."""
-    found_by_group = {each.group_id: each for each in found}
-    problems = [_problem(result, found_by_group.get(result.group_id)) for result in expected]
+    found_by_group: dict[int, list[ChecksumResult]] = {}
+    for each in found:
+        found_by_group.setdefault(each.group_id, []).append(each)
+    problems = [_problem(result, found_by_group.get(result.group_id, [])) for result in expected]
     failed = [problem for problem in problems if problem]
     if failed:
         raise VerificationFailed(
@@ -35,15 +44,17 @@ def verify_contents(expected: Sequence[TaskResult], found: Sequence[ChecksumResu
         )
 
 
-def _problem(expected: TaskResult, found: ChecksumResult | None) -> str | None:
+def _problem(expected: TaskResult, found: Sequence[ChecksumResult]) -> str | None:
     group = f"group {expected.group_id}"
-    if found is None:
+    if not found:
         # A group whose rows are all deleted has no output, and so nothing to read back.
         return f"{group} was not read back" if expected.outputs or expected.rows_written else None
     if expected.checksum is None:
         return f"{group} has no checksum of the rows that were written"
-    if found.rows != expected.rows_written:
-        return f"{group} wrote {expected.rows_written} rows, {found.rows} were read back"
-    if found.checksum != expected.checksum:
-        return f"{group} read back {found.rows} rows with checksum {found.checksum}, {expected.checksum} was written"
+    rows = sum(part.rows for part in found)
+    checksum = found[0].checksum if len(found) == 1 else added_up(part.checksum for part in found)
+    if rows != expected.rows_written:
+        return f"{group} wrote {expected.rows_written} rows, {rows} were read back"
+    if checksum != expected.checksum:
+        return f"{group} read back {rows} rows with checksum {checksum}, {expected.checksum} was written"
     return None

@@ -51,6 +51,16 @@ class RowChecksum:
         return f"{self._first:016x}{self._second:016x}{self.rows:016x}"
 
 
+def added_up(digests: Iterable[str]) -> str:
+    """The digest of all rows together, of digests over some of them each."""
+    first = second = rows = 0
+    for digest in digests:
+        first += int(digest[:16], 16)
+        second += int(digest[16:32], 16)
+        rows += int(digest[32:], 16)
+    return f"{first & _MASK_64:016x}{second & _MASK_64:016x}{rows:016x}"
+
+
 def row_hashes(batch: pa.RecordBatch) -> Iterator[tuple[Hashes, Hashes]]:
     """Both lanes of the rows, some thousand rows at a time, in their order."""
     columns = [_slices(column) for column in batch.columns]

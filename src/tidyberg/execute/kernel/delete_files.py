@@ -10,13 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidyberg.execute.kernel.ahead import run_ahead
 from tidyberg.execute.kernel.bitmaps import read_deletion_vector
 from tidyberg.execute.kernel.cache import SharedCache
 from tidyberg.execute.kernel.equality import EqualityDeletes
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.names import FIELD_ID
 from tidyberg.execute.kernel.project import leaves
-from tidyberg.execute.kernel.read import MB, OpenFile, Reader, fetch_source, run_ahead
+from tidyberg.execute.kernel.read import MB, OpenFile, Reader, fetch_source
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.execute.kernel.vectors import read_vectors
 from tidyberg.model.task import TaskDelete, TaskInput

@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidyberg.execute.kernel.ahead import run_ahead
 from tidyberg.execute.kernel.delete_files import DeleteFiles, sorted_unique
 from tidyberg.execute.kernel.equality import EqualityDeletes
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.project import leaves
-from tidyberg.execute.kernel.read import MB, OpenFile, Reader, run_ahead
+from tidyberg.execute.kernel.read import MB, OpenFile, Reader
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.execute.kernel.vectors import reads_of
 from tidyberg.model.task import AuditTask, Task, TaskDelete, TaskInput
@@ -46,12 +47,15 @@ class DeletedRows:
         self._key_sets = _key_sets(task)
         self._by_position = self._vectors()
         self._by_position |= self._position_deletes(without=self._by_position.keys())
-        self._expected = sum(file.records - self._known(file) for file in task.inputs)
+        self._to_come = sum(map(self._expected, task.inputs))
         self._seen_expected = self._seen_surviving = 0
 
     def positions(self, file: OpenFile) -> Positions:
-        """Positions of the file's deleted rows, sorted, each once; the file stays open."""
-        found = [self._by_position.get(file.input.path, _NONE)]
+        """Positions in the file of the deleted ones of the rows taken, sorted, each once; the file stays open."""
+        known = self._by_position.get(file.input.path, _NONE)
+        begin, end = np.searchsorted(known, [file.first_row, file.end_row])
+        known = known[begin:end]
+        found = [known]
         found += [
             self._matches(file, key_set)
             for key_set in self._key_sets
@@ -59,19 +63,21 @@ class DeletedRows:
         ]
         some = [positions for positions in found if len(positions)]
         deleted = some[0] if len(some) == 1 else np.unique(np.concatenate(some)) if some else _NONE
-        self._seen_expected += file.input.records - self._known(file.input)
-        self._seen_surviving += file.input.records - len(deleted)
+        self._to_come -= self._expected(file.input)
+        self._seen_expected += file.end_row - file.first_row - len(known)
+        self._seen_surviving += file.end_row - file.first_row - len(deleted)
         return deleted
 
     @property
     def surviving_rows(self) -> int:
         """Of all files of the task; what equality deletes take of files not asked for yet is judged by the others."""
-        to_come = self._expected - self._seen_expected
         share = self._seen_surviving / self._seen_expected if self._seen_expected else 1.0
-        return self._seen_surviving + round(to_come * share)
+        return self._seen_surviving + round(self._to_come * share)
 
-    def _known(self, file: TaskInput) -> int:
-        return len(self._by_position.get(file.path, _NONE))
+    def _expected(self, file: TaskInput) -> int:
+        """Rows to come of a file, by what is known before it is opened."""
+        known = len(self._by_position.get(file.path, _NONE))
+        return file.rows_expected - known * file.rows_expected // max(1, file.records)
 
     def _vectors(self) -> dict[str, Positions]:
         by_path: dict[str, TaskDelete] = {}
@@ -126,7 +132,7 @@ class DeletedRows:
             should_stop=self._should_stop,
             name_mapping=self._task.name_mapping,
         )
-        offset = 0
+        offset = file.first_row
         found = []
         for keys in _gathered(reader.look_through(file, reader.selection(file))):
             found.append(_look_up(matcher, keys, file.input.sequence_number) + offset)

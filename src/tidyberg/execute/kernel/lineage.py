@@ -5,6 +5,8 @@ row's position in the file, deleted rows counted, and the last update is the fil
 whose rows have no ids yet (a table upgraded to v3 without a commit since) has null there: the next commit gives them.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,14 +52,21 @@ class LineageFacts:
     def __init__(self) -> None:
         self._parts: dict[int, list[ColumnFacts]] = {ROW_ID: [], LAST_UPDATED: []}
 
-    def add(self, footer: pq.FileMetaData, selection: Selection, file_leaves: list[Leaf], file: TaskInput) -> None:
+    def add(
+        self,
+        footer: pq.FileMetaData,
+        selection: Selection,
+        file_leaves: list[Leaf],
+        file: TaskInput,
+        row_groups: Sequence[int] | None = None,
+    ) -> None:
         stored = FactCollector(leaves(pa.schema(LINEAGE_FIELDS)), {}, own=False)
-        stored.add(footer, selection, file_leaves)
+        stored.add(footer, selection, file_leaves, row_groups)
         last = footer.num_rows - 1
         ids = None if file.first_row_id is None else (file.first_row_id, file.first_row_id + last)
         inherited = {ROW_ID: ids, LAST_UPDATED: (file.sequence_number, file.sequence_number)}
         for identifier, facts in stored.facts().items():
-            if footer.num_rows:
+            if facts.values:
                 self._parts[identifier].append(_with_inherited(facts, inherited[identifier]))
 
     def facts(self) -> dict[int, ColumnFacts]:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 
+from tidyberg.execute.kernel.ahead import run_ahead
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.read import run_ahead
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.manifests.entries import ManifestError, read_entries
 from tidyberg.manifests.packed import pack_entries

@@ -104,14 +104,23 @@ class FactCollector:
         self._absent: list[tuple[_Range, Any, bool]] = []
         self._fixed: list[int] = []  # columns of fixed bytes
 
-    def add(self, footer: pq.FileMetaData, selection: Selection, file_leaves: list[Leaf]) -> None:
+    def add(
+        self,
+        footer: pq.FileMetaData,
+        selection: Selection,
+        file_leaves: list[Leaf],
+        row_groups: Sequence[int] | None = None,
+    ) -> None:
+        """All row groups of the footer, or only these."""
+        numbers = range(footer.num_row_groups) if row_groups is None else row_groups
+        rows = footer.num_rows if row_groups is None else sum(footer.row_group(number).num_rows for number in numbers)
         if file_leaves is not self._file_leaves:  # files of one schema share theirs
             self._match(selection, file_leaves)
             self._fixed = [index for _, index, _ in self._present if not self._own and _is_fixed(footer, index)]
         cut = chunks_with_cut_bounds(footer, self._fixed)
         for found, value, nested in self._absent:
-            found.add_constant(footer.num_rows, value, nested=nested)
-        for number in range(footer.num_row_groups):
+            found.add_constant(rows, value, nested=nested)
+        for number in numbers:
             group = footer.row_group(number)
             for found, index, bounds in self._present:
                 if (number, index) in cut:

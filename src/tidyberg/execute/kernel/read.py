@@ -1,22 +1,22 @@
 """Streams the rows of Parquet files in the table's schema, a bounded piece at a time."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidyberg.execute.kernel.ahead import FILES_AHEAD, run_ahead
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.metrics import first_page
 from tidyberg.execute.kernel.names import Path, field_id
 from tidyberg.execute.kernel.project import Leaf, Projector, Selection, leaves, select
 from tidyberg.execute.kernel.s3.reading import PieceOfFile, S3InputFile
+from tidyberg.execute.kernel.shares import row_group_starts, rows_of_share, stored_bytes
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.model.task import TaskInput
 
@@ -26,13 +26,9 @@ _BUFFERED_AT_ONCE = 64 * MB  # compressed bytes of row groups asked for together
 _STREAMED_AT_ONCE = 32 * MB  # the same of a streamed file, whose next piece is fetched meanwhile
 _CHUNK_PADDING = 100  # Arrow reads so much more of a chunk of old parquet-mr files, whose sizes are too small
 _BATCH_BYTES = 32 * MB  # uncompressed bytes a batch should stay below, whatever its row count
-_FILES_AHEAD = 4
 _SMALL_FILE = MB // 4
 _SMALL_FILES_AHEAD = 16  # on remote storage, where small files are all latency
 _MOST_SHAPES = 16
-
-Item = TypeVar("Item")
-Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True)
@@ -44,6 +40,28 @@ class OpenFile:
     footer: pq.FileMetaData
     in_memory: bool
     stream: S3InputFile | None = None  # of a store that sends the rest in order, by one request
+    rows_taken: tuple[int, int] | None = None  # from, up to: of a file that the task shares with others
+
+    @property
+    def first_row(self) -> int:
+        return 0 if self.rows_taken is None else self.rows_taken[0]
+
+    @property
+    def end_row(self) -> int:
+        return self.input.records if self.rows_taken is None else self.rows_taken[1]
+
+    @property
+    def row_groups(self) -> list[int]:
+        """Those with rows that are taken."""
+        if self.rows_taken is None:
+            return list(range(self.footer.num_row_groups))
+        starts = row_group_starts(self.footer)
+        ends = [*starts[1:], self.footer.num_rows]
+        return [
+            number
+            for number, (start, end) in enumerate(zip(starts, ends, strict=True))
+            if max(start, self.first_row) < min(end, self.end_row)
+        ]
 
     @property
     def uncompressed_bytes(self) -> int:
@@ -84,19 +102,20 @@ def open_file(storage: Storage, file: TaskInput) -> OpenFile:
     source, in_memory = fetch_source(storage, file.path, file.size) if stream is None else (stream.as_arrow(), False)
     with storage.guard(file.path):
         footer = pq.read_metadata(source)
+        rows_taken = None if file.share is None else rows_of_share(footer, file)
     if footer.num_rows != file.records:
         raise KernelFailure(
             FailureKind.DAMAGED,
             f"{file.path} holds {footer.num_rows} rows, but the table's manifest says {file.records}.",
         )
-    return OpenFile(file, source, footer, in_memory, stream)
+    return OpenFile(file, source, footer, in_memory, stream, rows_taken)
 
 
 def open_ahead(storage: Storage, files: Sequence[TaskInput]) -> Generator[OpenFile, None, None]:
     """Open files in order, a few ahead of the one in use."""
     bunches = list(_bunches(storage, files))
     are_small = len(files) > 1 and sum(file.size for file in files) / len(files) <= _SMALL_FILE
-    ahead = _SMALL_FILES_AHEAD if are_small and len(bunches) == len(files) else _FILES_AHEAD
+    ahead = _SMALL_FILES_AHEAD if are_small and len(bunches) == len(files) else FILES_AHEAD
     with closing(run_ahead(partial(_open_all, storage), bunches, ahead)) as opened:
         for bunch in opened:
             yield from bunch
@@ -118,39 +137,6 @@ def _bunches(storage: Storage, files: Sequence[TaskInput]) -> Iterator[list[Task
         size += file.size
     if bunch:
         yield bunch
-
-
-def run_ahead(
-    work: Callable[[Item], Outcome], items: Iterable[Item], ahead: int = _FILES_AHEAD
-) -> Generator[Outcome, None, None]:
-    """What `work` makes of the items, in order, begun a few ahead: storage's latency hides behind the work.
-
-    None ahead, where there is no latency to hide, spares the threads.
-    """
-    if not ahead:
-        yield from map(work, items)
-        return
-    waiting: deque[Future[Outcome]] = deque()
-    with ThreadPoolExecutor(max_workers=ahead, thread_name_prefix="tidyberg-open") as pool:
-        try:
-            for item in items:
-                waiting.append(pool.submit(work, item))
-                if len(waiting) > ahead:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for opening in waiting:
-                opening.cancel()
-
-
-def in_background(items: Iterator[Item]) -> Generator[Item, None, None]:
-    """The items in order; a second thread makes the next ones while one is in use."""
-    with closing(run_ahead(lambda source: next(source, None), repeat(items), ahead=1)) as made:
-        for item in made:
-            if item is None:
-                return
-            yield item
 
 
 class Reader:
@@ -191,24 +177,40 @@ class Reader:
         return shape
 
     def batches(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """All rows of the file, which is closed then; raises when they are not as many as its footer says."""
+        """All rows that the task takes of the file, which is closed then; raises when they are not as many as said."""
         with file.source:
             yield from self.look_through(file, selection)
 
     def look_through(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
         """The same, but the file stays open, to be read again."""
-        rows = 0
-        for batch in self._raw_batches(file, selection):
+        rows, wanted = 0, file.end_row - file.first_row
+        for batch in self._taken_batches(file, selection):
             if self._should_stop():
                 raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
             rows += batch.num_rows
             with _naming(file):
                 projected = self._projector.project(batch, selection.ids)
             yield projected
-        if rows != file.input.records:
-            raise KernelFailure(FailureKind.DAMAGED, f"{file.input.path}: read {rows} rows of {file.input.records}.")
+        if rows != wanted:
+            raise KernelFailure(FailureKind.DAMAGED, f"{file.input.path}: read {rows} rows of {wanted}.")
 
-    def _raw_batches(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
+    def _taken_batches(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """Without the rows of row groups that other tasks take, where a file is cut inside one."""
+        if file.rows_taken is None:
+            yield from self._raw_batches(file, selection)
+            return
+        row_groups = file.row_groups
+        place = row_group_starts(file.footer)[row_groups[0]] if row_groups else 0
+        with closing(self._raw_batches(file, selection)) as batches:
+            for batch in batches:
+                begin, end = max(0, file.first_row - place), min(batch.num_rows, file.end_row - place)
+                place += batch.num_rows
+                if begin < end:
+                    yield batch.slice(begin, end - begin)
+                if place >= file.end_row:
+                    return
+
+    def _raw_batches(self, file: OpenFile, selection: Selection) -> Generator[pa.RecordBatch, None, None]:
         for row_groups, together, source in self._sources(file, selection):
             in_memory = source is not file.source or file.in_memory
             buffered = not in_memory and together <= 2 * _BUFFERED_AT_ONCE
@@ -235,12 +237,8 @@ class Reader:
     def _sources(self, file: OpenFile, selection: Selection) -> Iterator[tuple[list[int], int, pa.NativeFile]]:
         """Row groups to decode together, and what to read them from: a streamed file's are fetched a piece ahead."""
         stream = file.stream
-        if (
-            stream is None
-            or _largest_piece(file.footer) > 2 * _BUFFERED_AT_ONCE
-            or not _reads_most(file.footer, selection)
-        ):
-            yield from ((row_groups, together, file.source) for row_groups, together in _pieces(file.footer))
+        if stream is None or _largest_piece(file) > 2 * _BUFFERED_AT_ONCE or not _reads_most(file.footer, selection):
+            yield from ((row_groups, together, file.source) for row_groups, together in _pieces(file))
             return
 
         def fetch(piece: tuple[list[int], int]) -> tuple[list[int], int, pa.NativeFile]:
@@ -248,7 +246,7 @@ class Reader:
             start, end = _span(file.footer, row_groups, file.input.size)
             return row_groups, together, pa.PythonFile(PieceOfFile(stream.take(start, end), start), mode="r")
 
-        pieces = run_ahead(fetch, _pieces(file.footer, _STREAMED_AT_ONCE), ahead=1)
+        pieces = run_ahead(fetch, _pieces(file, _STREAMED_AT_ONCE), ahead=1)
         with closing(pieces):
             while True:
                 with self._storage.guard(file.input.path):
@@ -289,8 +287,8 @@ def _naming(file: OpenFile) -> Iterator[None]:
         raise KernelFailure(failure.kind, f"{file.input.path}: {failure.message}") from None
 
 
-def _largest_piece(footer: pq.FileMetaData) -> int:
-    return max((together for _, together in _pieces(footer, _STREAMED_AT_ONCE)), default=0)
+def _largest_piece(file: OpenFile) -> int:
+    return max((together for _, together in _pieces(file, _STREAMED_AT_ONCE)), default=0)
 
 
 def _reads_most(footer: pq.FileMetaData, selection: Selection) -> bool:
@@ -313,13 +311,12 @@ def _span(footer: pq.FileMetaData, row_groups: Sequence[int], size: int) -> tupl
     return min(starts), min(max(ends), size)
 
 
-def _pieces(footer: pq.FileMetaData, at_once: int | None = None) -> Iterator[tuple[list[int], int]]:
+def _pieces(file: OpenFile, at_once: int | None = None) -> Iterator[tuple[list[int], int]]:
     """Row groups to fetch together, with their compressed bytes: Arrow buffers all it is asked for."""
     piece: list[int] = []
     together = 0
-    for index in range(footer.num_row_groups):
-        group = footer.row_group(index)
-        size = sum(group.column(i).total_compressed_size for i in range(group.num_columns))
+    for index in file.row_groups:
+        size = stored_bytes(file.footer, index)
         if piece and together + size > (at_once or _BUFFERED_AT_ONCE):
             yield piece, together
             piece, together = [], 0

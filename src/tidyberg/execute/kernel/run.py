@@ -186,7 +186,7 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
         rows_read=surviving.rows_read,
         rows_deleted=surviving.rows_deleted,
         rows_written=writer.rows_written,
-        bytes_read=sum(file.size for file in task.inputs),
+        bytes_read=sum(file.bytes_taken for file in task.inputs),
         bytes_written=sum(output.size for output in outputs),
         seconds=time.perf_counter() - started,
         peak_rss_bytes=peak_rss_bytes(),
@@ -196,6 +196,8 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
         warnings=_warnings(task),
         started_ns=started_ns,
         requests=storage.requests,
+        part=task.part,
+        rows_taken=surviving.rows_taken,
     )
 
 

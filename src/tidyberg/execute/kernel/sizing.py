@@ -31,8 +31,8 @@ class OutputSizing:
 
     @classmethod
     def of(cls, task: Task) -> "OutputSizing":
-        rows = sum(file.records for file in task.inputs)
-        size = sum(file.size for file in task.inputs)
+        rows = sum(file.rows_expected for file in task.inputs)
+        size = sum(file.bytes_taken for file in task.inputs)
         return cls(rows, size / max(1, rows), task.outputs, task.target_bytes, task.max_bytes)
 
     def for_part(self, rows: int) -> "OutputSizing":

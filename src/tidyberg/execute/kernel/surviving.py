@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tidyberg.execute.kernel.ahead import in_background
 from tidyberg.execute.kernel.deletes import DeletedRows, without_rows
 from tidyberg.execute.kernel.lineage import LineageFacts, fill_lineage
 from tidyberg.execute.kernel.metrics import FactCollector
 from tidyberg.execute.kernel.project import Leaf, Selection
-from tidyberg.execute.kernel.read import MB, OpenFile, Reader, in_background
+from tidyberg.execute.kernel.read import MB, OpenFile, Reader
+from tidyberg.execute.kernel.shares import row_group_starts
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.model.task import ChecksumTask, ColumnFacts, Task
 
@@ -33,6 +35,7 @@ class SurvivingRows:
         self, task: Task, storage: Storage, reader: Reader, leaves: list[Leaf], should_stop: Callable[[], bool]
     ) -> None:
         self.rows_read = self.rows_deleted = 0
+        self.rows_taken: dict[str, tuple[int, int]] = {}  # of files that the task shares with others
         self._task = task
         self._storage = storage
         self._reader = reader
@@ -50,13 +53,24 @@ class SurvivingRows:
             for first, whole in placed_batches(self._task, self._reader, file, shape.selection):
                 self.rows_read += whole.num_rows
                 yield without_rows(whole, first, deleted)
+            if file.rows_taken is not None:
+                self.rows_taken[file.input.path] = file.rows_taken
             # After the rows: bounds that are damaged end the process here, but reading refuses them first.
-            self._facts.add(file.footer, shape.selection, shape.leaves)
+            counted = _counted(file)
+            self._facts.add(file.footer, shape.selection, shape.leaves, counted)
             if self._task.lineage:
-                self._lineage_facts.add(file.footer, shape.selection, shape.leaves, file.input)
+                self._lineage_facts.add(file.footer, shape.selection, shape.leaves, file.input, counted)
 
     def facts(self) -> dict[int, ColumnFacts]:
         return self._facts.facts() | (self._lineage_facts.facts() if self._task.lineage else {})
+
+
+def _counted(file: OpenFile) -> list[int] | None:
+    """The row groups whose facts this task tells: where a cut is inside of one, who takes its first row."""
+    if file.rows_taken is None:
+        return None
+    starts = row_group_starts(file.footer)
+    return [number for number in file.row_groups if starts[number] >= file.first_row]
 
 
 def taken_ahead(
@@ -85,7 +99,7 @@ def placed_batches(
     task: Task | ChecksumTask, reader: Reader, file: OpenFile, selection: Selection
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Every batch of a file with the position of its first row."""
-    first = 0
+    first = file.first_row
     for batch in reader.batches(file, selection):
         yield first, fill_lineage(batch, file.input, first) if task.lineage else batch
         first += batch.num_rows

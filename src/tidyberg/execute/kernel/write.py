@@ -181,12 +181,12 @@ class RollingWriter:
             if undecided and self._task.write.dictionary:
                 self._dictionaries.update(judge_rows(table, undecided))
             options = writer_options(self._task.write, self._leaves, self._dictionaries, table.num_rows)
-            rows = sum(file.records for file in self._task.inputs)
+            rows = sum(file.rows_expected for file in self._task.inputs)
             part = (self._task.job_id, self._task.output_directory)
             levels = remembered_levels(part, table, self._leaves, options, rows)
             self._options = {**options, "compression_level": levels}
         number = self._first_number + self._sizing.files_closed
-        name = output_name(self._task.job_id, self._task.group_id, self._attempt, number)
+        name = output_name(self._task.job_id, self._task.group_id, self._attempt, number, self._task.part)
         place = self._storage.place(f"{self._task.output_directory.rstrip('/')}/{name}")
         return _OpenOutput(self._storage, place, self._schema, self._options)
 

@@ -7,6 +7,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidyberg.execute.kernel.ahead import run_ahead
 from tidyberg.execute.kernel.copy.assemble import assemble
 from tidyberg.execute.kernel.copy.assembly import Moved
 from tidyberg.execute.kernel.copy.confirm import confirm, row_groups
@@ -16,7 +17,6 @@ from tidyberg.execute.kernel.copy.stream import remove_outputs, write_assembly
 from tidyberg.execute.kernel.lineage import LineageFacts, with_lineage
 from tidyberg.execute.kernel.metrics import FactCollector
 from tidyberg.execute.kernel.project import Leaf, Selection, leaves
-from tidyberg.execute.kernel.read import run_ahead
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.model.task import ColumnFacts, Task, WrittenFile
 

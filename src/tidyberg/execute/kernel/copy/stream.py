@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tidyberg.execute.kernel.ahead import run_ahead
 from tidyberg.execute.kernel.copy.assembly import AssembledFile, Assembly, Literal, Moved, Range
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.read import run_ahead
 from tidyberg.execute.kernel.s3.assembling import assemble, can_assemble
 from tidyberg.execute.kernel.s3.store import CannotCopyParts
 from tidyberg.execute.kernel.storage import Place, Storage, abandon

@@ -1,0 +1,106 @@
+"""What the tasks among which a group was divided did, as one result, after proof that no row lies between them [I1]."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyiceberg.schema import Schema
+
+from tidyberg.errors import VerificationFailed
+from tidyberg.execute.kernel.checksum import added_up
+from tidyberg.model.task import ColumnFacts, Task, TaskResult
+from tidyberg.verify.bounds import Leaf, leaves
+from tidyberg.verify.lineage import LINEAGE_LEAVES
+
+
+class Joining:
+    """Collects results; gives one for each group, when its last part is there."""
+
+    def __init__(self, tasks: Mapping[int, Task], schema: Schema) -> None:
+        self._tasks = tasks  # whole ones, by group
+        self._leaves = leaves(schema) | LINEAGE_LEAVES
+        self._waiting: dict[int, dict[int, TaskResult]] = {}
+
+    def take(self, result: TaskResult) -> TaskResult | None:
+        """The result of its group; None while parts are missing."""
+        if result.part is None:
+            return result
+        task = self._tasks[result.group_id]
+        parts = self._waiting.setdefault(result.group_id, {})
+        parts[result.part] = result
+        if len(parts) < task.parts:
+            return None
+        del self._waiting[result.group_id]
+        return joined(task, [parts[number] for number in range(task.parts)], self._leaves)
+
+
+def joined(task: Task, parts: Sequence[TaskResult], known: Mapping[int, Leaf]) -> TaskResult:
+    """`parts` in their order; raises VerificationFailed unless they took every row of shared files once."""
+    _check_cuts(task, parts)
+    checksums = [part.checksum for part in parts if part.checksum is not None]
+    return replace(
+        parts[0],
+        part=None,
+        rows_taken={},
+        attempt=max(part.attempt for part in parts),
+        outputs=tuple(output for part in parts for output in part.outputs),
+        rows_read=sum(part.rows_read for part in parts),
+        rows_deleted=sum(part.rows_deleted for part in parts),
+        rows_written=sum(part.rows_written for part in parts),
+        bytes_read=sum(part.bytes_read for part in parts),
+        bytes_written=sum(part.bytes_written for part in parts),
+        seconds=sum(part.seconds for part in parts),
+        peak_rss_bytes=max(part.peak_rss_bytes for part in parts),
+        input_facts=_facts_together([part.input_facts for part in parts], known),
+        output_facts=_facts_together([part.output_facts for part in parts], known),
+        checksum=added_up(checksums) if len(checksums) == len(parts) else None,
+        warnings=tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
+        started_ns=min(part.started_ns for part in parts),
+        requests=dict(sum((Counter(part.requests) for part in parts), Counter())),
+    )
+
+
+def _check_cuts(task: Task, parts: Sequence[TaskResult]) -> None:
+    """Each file that was shared is taken from its first row to its last, without a gap and without an overlap."""
+    for file in task.inputs:
+        taken = [part.rows_taken[file.path] for part in parts if file.path in part.rows_taken]
+        row = 0
+        for begin, end in taken:
+            if begin != row or end < begin:
+                break
+            row = end
+        else:
+            if not taken or row == file.records:
+                continue
+        raise VerificationFailed(
+            f"Group {task.group_id} did not pass verification: of the {file.records} rows of {file.path}, tasks took "
+            f"{', '.join(f'{begin} to {end}' for begin, end in taken)}.",
+            hint="Nothing was committed and the outputs are removed; the table is as it was.",
+        )
+
+
+def _facts_together(parts: Sequence[Mapping[int, ColumnFacts]], known: Mapping[int, Leaf]) -> dict[int, ColumnFacts]:
+    """Of columns that each of them tells of."""
+    columns = [column for column in parts[0] if all(column in part for part in parts)]
+    return {column: _together([part[column] for part in parts], known.get(column)) for column in columns}
+
+
+def _together(parts: Sequence[ColumnFacts], leaf: Leaf | None) -> ColumnFacts:
+    nulls = [part.nulls for part in parts]
+    bounded = [part for part in parts if part.nulls != part.values]
+    return ColumnFacts(
+        values=sum(part.values for part in parts),
+        nulls=None if None in nulls else sum(count for count in nulls if count is not None),
+        lower=_outermost(min, [part.lower for part in bounded], leaf),
+        upper=_outermost(max, [part.upper for part in bounded], leaf),
+    )
+
+
+def _outermost(choose: Callable[..., Any], bounds: Sequence[bytes | None], leaf: Leaf | None) -> bytes | None:
+    """None where one of them is not known, or cannot be compared."""
+    values = [leaf.decode(bound) if leaf is not None else None for bound in bounds]
+    if not bounds or any(value is None for value in values):
+        return None
+    position: int = choose(range(len(bounds)), key=values.__getitem__)
+    return bounds[position]

@@ -1,0 +1,25 @@
+"""Which groups are divided, and among how many tasks."""
+
+import pytest
+
+from tidyberg.model.plan import Mode
+from tidyberg.planning.parts import part_count
+
+
+@pytest.mark.parametrize(
+    ("mode", "moves", "outputs", "row_groups", "parts"),
+    [
+        ("encode", False, 1, 1_000, 1),
+        ("encode", False, 3, 1_000, 1),  # one part could not make fewer files of data that shrink
+        ("encode", False, 4, 1_000, 2),
+        ("encode", False, 20, 1_000, 10),
+        ("encode", False, 20, 3, 3),
+        ("encode", False, 20, 1, 1),
+        ("encode", True, 20, 1_000, 1),
+        ("copy", False, 20, 1_000, 1),
+    ],
+)
+def test_large_groups_are_divided_where_that_costs_little(
+    mode: Mode, moves: bool, outputs: int, row_groups: int, parts: int
+) -> None:
+    assert part_count(mode, moves=moves, outputs=outputs, row_groups=row_groups) == parts
