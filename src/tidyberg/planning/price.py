@@ -17,7 +17,8 @@ none, has the price that the same job would have on S3:
 - Bytes written: those of the input less the rows known to be deleted, at the calibrated ratio; copied ones stay as
   they are.
 - Seconds: the start of a job, then bytes at the calibrated rate of the group's mode and a fixed time per file read,
-  spread over the cores in use. Compute is what the engine has allocated during all of it, in GB-seconds.
+  spread over the cores, but no less than the longest task takes on one. Compute is what the engine has allocated
+  during all of it, in GB-seconds.
 - Storage: replaced bytes stay until snapshots expire (history.expire.max-snapshot-age-ms, else 5 days).
 - Payback: a full scan saves the GETs of files and deletes that it need not read any more and, on one core, the
   time to open each file. All costs, storage too, are divided by that. Cheaper storage of smaller outputs is not
@@ -58,7 +59,7 @@ _NO_DELETES = np.array([], dtype=np.int64)
 class Work:
     """What a set of groups asks for; works add up, and any of them can be priced."""
 
-    tasks: int = 0  # that can run at the same time
+    tasks: int = 0
     input_files: int = 0
     output_files: int = 0
     bytes_read: int = 0
@@ -68,6 +69,7 @@ class Work:
     scan_requests_before: int = 0
     scan_requests_after: int = 0
     core_seconds: float = 0.0
+    longest_seconds: float = 0.0  # of one task, on its core
 
     def __add__(self, other: "Work") -> "Work":
         return Work(
@@ -81,6 +83,7 @@ class Work:
             self.scan_requests_before + other.scan_requests_before,
             self.scan_requests_after + other.scan_requests_after,
             self.core_seconds + other.core_seconds,
+            max(self.longest_seconds, other.longest_seconds),
         )
 
 
@@ -112,6 +115,7 @@ class Pricing:
         each = ceil(written / outputs)
         read_sizes = [*file_sizes, *delete_sizes.tolist()]
         gets, puts = self._requests(read_sizes, outputs, each, copied=copied)
+        core_seconds = total / rate + (len(file_sizes) + len(delete_sizes)) * speed.seconds_per_file
         return Work(
             tasks=tasks,
             input_files=len(file_sizes),
@@ -122,7 +126,8 @@ class Pricing:
             put_requests=puts,
             scan_requests_before=_scan_requests(read_sizes),
             scan_requests_after=_scan_requests([each] * outputs),
-            core_seconds=total / rate + (len(file_sizes) + len(delete_sizes)) * speed.seconds_per_file,
+            core_seconds=core_seconds,
+            longest_seconds=core_seconds / tasks,
         )
 
     def _requests(self, read_sizes: list[int], outputs: int, output_size: int, *, copied: bool) -> tuple[int, int]:
@@ -143,20 +148,23 @@ class Pricing:
 
     def price_group(self, work: Work) -> Estimate:
         """A group's share: its own requests and core time; the job's start and commit are in the job's price."""
-        return self._estimate(work, work.core_seconds, work.core_seconds / self._parallel(None))
+        return self._estimate(work, work.core_seconds, work.core_seconds / self._cores)
 
     def price_job(self, work: Work, manifests: int, specs: int) -> Estimate:
         """All groups together; `manifests` name replaced files and are written anew, `specs` get a new one each."""
         if work.tasks == 0:
             return self._estimate(work, 0.0, 0.0)
-        seconds = self.calibration.seconds_per_job + work.core_seconds / self._parallel(work.tasks)
+        # No sooner than its longest task: so a group more never makes a job cheaper.
+        working = max(work.longest_seconds, work.core_seconds / self._cores)
+        seconds = self.calibration.seconds_per_job + working
         commit = Work(
             get_requests=2 * manifests + _METADATA_READS + work.output_files, put_requests=manifests + specs + 2
         )
         return self._estimate(work + commit, seconds, seconds)
 
-    def _parallel(self, tasks: int | None) -> int:
-        return min(n for n in (self.resources.cores, self.max_parallelism, tasks) if n is not None)
+    @property
+    def _cores(self) -> int:
+        return min(self.resources.cores, self.max_parallelism or self.resources.cores)
 
     def _estimate(self, work: Work, seconds: float, allocated_seconds: float) -> Estimate:
         prices = self.prices
