@@ -67,6 +67,6 @@ OUTCOMES = (
         "commit/outputs.py",
         "if size != file.size:",
         "if False:",
-        ("tests/control/test_compact.py", "tests/commit"),
+        ("tests/commit/test_outputs.py",),
     ),
 )

@@ -87,7 +87,7 @@ LEASES = (
         "control/journal.py",
         "if not self._store.save(self.job, holder=self.job.job_id):",
         "if not self._store.save(self.job):",
-        (STOPPED,),
+        ("tests/control/test_journal.py",),
     ),
     Mutant(
         "lease: what a job wrote after it lost its table is looked at again",

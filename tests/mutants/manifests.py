@@ -88,6 +88,6 @@ SEQUENCE_NUMBERS = (
         "observe/avro.py",
         "FieldReader(read_double, _Decoder.skip_double)",
         "FieldReader(_Decoder.read_double, _Decoder.skip_double)",
-        INVENTORY,
+        ("tests/observe/test_manifest.py",),
     ),
 )

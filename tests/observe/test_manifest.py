@@ -1,17 +1,19 @@
 import json
+import struct
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform
 from pyiceberg.types import IcebergType
 
 from tests.observe.builders import inventory_of, our_view, pyiceberg_view
 from tidyberg.manifests.container import open_container
-from tidyberg.observe.avro import read_columns
+from tidyberg.observe.avro import field_reader, read_columns
 from tidyberg.testing import SAMPLE_SCHEMA, ForgedEntry, ForgedManifest, forge_static_table
 from tidyberg.testing.avro import encode_bytes, encode_long
 
@@ -152,3 +154,9 @@ def test_what_other_writers_may_do_with_avro_is_understood() -> None:
         (only,) = read_columns(container, frozenset({field_id}))
         assert set(only[1]) == {field_id}
     assert [rows for rows, _ in read_columns(container, every, rows=1)] == [1, 1, 0]
+
+
+@given(st.floats(width=64))
+def test_doubles_are_read_to_the_last_bit(value: float) -> None:
+    content = struct.pack("<d", value)
+    assert struct.pack("<d", field_reader("double", {}).read(new_decoder(content))) == content
