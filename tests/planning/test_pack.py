@@ -1,6 +1,7 @@
 """Packing keeps the contract's properties and equals plain first-fit-decreasing."""
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -107,6 +108,12 @@ def test_outputs_are_as_near_to_the_target_as_whole_files_allow() -> None:
     assert counts == {1: 1, 100: 1, 149: 1, 151: 2, 200: 2, 1000: 10}
 
 
+def timed(act: Callable[[], object]) -> float:
+    start = time.process_time()
+    act()
+    return time.process_time() - start
+
+
 def test_ten_times_the_files_take_about_ten_times_as_long() -> None:
     """n log(bins): looking through all bins for each file would take a hundred times as long."""
     sizes = resolve_sizes(PlanOptions(), {})
@@ -115,9 +122,7 @@ def test_ten_times_the_files_take_about_ten_times_as_long() -> None:
         taken = []
         for files in (10_000, 100_000):
             measured = random.integers(1, spread, files)
-            start = time.process_time()
-            pack_files(measured, sizes)
-            taken.append(time.process_time() - start)
+            taken.append(min(timed(lambda measured=measured: pack_files(measured, sizes)) for _ in range(3)))
         assert taken[1] < 30 * taken[0]
 
 
