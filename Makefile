@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
+# Where it is set, each of the hundreds of processes that tests start compiles everything it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test test-fast test-kill test-replicas test-long mutants lint format lock build bench bench-full bench-docs bench-load clean check-java
 
 help: ## list what make can do

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
 
-COLOURS = ("#1f6feb", "#d1495b", "#e0a100", "#8b949e", "#2da44e")
+COLOURS = ("#1f6feb", "#d1495b", "#e0a100", "#8b949e", "#2da44e", "#a371f7")
 _LABELS, _WIDTH, _ROW, _TOP, _BOTTOM, _RIGHT = 250, 860, 34, 64, 46, 30
 _TEXT = 'fill="currentColor" font-family="system-ui, sans-serif"'
 
@@ -85,11 +85,15 @@ def line_plot(
 
 
 def _legend(series: Sequence[str], colour: Mapping[str, str]) -> list[str]:
-    parts, x = [], 16.0
+    parts: list[str] = []
+    x, y = 16.0, 36.0
     for name in series:
-        parts.append(_dot(x, 40, colour[name], name))
-        parts.append(_text(x + 11, 44, name))
-        x += 34 + 7.2 * len(name)
+        width = 34 + 7.2 * len(name)
+        if x + width > _WIDTH:
+            x, y = 16.0, y + 17
+        parts.append(_dot(x, y, colour[name], name))
+        parts.append(_text(x + 11, y + 4, name))
+        x += width
     return parts
 
 
