@@ -87,7 +87,7 @@ class OptionFlags:
     ] = None
     max_files: Annotated[int | None, _option("--max-files", help="Most files one job takes.", panel="Plan")] = None
     max_group_size: Annotated[
-        str | None, _option("--max-group-size", help="Bytes one task rewrites.", panel="Plan")
+        str | None, _option("--max-group-size", help="Bytes rewritten as one group.", panel="Plan")
     ] = None
     max_cost: Annotated[float | None, _option("--max-cost", help="Dollars one job may cost.", panel="Plan")] = None
     max_parallelism: Annotated[

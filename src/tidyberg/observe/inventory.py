@@ -20,10 +20,9 @@ from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.manifest_list import read_manifest_list
 from tidyberg.observe.partitions import PartitionIndex
 from tidyberg.observe.reading import Elsewhere, read_manifests
-from tidyberg.observe.resting import unpartitioned
+from tidyberg.observe.resting import EQUALITY_DELETES, unpartitioned
 from tidyberg.observe.storage import Fetch, damaged, read_bytes, through_pyiceberg
 
-_EQUALITY_DELETES = 2
 _ROWS_A_CHUNK = 1_000  # fewer on average cost more time than a copy
 
 
@@ -99,7 +98,7 @@ def _resting(counted: Sequence[pa.Table], partition: npt.NDArray[np.int32]) -> p
 
 def _describe_deletes(deletes: pa.Table, pinned: Pinned) -> pa.Table:
     """Kind and scope: a delete is for one file, for its partition, or for the whole table."""
-    is_equality = pc.equal(deletes["content"], _EQUALITY_DELETES)
+    is_equality = pc.equal(deletes["content"], EQUALITY_DELETES)
     is_vector = pc.equal(pc.utf8_upper(deletes["format"]), "PUFFIN")
     kind = pc.if_else(is_equality, "equality", pc.if_else(is_vector, "dv", "position"))
     referenced = pc.if_else(

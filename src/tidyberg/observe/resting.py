@@ -14,7 +14,7 @@ from tidyberg.manifests.tuples import distinct, layout_of, texts_of, tuples_of
 from tidyberg.model.inventory import Partition
 from tidyberg.model.manifest import Layout, ManifestInfo, RestRule
 
-_EQUALITY_DELETES = 2
+EQUALITY_DELETES = 2  # the content of a file, as manifests say it
 
 Read = tuple[ManifestInfo, ManifestEntries]
 Select = Callable[[Sequence[Partition]], Sequence[bool]]
@@ -49,7 +49,7 @@ def but_for_deletes(rule: RestRule, deletes: Sequence[Read], global_specs: Colle
             continue
         latest = max(info.sequence_number, pc.max(table["sequence_number"]).as_py() or 0)
         until = max(until, latest)
-        is_equality = pc.equal(table["content"], _EQUALITY_DELETES)
+        is_equality = pc.equal(table["content"], EQUALITY_DELETES)
         names = pc.coalesce(table["referenced_data_file"], table["path_bound"])
         names_file = pc.and_(pc.invert(is_equality), pc.is_valid(names))
         named += names.filter(names_file).to_pylist()

@@ -74,7 +74,7 @@ class Options(Section):
     target_file_size: Size | None = Field(None, description="Size of the files to write; else the table's property.")
     min_file_size: Size | None = Field(None, description="Files below are candidates; 0.75 x target by default.")
     max_file_size: Size | None = Field(None, description="Files above are split; 1.8 x target by default.")
-    max_group_size: Size | None = Field(None, description="Bytes one task rewrites; 2 x target by default.")
+    max_group_size: Size | None = Field(None, description="Bytes rewritten as one group; 2 x target by default.")
     small_file_threshold: Size | None = Field(None, description="Files below it are small; 32MB by default.")
     min_input_files: int | None = Field(None, ge=1, description="Fewest files worth a rewrite; 5 by default.")
     max_files: int | None = Field(None, ge=1, description="Most input files that one job may take.")
