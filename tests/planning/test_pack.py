@@ -1,7 +1,5 @@
 """Packing keeps the contract's properties and equals plain first-fit-decreasing."""
 
-import time
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -9,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.timing import cpu_of
 from tidyberg.errors import BadInput
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.sizes import MB
@@ -109,12 +108,6 @@ def test_outputs_are_as_near_to_the_target_as_whole_files_allow() -> None:
     assert counts == {1: 1, 100: 1, 149: 1, 151: 2, 200: 2, 1000: 10}
 
 
-def timed(act: Callable[[], object]) -> float:
-    start = time.process_time()
-    act()
-    return time.process_time() - start
-
-
 def test_ten_times_the_files_take_about_ten_times_as_long() -> None:
     """n log(bins): looking through all bins for each file would take a hundred times as long."""
     sizes = resolve_sizes(PlanOptions(), {})
@@ -123,7 +116,7 @@ def test_ten_times_the_files_take_about_ten_times_as_long() -> None:
         taken = []
         for files in (10_000, 100_000):
             measured = random.integers(1, spread, files)
-            taken.append(min(timed(partial(pack_files, measured, sizes)) for _ in range(3)))
+            taken.append(cpu_of(partial(pack_files, measured, sizes), times=3))
         assert taken[1] < 30 * taken[0]
 
 
