@@ -1,5 +1,6 @@
 """What every test shares."""
 
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -35,3 +36,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.oracle)
         if "s3_server" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(1500))  # a machine's first run builds the server
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """What repeats itself is not traced: that takes twice as long and finds no line that other tests do not reach."""
+    coverage = getattr(item.config.pluginmanager.getplugin("_cov"), "cov_controller", None)
+    if coverage is None or not _repeats(item):
+        return (yield)
+    coverage.pause()
+    try:
+        return (yield)
+    finally:
+        coverage.resume()
+
+
+def _repeats(item: pytest.Item) -> bool:
+    return bool(item.get_closest_marker("slow") or getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
