@@ -126,12 +126,13 @@ class DeleteFiles:
 
     def _open(self, delete: TaskDelete) -> OpenFile:
         if delete.content is not None:
-            source, in_memory = pa.BufferReader(delete.content), True
+            content = pa.py_buffer(delete.content)
+            source = pa.BufferReader(content)
         else:
-            source, in_memory = fetch_source(self._storage, delete.path, delete.size)
+            source, content = fetch_source(self._storage, delete.path, delete.size)
         with self._storage.guard(delete.path):
             footer = pq.read_metadata(source)
-        return OpenFile(TaskInput(delete.path, delete.size, footer.num_rows), source, footer, in_memory)
+        return OpenFile(TaskInput(delete.path, delete.size, footer.num_rows), source, footer, content)
 
 
 def _decoded(vector: TaskDelete, blob: bytes) -> Positions:

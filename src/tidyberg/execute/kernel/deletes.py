@@ -44,7 +44,7 @@ class DeletedRows:
         self._storage = storage
         self._should_stop = should_stop
         self._files = DeleteFiles(storage, task.batch_rows, should_stop)
-        self._key_sets = _key_sets(task)
+        self._key_sets = [(key_set, self._reader(key_set)) for key_set in _key_sets(task)]
         self._by_position = self._vectors()
         self._by_position |= self._position_deletes(without=self._by_position.keys())
         self._to_come = sum(map(self._expected, task.inputs))
@@ -57,8 +57,8 @@ class DeletedRows:
         known = known[begin:end]
         found = [known]
         found += [
-            self._matches(file, key_set)
-            for key_set in self._key_sets
+            self._matches(file, key_set, reader)
+            for key_set, reader in self._key_sets
             if file.input.sequence_number < key_set.latest  # I3
         ]
         some = [positions for positions in found if len(positions)]
@@ -122,9 +122,8 @@ class DeletedRows:
             path: some[0] if len(some) == 1 else sorted_unique(np.concatenate(some)) for path, some in parts.items()
         }
 
-    def _matches(self, file: OpenFile, key_set: _KeySet) -> Positions:
-        matcher = self._files.matcher(key_set.deletes, key_set.schema)
-        reader = Reader(
+    def _reader(self, key_set: _KeySet) -> Reader:
+        return Reader(
             self._storage,
             key_set.schema,
             batch_rows=self._task.batch_rows,
@@ -132,6 +131,9 @@ class DeletedRows:
             should_stop=self._should_stop,
             name_mapping=self._task.name_mapping,
         )
+
+    def _matches(self, file: OpenFile, key_set: _KeySet, reader: Reader) -> Positions:
+        matcher = self._files.matcher(key_set.deletes, key_set.schema)
         offset = file.first_row
         found = []
         for keys in _gathered(reader.look_through(file, reader.selection(file))):

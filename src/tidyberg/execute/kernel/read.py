@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.ahead import FILES_AHEAD, run_ahead
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.joined import Outline
 from tidyberg.execute.kernel.metrics import first_page
 from tidyberg.execute.kernel.names import Path, field_id
 from tidyberg.execute.kernel.project import Leaf, Projector, Selection, leaves, select
@@ -38,9 +39,13 @@ class OpenFile:
     input: TaskInput
     source: pa.NativeFile
     footer: pq.FileMetaData
-    in_memory: bool
+    content: pa.Buffer | None  # all of its bytes, where they are in memory
     stream: S3InputFile | None = None  # of a store that sends the rest in order, by one request
     rows_taken: tuple[int, int] | None = None  # from, up to: of a file that the task shares with others
+
+    @property
+    def in_memory(self) -> bool:
+        return self.content is not None
 
     @property
     def first_row(self) -> int:
@@ -75,31 +80,33 @@ class Shape:
     schema: pa.Schema
     leaves: list[Leaf]
     selection: Selection
+    outline: Outline | None  # of tiny files that may be joined
 
 
-def fetch_source(storage: Storage, path: str, known_size: int) -> tuple[pa.NativeFile, bool]:
-    """An open file, and whether all of its bytes are in memory already."""
+def fetch_source(storage: Storage, path: str, known_size: int) -> tuple[pa.NativeFile, pa.Buffer | None]:
+    """An open file, and all of its bytes where they are in memory already."""
     place = storage.place(path)
     if place.object is not None:
         # An object store is asked for bytes and nothing else: their number is known from the manifest.
         if known_size <= FETCHED_WHOLE:
-            return pa.BufferReader(storage.read_whole(place, known_size)), True
-        return storage.open_input(place, known_size), False
+            content = storage.read_whole(place, known_size)
+            return pa.BufferReader(content), content
+        return storage.open_input(place, known_size), None
     source = storage.open_input(place)
     with storage.guard(path):
         size = source.size()
         if size > FETCHED_WHOLE:
-            return source, False
+            return source, None
         with source:
             content = source.read_buffer()
     if content.size != size:
         raise KernelFailure(FailureKind.STORAGE, f"Reading {path} gave {content.size} of its {size} bytes.")
-    return pa.BufferReader(content), True
+    return pa.BufferReader(content), content
 
 
 def open_file(storage: Storage, file: TaskInput) -> OpenFile:
     stream = storage.open_streaming(storage.place(file.path), file.size) if file.size > FETCHED_WHOLE else None
-    source, in_memory = fetch_source(storage, file.path, file.size) if stream is None else (stream.as_arrow(), False)
+    source, content = fetch_source(storage, file.path, file.size) if stream is None else (stream.as_arrow(), None)
     with storage.guard(file.path):
         footer = pq.read_metadata(source)
         rows_taken = None if file.share is None else rows_of_share(footer, file)
@@ -108,7 +115,7 @@ def open_file(storage: Storage, file: TaskInput) -> OpenFile:
             FailureKind.DAMAGED,
             f"{file.path} holds {footer.num_rows} rows, but the table's manifest says {file.records}.",
         )
-    return OpenFile(file, source, footer, in_memory, stream, rows_taken)
+    return OpenFile(file, source, footer, content, stream, rows_taken)
 
 
 def open_ahead(storage: Storage, files: Sequence[TaskInput]) -> Generator[OpenFile, None, None]:
@@ -151,7 +158,9 @@ class Reader:
         constants: Mapping[int, Any],
         should_stop: Callable[[], bool],
         name_mapping: Mapping[Path, int] | None = None,
+        joins: bool = False,
     ) -> None:
+        """`joins` if tiny files are to be read many at once: that takes a close look at the first of them."""
         self._storage = storage
         self._target = target
         self._dictionary_ids = [field_id(column) for column in target if pa.types.is_dictionary(column.type)]
@@ -159,6 +168,7 @@ class Reader:
         self._projector = Projector(target, constants)
         self._should_stop = should_stop
         self._name_mapping = name_mapping
+        self._joins = joins
         self._shapes: deque[Shape] = deque(maxlen=_MOST_SHAPES)
 
     def selection(self, file: OpenFile) -> Selection:
@@ -166,13 +176,21 @@ class Reader:
 
     def shape(self, file: OpenFile) -> Shape:
         """Thousands of files share a few schemas: what follows from one is worked out once."""
+        tiny = file.content if self._joins and file.input.size <= _SMALL_FILE else None
+        if tiny is not None:
+            for shape in self._shapes:
+                if shape.outline is not None and shape.outline.fits(tiny, file.footer):
+                    return shape
         with self._storage.guard(file.input.path):
             schema = file.footer.schema.to_arrow_schema()
-        for shape in self._shapes:
-            if shape.schema.equals(schema, check_metadata=True):  # field ids are metadata
-                return shape
+        outline = Outline.of(tiny, file.footer) if tiny is not None else None
+        if outline is None:
+            for shape in self._shapes:
+                # Field ids are metadata.
+                if shape.outline is None and shape.schema.equals(schema, check_metadata=True):
+                    return shape
         with _naming(file):
-            shape = Shape(schema, leaves(schema), select(schema, self._target, self._name_mapping))
+            shape = Shape(schema, leaves(schema), select(schema, self._target, self._name_mapping), outline)
         self._shapes.appendleft(shape)
         return shape
 
@@ -189,7 +207,7 @@ class Reader:
                 raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
             rows += batch.num_rows
             with _naming(file):
-                projected = self._projector.project(batch, selection.ids)
+                projected = self.projected(batch, selection)
             yield projected
         if rows != wanted:
             raise KernelFailure(FailureKind.DAMAGED, f"{file.input.path}: read {rows} rows of {wanted}.")
@@ -215,24 +233,45 @@ class Reader:
             in_memory = source is not file.source or file.in_memory
             buffered = not in_memory and together <= 2 * _BUFFERED_AT_ONCE
             with self._storage.guard(file.input.path):
-                parquet = pq.ParquetFile(
-                    source,
-                    metadata=file.footer,
-                    pre_buffer=buffered,
-                    buffer_size=0 if buffered or in_memory else 4 * MB,
-                    read_dictionary=self._dictionary_columns(file.footer, selection),
-                    # Arrow's nanoseconds wrap silently outside 1677-2262.
-                    coerce_int96_timestamp_unit="us",
-                    thrift_string_size_limit=1 << 30,
-                    thrift_container_size_limit=1 << 30,
-                )
-                batches = parquet.reader.iter_batches(
-                    self._rows_per_batch(file.footer),
-                    row_groups=row_groups,
-                    column_indices=selection.columns,
-                    use_threads=False,  # every core has a task of its own
+                buffer_size = 0 if buffered or in_memory else 4 * MB
+                batches = self.decoded(
+                    source, file.footer, selection, row_groups, pre_buffer=buffered, buffer_size=buffer_size
                 )
             yield from self._guarded(batches, file)
+
+    def decoded(
+        self,
+        source: pa.NativeFile,
+        footer: pq.FileMetaData,
+        selection: Selection,
+        row_groups: Sequence[int] | None = None,
+        *,
+        pre_buffer: bool = False,
+        buffer_size: int = 0,
+    ) -> Iterator[pa.RecordBatch]:
+        """The selected columns of these row groups, or of all, as the file has them."""
+        parquet = pq.ParquetFile(
+            source,
+            metadata=footer,
+            pre_buffer=pre_buffer,
+            buffer_size=buffer_size,
+            read_dictionary=self._dictionary_columns(footer, selection),
+            # Arrow's nanoseconds wrap silently outside 1677-2262.
+            coerce_int96_timestamp_unit="us",
+            thrift_string_size_limit=1 << 30,
+            thrift_container_size_limit=1 << 30,
+        )
+        batches: Iterator[pa.RecordBatch] = parquet.reader.iter_batches(
+            self._rows_per_batch(footer),
+            row_groups=range(footer.num_row_groups) if row_groups is None else row_groups,
+            column_indices=selection.columns,
+            use_threads=False,  # every core has a task of its own
+        )
+        return batches
+
+    def projected(self, batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
+        """What was decoded, in the target's schema."""
+        return self._projector.project(batch, selection.ids)
 
     def _sources(self, file: OpenFile, selection: Selection) -> Iterator[tuple[list[int], int, pa.NativeFile]]:
         """Row groups to decode together, and what to read them from: a streamed file's are fetched a piece ahead."""

@@ -140,7 +140,7 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
     dictionaries = judge_footers(leaves(target), footers) if task.write.dictionary else {}
     # Sorting would repeat a dictionary in each of its pieces.
     schema = with_dictionary_strings(target, dictionaries) if task.partitioning is None else target
-    reader = _reader(task, storage, schema, should_stop)
+    reader = _reader(task, storage, schema, should_stop, joins=True)
     writer: RollingWriter | PartitionedWriter
     if task.partitioning is None:
         writer = RollingWriter(task, attempt, storage, schema, dictionaries)
@@ -207,7 +207,14 @@ def _warnings(task: Task) -> tuple[str, ...]:
     return ()
 
 
-def _reader(task: Task | ChecksumTask, storage: Storage, schema: pa.Schema, should_stop: Callable[[], bool]) -> Reader:
+def _reader(
+    task: Task | ChecksumTask,
+    storage: Storage,
+    schema: pa.Schema,
+    should_stop: Callable[[], bool],
+    *,
+    joins: bool = False,
+) -> Reader:
     constants, mapping = (task.constants, task.name_mapping) if isinstance(task, Task) else ({}, {})
     return Reader(
         storage,
@@ -216,6 +223,7 @@ def _reader(task: Task | ChecksumTask, storage: Storage, schema: pa.Schema, shou
         constants=constants,
         should_stop=should_stop,
         name_mapping=mapping,
+        joins=joins,
     )
 
 

@@ -1,9 +1,10 @@
 """The rows of a task's files that deletes leave, in the writer's schema, and what the files' footers say of them."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from tidyberg.execute.kernel.ahead import in_background
@@ -11,9 +12,10 @@ from tidyberg.execute.kernel.deletes import DeletedRows, without_rows
 from tidyberg.execute.kernel.lineage import LineageFacts, fill_lineage
 from tidyberg.execute.kernel.metrics import FactCollector
 from tidyberg.execute.kernel.project import Leaf, Selection
-from tidyberg.execute.kernel.read import MB, OpenFile, Reader
+from tidyberg.execute.kernel.read import MB, OpenFile, Reader, Shape
 from tidyberg.execute.kernel.shares import row_group_starts
 from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.kernel.tiny import TinyFiles
 from tidyberg.model.task import ChecksumTask, ColumnFacts, Task
 
 _BUNCH_BYTES = MB // 4  # to hand over the few rows of a tiny file by themselves costs more than to read them
@@ -45,21 +47,53 @@ class SurvivingRows:
 
     def pieces(self, files: Iterable[OpenFile]) -> Generator[Announcement | pa.RecordBatch, None, None]:
         deleted_rows = DeletedRows(self._task, self._storage, self._should_stop)
-        for file in files:
-            shape = self._reader.shape(file)
-            deleted = deleted_rows.positions(file)
-            self.rows_deleted += len(deleted)
-            yield Announcement(file.footer.num_rows, file.uncompressed_bytes, deleted_rows.surviving_rows)
-            for first, whole in placed_batches(self._task, self._reader, file, shape.selection):
-                self.rows_read += whole.num_rows
-                yield without_rows(whole, first, deleted)
-            if file.rows_taken is not None:
-                self.rows_taken[file.input.path] = file.rows_taken
+        tiny_files = TinyFiles(self._task, self._reader, self._should_stop)
+        for shape, bunch in tiny_files.bunches(files):
+            together = tiny_files.read(bunch, shape)
+            if together is not None:
+                yield from self._together(bunch, together, deleted_rows)
+            else:
+                for file in bunch:
+                    yield from self._one(file, shape, deleted_rows)
             # After the rows: bounds that are damaged end the process here, but reading refuses them first.
-            counted = _counted(file)
-            self._facts.add(file.footer, shape.selection, shape.leaves, counted)
-            if self._task.lineage:
-                self._lineage_facts.add(file.footer, shape.selection, shape.leaves, file.input, counted)
+            for file in bunch:
+                self._add_facts(file, shape)
+
+    def _one(
+        self, file: OpenFile, shape: Shape, deleted_rows: DeletedRows
+    ) -> Generator[Announcement | pa.RecordBatch, None, None]:
+        deleted = deleted_rows.positions(file)
+        self.rows_deleted += len(deleted)
+        yield Announcement(file.footer.num_rows, file.uncompressed_bytes, deleted_rows.surviving_rows)
+        for first, whole in placed_batches(self._task, self._reader, file, shape.selection):
+            self.rows_read += whole.num_rows
+            yield without_rows(whole, first, deleted)
+        if file.rows_taken is not None:
+            self.rows_taken[file.input.path] = file.rows_taken
+
+    def _together(
+        self, files: Sequence[OpenFile], batches: Iterable[pa.RecordBatch], deleted_rows: DeletedRows
+    ) -> Generator[Announcement | pa.RecordBatch, None, None]:
+        """Whole files whose rows were read at once; positions count on from file to file."""
+        parts, size, first = [], 0, 0
+        for file in files:
+            parts.append(deleted_rows.positions(file) + first)
+            first += file.footer.num_rows
+            size += file.uncompressed_bytes
+        deleted = np.concatenate(parts)
+        self.rows_deleted += len(deleted)
+        yield Announcement(first, size, deleted_rows.surviving_rows)
+        first = 0
+        for batch in batches:
+            self.rows_read += batch.num_rows
+            yield without_rows(batch, first, deleted)
+            first += batch.num_rows
+
+    def _add_facts(self, file: OpenFile, shape: Shape) -> None:
+        counted = _counted(file)
+        self._facts.add(file.footer, shape.selection, shape.leaves, counted)
+        if self._task.lineage:
+            self._lineage_facts.add(file.footer, shape.selection, shape.leaves, file.input, counted)
 
     def facts(self) -> dict[int, ColumnFacts]:
         return self._facts.facts() | (self._lineage_facts.facts() if self._task.lineage else {})
