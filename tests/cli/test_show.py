@@ -16,7 +16,7 @@ from tidyberg.cli.show_result import show_result
 from tidyberg.cli.show_sizes import bucket_label, show_histogram, size_buckets
 from tidyberg.cli.words import ago, dollars, duration, plural, short_id
 from tidyberg.model.inventory import PartitionStatistics
-from tidyberg.model.job import CompactionStats, Copied, Job, JobStatus, Stage
+from tidyberg.model.job import CompactionStats, Copied, Job, JobStatus, Spliced, Stage
 from tidyberg.model.plan import Estimate, FileGroup, InputFile, PartitionVerdict, Plan, Rewrite, Skip, Verdict
 from tidyberg.model.report import CompactionResult, Health, HealthReport, TableSummary
 from tidyberg.model.sizes import GB, KB, MB
@@ -162,13 +162,15 @@ def test_a_result_tells_what_was_copied_what_could_not_be_and_the_requests() -> 
     copied = Copied(
         groups=2, files=9, bytes=30 * MB, bytes_moved=28 * MB, encoded_instead={"columns were dropped": 1, "INT96": 3}
     )
-    job = dataclasses.replace(JOB, copied=copied, requests={"part_copy": 1200, "get": 9})
+    spliced = Spliced(groups=1, files=12, bytes=44 * MB, bytes_spliced=41 * MB)
+    job = dataclasses.replace(JOB, copied=copied, spliced=spliced, requests={"part_copy": 1200, "get": 9})
     text = rendered(show_result(dataclasses.replace(RESULT, job=job)))
     assert "2 groups copied, 30 MB, 28 MB of it inside the store" in text
+    assert "1 group encoded in part: 41 MB of 44 MB moved without decoding" in text
     assert "3 groups encoded instead of copied: INT96" in text
     assert "1 group encoded instead of copied: columns were dropped" in text
     assert "requests: 9 get, 1,200 part_copy" in text
-    assert "copied" not in rendered(show_result(RESULT))
+    assert not any(word in rendered(show_result(RESULT)) for word in ("copied", "in part"))
 
 
 def test_a_result_shows_before_and_after() -> None:

@@ -12,7 +12,7 @@ from tests.control.conftest import make_control
 from tests.telemetry.builders import RUN
 from tidyberg.app import build_control
 from tidyberg.control.calibration import calibrate, report
-from tidyberg.model.job import Copied, Job, JobStatus, Progress
+from tidyberg.model.job import Copied, Job, JobStatus, Progress, Spliced
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, Strategy
 from tidyberg.model.sizes import KB, MB
 from tidyberg.model.table import TableRef
@@ -115,6 +115,30 @@ def test_what_was_copied_and_what_was_encoded_are_learned_apart() -> None:
     assert learned.output_ratio == pytest.approx(1.1)
     assert learned.copy_bytes_per_core_second == pytest.approx(900 * MB, rel=0.01)
     assert calibrate(encoding, "lab").copy_bytes_per_core_second == Calibration().copy_bytes_per_core_second
+
+
+def test_what_was_spliced_tells_nothing_of_how_fast_rows_are_encoded() -> None:
+    """A job of one group that was encoded and one that was spliced, three times as fast and with other outputs."""
+    truth = Calibration(encode_bytes_per_core_second=8 * MB, output_ratio=1.1, seconds_per_job=15.0)
+    plain = job_of([24 * MB] * 40, truth)
+    files, read = plain.progress.files_processed, plain.progress.bytes_read
+    spliced = Spliced(1, files, read, read // 2, 2 * read, plain.task_seconds / 3)
+    both = replace(
+        plain,
+        spliced=spliced,
+        task_seconds=plain.task_seconds * 4 / 3,
+        finished_ms=(plain.finished_ms or 0) + round(1000 * spliced.seconds / CORES),
+        progress=replace(
+            plain.progress,
+            files_processed=2 * files,
+            bytes_read=2 * read,
+            bytes_written=plain.progress.bytes_written + spliced.bytes_written,
+        ),
+    )
+    learned, expected = calibrate([both] * 6, "lab"), calibrate([plain] * 6, "lab")
+    for name in ("encode_bytes_per_core_second", "seconds_per_file", "output_ratio", "seconds_per_job"):
+        assert getattr(learned, name) == pytest.approx(getattr(expected, name), rel=0.01), name
+    assert learned.encode_bytes_per_core_second == pytest.approx(8 * MB, rel=0.01)
 
 
 def test_tiny_jobs_tell_nothing_of_speed() -> None:

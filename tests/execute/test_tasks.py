@@ -26,7 +26,7 @@ from tidyberg.execute.kernel.project import leaves
 from tidyberg.execute.schemas import arrow_schema
 from tidyberg.execute.tasks import build_tasks, storage_access
 from tidyberg.model.inventory import DATA_FILES, DELETE_FILES, Inventory, Partition
-from tidyberg.model.options import PlanOptions
+from tidyberg.model.options import PlanOptions, RewriteMode
 from tidyberg.model.plan import Estimate, FileGroup, InputFile
 from tidyberg.model.table import Pinned, TableRef
 from tidyberg.model.task import Task
@@ -137,6 +137,17 @@ def test_options_override() -> None:
     assert (task.max_bytes, task.batch_rows, task.write.compression) == (5_000, 7, "gzip")
     with pytest.raises(BadInput):
         tasks_for({}, [group(0, 0, "")], PlanOptions(parquet={"codec": "gzip"}))
+
+
+def test_pages_are_kept_unless_rows_or_pages_are_to_be_written_anew() -> None:
+    asked = (
+        PlanOptions(),
+        PlanOptions(mode=RewriteMode.COPY),
+        PlanOptions(mode=RewriteMode.ENCODE),
+        PlanOptions(parquet={"page-row-limit": "100"}),
+    )
+    made = [tasks_for({}, [group(0, 0, "")], options)[0].splices for options in asked]
+    assert made == [True, True, False, False]
 
 
 def test_object_store_layout_is_honoured() -> None:

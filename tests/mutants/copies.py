@@ -119,7 +119,7 @@ COPIES = (
     Mutant(
         "pages are where the new offset index says",
         "execute/kernel/copy/merge.py",
-        "(I64, location[LocationField.OFFSET][1] + column.shift)",
+        "(I64, location[LocationField.OFFSET][1] + shift)",
         "(I64, location[LocationField.OFFSET][1])",
         PAGES,
     ),

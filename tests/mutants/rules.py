@@ -10,6 +10,7 @@ from tests.mutants.moves import MOVES
 from tests.mutants.mutant import Mutant
 from tests.mutants.outcomes import JOB_OUTCOMES
 from tests.mutants.redis_scripts import REDIS_SCRIPTS
+from tests.mutants.splices import SPLICES
 from tests.mutants.values import EVOLUTION, LINEAGE, VALUES
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -27,4 +28,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *REDIS_SCRIPTS,
     *MOVES,
     *COPIES,
+    *SPLICES,
 )

@@ -68,13 +68,14 @@ def compact(
     expect: str = "committed",
     where: str | None = None,
     engine: Engine | None = None,
+    verify: VerifyMode = VerifyMode.FULL,
     **more: Any,
 ) -> CompactionResult:
     """Everything that can be rewritten is, in this process, with full verification."""
     options = PlanOptions(strategy=Strategy.FULL, min_input_files=2, where=where, **more)
     store = SqliteStore(warehouse.directory / "jobs.db", is_alive)
     with Control(lambda _: warehouse.catalog, lambda: engine or InlineEngine(), store) as control:
-        result = control.compact(TableRef.parse(table, warehouse.name), options, verify=VerifyMode.FULL)
+        result = control.compact(TableRef.parse(table, warehouse.name), options, verify=verify)
     assert result.outcome == expect
     return result
 

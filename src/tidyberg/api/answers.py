@@ -101,6 +101,7 @@ class JobAnswer(BaseModel):
     groups_copied: int = Field(description="Groups whose row groups were moved as they are.")
     encoded_instead: dict[str, int] = Field(description="Groups that were to be copied and could not be, by reason.")
     bytes_moved: int = Field(description="Copied inside the object store, never through a worker.")
+    bytes_spliced: int = Field(description="Pages moved as they are, undecoded, into files that were encoded.")
     requests: dict[str, int] = Field(description="Storage requests of its tasks, by kind; empty: not counted.")
     snapshot_id: int | None = Field(description="What it committed; the last one of several.")
     estimated_cost: float | None = Field(description="Dollars.")

@@ -58,12 +58,15 @@ def _summary(result: CompactionResult) -> str:
 
 
 def _how(job: Job) -> list[str]:
-    """What was copied, what could not be, and the requests that it took, where there is something to tell."""
+    """What was copied or spliced, what could not be, and the requests that it took, if there is something to tell."""
     copied = job.copied
     lines = []
     if copied.groups:
         words = f"{plural(copied.groups, 'group')} copied, {size(copied.bytes)}"
         lines.append(words + (f", {size(copied.bytes_moved)} of it inside the store" if copied.bytes_moved else ""))
+    if (spliced := job.spliced).groups:
+        words = f"{plural(spliced.groups, 'group')} encoded in part"
+        lines.append(f"{words}: {size(spliced.bytes_spliced)} of {size(spliced.bytes)} moved without decoding")
     lines += [
         f"{plural(groups, 'group')} encoded instead of copied: {reason}"
         for reason, groups in sorted(copied.encoded_instead.items())

@@ -50,6 +50,7 @@ class Job(Answer):
     groups_copied: int = 0
     encoded_instead: dict[str, int] = Field(default_factory=dict)
     bytes_moved: int = 0
+    bytes_spliced: int = 0
     requests: dict[str, int] = Field(default_factory=dict)
     snapshot_id: int | None = None
     plan_hash: str | None = None

@@ -5,7 +5,8 @@ nothing, three that agree settle it, and one that went astray, however far, neve
 jobs and the default say. A job tells of what it was busy with: one of large files of the bytes that a core rewrites in
 a second, one of tiny files of the seconds that each file takes, and any of them of the time that jobs take beside:
 planning, committing, and what an engine needs to start and to hand out tasks. What a job copied and what it encoded are
-told apart: each has a rate of its own.
+told apart: each has a rate of its own. Groups of which it spliced pages tell nothing of speed: no plan can know what
+share of its bytes will be moved, and the speed of those that were would be wrong for the next that are not.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -39,6 +40,7 @@ class _Sample:
     encoded: _Part
     copied: _Part
     written: int  # of what was encoded
+    spliced_seconds: float  # of cores
     busy: int
     seconds: float
 
@@ -51,7 +53,11 @@ def calibrate(jobs: Sequence[Job], cluster: str) -> Calibration:
     defaults = Calibration()
     beside = [
         sample.seconds
-        - (_core_seconds(sample.encoded, rate, per_file) + _core_seconds(sample.copied, copy_rate, per_file))
+        - (
+            _core_seconds(sample.encoded, rate, per_file)
+            + _core_seconds(sample.copied, copy_rate, per_file)
+            + sample.spliced_seconds
+        )
         / sample.busy
         for sample in samples
     ]
@@ -75,15 +81,16 @@ def _sample(job: Job, cluster: str) -> _Sample | None:
         return None
     at_once = job.options.get("max_parallelism") or job.cores
     busy = max(1, min(job.cores, job.progress.groups_total, at_once))
-    copied, progress = job.copied, job.progress
+    copied, spliced, progress = job.copied, job.spliced, job.progress
     return _Sample(
         encoded=_Part(
-            progress.bytes_read - (copied.bytes - copied.bytes_moved),
-            progress.files_processed - copied.files,
-            job.task_seconds - copied.seconds,
+            progress.bytes_read - (copied.bytes - copied.bytes_moved) - spliced.bytes,
+            progress.files_processed - copied.files - spliced.files,
+            job.task_seconds - copied.seconds - spliced.seconds,
         ),
         copied=_Part(copied.bytes, copied.files, copied.seconds),
-        written=progress.bytes_written - copied.bytes,
+        written=progress.bytes_written - copied.bytes - spliced.bytes_written,
+        spliced_seconds=spliced.seconds,
         busy=busy,
         seconds=(job.finished_ms - job.started_ms) / 1000,
     )

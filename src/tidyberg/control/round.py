@@ -11,7 +11,7 @@ from tidyberg.commit.conflicts import hindrance, validate_groups
 from tidyberg.commit.outputs import check_outputs
 from tidyberg.commit.publish import Committed, FinishedGroup, Publisher
 from tidyberg.control.leftovers import Leftovers
-from tidyberg.control.tally import Tally, add_copied
+from tidyberg.control.tally import Tally, add_copied, add_spliced
 from tidyberg.control.workbench import Workbench, work_of
 from tidyberg.errors import GroupsConflict, StalePlan
 from tidyberg.execute.delete_contents import with_delete_contents
@@ -195,6 +195,7 @@ class Round:
                 bytes=result.bytes_read,
                 bytes_written=result.bytes_written,
                 mode=result.mode,
+                bytes_spliced=result.bytes_spliced,
                 rows=result.rows_read,
                 rows_deleted=result.rows_deleted,
                 peak_rss_bytes=result.peak_rss_bytes,
@@ -219,6 +220,7 @@ class Round:
             heartbeat_ms=self.bench.now_ms(),
             task_seconds=record.job.task_seconds + spent,
             copied=add_copied(record.job.copied, group, result, spent),
+            spliced=add_spliced(record.job.spliced, group, result, spent),
             requests=Counter(record.job.requests) + Counter(result.requests),
         )
         self.bench.emit(GroupFinished(group.group_id, group.partition_path, progress))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from tidyberg.commit.publish import Committed
 from tidyberg.model.inventory import Inventory
-from tidyberg.model.job import CompactionStats, Copied
+from tidyberg.model.job import CompactionStats, Copied, Spliced
 from tidyberg.model.plan import FileGroup, Plan, Skip
 from tidyberg.model.task import TaskResult
 
@@ -128,6 +128,20 @@ def add_copied(so_far: Copied, group: FileGroup, result: TaskResult, seconds: fl
             reason = "other reasons"
         return replace(so_far, encoded_instead={**known, reason: known.get(reason, 0) + 1})
     return so_far
+
+
+def add_spliced(so_far: Spliced, group: FileGroup, result: TaskResult, seconds: float) -> Spliced:
+    """What a job spliced, one group later."""
+    if not result.bytes_spliced:
+        return so_far
+    return Spliced(
+        groups=so_far.groups + 1,
+        files=so_far.files + len(group.files),
+        bytes=so_far.bytes + group.bytes,
+        bytes_spliced=so_far.bytes_spliced + result.bytes_spliced,
+        bytes_written=so_far.bytes_written + result.bytes_written,
+        seconds=so_far.seconds + seconds,
+    )
 
 
 def _in_general(group: FileGroup, reason: str) -> str:

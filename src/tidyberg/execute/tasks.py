@@ -97,6 +97,8 @@ def build_tasks(
                 outputs=group.outputs,
                 row_groups=sum(row_groups.get(file.path, 1) for file in group.files),
             ),
+            # Who asks for rows to be written anew, or for other pages, gets that.
+            splices=options.mode is not RewriteMode.ENCODE and not options.parquet,
             min_row_group_bytes=options.copy_min_row_group_bytes if options.mode is RewriteMode.AUTO else 0,
             equality_schemas={
                 deletes[position].equality_ids: equality_schemas[deletes[position].equality_ids]

@@ -72,6 +72,18 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True)
+class Spliced:
+    """Groups that a job encoded in part: of some columns it moved the pages as they are."""
+
+    groups: int = 0
+    files: int = 0
+    bytes: int = 0  # of these files
+    bytes_spliced: int = 0  # of the pages that were moved
+    bytes_written: int = 0
+    seconds: float = 0.0  # what the tasks took, added up
+
+
+@dataclass(frozen=True, slots=True)
 class Owner:
     """The process that runs a job; enough to tell on the same machine whether it still lives."""
 
@@ -146,6 +158,7 @@ class Job:
     snapshot_id: int | None = None  # the snapshot it committed; the last one when there were several
     task_seconds: float = 0.0  # what its tasks took, added up
     copied: Copied = field(default_factory=Copied)
+    spliced: Spliced = field(default_factory=Spliced)
     requests: Mapping[str, int] = field(default_factory=dict)  # to storage by its tasks, by kind; empty: not counted
     cores: int | None = None
     cluster: str | None = None  # what the engine ran on, by its name: speed is learned for each

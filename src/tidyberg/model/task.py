@@ -115,6 +115,7 @@ class Task:
     # IPC schemas of the columns of each set of equality ids, by the ids: also columns since dropped from the table.
     equality_schemas: dict[tuple[int, ...], bytes] = field(default_factory=dict)
     mode: str = "encode"  # encode | copy: a worker that cannot prove a copy safe encodes, and says why
+    splices: bool = False  # where rows are encoded, pages that need not be decoded may be moved as they are
     min_row_group_bytes: int = 0  # on average: smaller row groups are not worth keeping, so they are encoded
     parts: int = 1  # tasks that the group is to be divided among
     part: int | None = None  # which of them this is; None: it has the whole group
@@ -181,6 +182,7 @@ class TaskResult:
     mode_reason: str = ""  # why a task meant to be copied was encoded
     requests: dict[str, int] = field(default_factory=dict)  # to storage, by kind (get, put, ...); empty: not counted
     bytes_moved: int = 0  # copied inside the store: they never crossed the worker
+    bytes_spliced: int = 0  # of an encoded group: pages moved as they are, without being decoded
     # Of a copied group, from the footers of its inputs and of the outputs: rows and compressed bytes of each row group.
     input_row_groups: tuple[tuple[int, int], ...] = ()
     output_row_groups: tuple[tuple[int, int], ...] = ()

@@ -68,6 +68,9 @@ class Metrics:
         self._groups = counter("compaction_groups_total", "Groups of files rewritten, by how", ("mode",))
         self._group_bytes = counter("compaction_group_bytes_total", "Bytes of the files in these groups", ("mode",))
         self._moved = counter("compaction_bytes_moved_total", "Bytes copied inside the store, through no worker")
+        self._spliced = counter(
+            "compaction_bytes_spliced_total", "Bytes of pages moved undecoded into files that were encoded"
+        )
         self._requests = counter(
             "compaction_storage_requests_total", "Requests to storage that were counted", ("kind",)
         )
@@ -172,6 +175,7 @@ class Metrics:
         # What was read of copied files is what did not move inside the store.
         self._group_bytes.labels("encode").inc(max(0, progress.bytes_read - (copied.bytes - copied.bytes_moved)))
         self._moved.inc(copied.bytes_moved)
+        self._spliced.inc(run.spliced.bytes_spliced)
         for kind, number in run.requests.items():
             self._requests.labels(kind).inc(number)
 

@@ -50,6 +50,7 @@ def joined(task: Task, parts: Sequence[TaskResult], known: Mapping[int, Leaf]) -
         rows_written=sum(part.rows_written for part in parts),
         bytes_read=sum(part.bytes_read for part in parts),
         bytes_written=sum(part.bytes_written for part in parts),
+        bytes_spliced=sum(part.bytes_spliced for part in parts),
         seconds=sum(part.seconds for part in parts),
         peak_rss_bytes=max(part.peak_rss_bytes for part in parts),
         input_facts=_facts_together([part.input_facts for part in parts], known),

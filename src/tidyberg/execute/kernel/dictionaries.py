@@ -10,7 +10,7 @@ from tidyberg.execute.kernel.project import Leaf, Selection
 
 # A dictionary that takes more than this part of its chunk costs time and space to no end.
 _WORTHWHILE_SHARE = 0.2
-_TELLING_ROWS = 20_000  # a dictionary over fewer rows has not had the chance to pay
+TELLING_ROWS = 20_000  # a dictionary over fewer rows has not had the chance to pay
 _SAMPLE_ROWS = 16_384
 
 
@@ -33,7 +33,7 @@ def judge_footers(leaves: Iterable[Leaf], files: Sequence[tuple[pq.FileMetaData,
                 rows += chunk.num_values
                 dictionary_bytes += max(0, chunk.data_page_offset - chunk.dictionary_page_offset)
                 chunk_bytes += chunk.total_compressed_size
-        if chunks and rows / chunks >= _TELLING_ROWS:
+        if chunks and rows / chunks >= TELLING_ROWS:
             verdicts[leaf.field_id] = dictionary_bytes < _WORTHWHILE_SHARE * chunk_bytes
     return verdicts
 

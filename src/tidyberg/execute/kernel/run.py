@@ -3,7 +3,7 @@
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain, islice
@@ -15,7 +15,6 @@ from tidyberg.execute.kernel.checksum import RowChecksum
 from tidyberg.execute.kernel.copy.damage import refuse_damage
 from tidyberg.execute.kernel.copy.fields import CannotCopy, DamagedFooter
 from tidyberg.execute.kernel.copy.rewrite import copy_files
-from tidyberg.execute.kernel.copy.stream import remove_outputs
 from tidyberg.execute.kernel.dictionaries import judge_footers
 from tidyberg.execute.kernel.digest import digest_files
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
@@ -25,8 +24,10 @@ from tidyberg.execute.kernel.metrics import FactCollector, written_file
 from tidyberg.execute.kernel.names import field_id
 from tidyberg.execute.kernel.partitioned import PartitionedWriter
 from tidyberg.execute.kernel.project import Selection, leaves
-from tidyberg.execute.kernel.read import Reader, open_ahead
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.kernel.read import OpenFile, Reader, open_ahead
+from tidyberg.execute.kernel.splice.judge import NOTHING, columns_to_move, may_splice
+from tidyberg.execute.kernel.splice.write import SplicingWriter
+from tidyberg.execute.kernel.storage import Storage, remove_outputs
 from tidyberg.execute.kernel.surviving import Announcement, SurvivingRows, placed_batches, taken_ahead
 from tidyberg.execute.kernel.write import RollingWriter, unsupported_options
 from tidyberg.model.task import (
@@ -131,40 +132,61 @@ def _sum_of_inputs(task: Task, storage: Storage, should_stop: Callable[[], bool]
 
 
 def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[], bool]) -> TaskResult:
+    """Moves the pages that need not be decoded where that pays, and encodes all else."""
+    if may_splice(task, storage):
+        try:
+            return _encode(task, attempt, storage, should_stop)
+        except CannotCopy:
+            pass  # nothing is left of what was written
+    return _encode(replace(task, splices=False), attempt, storage, should_stop)
+
+
+def _encode(task: Task, attempt: int, storage: Storage, should_stop: Callable[[], bool]) -> TaskResult:
+    with closing(open_ahead(storage, task.inputs)) as files:
+        return _encode_files(files, task, attempt, storage, should_stop)
+
+
+def _encode_files(
+    files: Iterator[OpenFile], task: Task, attempt: int, storage: Storage, should_stop: Callable[[], bool]
+) -> TaskResult:
     started, started_ns = time.perf_counter(), time.time_ns()
     target = _target(task)
-    files = open_ahead(storage, task.inputs)
     judged = list(islice(files, _JUDGED_FILES))
     plain_reader = _reader(task, storage, target, should_stop)
     footers = [(file.footer, plain_reader.selection(file)) for file in judged]
     dictionaries = judge_footers(leaves(target), footers) if task.write.dictionary else {}
     # Sorting would repeat a dictionary in each of its pieces.
     schema = with_dictionary_strings(target, dictionaries) if task.partitioning is None else target
-    reader = _reader(task, storage, schema, should_stop, joins=True)
-    writer: RollingWriter | PartitionedWriter
-    if task.partitioning is None:
+
+    def make_reader(columns: pa.Schema) -> Reader:
+        return _reader(task, storage, columns, should_stop)
+
+    moved = columns_to_move(task, storage, target, dictionaries, judged, make_reader) if task.splices else NOTHING
+    reader = _reader(task, storage, schema, should_stop, joins=not moved)
+    writer: RollingWriter | PartitionedWriter | SplicingWriter
+    if moved:
+        writer = SplicingWriter(task, attempt, storage, target, schema, moved, dictionaries, make_reader)
+    elif task.partitioning is None:
         writer = RollingWriter(task, attempt, storage, schema, dictionaries)
     else:
         writer = PartitionedWriter(task, attempt, storage, schema, dictionaries, should_stop)
     checksum = RowChecksum() if task.checksum else None
     all_leaves = leaves(target)
     surviving = SurvivingRows(task, storage, reader, all_leaves, should_stop)
-    pieces = surviving.pieces(chain(judged, files))
     try:
-        with closing(taken_ahead(pieces) if task.reads_ahead else pieces) as taken:
-            for piece in taken:
-                if isinstance(piece, Announcement):
-                    writer.announce(piece.rows, piece.uncompressed_bytes, piece.rows_in_all)
-                    continue
-                if checksum is not None:
-                    checksum.update(piece)
-                writer.write(piece)
+        if isinstance(writer, SplicingWriter):
+            surviving.spliced(chain(judged, files), writer.add)
+        else:
+            pieces = surviving.pieces(chain(judged, files))
+            _write(taken_ahead(pieces) if task.reads_ahead else pieces, writer, checksum)
         outputs = writer.finish()
-    except BaseException:
-        writer.abandon()
+    except BaseException as failure:
+        if not isinstance(writer, SplicingWriter):
+            writer.abandon()
+        elif not writer.abandon() and isinstance(failure, CannotCopy):
+            # I6: the task would go on under the same names, and nobody looks for what is left of one that succeeds.
+            raise KernelFailure(FailureKind.STORAGE, "Outputs that were begun could not be removed.") from None
         raise
-    finally:
-        files.close()
     output_facts = FactCollector(all_leaves, {}, own=True)
     everything = Selection(
         source_of={leaf.field_id: index for index, leaf in enumerate(all_leaves) if leaf.field_id is not None}
@@ -198,7 +220,23 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
         requests=storage.requests,
         part=task.part,
         rows_taken=surviving.rows_taken,
+        bytes_spliced=writer.bytes_moved if isinstance(writer, SplicingWriter) else 0,
     )
+
+
+def _write(
+    pieces: Generator[Announcement | pa.RecordBatch, None, None],
+    writer: RollingWriter | PartitionedWriter,
+    checksum: RowChecksum | None,
+) -> None:
+    with closing(pieces):
+        for piece in pieces:
+            if isinstance(piece, Announcement):
+                writer.announce(piece.rows, piece.uncompressed_bytes, piece.rows_in_all)
+                continue
+            if checksum is not None:
+                checksum.update(piece)
+            writer.write(piece)
 
 
 def _warnings(task: Task) -> tuple[str, ...]:

@@ -209,6 +209,18 @@ def abandon(sink: Sink) -> None:
         sink.close()
 
 
+def remove_outputs(places: list[Place], storage: Storage) -> bool:
+    """Whether all are gone; the control room removes by computed name what could not be removed here."""
+    are_gone = True
+    # The last first: what a kill on the way leaves is numbered without a gap, so recovery finds all of it.
+    for place in reversed(places):
+        try:
+            storage.delete(place)
+        except KernelFailure:
+            are_gone = False
+    return are_gone
+
+
 def _split(location: str) -> tuple[str, str, str]:
     """Scheme, authority and the path as Arrow's filesystem of that scheme wants it."""
     if "://" not in location:

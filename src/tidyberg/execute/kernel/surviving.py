@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tidyberg.execute.kernel.ahead import in_background
 from tidyberg.execute.kernel.deletes import DeletedRows, without_rows
+from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.lineage import LineageFacts, fill_lineage
 from tidyberg.execute.kernel.metrics import FactCollector
 from tidyberg.execute.kernel.project import Leaf, Selection
@@ -88,6 +89,18 @@ class SurvivingRows:
             self.rows_read += batch.num_rows
             yield without_rows(batch, first, deleted)
             first += batch.num_rows
+
+    def spliced(self, files: Iterable[OpenFile], add: Callable[[OpenFile], None]) -> None:
+        """Hands files over, of which every row that the task takes survives."""
+        for file in files:
+            if self._should_stop():
+                raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
+            shape = self._reader.shape(file)
+            add(file)
+            self.rows_read += file.end_row - file.first_row
+            if file.rows_taken is not None:
+                self.rows_taken[file.input.path] = file.rows_taken
+            self._add_facts(file, shape)
 
     def _add_facts(self, file: OpenFile, shape: Shape) -> None:
         counted = _counted(file)

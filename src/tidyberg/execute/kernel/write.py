@@ -16,7 +16,7 @@ from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.levels import remembered_levels
 from tidyberg.execute.kernel.project import Leaf, leaves
 from tidyberg.execute.kernel.sizing import OutputSizing
-from tidyberg.execute.kernel.storage import Place, Storage
+from tidyberg.execute.kernel.storage import Place, Storage, remove_outputs
 from tidyberg.model.task import Task, WriteSettings, output_name
 
 
@@ -135,12 +135,7 @@ class RollingWriter:
         if self._current is not None:
             self._current.abandon()
             places.append(self._current.place)
-        # The last first: what a kill on the way leaves is numbered without a gap, so recovery finds all of it.
-        for place in reversed(places):
-            try:
-                self._storage.delete(place)
-            except KernelFailure:
-                continue  # the control room removes by computed name what could not be removed here
+        remove_outputs(places, self._storage)
 
     def _rows_per_group(self) -> int:
         bytes_per_row = max(1.0, self._seen_bytes / max(1, self._seen_rows))

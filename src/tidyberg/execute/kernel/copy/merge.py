@@ -151,16 +151,21 @@ def _place_column_index(column: _Placed, layout: _Layout) -> int | None:
 
 
 def _place_offset_index(column: _Placed, layout: _Layout) -> Extent | None:
-    index = column.source.page_locations(column.chunk)
+    content = moved_index(column.source, column.chunk, column.shift)
+    return None if content is None else Extent(layout.add(Literal(content)), len(content))
+
+
+def moved_index(source: Source, chunk: Chunk, shift: int) -> bytes | None:
+    """The offset index of a chunk whose pages lie elsewhere now."""
+    index = source.page_locations(chunk)
     if index is None:
         return None
     kind, locations = index[IndexField.PAGE_LOCATIONS]
     moved = [
-        changed(location, {LocationField.OFFSET: (I64, location[LocationField.OFFSET][1] + column.shift)})
+        changed(location, {LocationField.OFFSET: (I64, location[LocationField.OFFSET][1] + shift)})
         for location in locations.items
     ]
-    content = write_struct(changed(index, {IndexField.PAGE_LOCATIONS: (kind, ThriftList(STRUCT, moved))}))
-    return Extent(layout.add(Literal(content)), len(content))
+    return write_struct(changed(index, {IndexField.PAGE_LOCATIONS: (kind, ThriftList(STRUCT, moved))}))
 
 
 def _chunk(column: _Placed, common: Common) -> Struct:

@@ -60,7 +60,7 @@ def prove(task: Task, sources: Sequence[Source]) -> Common:
     shape = elements(first.footer.schema)[: len(expected_elements(task.arrow_schema))]
     for source in sources:
         _check_schema(task, source, shape, stored)
-        _check_writer(source)
+        check_writer(source)
     orders = [_column_orders(source, task.lineage and source.input.path not in stored) for source in sources]
     if any(order != orders[0] for order in orders):
         raise CannotCopy("its files order the values of their columns differently")
@@ -118,7 +118,7 @@ def _check_schema(task: Task, source: Source, shape: list[Element], stored: froz
         raise CannotCopy(f"{source.input.path} differs from the other files: {reason}")
 
 
-def _check_writer(source: Source) -> None:
+def check_writer(source: Source) -> None:
     match = _PARQUET_MR.match(source.footer.created_by or b"")
     if match and (int(match[1]), int(match[2])) < _FIRST_SOUND_PARQUET_MR:
         raise CannotCopy(f"{source.input.path} was written by {match[0].decode()}, whose files need special care")

@@ -13,11 +13,11 @@ from tidyberg.execute.kernel.copy.assembly import Moved
 from tidyberg.execute.kernel.copy.confirm import confirm, row_groups
 from tidyberg.execute.kernel.copy.proof import prove, refuse_by_task
 from tidyberg.execute.kernel.copy.source import Source, open_source, storage_reader
-from tidyberg.execute.kernel.copy.stream import remove_outputs, write_assembly
+from tidyberg.execute.kernel.copy.stream import write_assembly
 from tidyberg.execute.kernel.lineage import LineageFacts, with_lineage
 from tidyberg.execute.kernel.metrics import FactCollector
 from tidyberg.execute.kernel.project import Leaf, Selection, leaves
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.kernel.storage import Storage, remove_outputs
 from tidyberg.model.task import ColumnFacts, Task, WrittenFile
 
 

@@ -48,6 +48,11 @@ class Source:
                 return content[extent.offset - start : extent.end - start]
         raise AssertionError(f"{extent} of {self.input.path} was not read")
 
+    def bytes_at(self, offset: int, length: int) -> bytes:
+        """Any bytes of a file that is in memory."""
+        assert self.whole is not None
+        return self.whole[offset : offset + length]
+
     def page_locations(self, chunk: Chunk) -> Struct | None:
         """The chunk's offset index, if it has one that agrees with the footer."""
         if chunk.offset_index is None:
@@ -63,6 +68,12 @@ class Source:
         if position != chunk.pages.end:
             raise CannotCopy("an offset index of it does not agree with its footer")
         return index
+
+    def column_index(self, chunk: Chunk) -> Struct | None:
+        """What the chunk's column index says of its pages."""
+        if chunk.column_index is None:
+            return None
+        return _struct(self.bytes_of(chunk.column_index), "a column index of it")
 
     def bloom_filter(self, chunk: Chunk) -> Extent | None:
         """Where the chunk's bloom filter lies, header and bits."""

@@ -11,7 +11,7 @@ from tidyberg.execute.kernel.copy.assembly import AssembledFile, Assembly, Liter
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.s3.assembling import assemble, can_assemble
 from tidyberg.execute.kernel.s3.store import CannotCopyParts
-from tidyberg.execute.kernel.storage import Place, Storage, abandon
+from tidyberg.execute.kernel.storage import Place, Storage, abandon, remove_outputs
 
 _MB = 1024 * 1024
 _IN_KERNEL = 64 * _MB  # bytes that the kernel moves in one call: between calls a task can be stopped
@@ -40,15 +40,6 @@ def write_assembly(assembly: Assembly, storage: Storage, should_stop: Callable[[
         remove_outputs(begun, storage)
         raise
     return Moved()
-
-
-def remove_outputs(places: list[Place], storage: Storage) -> None:
-    # The last first: what a kill on the way leaves is numbered without a gap, so recovery finds all of it.
-    for place in reversed(places):
-        try:
-            storage.delete(place)
-        except KernelFailure:
-            continue  # the control room removes by computed name what could not be removed here
 
 
 def _paths(file: AssembledFile) -> set[str]:

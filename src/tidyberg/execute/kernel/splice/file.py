@@ -1,0 +1,183 @@
+"""An output of moved and of encoded columns: lays their pages out and writes the footer that describes them."""
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidyberg._version import __version__
+from tidyberg.execute.kernel.copy.fields import CannotCopy, ChunkField, FileField, GroupField, MetadataField, changed
+from tidyberg.execute.kernel.copy.footer import MAGIC, SchemaLeaf, schema_leaves
+from tidyberg.execute.kernel.copy.merge import moved_index
+from tidyberg.execute.kernel.copy.shape import schema_of
+from tidyberg.execute.kernel.copy.source import Source, open_source
+from tidyberg.execute.kernel.copy.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, ThriftList, write_struct
+from tidyberg.execute.kernel.digest import DigestingSink
+from tidyberg.execute.kernel.failures import KernelFailure
+from tidyberg.execute.kernel.project import Leaf
+from tidyberg.execute.kernel.splice.floats import FloatFacts
+from tidyberg.execute.kernel.splice.merge import MergedChunk, merge_parts
+from tidyberg.execute.kernel.splice.parts import Part
+from tidyberg.execute.kernel.storage import Place, Storage
+from tidyberg.execute.kernel.write import Output
+from tidyberg.model.task import TaskInput
+
+_CREATED_BY = f"tidyberg version {__version__} (build splice)".encode()
+_VERSION = 2
+_MOST_ORDINALS = 1 << 15
+
+
+class SplicedFile:
+    """The file being written."""
+
+    def __init__(
+        self, storage: Storage, place: Place, schema: pa.Schema, all_leaves: Sequence[Leaf], codec: int
+    ) -> None:
+        self.place = place
+        self.nan_counts: dict[int, int] = {}
+        self._storage = storage
+        self._schema = schema_of(bytes(schema.serialize()))
+        self._schema_leaves = schema_leaves(self._schema)
+        self._leaves = all_leaves
+        self._codec = codec
+        self._groups: list[list[MergedChunk]] = []
+        self._rows: list[int] = []
+        self._starts: list[int] = []
+        self._sink = DigestingSink(storage.open_output(place))
+        try:
+            self._write(MAGIC)
+        except BaseException:
+            self._sink.abandon()
+            storage.delete(place)
+            raise
+
+    def write(
+        self,
+        rows: int,
+        moved: Mapping[int, Sequence[Part]],
+        encoded: Mapping[int, tuple[Source, int]],
+        floats: Mapping[int, FloatFacts],
+    ) -> int:
+        """One row group: of each leaf, by its number, the parts, or the encoded file and its number there.
+
+        Returns the bytes that the file has on storage now.
+        """
+        self._starts.append(self._sink.tell())
+        self._rows.append(rows)
+        group = []
+        for number, (leaf, table_leaf) in enumerate(zip(self._schema_leaves, self._leaves, strict=True)):
+            start = self._sink.tell()
+            if number in moved:
+                parts = moved[number]
+                assert sum(part.rows for part in parts) == rows
+                for part in parts:
+                    self._write(part.content)
+                group.append(merge_parts(parts, start, leaf, table_leaf.type, self._codec, floats.get(number)))
+            else:
+                source, index = encoded[number]
+                group.append(self._place(source, index, start, leaf))
+        self._groups.append(group)
+        return self._sink.tell()
+
+    def finish(self, iceberg_schema: str) -> Output:
+        groups = [list(map(dict, (chunk.struct for chunk in group))) for group in self._groups]
+        for fields, kind in (
+            ((ChunkField.COLUMN_INDEX, ChunkField.COLUMN_INDEX_LENGTH), "column_index"),
+            ((ChunkField.OFFSET_INDEX, ChunkField.OFFSET_INDEX_LENGTH), "offset_index"),
+        ):
+            for structs, chunks in zip(groups, self._groups, strict=True):
+                for struct, chunk in zip(structs, chunks, strict=True):
+                    content = getattr(chunk, kind)
+                    if content is not None:
+                        struct |= {fields[0]: (I64, self._sink.tell()), fields[1]: (I32, len(content))}
+                        self._write(content)
+        footer = write_struct(self._footer(groups, iceberg_schema))
+        ending = footer + len(footer).to_bytes(4, "little") + MAGIC
+        self._write(ending)
+        with self._storage.guard(self.place.location, writing=True):
+            size = self._sink.tell()
+            self._sink.close()
+        arrow_footer = pq.read_metadata(pa.BufferReader(MAGIC + ending))
+        return Output(self.place.location, size, self._sink.hexdigest(), arrow_footer, self.nan_counts)
+
+    def abandon(self) -> bool:
+        """Whether storage took note of it."""
+        try:
+            with self._storage.guard(self.place.location, writing=True):
+                self._sink.abandon()
+        except KernelFailure:
+            return False  # what broke the writing is being told already
+        return True
+
+    def _write(self, content: bytes) -> None:
+        with self._storage.guard(self.place.location, writing=True):
+            self._sink.write(content)
+
+    def _place(self, source: Source, index: int, start: int, leaf: SchemaLeaf) -> MergedChunk:
+        """A chunk that Arrow encoded."""
+        assert source.whole is not None
+        chunk = source.footer.row_groups[0].chunks[index]
+        self._write(source.whole[chunk.pages.offset : chunk.pages.end])
+        shift = start - chunk.pages.offset
+        metadata: dict[int, tuple[int, Any] | None] = {
+            field: (I64, chunk.metadata[field][1] + shift)
+            for field in (MetadataField.DATA_PAGE, MetadataField.DICTIONARY_PAGE)
+            if field in chunk.metadata
+        }
+        assert tuple(chunk.metadata[MetadataField.PATH][1].items) == leaf.path
+        struct: Struct = {
+            ChunkField.FILE_OFFSET: (I64, 0),
+            ChunkField.METADATA: (STRUCT, changed(chunk.metadata, metadata)),
+        }
+        return MergedChunk(
+            struct,
+            None if chunk.column_index is None else source.bytes_of(chunk.column_index),
+            moved_index(source, chunk, shift),
+            chunk.pages.length,
+            chunk.metadata[MetadataField.UNCOMPRESSED][1],
+        )
+
+    def _footer(self, groups: list[list[Struct]], iceberg_schema: str) -> Struct:
+        in_order: Struct = {1: (STRUCT, {})}
+        return {
+            FileField.VERSION: (I32, _VERSION),
+            FileField.SCHEMA: (LIST, ThriftList(STRUCT, self._schema)),
+            FileField.ROWS: (I64, sum(self._rows)),
+            FileField.ROW_GROUPS: (LIST, ThriftList(STRUCT, [self._group(i, group) for i, group in enumerate(groups)])),
+            FileField.KEY_VALUES: (
+                LIST,
+                ThriftList(STRUCT, [{1: (BINARY, b"iceberg.schema"), 2: (BINARY, iceberg_schema.encode())}]),
+            ),
+            FileField.CREATED_BY: (BINARY, _CREATED_BY),
+            FileField.COLUMN_ORDERS: (LIST, ThriftList(STRUCT, [in_order] * len(self._schema_leaves))),
+        }
+
+    def _group(self, number: int, chunks: list[Struct]) -> Struct:
+        placed = self._groups[number]
+        fields: dict[int, tuple[int, Any] | None] = {
+            GroupField.COLUMNS: (LIST, ThriftList(STRUCT, chunks)),
+            GroupField.TOTAL_BYTES: (I64, sum(chunk.uncompressed for chunk in placed)),
+            GroupField.ROWS: (I64, self._rows[number]),
+            GroupField.FILE_OFFSET: (I64, self._starts[number]),
+            GroupField.TOTAL_COMPRESSED: (I64, sum(chunk.compressed for chunk in placed)),
+            GroupField.ORDINAL: (I16, number) if number < _MOST_ORDINALS else None,
+        }
+        return changed({}, fields)
+
+
+def in_memory(table: pa.Table, options: Mapping[str, Any]) -> Source:
+    """A table as Arrow writes it: a file of one row group, its bytes and its footer."""
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, table.schema, **options) as writer:
+        writer.write_table(table, row_group_size=max(1, table.num_rows))
+    content = sink.getvalue()
+
+    def read(_: str, offset: int, length: int) -> bytes:
+        return content[offset : offset + length]
+
+    source = open_source(TaskInput("a file in memory", len(content), table.num_rows), read, whole=content)
+    if len(source.footer.row_groups) != 1:
+        raise CannotCopy("Arrow made several row groups of one")
+    return source

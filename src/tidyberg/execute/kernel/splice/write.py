@@ -1,0 +1,217 @@
+"""The splicing writer: takes whole files, moves the pages of some columns, encodes the others, rolls its outputs."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidyberg.execute.kernel.copy.fields import CannotCopy
+from tidyberg.execute.kernel.copy.source import Source
+from tidyberg.execute.kernel.dictionaries import judge_rows
+from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.levels import remembered_levels
+from tidyberg.execute.kernel.lineage import LINEAGE_FIELDS, fill_lineage
+from tidyberg.execute.kernel.project import leaves
+from tidyberg.execute.kernel.read import OpenFile
+from tidyberg.execute.kernel.sizing import OutputSizing
+from tidyberg.execute.kernel.splice.columns import TableColumns, columns, same_column
+from tidyberg.execute.kernel.splice.file import SplicedFile, in_memory
+from tidyberg.execute.kernel.splice.floats import FloatFacts, is_counted
+from tidyberg.execute.kernel.splice.inputs import SplicedInput
+from tidyberg.execute.kernel.splice.judge import MakeReader
+from tidyberg.execute.kernel.splice.parts import CODECS, Part, parts_of
+from tidyberg.execute.kernel.storage import Storage, remove_outputs
+from tidyberg.execute.kernel.write import Output, writer_options
+from tidyberg.model.task import Task, output_name
+
+
+class SplicingWriter:
+    """Takes open files, one after the other, and turns them into outputs of equal size."""
+
+    def __init__(
+        self,
+        task: Task,
+        attempt: int,
+        storage: Storage,
+        target: pa.Schema,
+        schema: pa.Schema,
+        moved: Collection[int],
+        dictionaries: Mapping[int, bool],
+        make_reader: MakeReader,
+    ) -> None:
+        """`target` is the table's schema, `schema` the same with dictionary strings, `moved` are columns of both."""
+        self.outputs: list[Output] = []
+        self.rows_written = self.bytes_moved = 0
+        self._task = task
+        self._attempt = attempt
+        self._storage = storage
+        self._target = target
+        self._table = TableColumns(target)
+        self._make_reader = make_reader
+        self._moved = sorted(moved)
+        self._encoded = [position for position in range(len(target)) if position not in moved]
+        self._encoded_schema = pa.schema([schema.field(position) for position in self._encoded])
+        # Floats are moved too, but NaN must be counted: they are read beside the columns to encode, before lineage.
+        floats = [p for p in self._moved if any(map(is_counted, self._table.leaves_of(p).values()))]
+        own = len(self._encoded) - (len(LINEAGE_FIELDS) if task.lineage else 0)
+        read = [*self._encoded[:own], *floats, *self._encoded[own:]]
+        self._kept = [place for place, position in enumerate(read) if position not in moved]
+        self._reader = make_reader(pa.schema([schema.field(position) for position in read])) if read else None
+        self._counted = {
+            number: replace(leaf, steps=(read.index(position), *leaf.steps[1:]))
+            for position in floats
+            for number, leaf in self._table.leaves_of(position).items()
+            if is_counted(leaf)
+        }
+        self._dictionaries = dict(dictionaries)
+        self._options: dict[str, Any] | None = None
+        self._sizing = OutputSizing.of(task)
+        self._files_taken = self._seen_rows = self._seen_bytes = 0
+        self._current: SplicedFile | None = None
+        self._start_row_group()
+
+    def add(self, file: OpenFile) -> None:
+        """All rows that the task takes of a file, which is closed then; files come in the order of its inputs."""
+        if file.uncompressed_bytes > self._task.write.row_group_bytes:
+            raise CannotCopy(f"{file.input.path} is larger than a row group")  # which would have to hold all of it
+        rows = file.end_row - file.first_row
+        with file.source:
+            if rows:
+                self._take(file)
+        self._sizing.expect(self._sizing.rows_left + rows - file.input.rows_expected)
+        self._rows += rows
+        self._files_taken += 1
+        self._seen_rows += file.footer.num_rows
+        self._seen_bytes += file.uncompressed_bytes
+        if self._rows and (self._is_complete() or self._held >= self._task.memory_bytes):
+            self._flush()
+
+    def finish(self) -> list[Output]:
+        if self._rows:
+            self._flush()
+        if self._current is not None:
+            self._close_output()
+        return self.outputs
+
+    def abandon(self) -> bool:
+        """Remove what was written, which is this attempt's own; whether nothing of it is left."""
+        places = [self._storage.place(output.path) for output in self.outputs]
+        is_closed = self._current is None or self._current.abandon()
+        if self._current is not None:
+            places.append(self._current.place)
+        return remove_outputs(places, self._storage) and is_closed
+
+    def _start_row_group(self) -> None:
+        self._rows = self._held = 0
+        self._batches: list[pa.RecordBatch] = []
+        self._parts: dict[int, list[Part]] = {}
+        self._floats = {number: FloatFacts() for number in self._counted}
+
+    def _is_complete(self) -> bool:
+        """A file is not divided: the row group ends where it is nearest to the wanted number of rows."""
+        bytes_per_row = max(1.0, self._seen_bytes / max(1, self._seen_rows))
+        settings = self._task.write
+        most = max(1, min(settings.row_group_rows, int(settings.row_group_bytes / bytes_per_row)))
+        following = self._task.inputs[self._files_taken : self._files_taken + 1]
+        wanted = self._sizing.rows_for_next_group(most)
+        return any(self._rows + file.rows_expected / 2 > wanted for file in following)
+
+    def _take(self, file: OpenFile) -> None:
+        opened = SplicedInput(file, self._storage)
+        for position in self._moved:
+            self._take_parts(opened, position)
+        self._read(file)
+
+    def _take_parts(self, opened: SplicedInput, position: int) -> None:
+        try:
+            found = opened.parts(self._table, position, self._task.write)
+            self.bytes_moved += sum(len(part.content) for parts in found for part in parts)
+        except CannotCopy:
+            found = self._made_plain(opened.file, position)
+        for number, parts in zip(self._table.columns[position].leaf_numbers, found, strict=True):
+            rows, wanted = sum(part.rows for part in parts), opened.file.end_row - opened.file.first_row
+            if rows != wanted:
+                raise CannotCopy(f"{opened.file.input.path} has {rows} rows in a column of {wanted}")
+            self._parts.setdefault(number, []).extend(parts)
+            self._held += sum(len(part.content) for part in parts)
+
+    def _made_plain(self, file: OpenFile, position: int) -> list[list[Part]]:
+        """Pages of one column as Arrow writes them, where those of the file cannot be moved."""
+        schema = pa.schema([self._target.field(position)])
+        reader = self._make_reader(schema)
+        table = pa.Table.from_batches(reader.look_through(file, reader.selection(file)), schema=schema)
+        made = in_memory(table, writer_options(self._task.write, leaves(schema), {}, max(1, table.num_rows)))
+        column = same_column(columns(made.footer.schema), self._table.columns[position])
+        table_leaves = list(self._table.leaves_of(position).values())
+        return parts_of(made, column, table_leaves, made.bytes_at, self._task.write, own=True)
+
+    def _read(self, file: OpenFile) -> None:
+        if self._reader is None:
+            return
+        first = file.first_row
+        for batch in self._reader.look_through(file, self._reader.selection(file)):
+            whole = fill_lineage(batch, file.input, first) if self._task.lineage else batch
+            first += batch.num_rows
+            for number, leaf in self._counted.items():
+                self._floats[number] = self._floats[number].with_values(leaf.of(pa.Table.from_batches([whole])))
+            kept = whole.select(self._kept)
+            self._batches.append(kept)
+            self._held += kept.nbytes
+
+    def _flush(self) -> None:
+        table = pa.Table.from_batches(self._batches, schema=self._encoded_schema) if self._encoded else None
+        encoded = {} if table is None else self._encode(table)
+        if self._current is None:
+            self._current = self._open_output()
+        size = self._current.write(self._rows, self._parts, encoded, self._floats)
+        self._count_nans(table, self._current.nan_counts)
+        self.rows_written += self._rows
+        self._sizing.wrote(self._rows, size)
+        if self._sizing.is_full():
+            self._close_output()
+        self._start_row_group()
+
+    def _encode(self, table: pa.Table) -> dict[int, tuple[Source, int]]:
+        """The columns that are not moved, by the numbers of their leaves."""
+        if table.num_rows != self._rows:
+            raise KernelFailure(FailureKind.DAMAGED, f"{table.num_rows} rows were read where {self._rows} were moved.")
+        if self._options is None:
+            self._options = self._decide_options(table)
+        # Without one dictionary for all chunks Arrow's writer would fall back to plain pages at the second.
+        made = in_memory(table.unify_dictionaries(), self._options)
+        numbers = [number for position in self._encoded for number in self._table.columns[position].leaf_numbers]
+        return {number: (made, index) for index, number in enumerate(numbers)}
+
+    def _decide_options(self, table: pa.Table) -> dict[str, Any]:
+        encoded_leaves = leaves(self._encoded_schema)
+        undecided = [leaf for leaf in encoded_leaves if leaf.field_id not in self._dictionaries]
+        if undecided and self._task.write.dictionary:
+            self._dictionaries.update(judge_rows(table, undecided))
+        options = writer_options(self._task.write, encoded_leaves, self._dictionaries, table.num_rows)
+        rows = sum(file.rows_expected for file in self._task.inputs)
+        part = (self._task.job_id, self._task.output_directory)
+        return {**options, "compression_level": remembered_levels(part, table, encoded_leaves, options, rows)}
+
+    def _count_nans(self, table: pa.Table | None, counts: dict[int, int]) -> None:
+        found = {self._table.leaves[number].field_id: facts.nans for number, facts in self._floats.items()}
+        for leaf in leaves(self._encoded_schema):
+            if table is not None and is_counted(leaf):
+                found[leaf.field_id] = pc.sum(pc.is_nan(leaf.of(table))).as_py() or 0
+        for identifier, nans in found.items():
+            if identifier is not None:
+                counts[identifier] = counts.get(identifier, 0) + nans
+
+    def _open_output(self) -> SplicedFile:
+        number = self._sizing.files_closed
+        name = output_name(self._task.job_id, self._task.group_id, self._attempt, number, self._task.part)
+        place = self._storage.place(f"{self._task.output_directory.rstrip('/')}/{name}")
+        codec = CODECS[self._task.write.compression]
+        return SplicedFile(self._storage, place, self._target, self._table.leaves, codec)
+
+    def _close_output(self) -> None:
+        assert self._current is not None
+        self.outputs.append(self._current.finish(self._task.iceberg_schema))
+        self._current = None
+        self._sizing.closed()

@@ -1,0 +1,80 @@
+"""Pages that are moved when rows are encoded: which may be, and what is said of them in their new place."""
+
+from tests.mutants.mutant import Mutant
+
+SPLICED = ("tests/splicing/test_splice.py",)
+
+PARTS = ("tests/splicing/test_parts.py",)
+
+SPLICES = (
+    Mutant(
+        "of a file that tasks share no page is moved, for each would take all of its rows [I1]",
+        "execute/kernel/splice/inputs.py",
+        "if not is_whole(self.file):",
+        "if False:",
+        PARTS,
+    ),
+    Mutant(
+        "ids of rows behind a cut count from the start of their file [I8]",
+        "execute/kernel/splice/write.py",
+        "first = file.first_row",
+        "first = 0",
+        PARTS,
+    ),
+    Mutant(
+        "a bound that may be cut is not called exact [I9]",
+        "execute/kernel/splice/merge.py",
+        "if False in flags or None not in flags:",
+        "if None not in flags:",
+        SPLICED,
+    ),
+    Mutant(
+        "no page is moved while a delete applies to its rows [I1]",
+        "execute/kernel/splice/judge.py",
+        "if not task.splices or task.deletes or",
+        "if not task.splices or",
+        SPLICED,
+    ),
+    Mutant(
+        "lineage is not moved, for a null there stands for what a row inherits from its file [I8]",
+        "execute/kernel/splice/judge.py",
+        "own = len(target) - (len(LINEAGE_FIELDS) if task.lineage else 0)",
+        "own = len(target)",
+        SPLICED,
+    ),
+    Mutant(
+        "only pages that need no dictionary are moved",
+        "execute/kernel/splice/pages.py",
+        'if number(data, field, "how a page is encoded") != PLAIN:',
+        "if False:",
+        SPLICED,
+    ),
+    Mutant(
+        "pages of one column are compressed in one way",
+        "execute/kernel/splice/parts.py",
+        "!= CODECS[settings.compression]:",
+        "== 99:",
+        SPLICED,
+    ),
+    Mutant(
+        "page indexes lead to the rows of their pages",
+        "execute/kernel/splice/merge.py",
+        "row += page.values",
+        "row += page.values - 1",
+        SPLICED,
+    ),
+    Mutant(
+        "bounds of a moved column are those of all its parts [I9]",
+        "execute/kernel/splice/merge.py",
+        "min(lowers, key=key)",
+        "max(lowers, key=key)",
+        SPLICED,
+    ),
+    Mutant(
+        "NaN is counted in floats that are moved [I9]",
+        "execute/kernel/splice/floats.py",
+        "self.nans + count",
+        "self.nans",
+        SPLICED,
+    ),
+)

@@ -1,0 +1,100 @@
+"""Whatever the bytes of a file are, its pages are refused, or they hold its rows and can be merged."""
+
+import contextlib
+import io
+from functools import cache
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.copying.tables import SCHEMA, rows
+from tidyberg.execute.kernel.copy.fields import CannotCopy
+from tidyberg.execute.kernel.copy.source import open_source
+from tidyberg.execute.kernel.copy.thrift import read_struct
+from tidyberg.execute.kernel.splice import parts as moving
+from tidyberg.execute.kernel.splice.columns import TableColumns, columns, same_column
+from tidyberg.execute.kernel.splice.floats import FloatFacts, is_counted
+from tidyberg.execute.kernel.splice.merge import merge_parts
+from tidyberg.model.task import TaskInput, WriteSettings
+
+ROWS = 60
+ZSTD = moving.CODECS["zstd"]
+
+
+@cache
+def sound_file() -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(
+        rows(0, ROWS),
+        sink,
+        row_group_size=25,
+        use_dictionary=False,
+        compression="zstd",
+        write_page_index=True,
+        store_schema=False,
+        max_rows_per_page=10,
+    )
+    return sink.getvalue()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_pages_count() -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moving, "FEWEST_VALUES", 0)
+        yield
+
+
+def moved_leaves(content: bytes) -> int:
+    """How many leaves of the table could be moved."""
+
+    def read(offset: int, length: int) -> bytes:
+        assert 0 <= offset <= offset + length <= len(content)
+        return content[offset : offset + length]
+
+    file, table = TaskInput("file.parquet", len(content), ROWS), TableColumns(SCHEMA)
+    try:
+        source = open_source(file, lambda _, offset, length: read(offset, length))
+        found = columns(source.footer.schema)
+    except CannotCopy:
+        return 0
+    moved = 0
+    for position in range(len(SCHEMA)):
+        table_leaves = list(table.leaves_of(position).values())
+        with contextlib.suppress(CannotCopy):
+            column = same_column(found, table.columns[position])
+            parts = moving.parts_of(source, column, table_leaves, read, WriteSettings(), own=False)
+            for leaf, table_leaf, of_leaf in zip(column.leaves, table_leaves, parts, strict=True):
+                assert sum(part.rows for part in of_leaf) == ROWS
+                floats = FloatFacts() if is_counted(table_leaf) else None
+                merged = merge_parts(of_leaf, 4, leaf, table_leaf.type, ZSTD, floats)
+                assert merged.compressed == sum(len(part.content) for part in of_leaf)
+                for index in (merged.column_index, merged.offset_index):
+                    assert index is None or read_struct(index)[1] == len(index)
+                moved += 1
+    return moved
+
+
+def test_the_sound_file_is_moved() -> None:
+    assert moved_leaves(sound_file()) > 10
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_changed_bytes_anywhere(data: st.DataObject) -> None:
+    """In pages, their headers, indexes and the footer."""
+    content = bytearray(sound_file())
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    moved_leaves(bytes(content))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_changed_bytes_of_the_footer(data: st.DataObject) -> None:
+    content = bytearray(sound_file())
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(len(content) - footer, len(content) - 1))] = data.draw(st.integers(0, 255))
+    moved_leaves(bytes(content))
