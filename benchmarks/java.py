@@ -1,4 +1,4 @@
-"""Spark with Iceberg's Java runtime, over a benchmark's warehouse: its rewrite action and its delete writers."""
+"""Spark with Iceberg's Java runtime, over a benchmark's warehouse: its rewrite action and its writers."""
 
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,12 @@ def rewrite_data_files(session: Any, table: str, target_bytes: int) -> None:
     options = f"map('rewrite-all', 'true', 'target-file-size-bytes', '{target_bytes}')"
     (row,) = session.sql(f"CALL lab.system.rewrite_data_files(table => '{table}', options => {options})").collect()
     assert row["rewritten_data_files_count"] > 0, row
+
+
+def append_files(session: Any, table: str, rows: Path) -> None:
+    """One commit with a file for each of the files of rows, by the table's own settings."""
+    session.conf.set("spark.sql.files.openCostInBytes", session.conf.get("spark.sql.files.maxPartitionBytes"))
+    session.read.parquet(str(rows)).writeTo(f"lab.{table}").append()
 
 
 def delete_by_equality(session: Any, table: str, column: str, files: list[npt.NDArray[np.int64]], commits: int) -> None:

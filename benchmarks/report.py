@@ -14,7 +14,7 @@ from tidyberg.model.sizes import GB, MB
 from tidyberg.planning.price import request_dollars
 
 ALLOCATED_GB = 4  # what a run of tidyberg may take, and so the least that anyone pays for
-DOLLARS_PER_GB = {"encode": 0.001, "copy": 0.0003}
+DOLLARS_PER_GB = {"encode": 0.001, "auto": 0.001, "copy": 0.0003}
 OF_COPY_RATE = 0.4  # of what `cp` moves in the same time
 PEAK_BYTES, WORKER_BYTES = 4 * GB, 1 * GB
 LARGE_GB, LARGE_CORES = 100, 16  # what figures are extrapolated to

@@ -17,6 +17,7 @@ class Scenario:
     rows: str = "events"  # which kind of rows
     deletes: Deletes | None = None
     partitions: int = 0  # by a column `shard`, which is the same for all rows of a file; 0: not partitioned
+    by_java: bool = False  # its files are written by Spark through Iceberg's Java writers, else by PyIceberg
     row_group_rows: int = 1_048_576
     mode: str = "encode"
     target_mb: int = 128
@@ -68,6 +69,8 @@ SCENARIOS = {
             "equality-deletes", "100 small files, 1 % of rows under equality deletes", 100, 100_000,
             deletes=Deletes(per_file=0, equality_files=10, keys=10_000), times_faster=4.0, core=True,
         ),
+        Scenario("spark-files", "100 small files written by Spark", 100, 100_000, by_java=True, mode="auto",
+                 times_faster=3.5, core=True),
         Scenario("encode-large", "400 small files", 400, 100_000, times_faster=4.0, in_memory=False),
         Scenario("delete-piles", "1,000 small files under 11,000 delete files", 1_000, 10_000,
                  deletes=Deletes(per_file=10, positions=20, equality_files=1_000, keys=100), times_faster=4.0),

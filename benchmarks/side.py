@@ -80,7 +80,11 @@ def tidyberg_side(order: Order, scratch: Path) -> Rewrite:
         assert result.outcome == "committed", result
         if order.mode == "copy":
             assert result.job.copied.groups == len(result.plan.groups), result.job.copied
-        return {"estimate": asdict(result.plan.estimate), "requests": dict(result.job.requests)}
+        return {
+            "estimate": asdict(result.plan.estimate),
+            "requests": dict(result.job.requests),
+            "bytes_spliced": result.job.spliced.bytes_spliced,
+        }
 
     return rewrite
 

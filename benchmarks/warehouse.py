@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
@@ -57,6 +58,7 @@ class Bench:
         self.properties: dict[str, str] = {}  # what that catalog must be told besides
         self._pristine = self.directory / "pristine"
         self._stamp = self.directory / "stamp.json"
+        self._rows = self.directory / "rows"  # for Java to write
 
     def prepare(self) -> RowSum:
         """Make the tables unless they are there already; tells the rows that a rewrite must leave."""
@@ -67,8 +69,11 @@ class Bench:
                 return RowSum(found["rows"], int(found["hashes"]))
         shutil.rmtree(self.directory, ignore_errors=True)
         with Warehouse(self.live) as warehouse:
-            expected = _make(warehouse, TABLE, self.scenario)
-            _make(warehouse, SMALL_TABLE, self.scenario.small())
+            expected = _make(warehouse, TABLE, self.scenario, self._rows)
+            _make(warehouse, SMALL_TABLE, self.scenario.small(), self._rows)
+        if self.scenario.by_java:
+            self._by_java("appends", {name: str(self._rows / name) for name in (TABLE, SMALL_TABLE)})
+            shutil.rmtree(self._rows)
         if self.scenario.deletes is not None and self.scenario.deletes.equality_files:
             self._delete_by_equality({TABLE: self.scenario, SMALL_TABLE: self.scenario.small()})
         shutil.move(self.live, self._pristine)
@@ -96,16 +101,19 @@ class Bench:
         return {}
 
     def _delete_by_equality(self, tables: dict[str, Scenario]) -> None:
-        """In a process of its own: a JVM stays for as long as its process, and would be part of what is measured."""
         wanted = {
             name: [asdict(found.deletes), found.files * found.rows_per_file]
             for name, found in tables.items()
             if found.deletes
         }
-        command = [sys.executable, "-m", "benchmarks.equality", str(self.live), json.dumps(wanted)]
+        self._by_java("equality", wanted)
+
+    def _by_java(self, program: str, wanted: dict[str, Any]) -> None:
+        """In a process of its own: a JVM stays for as long as its process, and would be part of what is measured."""
+        command = [sys.executable, "-m", f"benchmarks.{program}", str(self.live), json.dumps(wanted)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise RuntimeError(f"Equality deletes could not be written:\n{done.stderr[-3000:]}")
+            raise RuntimeError(f"Java could not write what the scenario needs:\n{done.stderr[-3000:]}")
 
     def rows_left(self) -> RowSum:
         """Of all rows of the rewritten table. Deletes may be left in it, but none that applies."""
@@ -146,12 +154,16 @@ def _sum(relation: duckdb.DuckDBPyRelation) -> RowSum:
     return RowSum(int(rows), int(hashes or 0))
 
 
-def _make(warehouse: Warehouse, name: str, scenario: Scenario) -> RowSum:
+def _make(warehouse: Warehouse, name: str, scenario: Scenario, rows_for_java: Path) -> RowSum:
+    """The table and the sum of its rows; where Java writes its files, only their rows are left for it."""
     properties = {**CODEC, "write.parquet.row-group-limit": str(scenario.row_group_rows)}
     table = warehouse.create_table(name, scenario.rows_of(0).schema, properties=properties)
     if scenario.partitions:
         with table.update_spec() as update:
             update.add_identity("shard")
+    if scenario.by_java:
+        (rows_for_java / name).mkdir(parents=True)
+        return sum((_leave(rows_for_java / name, scenario, n) for n in range(scenario.files)), RowSum())
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         made = list(pool.map(lambda number: _write(table, scenario, number), range(scenario.files)))
     with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
@@ -160,6 +172,12 @@ def _make(warehouse: Warehouse, name: str, scenario: Scenario) -> RowSum:
     if scenario.deletes is not None and scenario.deletes.per_file:
         commit_position_deletes(table, [file.file_path for _, file in made], scenario.rows_per_file, scenario.deletes)
     return sum((rows for rows, _ in made), RowSum())
+
+
+def _leave(directory: Path, scenario: Scenario, number: int) -> RowSum:
+    rows = scenario.rows_of(number)
+    pq.write_table(rows, directory / f"{number:05d}.parquet")
+    return sum_of_rows(rows)
 
 
 def _write(table: Table, scenario: Scenario, number: int) -> tuple[RowSum, DataFile]:

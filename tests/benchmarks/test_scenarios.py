@@ -20,7 +20,11 @@ from tidyberg.record.process import is_alive
 from tidyberg.record.sqlite import SqliteStore
 from tidyberg.testing import Warehouse
 
-WITHOUT_JAVA = [name for name, found in SCENARIOS.items() if not found.deletes or not found.deletes.equality_files]
+WITHOUT_JAVA = [
+    name
+    for name, found in SCENARIOS.items()
+    if not found.by_java and (not found.deletes or not found.deletes.equality_files)
+]
 
 
 def tiny(scenario: Scenario) -> Scenario:
@@ -66,6 +70,19 @@ def test_equality_deletes_are_written_by_java(tmp_path: Path) -> None:
     assert 6 * 40 - 48 <= expected.rows < 6 * 40 - 30
     bench.restore()
     assert bench.inventory().delete_files.num_rows == 12
+    compact(bench.live, tmp_path / "jobs.db")
+    assert bench.rows_left() == expected
+
+
+@pytest.mark.oracle
+def test_files_of_spark_are_written_by_java(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "bench", replace(SCENARIOS["spark-files"], files=6, rows_per_file=40))
+    expected = bench.prepare()
+    bench.restore()
+    files = data_files(bench.inventory())
+    assert len(files) == 6
+    assert all(pq.read_metadata(file).created_by.startswith("parquet-mr") for file in files)
+    assert bench.rows_left() == expected
     compact(bench.live, tmp_path / "jobs.db")
     assert bench.rows_left() == expected
 
