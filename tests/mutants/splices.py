@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 SPLICED = ("tests/splicing/test_splice.py",)
+UNFOLDED = ("tests/splicing/test_unfold.py",)
 
 PARTS = ("tests/splicing/test_parts.py",)
 
@@ -45,7 +46,7 @@ SPLICES = (
     Mutant(
         "only pages that need no dictionary are moved",
         "execute/kernel/splice/pages.py",
-        'if number(data, field, "how a page is encoded") != PLAIN:',
+        "if encoding != PLAIN:",
         "if False:",
         SPLICED,
     ),
@@ -76,5 +77,33 @@ SPLICES = (
         "self.nans + count",
         "self.nans",
         SPLICED,
+    ),
+    Mutant(
+        "a dictionary stands for its column only where each entry is used once, in order",
+        "execute/kernel/splice/hybrid.py",
+        "if seen < values or found[:whole] != expected[:whole]:",
+        "if seen < values:",
+        UNFOLDED,
+    ),
+    Mutant(
+        "a dictionary with an entry that no row has is not the column",
+        "execute/kernel/splice/unfold.py",
+        "if seen != entries:",
+        "if False:",
+        UNFOLDED,
+    ),
+    Mutant(
+        "nulls keep their places among the values of an unfolded dictionary",
+        "execute/kernel/splice/hybrid.py",
+        "present = int(np.count_nonzero(each == most))",
+        "present = int(np.count_nonzero(each))",
+        UNFOLDED,
+    ),
+    Mutant(
+        "no bounds of pages are claimed where there may be NaN",
+        "execute/kernel/splice/parts.py",
+        "known.upper is None or leaf.type in _FLOATS:",
+        "known.upper is None:",
+        UNFOLDED,
     ),
 )

@@ -12,7 +12,7 @@ from tests.engines import Spoiling
 from tests.oracle.client import JavaCatalog
 from tests.oracle.tables import NAME, compact
 from tests.oracle.test_copies import FILTERS, create, insert
-from tests.splicing.tables import rewrite, small_files_count
+from tests.splicing.tables import moved_columns, rewrite, small_files_count
 from tidyberg.execute.kernel.splice import judge
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.task import TaskResult
@@ -66,6 +66,39 @@ def test_files_of_java_are_spliced_and_found_by_every_filter(warehouse: Warehous
     assert java.sql(f"SELECT count(*) FROM {NAME} WHERE isnan(ratio)") == [(80,)]
     java.call("rewrite_data_files", table=NAME, options={"rewrite-all": "true"})
     assert java.sql(f"SELECT count(*) FROM {NAME} WHERE isnan(ratio)") == [(80,)]
+
+
+def test_dictionaries_of_pyiceberg_become_pages_that_java_reads(warehouse: Warehouse, java: JavaCatalog) -> None:
+    create(java)
+    insert(java, 0, 4000)
+    table = warehouse.catalog.load_table(NAME)
+    written = table.scan().to_arrow()
+    table.overwrite(written.slice(0, 2000))
+    table.append(written.slice(2000))
+    before, found = java.rows(NAME), {condition: java.rows(NAME, condition) for condition in FILTERS}
+    by_generic_reader = java.generic_rows(NAME)
+    result = spliced(warehouse, everything=True)
+    path = local_path(result.outputs[0].path)
+    moved = moved_columns(result)
+    assert {"id", "ratio", "price", "at", "place.x"} <= moved  # each value once
+    assert not {"small", "name"} & moved
+    assert java.rows(NAME) == before
+    assert java.generic_rows(NAME) == by_generic_reader
+    assert {condition: java.rows(NAME, condition) for condition in FILTERS} == found
+    for vectorized in ("true", "false"):  # Spark's own two readers
+        java.sql(f"SET spark.sql.parquet.enableVectorizedReader = {vectorized}")
+        assert java.sql(f"SELECT count(*), sum(id), sum(price), sum(place.x) FROM parquet.`{path}`") == java.sql(
+            f"SELECT count(*), sum(id), sum(price), sum(place.x) FROM {NAME}"
+        )
+        assert java.sql(f"SELECT id FROM parquet.`{path}` WHERE id BETWEEN 1998 AND 2001 ORDER BY id") == [
+            (1998,),
+            (1999,),
+            (2000,),
+            (2001,),
+        ]
+    java.sql("RESET spark.sql.parquet.enableVectorizedReader")
+    java.call("rewrite_data_files", table=NAME, options={"rewrite-all": "true"})
+    assert java.rows(NAME) == before
 
 
 def test_rows_of_v3_keep_their_ids_beside_moved_pages(warehouse: Warehouse, java: JavaCatalog) -> None:

@@ -14,7 +14,7 @@ from tidyberg.execute.kernel.copy.fields import CannotCopy
 from tidyberg.execute.kernel.copy.source import open_source
 from tidyberg.execute.kernel.copy.thrift import read_struct
 from tidyberg.execute.kernel.splice import parts as moving
-from tidyberg.execute.kernel.splice.columns import TableColumns, columns, same_column
+from tidyberg.execute.kernel.splice.columns import TableColumns, by_field_id, columns, same_column
 from tidyberg.execute.kernel.splice.floats import FloatFacts, is_counted
 from tidyberg.execute.kernel.splice.merge import merge_parts
 from tidyberg.model.task import TaskInput, WriteSettings
@@ -24,13 +24,13 @@ ZSTD = moving.CODECS["zstd"]
 
 
 @cache
-def sound_file() -> bytes:
+def sound_file(with_dictionaries: bool = False) -> bytes:
     sink = io.BytesIO()
     pq.write_table(
         rows(0, ROWS),
         sink,
         row_group_size=25,
-        use_dictionary=False,
+        use_dictionary=with_dictionaries,
         compression="zstd",
         write_page_index=True,
         store_schema=False,
@@ -56,7 +56,7 @@ def moved_leaves(content: bytes) -> int:
     file, table = TaskInput("file.parquet", len(content), ROWS), TableColumns(SCHEMA)
     try:
         source = open_source(file, lambda _, offset, length: read(offset, length))
-        found = columns(source.footer.schema)
+        found = by_field_id(columns(source.footer.schema))
     except CannotCopy:
         return 0
     moved = 0
@@ -78,13 +78,14 @@ def moved_leaves(content: bytes) -> int:
 
 def test_the_sound_file_is_moved() -> None:
     assert moved_leaves(sound_file()) > 10
+    assert moved_leaves(sound_file(with_dictionaries=True)) > 4
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_changed_bytes_anywhere(data: st.DataObject) -> None:
     """In pages, their headers, indexes and the footer."""
-    content = bytearray(sound_file())
+    content = bytearray(sound_file(data.draw(st.booleans())))
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     moved_leaves(bytes(content))

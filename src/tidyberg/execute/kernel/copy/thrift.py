@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
+_NUMBERS = (I16, I32, I64)
 _DEEPEST = 64
 _VARINT_BYTES = 10
 
@@ -60,22 +61,25 @@ class _Reader:
         if depth > _DEEPEST:
             raise BadThriftError(f"structures are nested more than {_DEEPEST} deep")
         found: Struct = {}
-        last = 0
+        content, last = self._content, 0
         while True:
-            header = self._byte()
+            header = content[self.position]
+            self.position += 1
             if header == 0:
                 return found
             kind, delta = header & 0x0F, header >> 4
             last = last + delta if delta else self._signed()
             if last in found:
                 raise BadThriftError(f"field {last} occurs twice")
-            if kind in (TRUE, FALSE):
+            if kind in _NUMBERS:
+                found[last] = (kind, self._signed())
+            elif kind in (TRUE, FALSE):
                 found[last] = (TRUE, kind == TRUE)
             else:
                 found[last] = (kind, self._value(kind, depth))
 
     def _value(self, kind: int, depth: int) -> Any:
-        if kind in (I16, I32, I64):
+        if kind in _NUMBERS:
             return self._signed()
         if kind == BINARY:
             return self._take(self._varint())
@@ -132,10 +136,12 @@ class _Reader:
 
     def _varint(self) -> int:
         result = shift = 0
-        for _ in range(_VARINT_BYTES):
-            byte = self._byte()
+        content, position = self._content, self.position
+        for at in range(position, position + _VARINT_BYTES):
+            byte = content[at]
             result |= (byte & 0x7F) << shift
             if byte < 0x80:
+                self.position = at + 1
                 return result
             shift += 7
         raise BadThriftError("a number has too many bytes")

@@ -1,5 +1,6 @@
 """The columns of the table and those of a file that can stand for them byte by byte."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -68,12 +69,20 @@ def _end(all_elements: list[Element], position: int) -> int:
     return end
 
 
-def same_column(of_file: list[Column], wanted: Column) -> Column:
+def by_field_id(of_file: list[Column]) -> dict[int, list[Column]]:
+    found: dict[int, list[Column]] = {}
+    for column in of_file:
+        if column.field_id is not None:
+            found.setdefault(column.field_id, []).append(column)
+    return found
+
+
+def same_column(of_file: Mapping[int, list[Column]], wanted: Column) -> Column:
     """The file's column whose pages mean in the table what they mean in the file; raises CannotCopy without one."""
     if wanted.is_repeated:
         raise CannotCopy("it has lists or maps")
-    found = [column for column in of_file if column.field_id == wanted.field_id]
-    if wanted.field_id is None or len(found) != 1:
+    found = [] if wanted.field_id is None else of_file.get(wanted.field_id, [])
+    if len(found) != 1:
         raise CannotCopy("the file does not have it")
     if reason := difference(found[0].elements, wanted.elements, same_bytes=True):
         raise CannotCopy(reason)

@@ -4,7 +4,7 @@ from tidyberg.execute.kernel.copy.fields import CannotCopy
 from tidyberg.execute.kernel.copy.proof import check_writer
 from tidyberg.execute.kernel.copy.source import Source, open_source
 from tidyberg.execute.kernel.read import OpenFile
-from tidyberg.execute.kernel.splice.columns import Column, TableColumns, columns, same_column
+from tidyberg.execute.kernel.splice.columns import Column, TableColumns, by_field_id, columns, same_column
 from tidyberg.execute.kernel.splice.parts import Part, parts_of
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.model.task import WriteSettings
@@ -16,7 +16,7 @@ class SplicedInput:
     def __init__(self, file: OpenFile, storage: Storage) -> None:
         self.file = file
         self._storage = storage
-        self._columns: list[Column] = []
+        self._columns: dict[int, list[Column]] = {}
         self._source = self._as_for_copy()
 
     def parts(self, table: TableColumns, position: int, settings: WriteSettings) -> list[list[Part]]:
@@ -33,7 +33,7 @@ class SplicedInput:
         try:
             source = open_source(self.file.input, lambda _, offset, length: self._read(offset, length))
             check_writer(source)
-            self._columns = columns(source.footer.schema)
+            self._columns = by_field_id(columns(source.footer.schema))
         except CannotCopy as refusal:
             return refusal
         return source

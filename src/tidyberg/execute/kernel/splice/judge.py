@@ -68,8 +68,10 @@ def columns_to_move(
     candidates = [position for position, size in bytes_of.items() if size]
     if not candidates:
         return NOTHING
-    worth_it = _worth_a_dictionary(target, candidates, inputs[0].file, make_reader) if task.write.dictionary else {}
-    worth_it |= dictionaries
+    worth_it = dict(dictionaries)
+    if task.write.dictionary:
+        # Footers tell how large a dictionary is, not whether its writer gave it up: the rows know better.
+        worth_it |= _worth_a_dictionary(target, candidates, inputs[0].file, make_reader)
     chosen = [
         position
         for position in candidates

@@ -1,13 +1,14 @@
 """Walks the data pages of a column chunk: each must be readable without anything that lies outside of it."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tidyberg.execute.kernel.copy.fields import CannotCopy, known_only, number, substruct
 from tidyberg.execute.kernel.copy.footer import SchemaLeaf
 from tidyberg.execute.kernel.copy.thrift import BadThriftError, Struct, read_struct
 
-DATA_PAGE, DATA_PAGE_V2 = 0, 3
-PLAIN, RLE, BIT_PACKED = 0, 3, 4
+DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 0, 2, 3
+PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY = 0, 2, 3, 4, 8
 
 
 class HeaderField:
@@ -25,48 +26,77 @@ class Page:
     kind: int  # DATA_PAGE | DATA_PAGE_V2
 
 
-def plain_pages(content: bytes, leaf: SchemaLeaf) -> tuple[Page, ...]:
-    """The pages of a chunk, which are all of `content`; raises CannotCopy unless all are plain data pages."""
-    pages = []
-    position = 0
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a page lies in the bytes of its chunk."""
+
+    header: Struct
+    start: int
+    body: int
+    end: int
+
+    @property
+    def uncompressed(self) -> int:
+        """Of what follows the header."""
+        return number(self.header, HeaderField.UNCOMPRESSED, "how long a page is uncompressed")
+
+    @property
+    def kind(self) -> int:
+        return number(self.header, HeaderField.TYPE, "what kind of page it is")
+
+
+def places(content: bytes, position: int = 0) -> Iterator[Place]:
+    """Pages of all kinds from `position` on; raises CannotCopy unless they end where the chunk does."""
     while position < len(content):
         try:
-            header, start = read_struct(content, position)
+            header, body = read_struct(content, position)
         except BadThriftError as error:
             raise CannotCopy(f"a page header is damaged: {error}") from None
         known_only(header, HeaderField.KNOWN, "a page header")
-        end = start + number(header, HeaderField.COMPRESSED, "how long a page is")
+        end = body + number(header, HeaderField.COMPRESSED, "how long a page is")
         if end > len(content):
             raise CannotCopy("its pages go on beyond its end")
-        kind, values = _plain_values(header, leaf)
-        uncompressed = number(header, HeaderField.UNCOMPRESSED, "how long a page is uncompressed")
-        pages.append(Page(end - position, start - position + uncompressed, values, kind))
+        yield Place(header, position, body, end)
         position = end
+
+
+def plain_pages(found: Iterable[Place], leaf: SchemaLeaf) -> tuple[Page, ...]:
+    """Raises CannotCopy unless all are plain data pages."""
+    pages = []
+    for place in found:
+        values = _plain_values(place, leaf)
+        header_bytes = place.body - place.start
+        pages.append(Page(place.end - place.start, header_bytes + place.uncompressed, values, place.kind))
     return tuple(pages)
 
 
-def _plain_values(header: Struct, leaf: SchemaLeaf) -> tuple[int, int]:
-    """The kind of a page, and how many values it holds, nulls among them."""
-    kind = number(header, HeaderField.TYPE, "what kind of page it is")
-    if kind == DATA_PAGE:
-        data = substruct(header, HeaderField.DATA_PAGE, "a page header") or {}
-        _check_plain(data, 2)
+def data_header(place: Place, leaf: SchemaLeaf) -> tuple[Struct, int]:
+    """Of a data page whose levels are encoded as all writers do today; and how its values are encoded."""
+    what = "how a page is encoded"
+    if place.kind == DATA_PAGE:
+        data = substruct(place.header, HeaderField.DATA_PAGE, "a page header") or {}
         _check_levels(data, 3, leaf.definition_levels)
         _check_levels(data, 4, leaf.repetition_levels)
-    elif kind == DATA_PAGE_V2:
-        data = substruct(header, HeaderField.DATA_PAGE_V2, "a page header") or {}
-        _check_plain(data, 4)  # its levels are always RLE
-    else:
-        raise CannotCopy("it has pages that are not data")
+        return data, number(data, 2, what)
+    if place.kind == DATA_PAGE_V2:
+        data = substruct(place.header, HeaderField.DATA_PAGE_V2, "a page header") or {}
+        return data, number(data, 4, what)  # its levels are always RLE
+    raise CannotCopy("it has pages that are not data")
+
+
+def value_count(data: Struct) -> int:
+    """Nulls among them."""
     values = number(data, 1, "how many values a page has")
     if not values:
         raise CannotCopy("it has pages without values")  # by page indexes readers would look for rows in them
-    return kind, values
+    return values
 
 
-def _check_plain(data: Struct, field: int) -> None:
-    if number(data, field, "how a page is encoded") != PLAIN:
+def _plain_values(place: Place, leaf: SchemaLeaf) -> int:
+    data, encoding = data_header(place, leaf)
+    if encoding != PLAIN:
         raise CannotCopy("it has pages that are not plain")
+    return value_count(data)
 
 
 def _check_levels(data: Struct, field: int, levels: int) -> None:

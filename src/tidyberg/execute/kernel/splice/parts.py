@@ -1,7 +1,7 @@
 """The columns of an input file as parts of larger columns: their pages, and what is known of the values in them."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,8 @@ from tidyberg.execute.kernel.copy.source import Source
 from tidyberg.execute.kernel.copy.thrift import BINARY, FALSE, I64, TRUE
 from tidyberg.execute.kernel.project import Leaf
 from tidyberg.execute.kernel.splice.columns import Column
-from tidyberg.execute.kernel.splice.pages import Page, plain_pages
+from tidyberg.execute.kernel.splice.pages import Page, places, plain_pages
+from tidyberg.execute.kernel.splice.unfold import unfolded
 from tidyberg.model.task import WriteSettings
 
 CODECS = {"uncompressed": 0, "snappy": 1, "gzip": 2, "brotli": 4, "zstd": 6, "lz4": 7}
@@ -36,6 +37,7 @@ _IN_ORDER = 1  # of its type: the only order of a column that says what its boun
 FEWEST_VALUES, _FEWEST_BYTES = 5_000, 64 * 1024
 _MOST_PAGE_SIZES = 8
 _NUMBERS = {0: "<?", 1: "<i", 2: "<q", 4: "<f", 5: "<d"}
+_FLOATS = (4, 5)
 _INDEX_FIELDS = frozenset(range(1, 8))
 
 ReadPages = Callable[[int, int], bytes]  # offset, length
@@ -98,19 +100,21 @@ def _part(
     chunk = group.chunks[index]
     if number(chunk.metadata, MetadataField.CODEC, "how a column is compressed") != CODECS[settings.compression]:
         raise CannotCopy("it is not compressed as the table asks")
-    if chunk.first_data_page != chunk.pages.offset:
-        raise CannotCopy("it has a dictionary")
     content = read(chunk.pages.offset, chunk.pages.length)
-    pages = plain_pages(content, leaf)
-    if len(content) != chunk.pages.length or sum(page.values for page in pages) != group.rows:
+    if len(content) != chunk.pages.length:
+        raise CannotCopy("its pages end too early")
+    known = _known(source, group_number, index, chunk)
+    if chunk.first_data_page == chunk.pages.offset:
+        pages = plain_pages(places(content), leaf)
+        bounds = _page_bounds(source, chunk, len(pages))
+    elif leaf.type in _FLOATS:
+        raise CannotCopy("it has a dictionary")  # for its NaN are counted: most of the work is done by then
+    else:
+        content, pages = unfolded(content, leaf, settings.compression)
+        bounds = None  # its column index is that of other pages
+    if sum(page.values for page in pages) != group.rows:
         raise CannotCopy("its pages do not hold the rows that its footer counts")
-    return Part(
-        content=content,
-        pages=pages,
-        rows=group.rows,
-        known=_known(source, group_number, index, chunk),
-        page_bounds=_page_bounds(source, chunk, len(pages)),
-    )
+    return Part(content, pages, group.rows, known, bounds or _bounds_of_all(known, pages, group.rows, leaf))
 
 
 def _known(source: Source, group_number: int, index: int, chunk: Chunk) -> Known:
@@ -182,6 +186,17 @@ def _page_bounds(source: Source, chunk: Chunk, pages: int) -> PageBounds | None:
     if not len(flags) == len(lowers) == len(uppers) == pages or len(nulls) not in (0, pages):
         raise CannotCopy("its column index does not agree with its pages")
     return PageBounds([flag == TRUE for flag in flags], lowers, uppers, nulls or None)
+
+
+def _bounds_of_all(known: Known, pages: Sequence[Page], rows: int, leaf: SchemaLeaf) -> PageBounds | None:
+    """What holds for a chunk holds for each of its pages; but NaN is within no bounds, and yet may be looked for."""
+    count = len(pages)
+    if known.nulls == rows:
+        return PageBounds([True] * count, [b""] * count, [b""] * count, [page.values for page in pages])
+    if known.lower is None or known.upper is None or leaf.type in _FLOATS:
+        return None
+    nulls = [known.nulls] if known.nulls is not None and count == 1 else [0] * count if known.nulls == 0 else None
+    return PageBounds([False] * count, [known.lower] * count, [known.upper] * count, nulls)
 
 
 def _element(field: tuple[int, Any] | None) -> int | None:

@@ -16,7 +16,7 @@ from tidyberg.execute.kernel.lineage import LINEAGE_FIELDS, fill_lineage
 from tidyberg.execute.kernel.project import leaves
 from tidyberg.execute.kernel.read import OpenFile
 from tidyberg.execute.kernel.sizing import OutputSizing
-from tidyberg.execute.kernel.splice.columns import TableColumns, columns, same_column
+from tidyberg.execute.kernel.splice.columns import TableColumns, by_field_id, columns, same_column
 from tidyberg.execute.kernel.splice.file import SplicedFile, in_memory
 from tidyberg.execute.kernel.splice.floats import FloatFacts, is_counted
 from tidyberg.execute.kernel.splice.inputs import SplicedInput
@@ -143,7 +143,7 @@ class SplicingWriter:
         reader = self._make_reader(schema)
         table = pa.Table.from_batches(reader.look_through(file, reader.selection(file)), schema=schema)
         made = in_memory(table, writer_options(self._task.write, leaves(schema), {}, max(1, table.num_rows)))
-        column = same_column(columns(made.footer.schema), self._table.columns[position])
+        column = same_column(by_field_id(columns(made.footer.schema)), self._table.columns[position])
         table_leaves = list(self._table.leaves_of(position).values())
         return parts_of(made, column, table_leaves, made.bytes_at, self._task.write, own=True)
 
