@@ -144,6 +144,28 @@ def test_every_codec_of_avro_is_understood(codec: str) -> None:
     assert list(blocks(open_container(content))) == [(100, plain)]
 
 
+def _container(name: str, sync: bytes) -> bytes:
+    header = {"avro.schema": "{}", "name": name}
+    content = b"Obj\x01" + encode_long(len(header))
+    content += b"".join(encode_bytes(key.encode()) + encode_bytes(value.encode()) for key, value in header.items())
+    return content + b"\x00" + sync + encode_long(1) + encode_bytes(name.encode()) + sync
+
+
+def test_a_header_is_read_again_unless_it_is_that_of_the_file_before() -> None:
+    first = open_container(_container("one", b"a" * 16))
+    same = open_container(_container("one", b"b" * 16), like=first)
+    assert same.metadata is first.metadata
+    assert same.sync == b"b" * 16
+    assert list(blocks(same)) == [(1, b"one")]
+    for name in ("two", "longer", "x"):
+        other = open_container(_container(name, b"c" * 16), like=first)
+        assert other.metadata["name"] == name.encode()
+        assert list(blocks(other)) == [(1, name.encode())]
+    for end in range(len(first.header), first.body):
+        with pytest.raises(AvroError, match="not whole"):
+            open_container(_container("one", b"d" * 16)[:end], like=first)
+
+
 def _files(manifests: Sequence[ForgedManifest]) -> list[tuple[str, bytes, bool]]:
     with tempfile.TemporaryDirectory() as directory:
         forge_static_table(Path(directory), manifests, schema=SAMPLE_SCHEMA)

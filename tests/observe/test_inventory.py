@@ -6,6 +6,8 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import (
@@ -32,6 +34,8 @@ from tests.observe.builders import (
     pyiceberg_view,
 )
 from tidyberg.model.inventory import DATA_FILES, DELETE_FILES
+from tidyberg.model.manifest import ManifestInfo
+from tidyberg.observe.reading import fetch_manifests
 from tidyberg.testing import SAMPLE_SCHEMA, ForgedEntry, ForgedManifest, Warehouse, forge_static_table
 from tidyberg.testing.deletes import delete_equal, delete_positions
 
@@ -333,3 +337,9 @@ def test_partitions_of_doubles_are_told_apart_to_the_last_bit(warehouse: Warehou
     for value in values:
         warehouse.append_files(table, 2, 3, values={"amount": value})
     assert sorted(partition.values for partition in inventory_of(table).partitions) == [(value,) for value in values]
+
+
+@given(st.lists(st.integers(0, 100_000), max_size=60))
+def test_manifests_are_fetched_in_order_whatever_their_sizes(lengths: list[int]) -> None:
+    infos = [ManifestInfo(f"m{number}", length, 0, False, 1, 1, 1, None) for number, length in enumerate(lengths)]
+    assert list(fetch_manifests(str.encode, infos)) == [info.path.encode() for info in infos]

@@ -39,6 +39,11 @@ class Container:
     body: int  # where the first block begins
 
     @property
+    def header(self) -> bytes:
+        """All but the marker that each file draws for itself."""
+        return self.raw[: self.body - _SYNC_BYTES]
+
+    @property
     def schema_text(self) -> str:
         return self.metadata["avro.schema"].decode()
 
@@ -48,7 +53,10 @@ class Container:
         return parsed
 
 
-def open_container(raw: bytes) -> Container:
+def open_container(raw: bytes, like: Container | None = None) -> Container:
+    """Manifests of a table mostly begin alike: what was read of the header of another is not read again."""
+    if like is not None and raw.startswith(like.header) and len(raw) >= like.body:
+        return Container(raw, like.metadata, raw[len(like.header) : like.body], like.body)
     if raw[:4] != _MAGIC:
         raise AvroError("it does not begin like an Avro file")
     metadata: dict[str, bytes] = {}

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidyberg.manifests.container import AvroError, blocks, decoding, open_container
+from tidyberg.manifests.container import AvroError, Container, blocks, decoding, open_container
 from tidyberg.manifests.values import bytes_under_key, column, is_null, list_lengths
 from tidyberg.manifests.walk import Fields, Wanted, walk
 
@@ -126,14 +126,19 @@ class _Waiting:
     def __init__(self) -> None:
         self._blocks: dict[_Likeness, list[tuple[str, int, bytes]]] = {}
         self._bytes = 0
+        self._last: Container | None = None
+        self._schema_text = ""  # of the last
         self._batches: dict[str, list[pa.RecordBatch]] = {}
         self._read: dict[str, tuple[PartitionColumn, ...]] = {}  # to the end, but with blocks that wait
         self._done: dict[str, tuple[PartitionColumn, ...]] = {}
 
     def add(self, name: str, raw: bytes, *, deletes: bool) -> None:
         with _naming(name):
-            container = open_container(raw)
-            likeness = _Likeness(container.schema_text, deletes)
+            container = open_container(raw, self._last)
+            if self._last is None or container.metadata is not self._last.metadata:
+                self._schema_text = container.schema_text
+            self._last = container
+            likeness = _Likeness(self._schema_text, deletes)
             columns = _partition_columns(likeness.schema_text)
             self._batches[name] = []
             for count, content in blocks(container):

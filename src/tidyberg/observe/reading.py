@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from tidyberg.manifests.entries import ManifestEntries, ManifestError, read_entries
 from tidyberg.manifests.marks import mark
@@ -15,7 +16,8 @@ from tidyberg.observe.resting import Resting, Select, but_for_deletes, but_for_o
 from tidyberg.observe.storage import damaged
 
 _FETCH_THREADS = 8  # hides the latency of object storage
-_FETCH_AHEAD = 16  # bounds the raw manifests in memory
+_FETCH_AHEAD = 16  # bundles: bounds the raw manifests in memory
+_BUNDLE_BYTES = 64 * 1024  # what is small is fetched one after the other by one thread: handing over takes longer
 
 ReadFile = Callable[[str], bytes]
 Found = Iterator[tuple[str, ManifestEntries]]
@@ -105,13 +107,28 @@ def _read_here(near: ReadFile, manifests: Sequence[ManifestInfo]) -> Found:
 
 def fetch_manifests(read: ReadFile, manifests: Sequence[ManifestInfo]) -> Iterator[bytes]:
     """Their bytes, in order."""
+
+    def read_all(bundle: Sequence[ManifestInfo]) -> list[bytes]:
+        return [read(info.path) for info in bundle]
+
+    bundles = _bundles(manifests)
     with ThreadPoolExecutor(_FETCH_THREADS, thread_name_prefix="manifests") as pool:
-        waiting = deque(pool.submit(read, info.path) for info in manifests[:_FETCH_AHEAD])
-        for number in range(len(manifests)):
-            raw = waiting.popleft().result()
-            if number + _FETCH_AHEAD < len(manifests):
-                waiting.append(pool.submit(read, manifests[number + _FETCH_AHEAD].path))
-            yield raw
+        waiting = deque(pool.submit(read_all, bundle) for bundle in islice(bundles, _FETCH_AHEAD))
+        while waiting:
+            fetched = waiting.popleft().result()
+            waiting.extend(pool.submit(read_all, bundle) for bundle in islice(bundles, 1))
+            yield from fetched
+
+
+def _bundles(manifests: Sequence[ManifestInfo]) -> Iterator[Sequence[ManifestInfo]]:
+    start = held = 0
+    for number, info in enumerate(manifests):
+        if number > start and held + info.length > _BUNDLE_BYTES:
+            yield manifests[start:number]
+            start, held = number, 0
+        held += info.length
+    if manifests:
+        yield manifests[start:]
 
 
 def _whole(raw: bytes, info: ManifestInfo) -> bytes:

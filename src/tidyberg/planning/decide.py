@@ -1,7 +1,9 @@
 """From an inventory to a plan: select, judge every partition, rank, limit, price. Pure and deterministic [I11]."""
 
+import gc
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -42,6 +44,19 @@ _PRICES, _CALIBRATION, _RESOURCES = Prices(), Calibration(), Resources()
 _LEFT_OUT_LINES = 100
 
 
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """A plan is many small objects and no cycles: to look for cycles among a million takes a fifth of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@without_collecting()
 def make_plan(
     inventory: Inventory,
     statistics: Sequence[PartitionStatistics],
