@@ -69,7 +69,7 @@ SCENARIOS = {
             "equality-deletes", "100 small files, 1 % of rows under equality deletes", 100, 100_000,
             deletes=Deletes(per_file=0, equality_files=10, keys=10_000), times_faster=4.0, core=True,
         ),
-        Scenario("spark-files", "100 small files written by Spark", 100, 100_000, by_java=True, mode="auto",
+        Scenario("spark-files", "100 small files written by Spark", 100, 125_000, by_java=True, mode="auto",
                  times_faster=3.5, core=True),
         Scenario("encode-large", "400 small files", 400, 100_000, times_faster=4.0, in_memory=False),
         Scenario("delete-piles", "1,000 small files under 11,000 delete files", 1_000, 10_000,

@@ -74,6 +74,7 @@ class Lab:
     commits: int = 1  # those of a job that nothing happens to
     has_deletes: bool = True
     on_disk: bool = True  # or elsewhere, as far as tasks can tell
+    verify: VerifyMode = VerifyMode.FULL
     has_writer: bool = False  # whether another one deletes a row while a job rewrites its file
 
     rows: list[str] = field(default_factory=list)
@@ -124,7 +125,7 @@ class Lab:
             wired(layer, warehouse.catalog, store, on_disk=self.on_disk),
         ):
             try:
-                outcome.result = control.compact(REF, self.how, verify=VerifyMode.FULL).outcome
+                outcome.result = control.compact(REF, self.how, verify=self.verify).outcome
             except (Exception, Crash) as error:  # noqa: BLE001  # whatever it is, the caller judges it
                 outcome.error = error
         return outcome
@@ -170,7 +171,7 @@ class Lab:
                 control.recover()
                 self._check_tidy(warehouse, table, control)
                 assert len(chunks(table)) == committed, "recovery commits nothing"
-            result = control.compact(REF, self.how, verify=VerifyMode.FULL)
+            result = control.compact(REF, self.how, verify=self.verify)
             is_done = committed == self.commits
             assert result.outcome == ("nothing" if is_done else "committed"), "the next run does what is left to do"
             self._check_tidy(warehouse, table, control)
