@@ -268,3 +268,11 @@ def test_levels_that_cannot_be_are_refused() -> None:
         decode_levels(_spelled([0, 1], 1)[:-1], 2, 1)
     with pytest.raises(CannotCopy, match="too early"):
         decode_levels(bytes([0x80]), 2, 1)
+
+
+def test_a_run_of_levels_that_is_too_long_says_nothing_of_those_before_it() -> None:
+    """Four nulls and four values, then forty values of which twelve belong to the page."""
+    levels = decode_levels(bytes([3, 0b11110000, 80, 1]), 20, 1)
+    assert levels.present == 16
+    assert levels.each is not None
+    assert levels.each.tolist() == [0] * 4 + [1] * 16

@@ -32,7 +32,7 @@ def decode_levels(content: bytes, values: int, most: int) -> Levels:
     for packed, count, piece in _runs(content, most.bit_length()):
         if packed:
             pieces.append(_unpacked(piece, most.bit_length()))
-        elif piece[0] == most and count >= values:
+        elif piece[0] == most and count >= values and not pieces:
             return Levels(values, values, None)
         else:
             pieces.append(np.full(min(count, values), piece[0], np.uint8))
