@@ -19,7 +19,7 @@ class Scenario:
     partitions: int = 0  # by a column `shard`, which is the same for all rows of a file; 0: not partitioned
     by_java: bool = False  # its files are written by Spark through Iceberg's Java writers, else by PyIceberg
     row_group_rows: int = 1_048_576
-    mode: str = "encode"
+    mode: str = "auto"
     target_mb: int = 128
     times_faster: float = 1.0  # than Java's rewrite_data_files: what is promised
     core: bool = False  # part of the short run
@@ -69,7 +69,7 @@ SCENARIOS = {
             "equality-deletes", "100 small files, 1 % of rows under equality deletes", 100, 100_000,
             deletes=Deletes(per_file=0, equality_files=10, keys=10_000), times_faster=4.0, core=True,
         ),
-        Scenario("spark-files", "100 small files written by Spark", 100, 125_000, by_java=True, mode="auto",
+        Scenario("spark-files", "100 small files written by Spark", 100, 125_000, by_java=True,
                  times_faster=3.5, core=True),
         Scenario("encode-large", "400 small files", 400, 100_000, times_faster=4.0, in_memory=False),
         Scenario("delete-piles", "1,000 small files under 11,000 delete files", 1_000, 10_000,

@@ -97,8 +97,8 @@ def test_a_promise_at_its_very_limit_is_kept() -> None:
 
 def test_tables_leave_out_sides_that_did_not_run() -> None:
     text = full_text([report(*ours(2.0), run("java", 8.0)), report(*ours(2.0), run("duckdb", 3.0), scenario="wide")])
-    assert "| 100 small files (encode) | 2,048 MB | 2.00 s |  | 8.00 s |  |  | 4.0 |  | 4.0 | 512 |" in text
-    assert "| 200 columns (encode) | 2,048 MB | 2.00 s |  |  | 3.00 s |  |  | 1.5 |  | 512 |" in text
+    assert "| 100 small files (auto) | 2,048 MB | 2.00 s |  | 8.00 s |  |  | 4.0 |  | 4.0 | 512 |" in text
+    assert "| 200 columns (auto) | 2,048 MB | 2.00 s |  |  | 3.00 s |  |  | 1.5 |  | 512 |" in text
 
 
 def test_the_sampler_sees_the_memory_of_children() -> None:
