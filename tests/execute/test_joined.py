@@ -395,3 +395,11 @@ def test_files_of_other_writers_are_joined(
     found = joined_rows(contents)
     assert found is not None
     assert found.equals(separate_rows(contents))
+
+
+def test_what_footers_have_in_common_is_read_once_for_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    contents = [content_of(pa.table({"only here": [number]})) for number in range(3)]
+    footers = [pq.read_metadata(pa.BufferReader(content)) for content in contents]
+    first = Outline.of(contents[0], footers[0])
+    monkeypatch.setattr(Outline, "_read", lambda *_: pytest.fail("read again"))
+    assert all(Outline.of(*file) is first for file in zip(contents, footers, strict=True))

