@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
 from tests.execute.deletes import equality_delete, position_delete
-from tests.timing import cpu_of
 from tidyberg.execute.kernel import tiny
 from tidyberg.execute.kernel.copy.thrift import read_struct, write_struct
 from tidyberg.execute.kernel.failures import KernelFailure
@@ -147,7 +146,8 @@ def test_what_is_not_one_plain_page_a_column_is_left_alone(options: dict[str, An
 
 def test_lists_are_left_alone() -> None:
     """How many rows a page of one holds, its header does not tell."""
-    assert joined_rows([content_of(pa.table({"a": [[1, 2], [3]]}))] * 2) is None
+    for lists in ([[1, 2], [3]], [[1], [2]]):
+        assert joined_rows([content_of(pa.table({"a": lists}))] * 2) is None
 
 
 @pytest.mark.parametrize(
@@ -231,6 +231,18 @@ def test_pages_whose_values_are_wrong_but_add_up_are_not_joined() -> None:
 def test_row_groups_that_do_not_hold_the_rows_of_their_file_are_not_joined() -> None:
     def shift(difference: int) -> pa.Buffer:
         return edited_footer(numbers("zstd"), lambda footer: footer.update({3: (6, footer[3][1] + difference)}))
+
+    assert joined_rows([shift(0), shift(0)]) is not None
+    assert joined_rows([shift(1), shift(-1)]) is None
+
+
+def test_chunks_that_do_not_hold_the_rows_of_their_row_group_are_not_joined() -> None:
+    def shift(difference: int) -> pa.Buffer:
+        def edit(footer: Any) -> None:
+            group = footer[4][1].items[0]
+            footer[3] = group[3] = (6, group[3][1] + difference)
+
+        return edited_footer(numbers("zstd"), edit)
 
     assert joined_rows([shift(0), shift(0)]) is not None
     assert joined_rows([shift(1), shift(-1)]) is None
@@ -343,20 +355,6 @@ def test_rows_keep_the_lineage_of_their_own_file(tmp_path: Path, monkeypatch: py
     rows = read_rows([output.path for output in result.outputs])
     assert [row["_row_id"] for row in rows] == [0, 1, 100, 101, 200, 201]
     assert [row["_last_updated_sequence_number"] for row in rows] == [0, 0, 1, 1, 2, 2]
-
-
-def test_joining_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    random = np.random.default_rng(1)
-    rows = [one_row(random, number) for number in range(200)]
-    table = pa.Table.from_pylist(rows, schema=MIXED)
-    files = [write_file(tmp_path / f"{n}.parquet", table, compression="zstd") for n in range(60)]
-
-    def rewritten() -> None:
-        rewrite(files, MIXED, tmp_path / "out")
-
-    joined = cpu_of(rewritten)
-    monkeypatch.setattr(tiny, "_MOST_REFUSED", 0)
-    assert joined < 0.9 * cpu_of(rewritten)
 
 
 def by_duckdb(rows: pa.Table, path: Path, codec: str) -> None:

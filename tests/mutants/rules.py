@@ -4,6 +4,7 @@ from tests.mutants.commits import OUTCOMES
 from tests.mutants.copies import COPIES
 from tests.mutants.deletes import CONFLICTS, DELETES, LIFETIMES
 from tests.mutants.format_v3 import FORMAT_V3
+from tests.mutants.joins import JOINS
 from tests.mutants.leases import LEASES
 from tests.mutants.manifests import SEQUENCE_NUMBERS
 from tests.mutants.moves import MOVES
@@ -28,5 +29,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *REDIS_SCRIPTS,
     *MOVES,
     *COPIES,
+    *JOINS,
     *SPLICES,
 )

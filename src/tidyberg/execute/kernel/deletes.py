@@ -53,8 +53,9 @@ class DeletedRows:
     def positions(self, file: OpenFile) -> Positions:
         """Positions in the file of the deleted ones of the rows taken, sorted, each once; the file stays open."""
         known = self._by_position.get(file.input.path, _NONE)
-        begin, end = np.searchsorted(known, [file.first_row, file.end_row])
-        known = known[begin:end]
+        if len(known):
+            begin, end = np.searchsorted(known, [file.first_row, file.end_row])
+            known = known[begin:end]
         found = [known]
         found += [
             self._matches(file, key_set, reader)

@@ -67,6 +67,7 @@ class Storage:
         )
         self._requests = Requests()
         self._store: S3Store | None = None
+        self._filesystems: dict[tuple[str, str], fs.FileSystem] = {}  # by scheme and authority
         self.etags: dict[str, str] = {}  # of the objects read, by location: what a copy must find unchanged
 
     @property
@@ -89,7 +90,10 @@ class Storage:
     def place(self, location: str) -> Place:
         scheme, authority, path = _split(location)
         with self.guard(location):
-            filesystem = open_filesystem(scheme, authority, self._properties)
+            filesystem = self._filesystems.get((scheme, authority))
+            if filesystem is None:
+                filesystem = open_filesystem(scheme, authority, self._properties)
+                self._filesystems[scheme, authority] = filesystem
             s3_object = S3Object.of(location) if scheme in S3_SCHEMES and self.s3 is not None else None
         return Place(filesystem, path, location, is_local=scheme == "file", object=s3_object)
 

@@ -1,0 +1,67 @@
+"""Rules for tiny files that are read many at once."""
+
+from tests.mutants.mutant import Mutant
+
+JOINED = ("tests/execute/test_joined.py",)
+CODE = "execute/kernel/joined.py"
+
+JOINS = (
+    Mutant(
+        "positions of deleted rows in joined files are those of their own file [I1]",
+        "execute/kernel/surviving.py",
+        "parts.append(deleted_rows.positions(file) + first)",
+        "parts.append(deleted_rows.positions(file))",
+        JOINED,
+    ),
+    Mutant(
+        "rows inherit lineage from their own file, so they are not joined [I8]",
+        "execute/kernel/tiny.py",
+        "self._may_join = not task.lineage",
+        "self._may_join = True",
+        JOINED,
+    ),
+    Mutant(
+        "a page of a joined file holds the values of its chunk",
+        CODE,
+        "if not as_expected.all() or (headers.values[of_data] != chunks.values).any():",
+        "if not as_expected.all():",
+        JOINED,
+    ),
+    Mutant(
+        "a chunk of a joined file holds the rows of its row group",
+        CODE,
+        "if values != rows or first < len(MAGIC)",
+        "if first < len(MAGIC)",
+        JOINED,
+    ),
+    Mutant(
+        "the row groups of a joined file hold its rows",
+        CODE,
+        "if sum(group_rows) - rows_before != footer.num_rows:",
+        "if False:",
+        JOINED,
+    ),
+    Mutant(
+        "pages that are decompressed together are as long as their headers say",
+        CODE,
+        "if not np.array_equal(found, written):",
+        "if False:",
+        JOINED,
+    ),
+    Mutant("joined files have one schema", CODE, "_raw_footer(content).startswith(self.opening)", "True", JOINED),
+    Mutant(
+        "joined files have one schema of Arrow's, where they have any",
+        CODE,
+        "and _arrow_schema(footer) == self.arrow_schema",
+        "",
+        JOINED,
+    ),
+    Mutant("joined files have one writer", CODE, "and footer.created_by == self.created_by", "", JOINED),
+    Mutant(
+        "files with lists are not joined",
+        CODE,
+        "if any(outline.leaves[column].repeated for column in columns):",
+        "if False:",
+        JOINED,
+    ),
+)
