@@ -28,6 +28,7 @@ from tidyberg.execute.kernel.copy.thrift import (
     read_struct,
     write_struct,
 )
+from tidyberg.execute.kernel.footers import all_bounds_fit
 from tidyberg.execute.kernel.page_headers import (
     DATA_PAGE,
     HEADER_BYTES,
@@ -138,7 +139,7 @@ def join(
         return None
     buffer = Buffer(contents)
     chunks = _chunks(buffer, footers, columns)
-    if chunks is None:
+    if chunks is None or not all_bounds_fit(buffer, len(outline.opening), outline.leaves):
         return None
     has_dictionary = chunks.first_page < chunks.data_page
     of_data = np.cumsum(1 + has_dictionary) - 1
