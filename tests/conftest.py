@@ -52,4 +52,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _repeats(item: pytest.Item) -> bool:
-    return bool(item.get_closest_marker("slow") or getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
+    """Random examples, long runs, and jobs that are there for Java to look at."""
+    marked = item.get_closest_marker("slow") or item.get_closest_marker("oracle")
+    return bool(marked or getattr(getattr(item, "obj", None), "is_hypothesis_test", False))

@@ -77,7 +77,7 @@ def with_bound(file: bytes, group: int, leaf: int, field: int, bound: bytes) -> 
     return file[: -ENDING - length] + changed + len(changed).to_bytes(4, "little") + MAGIC
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(FILES, min_size=1, max_size=6), st.data())
 def test_bounds_of_another_length_are_found_wherever_they_are(files: list[bytes], data: Any) -> None:
     assert fit(files)

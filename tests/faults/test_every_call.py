@@ -1,7 +1,7 @@
 """Each I/O call of a job goes wrong in turn: the table was committed to once or not at all, and nothing is left.
 
-`make test` lets each call go wrong in one way that the seed picks, on one of the tables, and some calls of jobs with
-several commits; with TEST_LONG every call goes wrong in every way on all of them.
+`make test` lets every other call go wrong in one way that the seed picks, on one of the tables, and some calls of jobs
+with several commits; with TEST_LONG every call goes wrong in every way on all of them.
 """
 
 import os
@@ -28,8 +28,8 @@ def chosen(recorded: Layer, lab: Lab) -> list[tuple[Call, Kind]]:
     if EVERYTHING:
         return list(choose(recorded.calls, None))
     rng = random.Random(SEED)
-    first = VERSIONS[SEED % len(VERSIONS)] == lab.format_version
-    return list(choose(recorded.calls, rng))[first :: len(VERSIONS)]
+    first = VERSIONS.index(lab.format_version) + SEED % 4
+    return list(choose(recorded.calls, rng))[first % 4 :: 4]
 
 
 def sampled(recorded: Layer) -> list[tuple[Call, Kind]]:
@@ -126,7 +126,8 @@ def test_recovery_can_fail_at_any_call_and_be_repeated(tmp_path: Path, died: str
     recorded = lab.recover()
     assert recorded.result is not None
     assert ("had committed" if died == "after its commit" else "had not committed") in recorded.result
-    for call, kind in choose(recorded.layer.calls, None if EVERYTHING else random.Random(SEED)):
+    faults = list(choose(recorded.layer.calls, None if EVERYTHING else random.Random(SEED)))
+    for call, kind in faults if EVERYTHING else faults[SEED % 2 :: 2]:
         lab.restore()
         outcome = lab.recover(Layer(at(call, kind)))
         assert check(lab, outcome, (call, kind)) == (died == "after its commit")
