@@ -108,7 +108,7 @@ def test_rows_of_random_files_are_found_again(tables: list[pa.Table], how: list[
             for file in write_files(directory / str(number), [table], **how[number])
         ]
         # Arrow itself cannot read some of its pages of version 2 with lists of booleans.
-        assume(all(_is_readable(file.path) for file in inputs))
+        assume(all(is_readable(file.path) for file in inputs))
         schema = tables[0].schema
         result = copy(inputs, directory / "out", schema, outputs=outputs)
         assert (result.mode, result.mode_reason) == ("copy", "")
@@ -121,12 +121,12 @@ def test_rows_of_random_files_are_found_again(tables: list[pa.Table], how: list[
         assert repr(read_back(result, schema).to_pylist()) == repr(expected.to_pylist())
         for output in result.outputs:
             check_offsets(Path(output.path))
-        assert _by_duckdb([output.path for output in result.outputs]) == _by_duckdb([file.path for file in inputs])
+        assert by_duckdb([output.path for output in result.outputs]) == by_duckdb([file.path for file in inputs])
     finally:
         shutil.rmtree(directory)
 
 
-def _is_readable(path: str) -> bool:
+def is_readable(path: str) -> bool:
     try:
         pq.read_table(path)
     except pa.ArrowInvalid:
@@ -134,7 +134,7 @@ def _is_readable(path: str) -> bool:
     return True
 
 
-def _by_duckdb(paths: list[str]) -> list[str]:
+def by_duckdb(paths: list[str]) -> list[str]:
     with duckdb.connect() as connection:
         found = connection.execute("SELECT * FROM read_parquet(?)", [paths]).fetchall()
         even = connection.execute("SELECT count(*) FROM read_parquet(?) WHERE id = 17", [paths]).fetchall()

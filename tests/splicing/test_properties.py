@@ -5,15 +5,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from tests.copying.pages import check_offsets
 from tests.copying.tables import write_files
-from tests.copying.test_properties import files
+from tests.copying.test_properties import by_duckdb, files, is_readable
 from tests.splicing.tables import assert_alike, both, rows_of, small_files_count
 
 OPTIONS = st.fixed_dictionaries(
@@ -54,7 +52,7 @@ def test_random_files_are_spliced_as_they_are_encoded(
             for file in write_files(directory / str(number), [table], **how[number])
         ]
         # Arrow itself cannot read some of its pages of version 2 with lists of booleans.
-        assume(all(_is_readable(file.path) for file in inputs))
+        assume(all(is_readable(file.path) for file in inputs))
         schema = tables[0].schema
         with small_files_count():
             spliced, encoded = both(inputs, directory, schema, write=write)
@@ -67,21 +65,6 @@ def test_random_files_are_spliced_as_they_are_encoded(
         assert repr(rows_of(spliced).cast(schema).to_pylist()) == repr(rows_of(encoded).cast(schema).to_pylist())
         assert repr(rows_of(spliced).cast(schema).to_pylist()) == expected
         check_offsets(Path(spliced.outputs[0].path))
-        assert by_duckdb(spliced.outputs[0].path) == by_duckdb(encoded.outputs[0].path)
+        assert by_duckdb([spliced.outputs[0].path]) == by_duckdb([encoded.outputs[0].path])
     finally:
         shutil.rmtree(directory)
-
-
-def _is_readable(path: str) -> bool:
-    try:
-        pq.read_table(path)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def by_duckdb(path: str) -> list[str]:
-    with duckdb.connect() as connection:
-        found = connection.execute("SELECT * FROM read_parquet(?)", [path]).fetchall()
-        one = connection.execute("SELECT count(*) FROM read_parquet(?) WHERE id = 17", [path]).fetchall()
-    return sorted(map(repr, [*found, *one]))

@@ -26,6 +26,7 @@ from tidyberg.execute.kernel.copy.thrift import (
     Struct,
     ThriftList,
     read_struct,
+    varint,
     write_struct,
 )
 from tidyberg.execute.kernel.footers import all_bounds_fit
@@ -251,14 +252,14 @@ def _footer(chunks: _Chunks, outline: Outline, columns: Sequence[int], codec: in
         np.concatenate([numbers.reshape(groups, -1), totals], axis=1), _NUMBER
     )
     counted = write_struct({FileField.ROWS: (I64, int(chunks.group_rows.sum()))})[1:-1]
-    start = outline.opening + b"\x16" + counted + b"\x19\xfc" + _varint(groups)
+    start = outline.opening + b"\x16" + counted + b"\x19\xfc" + varint(groups)
     footer = start + rows.tobytes() + outline.closing
     return pq.read_metadata(pa.BufferReader(MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC))
 
 
 def _group_template(leaves: Sequence[SchemaLeaf], codec: int) -> tuple[bytes, npt.NDArray[np.int64]]:
     """The bytes of a row group, and where in them the numbers of columns and then its own go."""
-    template = bytearray(b"\x19\xfc" + _varint(len(leaves)))
+    template = bytearray(b"\x19\xfc" + varint(len(leaves)))
     slots = []
     for leaf in leaves:
         metadata: Struct = {
@@ -279,12 +280,3 @@ def _group_template(leaves: Sequence[SchemaLeaf], codec: int) -> tuple[bytes, np
         template += bytes(_NUMBER)
     template.append(0)
     return bytes(template), np.array(slots)
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)

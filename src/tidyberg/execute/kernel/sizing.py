@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from tidyberg.model.task import Task
+from tidyberg.model.task import Task, WriteSettings
 
 # Within this part of its share an output counts as full: a sliver of a row group would cost more than it gives.
 _CLOSE_ENOUGH = 0.03
@@ -95,3 +95,9 @@ class OutputSizing:
             return max(1, self.rows_left)
         rows = (self._share() - self.file_bytes) / max(self.bytes_per_row, 1e-9)
         return max(1, min(self.rows_left or 1, round(rows)))
+
+
+def most_group_rows(settings: WriteSettings, seen_rows: int, seen_bytes: int) -> int:
+    """Of a row group, by what rows took so far, uncompressed."""
+    bytes_per_row = max(1.0, seen_bytes / max(1, seen_rows))
+    return max(1, min(settings.row_group_rows, int(settings.row_group_bytes / bytes_per_row)))

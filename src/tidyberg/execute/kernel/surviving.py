@@ -56,7 +56,7 @@ class SurvivingRows:
             else:
                 for file in bunch:
                     yield from self._one(file, shape, deleted_rows)
-            # After the rows: bounds that are damaged end the process here, but reading refuses them first.
+            # After the rows: bounds that are damaged end the process here, but reading or joining refuses them first.
             for file in bunch:
                 self._add_facts(file, shape)
 

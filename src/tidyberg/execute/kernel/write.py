@@ -16,7 +16,7 @@ from tidyberg.execute.kernel.digest import DigestingSink
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.levels import remembered_levels
 from tidyberg.execute.kernel.project import Leaf, leaves
-from tidyberg.execute.kernel.sizing import OutputSizing
+from tidyberg.execute.kernel.sizing import OutputSizing, most_group_rows
 from tidyberg.execute.kernel.storage import Place, Storage, remove_outputs
 from tidyberg.model.task import Task, WriteSettings, output_name
 
@@ -139,9 +139,7 @@ class RollingWriter:
         remove_outputs(places, self._storage)
 
     def _rows_per_group(self) -> int:
-        bytes_per_row = max(1.0, self._seen_bytes / max(1, self._seen_rows))
-        settings = self._task.write
-        return max(1, min(settings.row_group_rows, int(settings.row_group_bytes / bytes_per_row)))
+        return most_group_rows(self._task.write, self._seen_rows, self._seen_bytes)
 
     def _flush(self, rows: int) -> None:
         table = self._take(rows)

@@ -205,6 +205,13 @@ def _write_map(out: bytearray, value: ThriftMap) -> None:
         _write_value(out, value.value, item)
 
 
+def varint(number: int) -> bytes:
+    """As counts and lengths are spelled: without a sign."""
+    out = bytearray()
+    _write_varint(out, number)
+    return bytes(out)
+
+
 def _write_varint(out: bytearray, number: int) -> None:
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

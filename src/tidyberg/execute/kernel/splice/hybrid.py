@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidyberg.execute.kernel.copy.fields import CannotCopy
+from tidyberg.execute.kernel.copy.thrift import varint
 
 _WIDEST_INDEX = 20  # bits: a dictionary with more entries is none that a writer should have kept
 _GROUP = 8  # values: packed bits come in groups of so many
@@ -54,7 +55,7 @@ def encode_levels(pages: Sequence[Levels], most: int) -> bytes:
     """The levels of several pages as those of one."""
     width, values = most.bit_length(), sum(page.values for page in pages)
     if all(page.each is None for page in pages):
-        return _varint(values << 1) + bytes([most])
+        return varint(values << 1) + bytes([most])
     each = np.concatenate([np.full(page.values, most, np.uint8) if page.each is None else page.each for page in pages])
     padded = np.concatenate([each, np.zeros(-values % _GROUP, np.uint8)])
     packed = _packed(padded, width)
@@ -119,15 +120,6 @@ def _read_varint(content: bytes, position: int) -> tuple[int, int]:
             return value, position
         shift += 7
     raise CannotCopy("a page ends too early")
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _counting_from(first: int, values: int, width: int) -> bytes:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from tidyberg.execute.kernel.copy.fields import CannotCopy, known_only, number, substruct
 from tidyberg.execute.kernel.copy.footer import SchemaLeaf
 from tidyberg.execute.kernel.copy.thrift import BadThriftError, Struct, read_struct
+from tidyberg.execute.kernel.page_headers import DATA_PAGE
 
-DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 0, 2, 3
+DATA_PAGE_V2 = 3
 PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY = 0, 2, 3, 4, 8
 
 

@@ -1,6 +1,6 @@
 """A dictionary that lists a column's values one after the other is the column itself: it becomes a data page.
 
-Arrow tries a dictionary for every column and keeps it until it is a megabyte large. Of keys, texts and measurements it
+Arrow tries a dictionary for every column and keeps it until it is a megabyte large. Of keys and texts it
 then has an entry for each row, and the indices count up. Only indices and levels are looked at here: the values stay
 compressed as they are. The page is of version 2, for its levels lie outside of what is compressed.
 """
@@ -12,11 +12,10 @@ import pyarrow as pa
 from tidyberg.execute.kernel.copy.fields import CannotCopy, number, substruct
 from tidyberg.execute.kernel.copy.footer import SchemaLeaf
 from tidyberg.execute.kernel.copy.thrift import I32, STRUCT, TRUE, Struct, write_struct
+from tidyberg.execute.kernel.page_headers import DATA_PAGE, DICTIONARY_PAGE
 from tidyberg.execute.kernel.splice.hybrid import Levels, counts_up, decode_levels, encode_levels
 from tidyberg.execute.kernel.splice.pages import (
-    DATA_PAGE,
     DATA_PAGE_V2,
-    DICTIONARY_PAGE,
     PLAIN,
     PLAIN_DICTIONARY,
     RLE_DICTIONARY,

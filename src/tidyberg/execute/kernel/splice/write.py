@@ -15,7 +15,7 @@ from tidyberg.execute.kernel.levels import remembered_levels
 from tidyberg.execute.kernel.lineage import LINEAGE_FIELDS, fill_lineage
 from tidyberg.execute.kernel.project import leaves
 from tidyberg.execute.kernel.read import OpenFile
-from tidyberg.execute.kernel.sizing import OutputSizing
+from tidyberg.execute.kernel.sizing import OutputSizing, most_group_rows
 from tidyberg.execute.kernel.splice.columns import TableColumns, by_field_id, columns, same_column
 from tidyberg.execute.kernel.splice.file import SplicedFile, in_memory
 from tidyberg.execute.kernel.splice.floats import FloatFacts, is_counted
@@ -111,10 +111,8 @@ class SplicingWriter:
 
     def _is_complete(self) -> bool:
         """A file is not divided: the row group ends where it is nearest to the wanted number of rows."""
-        bytes_per_row = max(1.0, self._seen_bytes / max(1, self._seen_rows))
-        settings = self._task.write
-        most = max(1, min(settings.row_group_rows, int(settings.row_group_bytes / bytes_per_row)))
         following = self._task.inputs[self._files_taken : self._files_taken + 1]
+        most = most_group_rows(self._task.write, self._seen_rows, self._seen_bytes)
         wanted = self._sizing.rows_for_next_group(most)
         return any(self._rows + file.rows_expected / 2 > wanted for file in following)
 
