@@ -1,4 +1,6 @@
 import datetime as dt
+import threading
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -339,7 +341,29 @@ def test_partitions_of_doubles_are_told_apart_to_the_last_bit(warehouse: Warehou
     assert sorted(partition.values for partition in inventory_of(table).partitions) == [(value,) for value in values]
 
 
-@given(st.lists(st.integers(0, 100_000), max_size=60))
-def test_manifests_are_fetched_in_order_whatever_their_sizes(lengths: list[int]) -> None:
-    infos = [ManifestInfo(f"m{number}", length, 0, False, 1, 1, 1, None) for number, length in enumerate(lengths)]
+@given(st.lists(st.integers(0, 100_000), max_size=60), st.sampled_from(["s3://b", "file:///t", "/t"]))
+def test_manifests_are_fetched_in_order_whatever_their_sizes(lengths: list[int], root: str) -> None:
+    infos = _listed(root, lengths)
     assert list(fetch_manifests(str.encode, infos)) == [info.path.encode() for info in infos]
+
+
+@pytest.mark.parametrize(
+    ("root", "seconds", "ahead"), [("/t", 0.0, False), ("file:///t", 0.15, True), ("s3://b", 0.0, True)]
+)
+def test_threads_fetch_what_must_be_waited_for(root: str, seconds: float, ahead: bool) -> None:
+    readers = []
+
+    def read(path: str) -> bytes:
+        if seconds:
+            time.sleep(seconds)
+        readers.append(threading.current_thread())
+        return path.encode()
+
+    infos = _listed(root, [100_000] * 6)
+    assert list(fetch_manifests(read, infos)) == [info.path.encode() for info in infos]
+    assert len(readers) == len(infos)
+    assert any(reader is not threading.current_thread() for reader in readers) is ahead
+
+
+def _listed(root: str, lengths: list[int]) -> list[ManifestInfo]:
+    return [ManifestInfo(f"{root}/m{number}", length, 0, False, 1, 1, 1, None) for number, length in enumerate(lengths)]

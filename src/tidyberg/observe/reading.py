@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
+from time import perf_counter, thread_time
 
 from tidyberg.manifests.entries import ManifestEntries, ManifestError, read_entries
 from tidyberg.manifests.marks import mark
@@ -15,6 +16,7 @@ from tidyberg.observe.partitions import PartitionIndex
 from tidyberg.observe.resting import Resting, Select, but_for_deletes, but_for_others, unpartitioned
 from tidyberg.observe.storage import damaged
 
+_PATIENCE_SECONDS = 0.2  # for local files in all: a busy machine makes everybody wait a little
 _FETCH_THREADS = 8  # hides the latency of object storage
 _FETCH_AHEAD = 16  # bundles: bounds the raw manifests in memory
 _BUNDLE_BYTES = 64 * 1024  # what is small is fetched one after the other by one thread: handing over takes longer
@@ -95,7 +97,7 @@ def _bytes(manifests: Iterable[ManifestInfo]) -> int:
 
 
 def _read_here(near: ReadFile, manifests: Sequence[ManifestInfo]) -> Found:
-    """Threads fetch a few manifests ahead, this one decodes: decoding on many would only pass the lock around."""
+    """This thread decodes, whoever fetches: decoding on many would only pass the lock around."""
     contents = fetch_manifests(near, manifests)
     try:
         yield from read_entries(
@@ -106,8 +108,31 @@ def _read_here(near: ReadFile, manifests: Sequence[ManifestInfo]) -> Found:
 
 
 def fetch_manifests(read: ReadFile, manifests: Sequence[ManifestInfo]) -> Iterator[bytes]:
-    """Their bytes, in order."""
+    """Their bytes, in order: by this thread while it need not wait, else by threads that read a few ahead."""
+    fetched_here = 0
+    for content in _while_quick(read, manifests):
+        fetched_here += 1
+        yield content
+    yield from _fetch_ahead(read, manifests[fetched_here:])
 
+
+def _while_quick(read: ReadFile, manifests: Sequence[ManifestInfo]) -> Iterator[bytes]:
+    """Of a local disk, until it turns out to be a slow one: else threads take thrice the time, handing the lock over."""
+    waited = 0.0
+    for info in manifests:
+        if waited > _PATIENCE_SECONDS or not _is_local(info.path):
+            return
+        start, start_busy = perf_counter(), thread_time()
+        content = read(info.path)
+        waited += perf_counter() - start - (thread_time() - start_busy)
+        yield content
+
+
+def _is_local(path: str) -> bool:
+    return path.startswith(("/", "file:"))
+
+
+def _fetch_ahead(read: ReadFile, manifests: Sequence[ManifestInfo]) -> Iterator[bytes]:
     def read_all(bundle: Sequence[ManifestInfo]) -> list[bytes]:
         return [read(info.path) for info in bundle]
 
