@@ -14,7 +14,7 @@ from tests.planning.builders import TODAY, Delete, File, Scene, plan_for
 from tests.timing import cpu_of
 from tidyberg.errors import BadPlan
 from tidyberg.model.options import PlanOptions, Strategy
-from tidyberg.model.plan import PLAN_FORMAT, InputFile
+from tidyberg.model.plan import PLAN_FORMAT, InputFile, Rewrite, Skip, Verdict
 from tidyberg.model.sizes import MB
 from tidyberg.planning.document import options_of, plan_from_json, plan_hash, plan_to_json
 
@@ -107,11 +107,30 @@ def test_ten_times_the_files_are_read_and_written_in_about_ten_times_as_long() -
     assert costs(10_000, times=2) < 30 * costs(1_000, times=5)
 
 
-@given(st.lists(st.tuples(st.text(max_size=20), st.integers(0, 2**60), st.none() | st.integers(0, 2**60)), max_size=5))
-def test_the_hash_is_that_of_the_whole_canonical_document(files: list[tuple[str, int, int | None]]) -> None:
-    inputs = tuple(InputFile(path, size, 3, 4, path[::-1], row) for path, size, row in files)
-    groups = tuple(replace(group, files=inputs, partition_path='"files":[]') for group in PLAN.groups)
-    changed = replace(PLAN, groups=groups)
+numbers = st.integers(-(2**60), 2**60)
+floats = st.floats(allow_nan=False, allow_infinity=False)
+positions = st.lists(numbers, max_size=3).map(tuple)
+inputs = st.builds(InputFile, st.text(), numbers, numbers, numbers, st.text(), st.none() | numbers)
+verdicts = st.builds(Skip, st.text(), st.text()) | st.builds(Rewrite, st.text(), positions, numbers, numbers, floats)
+
+
+@given(st.lists(inputs, max_size=5).map(tuple), positions, verdicts, floats, st.text(), st.none() | numbers)
+def test_the_hash_is_that_of_the_whole_canonical_document(
+    files: tuple[InputFile, ...],
+    deletes: tuple[int, ...],
+    verdict: Verdict,
+    score: float,
+    path: str,
+    number: int | None,
+) -> None:
+    estimate = replace(PLAN.groups[0].estimate, seconds=score, payback_scans=number)
+    told: dict[str, Any] = {"partition_path": path, "score": score}
+    groups = [
+        replace(group, files=files, deletes=deletes, estimate=estimate, output_spec_id=number, **told)
+        for group in PLAN.groups
+    ]
+    partitions = [replace(one, verdict=verdict, last_write_ms=number, **told) for one in PLAN.partitions]
+    changed = replace(PLAN, groups=tuple(groups), partitions=tuple(partitions))
     document = json.loads(plan_to_json(changed))
     del document["hash"], document["created_ms"]
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -63,6 +63,15 @@ def test_every_file_is_in_exactly_one_group(sizes: list[int], settings: FileSize
 
 
 @given(files, size_settings())
+def test_files_that_fit_into_one_group_are_one(sizes: list[int], settings: FileSizes) -> None:
+    capacity = min(settings.target, settings.group_limit)
+    while sum(sizes) > capacity:
+        sizes = sizes[1:]
+    alone = first_fit_decreasing(np.array(sizes, dtype=np.int64), capacity)
+    assert [sorted(group) for group in pack_files(sizes, settings)] == [sorted(group) for group in alone]
+
+
+@given(files, size_settings())
 def test_no_group_of_several_files_is_above_twice_the_target(sizes: list[int], settings: FileSizes) -> None:
     for group in pack_files(sizes, settings):
         if len(group) > 1:

@@ -117,7 +117,7 @@ def fetch_manifests(read: ReadFile, manifests: Sequence[ManifestInfo]) -> Iterat
 
 
 def _while_quick(read: ReadFile, manifests: Sequence[ManifestInfo]) -> Iterator[bytes]:
-    """Of a local disk, until it turns out to be a slow one: else threads take thrice the time, handing the lock over."""
+    """Of a local disk, until it turns out to be a slow one: threads take thrice the time, handing the lock over."""
     waited = 0.0
     for info in manifests:
         if waited > _PATIENCE_SECONDS or not _is_local(info.path):

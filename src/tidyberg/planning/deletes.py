@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
+_NONE: Ints = np.array([], dtype=np.int64)
 _ORDER = [("path", "ascending"), ("content_offset", "ascending"), ("content_size", "ascending")]
 
 
@@ -99,7 +100,7 @@ class DeleteIndex:
     def of_group(self, members: Ints) -> Ints:
         """The delete files that apply to some of these files, which are of one partition, in ascending order."""
         if self.rows.num_rows == 0:
-            return np.array([], dtype=np.int64)
+            return _NONE
         partition = self._files.partition[members[0]]
         sequence = self._files.sequence[members]
         oldest = sequence[0]

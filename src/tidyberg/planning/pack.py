@@ -18,7 +18,10 @@ def pack_files(file_sizes: Sequence[int] | npt.NDArray[np.int64], sizes: FileSiz
     so the caller's order decides ties [I11].
     """
     measured = np.asarray(file_sizes, dtype=np.int64)
-    bins = _level(first_fit_decreasing(measured, min(sizes.target, sizes.group_limit)), measured)
+    capacity = min(sizes.target, sizes.group_limit)
+    if len(measured) and measured.sum() <= capacity:
+        return [list(range(len(measured)))]  # so it is with most partitions of a table that has many
+    bins = _level(first_fit_decreasing(measured, capacity), measured)
     return _fold_small(bins, measured, sizes)
 
 
