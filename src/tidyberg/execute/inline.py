@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 
+import pyarrow as pa
+
 from tidyberg.errors import EngineError
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, error_of, use_idle_cores
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
@@ -54,6 +56,7 @@ class InlineEngine:
             run.stopping.set()
             for thread in threads:
                 thread.join()
+            pa.default_memory_pool().release_unused()  # this process may live on; Spark ends workers that are idle
 
     def close(self) -> None:
         """Nothing to release: threads end with their run."""

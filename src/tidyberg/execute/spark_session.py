@@ -55,7 +55,7 @@ def session_settings(master: str, driver_memory: str, conf: Mapping[str, str]) -
         "spark.python.worker.faulthandler.enabled": "true",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
         # Arrow's allocator otherwise gives pages back after 10 ms and has them zeroed again by the kernel a moment
-        # later: 5 % of a rewrite's CPU. Kernels release what they held at the end of each task.
+        # later: 5 % of a rewrite's CPU. Workers keep what they have for their next task; Spark ends idle ones.
         "spark.executorEnv.MIMALLOC_PURGE_DELAY": "30000",
         # A cancelled worker should stop writing soon.
         "spark.python.task.killTimeout": "100ms",

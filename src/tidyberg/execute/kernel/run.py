@@ -57,22 +57,19 @@ def run_task(
     should_stop: Callable[[], bool] = _never,
 ) -> AnyResult:
     storage = Storage(access)
-    try:
-        if _may_have_ended_another(task, attempt):
-            refuse_damage(task.inputs, storage)
-        if isinstance(task, AuditTask):
-            return audit_files(task, storage, should_stop)
-        if isinstance(task, DigestTask):
-            return digest_files(task, storage, should_stop)
-        if isinstance(task, ManifestTask):
-            return read_manifests(task, storage, should_stop)
-        if isinstance(task, ChecksumTask):
-            return _sum_up(task, storage, should_stop)
-        if task.mode == "copy":
-            return _copy(task, attempt, storage, should_stop)
-        return _rewrite(task, attempt, storage, should_stop)
-    finally:
-        pa.default_memory_pool().release_unused()
+    if _may_have_ended_another(task, attempt):
+        refuse_damage(task.inputs, storage)
+    if isinstance(task, AuditTask):
+        return audit_files(task, storage, should_stop)
+    if isinstance(task, DigestTask):
+        return digest_files(task, storage, should_stop)
+    if isinstance(task, ManifestTask):
+        return read_manifests(task, storage, should_stop)
+    if isinstance(task, ChecksumTask):
+        return _sum_up(task, storage, should_stop)
+    if task.mode == "copy":
+        return _copy(task, attempt, storage, should_stop)
+    return _rewrite(task, attempt, storage, should_stop)
 
 
 def _may_have_ended_another(task: AnyTask, attempt: int) -> bool:
