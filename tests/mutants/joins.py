@@ -9,8 +9,8 @@ JOINS = (
     Mutant(
         "positions of deleted rows in joined files are those of their own file [I1]",
         "execute/kernel/surviving.py",
-        "parts.append(deleted_rows.positions(file) + first)",
-        "parts.append(deleted_rows.positions(file))",
+        "parts.append(self._deleted_rows.positions(file) + first)",
+        "parts.append(self._deleted_rows.positions(file))",
         JOINED,
     ),
     Mutant(

@@ -6,6 +6,7 @@ SPLICED = ("tests/splicing/test_splice.py",)
 UNFOLDED = ("tests/splicing/test_unfold.py",)
 
 PARTS = ("tests/splicing/test_parts.py",)
+DELETED = ("tests/splicing/test_deletes.py",)
 
 SPLICES = (
     Mutant(
@@ -30,11 +31,25 @@ SPLICES = (
         SPLICED,
     ),
     Mutant(
-        "no page is moved while a delete applies to its rows [I1]",
-        "execute/kernel/splice/judge.py",
-        "if not task.splices or task.deletes or",
-        "if not task.splices or",
-        SPLICED,
+        "no page of a file that loses rows is moved [I1]",
+        "execute/kernel/splice/write.py",
+        "found = {} if len(deleted) else self._pages_of",
+        "found = self._pages_of",
+        DELETED,
+    ),
+    Mutant(
+        "deleted rows are left out of a file that is written anew beside moved pages [I1]",
+        "execute/kernel/splice/write.py",
+        "yield without_rows(fill_lineage(batch, file.input, first) if lineage else batch, first, deleted)",
+        "yield fill_lineage(batch, file.input, first) if lineage else batch",
+        DELETED,
+    ),
+    Mutant(
+        "a file written anew has as many rows in all columns [I1]",
+        "execute/kernel/splice/write.py",
+        "wanted = file.end_row - file.first_row - len(deleted)",
+        "wanted = file.end_row - file.first_row",
+        DELETED,
     ),
     Mutant(
         "lineage is not moved, for a null there stands for what a row inherits from its file [I8]",

@@ -43,7 +43,7 @@ from tidyberg.execute.kernel.splice.merge import merge_parts
 from tidyberg.execute.kernel.splice.pages import Page, places, plain_pages
 from tidyberg.execute.kernel.splice.parts import Known, Part
 from tidyberg.execute.kernel.storage import Place, Storage
-from tidyberg.model.task import PartitionColumn, TaskDelete
+from tidyberg.model.task import PartitionColumn
 
 PLAIN: dict[str, Any] = {"use_dictionary": False, "compression": "zstd", "write_page_index": True}
 NUMBERS = pa.schema([field("id", pa.int64(), 1), field("kind", pa.string(), 2), field("ratio", pa.float64(), 3)])
@@ -138,13 +138,12 @@ def test_what_asks_for_rows_to_be_written_anew_gets_that(tmp_path: Path, changes
     assert (result.bytes_spliced, result.rows_written) == (0, 75_000)
 
 
-def test_rows_that_change_are_never_moved_as_pages(tmp_path: Path) -> None:
-    """Deletes, other partitions [I1]."""
+def test_rows_that_go_elsewhere_are_never_moved_as_pages(tmp_path: Path) -> None:
+    """To other partitions, or nowhere [I1]."""
     inputs = large_files(tmp_path)
     storage, task = Storage(STORAGE), make_task(inputs, NUMBERS, tmp_path / "out", splices=True)
     assert may_splice(task, storage)
     for changes in (
-        {"deletes": (TaskDelete("deletes.parquet", "position", 10, 1),)},
         {"partitioning": (PartitionColumn(1, "bucket[4]"),)},
         {"inputs": ()},
     ):

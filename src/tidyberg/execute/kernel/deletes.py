@@ -69,6 +69,12 @@ class DeletedRows:
         self._seen_surviving += file.end_row - file.first_row - len(deleted)
         return deleted
 
+    def may_take_from(self, file: TaskInput) -> bool:
+        """Whether rows of it may be deleted, by what is known before it is opened."""
+        return len(self._by_position.get(file.path, _NONE)) > 0 or any(
+            file.sequence_number < key_set.latest for key_set, _ in self._key_sets
+        )
+
     @property
     def surviving_rows(self) -> int:
         """Of all files of the task; what equality deletes take of files not asked for yet is judged by the others."""

@@ -15,6 +15,7 @@ from tidyberg.execute.kernel.checksum import RowChecksum
 from tidyberg.execute.kernel.copy.damage import refuse_damage
 from tidyberg.execute.kernel.copy.fields import CannotCopy, DamagedFooter
 from tidyberg.execute.kernel.copy.rewrite import copy_files
+from tidyberg.execute.kernel.deletes import DeletedRows
 from tidyberg.execute.kernel.dictionaries import judge_footers
 from tidyberg.execute.kernel.digest import digest_files
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
@@ -158,7 +159,10 @@ def _encode_files(
     def make_reader(columns: pa.Schema) -> Reader:
         return _reader(task, storage, columns, should_stop)
 
-    moved = columns_to_move(task, storage, target, dictionaries, judged, make_reader) if task.splices else NOTHING
+    deleted_rows = DeletedRows(task, storage, should_stop)
+    moved = NOTHING
+    if task.splices:
+        moved = columns_to_move(task, storage, target, dictionaries, judged, make_reader, deleted_rows.may_take_from)
     reader = _reader(task, storage, schema, should_stop, joins=not moved)
     writer: RollingWriter | PartitionedWriter | SplicingWriter
     if moved:
@@ -169,7 +173,7 @@ def _encode_files(
         writer = PartitionedWriter(task, attempt, storage, schema, dictionaries, should_stop)
     checksum = RowChecksum() if task.checksum else None
     all_leaves = leaves(target)
-    surviving = SurvivingRows(task, storage, reader, all_leaves, should_stop)
+    surviving = SurvivingRows(task, deleted_rows, reader, all_leaves, should_stop)
     try:
         if isinstance(writer, SplicingWriter):
             surviving.spliced(chain(judged, files), writer.add)

@@ -8,14 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from tidyberg.execute.kernel.ahead import in_background
-from tidyberg.execute.kernel.deletes import DeletedRows, without_rows
+from tidyberg.execute.kernel.deletes import DeletedRows, Positions, without_rows
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.lineage import LineageFacts, fill_lineage
 from tidyberg.execute.kernel.metrics import FactCollector
 from tidyberg.execute.kernel.project import Leaf, Selection
 from tidyberg.execute.kernel.read import MB, OpenFile, Reader, Shape
 from tidyberg.execute.kernel.shares import row_group_starts
-from tidyberg.execute.kernel.storage import Storage
 from tidyberg.execute.kernel.tiny import TinyFiles
 from tidyberg.model.task import ChecksumTask, ColumnFacts, Task
 
@@ -35,37 +34,39 @@ class SurvivingRows:
     """Reads files through the task's deletes; counts and facts are complete when all pieces were taken."""
 
     def __init__(
-        self, task: Task, storage: Storage, reader: Reader, leaves: list[Leaf], should_stop: Callable[[], bool]
+        self,
+        task: Task,
+        deleted_rows: DeletedRows,
+        reader: Reader,
+        leaves: list[Leaf],
+        should_stop: Callable[[], bool],
     ) -> None:
         self.rows_read = self.rows_deleted = 0
         self.rows_taken: dict[str, tuple[int, int]] = {}  # of files that the task shares with others
         self._task = task
-        self._storage = storage
+        self._deleted_rows = deleted_rows
         self._reader = reader
         self._should_stop = should_stop
         self._facts = FactCollector(leaves, task.constants, own=False)
         self._lineage_facts = LineageFacts()
 
     def pieces(self, files: Iterable[OpenFile]) -> Generator[Announcement | pa.RecordBatch, None, None]:
-        deleted_rows = DeletedRows(self._task, self._storage, self._should_stop)
         tiny_files = TinyFiles(self._task, self._reader, self._should_stop)
         for shape, bunch in tiny_files.bunches(files):
             together = tiny_files.read(bunch, shape)
             if together is not None:
-                yield from self._together(bunch, together, deleted_rows)
+                yield from self._together(bunch, together)
             else:
                 for file in bunch:
-                    yield from self._one(file, shape, deleted_rows)
+                    yield from self._one(file, shape)
             # After the rows: bounds that are damaged end the process here, but reading or joining refuses them first.
             for file in bunch:
                 self._add_facts(file, shape)
 
-    def _one(
-        self, file: OpenFile, shape: Shape, deleted_rows: DeletedRows
-    ) -> Generator[Announcement | pa.RecordBatch, None, None]:
-        deleted = deleted_rows.positions(file)
+    def _one(self, file: OpenFile, shape: Shape) -> Generator[Announcement | pa.RecordBatch, None, None]:
+        deleted = self._deleted_rows.positions(file)
         self.rows_deleted += len(deleted)
-        yield Announcement(file.footer.num_rows, file.uncompressed_bytes, deleted_rows.surviving_rows)
+        yield Announcement(file.footer.num_rows, file.uncompressed_bytes, self._deleted_rows.surviving_rows)
         for first, whole in placed_batches(self._task, self._reader, file, shape.selection):
             self.rows_read += whole.num_rows
             yield without_rows(whole, first, deleted)
@@ -73,30 +74,32 @@ class SurvivingRows:
             self.rows_taken[file.input.path] = file.rows_taken
 
     def _together(
-        self, files: Sequence[OpenFile], batches: Iterable[pa.RecordBatch], deleted_rows: DeletedRows
+        self, files: Sequence[OpenFile], batches: Iterable[pa.RecordBatch]
     ) -> Generator[Announcement | pa.RecordBatch, None, None]:
         """Whole files whose rows were read at once; positions count on from file to file."""
         parts, size, first = [], 0, 0
         for file in files:
-            parts.append(deleted_rows.positions(file) + first)
+            parts.append(self._deleted_rows.positions(file) + first)
             first += file.footer.num_rows
             size += file.uncompressed_bytes
         deleted = np.concatenate(parts)
         self.rows_deleted += len(deleted)
-        yield Announcement(first, size, deleted_rows.surviving_rows)
+        yield Announcement(first, size, self._deleted_rows.surviving_rows)
         first = 0
         for batch in batches:
             self.rows_read += batch.num_rows
             yield without_rows(batch, first, deleted)
             first += batch.num_rows
 
-    def spliced(self, files: Iterable[OpenFile], add: Callable[[OpenFile], None]) -> None:
-        """Hands files over, of which every row that the task takes survives."""
+    def spliced(self, files: Iterable[OpenFile], add: Callable[[OpenFile, Positions, int], None]) -> None:
+        """Hands files over, with the positions of their deleted rows and how many rows the task will write in all."""
         for file in files:
             if self._should_stop():
                 raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
             shape = self._reader.shape(file)
-            add(file)
+            deleted = self._deleted_rows.positions(file)
+            add(file, deleted, self._deleted_rows.surviving_rows)
+            self.rows_deleted += len(deleted)
             self.rows_read += file.end_row - file.first_row
             if file.rows_taken is not None:
                 self.rows_taken[file.input.path] = file.rows_taken

@@ -13,9 +13,10 @@ from tidyberg.execute.kernel.splice.columns import TableColumns
 from tidyberg.execute.kernel.splice.inputs import SplicedInput, is_whole
 from tidyberg.execute.kernel.splice.parts import CODECS, FEWEST_VALUES
 from tidyberg.execute.kernel.storage import Storage
-from tidyberg.model.task import Task
+from tidyberg.model.task import Task, TaskInput
 
 _WORTHWHILE_SHARE = 0.3  # of the bytes: below, what is saved does not pay for row groups that are less even
+_MOST_LOSING = 0.5  # of the rows, in files that lose some to deletes: these files are written anew, with small pages
 _SMALL_SHARE = 8  # at most one file in so many may have but a small page of each column
 _FILES_PER_OUTPUT = 8  # at least, or outputs come out too unequal: a file is not divided
 _MOST_GROUP_ROWS = 32 * 1024 * 1024  # Arrow makes two row groups of twice as many
@@ -27,7 +28,7 @@ MakeReader = Callable[[pa.Schema], Reader]
 def may_splice(task: Task, storage: Storage) -> bool:
     """What can be told without looking at any file."""
     settings = task.write
-    if not task.splices or task.deletes or task.partitioning is not None or not task.inputs:
+    if not task.splices or task.partitioning is not None or not task.inputs:
         return False
     # Full verification sums up the rows on their way, and bloom filters need the values.
     if task.checksum or settings.bloom_filter_columns:
@@ -55,8 +56,12 @@ def columns_to_move(
     dictionaries: dict[int, bool],
     files: Sequence[OpenFile],
     make_reader: MakeReader,
+    may_lose_rows: Callable[[TaskInput], bool],
 ) -> frozenset[int]:
     """Columns whose pages can be moved and that are not worth a dictionary; none where that would not pay."""
+    in_all = sum(file.rows_expected for file in task.inputs)
+    if sum(file.rows_expected for file in task.inputs if may_lose_rows(file)) > _MOST_LOSING * in_all:
+        return NOTHING
     table = TableColumns(target)
     # Of files that several tasks share, each takes some rows, not pages.
     inputs = [SplicedInput(file, storage) for file in files if file.footer.num_rows and is_whole(file)]

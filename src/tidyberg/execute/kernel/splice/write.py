@@ -1,6 +1,7 @@
 """The splicing writer: takes whole files, moves the pages of some columns, encodes the others, rolls its outputs."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +10,13 @@ import pyarrow.compute as pc
 
 from tidyberg.execute.kernel.copy.fields import CannotCopy
 from tidyberg.execute.kernel.copy.source import Source
+from tidyberg.execute.kernel.deletes import Positions, without_rows
 from tidyberg.execute.kernel.dictionaries import judge_rows
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.levels import remembered_levels
 from tidyberg.execute.kernel.lineage import LINEAGE_FIELDS, fill_lineage
 from tidyberg.execute.kernel.project import leaves
-from tidyberg.execute.kernel.read import OpenFile
+from tidyberg.execute.kernel.read import OpenFile, Reader
 from tidyberg.execute.kernel.sizing import OutputSizing, most_group_rows
 from tidyberg.execute.kernel.splice.columns import TableColumns, by_field_id, columns, same_column
 from tidyberg.execute.kernel.splice.file import SplicedFile, in_memory
@@ -72,15 +74,18 @@ class SplicingWriter:
         self._current: SplicedFile | None = None
         self._start_row_group()
 
-    def add(self, file: OpenFile) -> None:
-        """All rows that the task takes of a file, which is closed then; files come in the order of its inputs."""
+    def add(self, file: OpenFile, deleted: Positions, rows_in_all: int) -> None:
+        """The rows that the task takes of a file, less the deleted ones; the file is closed then.
+
+        Files come in the order of the task's inputs; `rows_in_all` is how many the task will write.
+        """
         if file.uncompressed_bytes > self._task.write.row_group_bytes:
             raise CannotCopy(f"{file.input.path} is larger than a row group")  # which would have to hold all of it
-        rows = file.end_row - file.first_row
+        rows = file.end_row - file.first_row - len(deleted)
         with file.source:
             if rows:
-                self._take(file)
-        self._sizing.expect(self._sizing.rows_left + rows - file.input.rows_expected)
+                self._take(file, deleted)
+        self._sizing.expect(rows_in_all - self.rows_written)
         self._rows += rows
         self._files_taken += 1
         self._seen_rows += file.footer.num_rows
@@ -116,47 +121,66 @@ class SplicingWriter:
         wanted = self._sizing.rows_for_next_group(most)
         return any(self._rows + file.rows_expected / 2 > wanted for file in following)
 
-    def _take(self, file: OpenFile) -> None:
-        opened = SplicedInput(file, self._storage)
+    def _take(self, file: OpenFile, deleted: Positions) -> None:
+        found = {} if len(deleted) else self._pages_of(SplicedInput(file, self._storage))  # I1: pages have all rows
+        self.bytes_moved += sum(len(part.content) for leaf in found.values() for parts in leaf for part in parts)
+        made_anew = [position for position in self._moved if position not in found]
+        if made_anew:
+            found |= self._made_plain(file, made_anew, deleted)
+        wanted = file.end_row - file.first_row - len(deleted)
         for position in self._moved:
-            self._take_parts(opened, position)
-        self._read(file)
+            for number, parts in zip(self._table.columns[position].leaf_numbers, found[position], strict=True):
+                rows = sum(part.rows for part in parts)
+                if rows != wanted:
+                    raise CannotCopy(f"{file.input.path} has {rows} rows in a column of {wanted}")
+                self._parts.setdefault(number, []).extend(parts)
+                self._held += sum(len(part.content) for part in parts)
+        self._read(file, deleted)
 
-    def _take_parts(self, opened: SplicedInput, position: int) -> None:
-        try:
-            found = opened.parts(self._table, position, self._task.write)
-            self.bytes_moved += sum(len(part.content) for parts in found for part in parts)
-        except CannotCopy:
-            found = self._made_plain(opened.file, position)
-        for number, parts in zip(self._table.columns[position].leaf_numbers, found, strict=True):
-            rows, wanted = sum(part.rows for part in parts), opened.file.end_row - opened.file.first_row
-            if rows != wanted:
-                raise CannotCopy(f"{opened.file.input.path} has {rows} rows in a column of {wanted}")
-            self._parts.setdefault(number, []).extend(parts)
-            self._held += sum(len(part.content) for part in parts)
+    def _pages_of(self, opened: SplicedInput) -> dict[int, list[list[Part]]]:
+        """By column, those that can be moved."""
+        found = {}
+        for position in self._moved:
+            with suppress(CannotCopy):
+                found[position] = opened.parts(self._table, position, self._task.write)
+        return found
 
-    def _made_plain(self, file: OpenFile, position: int) -> list[list[Part]]:
-        """Pages of one column as Arrow writes them, where those of the file cannot be moved."""
-        schema = pa.schema([self._target.field(position)])
-        reader = self._make_reader(schema)
-        table = pa.Table.from_batches(reader.look_through(file, reader.selection(file)), schema=schema)
-        made = in_memory(table, writer_options(self._task.write, leaves(schema), {}, max(1, table.num_rows)))
-        column = same_column(by_field_id(columns(made.footer.schema)), self._table.columns[position])
-        table_leaves = list(self._table.leaves_of(position).values())
-        return parts_of(made, column, table_leaves, made.bytes_at, self._task.write, own=True)
+    def _made_plain(self, file: OpenFile, positions: list[int], deleted: Positions) -> dict[int, list[list[Part]]]:
+        """Pages of these columns as Arrow writes them, where those of the file cannot be moved."""
+        schema = pa.schema([self._target.field(position) for position in positions])
+        table = pa.Table.from_batches(self._left(file, deleted, self._make_reader(schema)), schema=schema)
+        options = writer_options(self._task.write, leaves(schema), {}, max(1, table.num_rows))
+        made = in_memory(table, self._with_levels(options, table))
+        made_columns = by_field_id(columns(made.footer.schema))
+        return {
+            position: parts_of(
+                made,
+                same_column(made_columns, self._table.columns[position]),
+                list(self._table.leaves_of(position).values()),
+                made.bytes_at,
+                self._task.write,
+                own=True,
+            )
+            for position in positions
+        }
 
-    def _read(self, file: OpenFile) -> None:
+    def _read(self, file: OpenFile, deleted: Positions) -> None:
         if self._reader is None:
             return
-        first = file.first_row
-        for batch in self._reader.look_through(file, self._reader.selection(file)):
-            whole = fill_lineage(batch, file.input, first) if self._task.lineage else batch
-            first += batch.num_rows
+        for left in self._left(file, deleted, self._reader, lineage=self._task.lineage):
             for number, leaf in self._counted.items():
-                self._floats[number] = self._floats[number].with_values(leaf.of(pa.Table.from_batches([whole])))
-            kept = whole.select(self._kept)
+                self._floats[number] = self._floats[number].with_values(leaf.of(pa.Table.from_batches([left])))
+            kept = left.select(self._kept)
             self._batches.append(kept)
             self._held += kept.nbytes
+
+    def _left(
+        self, file: OpenFile, deleted: Positions, reader: Reader, *, lineage: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        first = file.first_row
+        for batch in reader.look_through(file, reader.selection(file)):
+            yield without_rows(fill_lineage(batch, file.input, first) if lineage else batch, first, deleted)
+            first += batch.num_rows
 
     def _flush(self) -> None:
         table = pa.Table.from_batches(self._batches, schema=self._encoded_schema) if self._encoded else None
@@ -187,10 +211,15 @@ class SplicingWriter:
         undecided = [leaf for leaf in encoded_leaves if leaf.field_id not in self._dictionaries]
         if undecided and self._task.write.dictionary:
             self._dictionaries.update(judge_rows(table, undecided))
-        options = writer_options(self._task.write, encoded_leaves, self._dictionaries, table.num_rows)
+        return self._with_levels(
+            writer_options(self._task.write, encoded_leaves, self._dictionaries, table.num_rows), table
+        )
+
+    def _with_levels(self, options: dict[str, Any], table: pa.Table) -> dict[str, Any]:
         rows = sum(file.rows_expected for file in self._task.inputs)
         part = (self._task.job_id, self._task.output_directory)
-        return {**options, "compression_level": remembered_levels(part, table, encoded_leaves, options, rows)}
+        levels = remembered_levels(part, table, leaves(table.schema), options, rows)
+        return {**options, "compression_level": levels}
 
     def _count_nans(self, table: pa.Table | None, counts: dict[int, int]) -> None:
         found = {self._table.leaves[number].field_id: facts.nans for number, facts in self._floats.items()}
