@@ -41,7 +41,7 @@ def work(random_: random.Random) -> list[int]:
 def seconds_of(sizes: list[int], calibration: Calibration) -> float:
     """As the planner predicts them, for a job of eight tasks."""
     pricing = pricing_for(PlanOptions(), {}, Prices(), calibration, Resources(CORES, 4.0, "lab"))
-    return pricing.price_job(pricing.work_of_group(sizes, 1, tasks=8), 1, 1).seconds
+    return pricing.price_job(pricing.work_of_group(sizes, 1, tasks=8), [], 1).seconds
 
 
 def job_of(sizes: list[int], truth: Calibration, factor: float = 1.0) -> Job:

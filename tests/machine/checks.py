@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from pyiceberg.conversions import from_bytes
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
@@ -85,12 +86,25 @@ def _check_snapshot(world: World, table: Table, snapshot: Snapshot) -> None:
         if table.metadata.format_version > 1 and (line.get(515) or 0) > 0:
             numbers = [entry[3] if entry.get(3) is not None else line[515] for entry in alive]
             assert line[516] == min(numbers, default=line[516]), "min_sequence_number is that of the live files"
+        _check_partition_summaries(table, line, [list(entry[2][102].values()) for entry in entries])
         live += [entry[2] | {0: line[502], 517: line.get(517) or 0} for entry in alive]
     identities = [(data_file[100], data_file.get(144), data_file.get(145)) for data_file in live]
     assert len(identities) == len(set(identities)), "I5: no file is live twice"
     for data_file in live:
         _check_file(table, data_file, rows)
     _check_summary(snapshot, live)
+
+
+def _check_partition_summaries(table: Table, line: Mapping[int, Any], partitions: list[list[Any]]) -> None:
+    """What readers may skip a manifest by covers every entry of it [I9]."""
+    schema = table.schema()
+    for at, (field, summary) in enumerate(zip(table.specs()[line[502]].fields, line[507] or [], strict=True)):
+        values = [values[at] for values in partitions]
+        assert summary[509] or None not in values
+        kind: Any = field.transform.result_type(schema.find_type(field.source_id))
+        for value in values:
+            if value is not None:
+                assert from_bytes(kind, summary[510]) <= value <= from_bytes(kind, summary[511])
 
 
 def _check_file(table: Table, data_file: Mapping[int, Any], rows: Mapping[int, Row]) -> None:

@@ -110,7 +110,10 @@ class Scene:
         return Inventory(
             pinned=self._pinned(),
             partitions=partitions,
-            manifests=[ManifestInfo(f"m{n}.avro", 100, spec.spec_id, False, 1, 1, 1, None) for n in range(10)],
+            manifests=[
+                ManifestInfo(f"m{n}.avro", 100, spec.spec_id, n in {d.manifest for d in self.deletes}, 1, 1, 1, None)
+                for n in range(10)
+            ],
             data_files=pa.table(self._data_columns(), schema=DATA_FILES),
             delete_files=pa.table(self._delete_columns(), schema=DELETE_FILES),
         )

@@ -5,6 +5,7 @@ import pytest
 
 from tests.planning.builders import Delete, File, Scene, plan_for
 from tidyberg.errors import BadInput
+from tidyberg.model.manifest import ManifestInfo
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, Strategy
 from tidyberg.model.plan import Mode
 from tidyberg.model.sizes import GB, MB
@@ -24,6 +25,10 @@ def pricing(
     return pricing_for(
         options, properties or {}, prices or Prices(), calibration or Calibration(), Resources(cores=4, memory_gb=8)
     )
+
+
+def manifest(length: int = 1_000, spec_id: int = 0, *, holds_deletes: bool = False) -> ManifestInfo:
+    return ManifestInfo("m.avro", length, spec_id, holds_deletes, 1, 1, 1, None)
 
 
 def test_requests_of_a_group_are_footers_reads_and_parts() -> None:
@@ -89,15 +94,33 @@ def test_a_job_adds_its_start_and_its_commit() -> None:
     calibration = Calibration(encode_bytes_per_core_second=10 * MB, seconds_per_file=0, seconds_per_job=4)
     priced = pricing(calibration=calibration)
     work = priced.work_of_group([10 * MB] * 10, 1)
-    one, two = priced.price_job(work, 3, 1), priced.price_job(work + work, 3, 1)
+    manifests = [manifest(length=3 * MB), manifest(length=4 * MB), manifest(holds_deletes=True)]
+    one, two = priced.price_job(work, manifests, 1), priced.price_job(work + work, manifests, 1)
     assert one.seconds == pytest.approx(4 + 10)
     assert two.seconds == pytest.approx(4 + 20 / 2)  # two groups on two cores
-    assert pricing(calibration=calibration, max_parallelism=1).price_job(work + work, 3, 1).seconds == 24
+    assert pricing(calibration=calibration, max_parallelism=1).price_job(work + work, manifests, 1).seconds == 24
     assert one.get_requests == work.get_requests + 2 * 3 + 13 + 1
-    assert one.put_requests == work.put_requests + 3 + 1 + 2
+    assert one.put_requests == work.put_requests + 2 + 1 + 2
     assert one.compute_dollars == pytest.approx(14 * 8 * 0.0000166667)
     assert one.dollars == one.request_dollars + one.compute_dollars
     assert one.dollars_per_gb == pytest.approx(one.dollars / (100 * MB / GB))
+
+
+def test_manifests_are_written_anew_as_one_per_content_spec_and_size() -> None:
+    manifests = [
+        *[manifest(length=3 * MB)] * 5,
+        *[manifest(length=3 * MB, spec_id=1)] * 2,
+        *[manifest(length=1_000, holds_deletes=True)] * 10,
+    ]
+    work = Work(tasks=1)
+
+    def puts(properties: dict[str, str]) -> int:
+        return pricing(properties).price_job(work, manifests, 1).put_requests - 1 - 2
+
+    assert puts({}) == 2 + 1 + 1
+    assert puts({"commit.manifest.target-size-bytes": str(6 * MB)}) == 3 + 1 + 1
+    assert puts({"commit.manifest-merge.enabled": "false"}) == len(manifests)
+    assert puts({"commit.manifest.target-size-bytes": "1"}) == len(manifests)
 
 
 def test_replaced_bytes_are_stored_until_snapshots_expire() -> None:
@@ -125,14 +148,14 @@ def test_a_rewrite_that_saves_no_request_never_pays_back() -> None:
     split = pricing().price_group(pricing().work_of_group([GB], 2))
     assert split.file_opens_saved == -1
     assert split.payback_scans is None
-    nothing = pricing().price_job(Work(), 0, 0)
+    nothing = pricing().price_job(Work(), [], 0)
     assert (nothing.dollars, nothing.seconds, nothing.payback_scans, nothing.dollars_per_gb) == (0, 0, None, 0)
 
 
 def test_a_plan_prices_the_manifests_that_its_commit_rewrites() -> None:
     apart = plan_for(Scene([File(manifest=n % 3) for n in range(30)]))
     groups = apart.groups[0].estimate
-    assert apart.estimate.put_requests == groups.put_requests + 3 + 1 + 2
+    assert apart.estimate.put_requests == groups.put_requests + 1 + 1 + 2
     assert apart.estimate.get_requests == groups.get_requests + 2 * 3 + 13 + apart.groups[0].outputs
     assert apart.estimate.dollars > groups.dollars
 

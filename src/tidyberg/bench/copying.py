@@ -21,7 +21,14 @@ from pyiceberg.table.snapshots import Snapshot
 from tidyberg.bench.choosing import Choice
 from tidyberg.commit.avro import reader, resolve_names, writer
 from tidyberg.commit.entries import Entry, ListedManifest, Manifest
-from tidyberg.commit.manifests import manifest_list, read_manifest, read_manifest_list, rewritten_manifest, write_file
+from tidyberg.commit.manifests import (
+    Loss,
+    manifest_list,
+    read_manifest,
+    read_manifest_list,
+    rewritten_manifest,
+    write_file,
+)
 from tidyberg.commit.metadata_file import as_document, write_document
 from tidyberg.errors import StorageError
 from tidyberg.model.plan import DeleteFile
@@ -55,7 +62,7 @@ def copy_table(source: Table, snapshot: Snapshot, choice: Choice, io: FileIO, lo
             moved = replace(manifest, entries=_moved(manifest, kept, copied))
             path = f"{location}/metadata/copied-{number:05d}.avro"
             content, line = rewritten_manifest(
-                moved, frozenset(), snapshot_id=snapshot.snapshot_id, format_version=version, path=path
+                [Loss(moved, frozenset())], snapshot_id=snapshot.snapshot_id, format_version=version, path=path
             )
             write_file(io, path, content)
             listed.append(line)

@@ -1,6 +1,7 @@
 """Writes the manifests of a replace commit: touched ones with their entries marked, new ones for outputs, the list."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -14,6 +15,7 @@ from tidyberg.commit.entries import (
     DATA,
     DELETED,
     EXISTING,
+    Entry,
     EntryEncoder,
     Identity,
     ListedManifest,
@@ -21,6 +23,7 @@ from tidyberg.commit.entries import (
     Output,
     live_entries,
 )
+from tidyberg.commit.new_partitions import decode_partitions, partition_summaries, partition_types
 from tidyberg.errors import AccessDenied, StorageError
 from tidyberg.observe.storage import damaged, read_bytes
 
@@ -48,17 +51,42 @@ def read_manifest(io: FileIO, listed: ListedManifest) -> Manifest:
     return Manifest(listed, container, tuple(live_entries(container, listed)))
 
 
+@dataclass(frozen=True)
+class Loss:
+    """A manifest and those of its entries that go."""
+
+    source: Manifest
+    removed: frozenset[Identity]
+
+    @property
+    def kept(self) -> list[Entry]:
+        return [entry for entry in self.source.entries if entry.identity not in self.removed]
+
+    @property
+    def gone(self) -> list[Entry]:
+        return [entry for entry in self.source.entries if entry.identity in self.removed]
+
+
 def rewritten_manifest(
-    source: Manifest, removed: frozenset[Identity], *, snapshot_id: int, format_version: int, path: str
+    losses: Sequence[Loss], *, snapshot_id: int, format_version: int, path: str
 ) -> tuple[bytes, ListedManifest]:
-    """The source with `removed` marked DELETED and the rest EXISTING; old DELETED entries are not carried over."""
-    encode = EntryEncoder.for_source(source, format_version)
-    kept = [entry for entry in source.entries if entry.identity not in removed]
-    gone = [entry for entry in source.entries if entry.identity in removed]
-    assert len(gone) == len(removed), "I2: only files live in the manifest are replaced"
-    records = [encode.existing(entry, EXISTING, entry.snapshot_id) for entry in kept]
-    records += [encode.existing(entry, DELETED, snapshot_id) for entry in gone]
-    content = build_container(encode.schema, _header(source, format_version), records)
+    """One manifest in place of its sources: what goes marked DELETED, the rest EXISTING.
+
+    Old DELETED entries are not carried over. Several sources must agree as commit/merging.py has it.
+    """
+    records: list[bytes] = []
+    kept: list[Entry] = []
+    gone: list[Entry] = []
+    for loss in losses:
+        encode = EntryEncoder.for_source(loss.source, format_version)
+        stays, goes = loss.kept, loss.gone
+        assert len(goes) == len(loss.removed), "I2: only files live in the manifest are replaced"
+        records += [encode.existing(entry, EXISTING, entry.snapshot_id) for entry in stays]
+        records += [encode.existing(entry, DELETED, snapshot_id) for entry in goes]
+        kept += stays
+        gone += goes
+    source = losses[0].source
+    content = build_container(encode.schema, header_of(source, format_version), records)
     fields = {
         **source.listed.fields,
         500: path,
@@ -75,9 +103,15 @@ def rewritten_manifest(
         520: None,
         # The minimum of LIVE files; with none left it is the commit's own number.
         516: min((entry.sequence_number for entry in kept), default=None),
-        # 507, the partition summaries, still cover every entry.
     }
+    if len(losses) > 1:  # the partition summaries of a single source still cover every entry
+        fields[507] = _summaries(source, [*kept, *gone])
     return content, ListedManifest(fields)
+
+
+def _summaries(template: Manifest, entries: Sequence[Entry]) -> list[dict[int, Any]]:
+    partitions = {entry.partition for entry in entries}
+    return partition_summaries(partition_types(template), decode_partitions(template, partitions))
 
 
 def added_manifest(
@@ -93,7 +127,7 @@ def added_manifest(
     """A manifest of new files. I3: their data sequence number is explicit, that of the plan's snapshot."""
     encode = EntryEncoder.for_source(template, format_version)
     records = [encode.added(output, snapshot_id, sequence_number) for output in outputs]
-    content = build_container(encode.schema, _header(template, format_version), records)
+    content = build_container(encode.schema, header_of(template, format_version), records)
     fields = {
         500: path,
         501: len(content),
@@ -158,7 +192,8 @@ def manifest_list(
     return build_container(schema, metadata, records), next_row_id - (first_row_id or 0)
 
 
-def _header(source: Manifest, format_version: int) -> dict[str, bytes]:
+def header_of(source: Manifest, format_version: int) -> dict[str, bytes]:
+    """What a manifest written anew says of itself."""
     header = dict(source.container.metadata)
     header["format-version"] = str(format_version).encode()
     if format_version > 1:

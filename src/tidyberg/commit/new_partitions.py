@@ -4,11 +4,12 @@ The table may have no manifest of that spec yet to take its schema from, so it i
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Context, Decimal
 from typing import Any
 from uuid import UUID
 
+from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import PartitionFieldStats
 from pyiceberg.partitioning import PartitionSpec
@@ -31,7 +32,7 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from tidyberg.commit.avro import Container, field_id, resolve_names, writer
+from tidyberg.commit.avro import Container, field_id, reader, resolve_names, writer
 from tidyberg.commit.entries import DATA, ListedManifest, Manifest, entry_schema, with_partition
 
 _EXACT = Context(prec=40)
@@ -75,21 +76,29 @@ def empty_manifest(metadata: TableMetadata, spec_id: int) -> Manifest:
 def encode_partition(template: Manifest, spec: PartitionSpec, values: Sequence[Any]) -> bytes:
     """A partition tuple as the template's entries hold it."""
     by_id = {field.field_id: value for field, value in zip(spec.fields, values, strict=True)}
-    schema = resolve_names(template.container.schema)
-    data_file = next(field["type"] for field in schema["fields"] if field_id(field) == 2)
-    record = next(field["type"] for field in data_file["fields"] if field_id(field) == 102)
     out = bytearray()
-    for field in record["fields"]:
+    for field in _partition_fields(template):
         writer(field["type"])(out, _raw(by_id[field_id(field)], field["type"][1]))
     return bytes(out)
 
 
+def decode_partitions(template: Manifest, partitions: Iterable[bytes]) -> Iterator[tuple[Any, ...]]:
+    """The values of partition tuples that the template's entries hold."""
+    fields = [(reader(field["type"]), _held_as(field["type"])) for field in _partition_fields(template)]
+    for partition in partitions:
+        decoder = new_decoder(partition)
+        yield tuple(_value(read(decoder), kind) for read, kind in fields)
+
+
 def partition_types(template: Manifest) -> list[PrimitiveType]:
     """As the template's entries hold them: dates and times are plain numbers there."""
+    return [_held_as(field["type"]) for field in _partition_fields(template)]
+
+
+def _partition_fields(template: Manifest) -> list[dict[str, Any]]:
     schema = resolve_names(template.container.schema)
     data_file = next(field["type"] for field in schema["fields"] if field_id(field) == 2)
-    record = next(field["type"] for field in data_file["fields"] if field_id(field) == 102)
-    return [_held_as(field["type"]) for field in record["fields"]]
+    return list(next(field["type"] for field in data_file["fields"] if field_id(field) == 102)["fields"])
 
 
 def _held_as(kind: Any) -> PrimitiveType:
@@ -164,3 +173,11 @@ def _raw(value: Any, schema: Any) -> Any:
         unscaled = int(value.scaleb(schema["scale"], _EXACT))
         return unscaled.to_bytes(schema["size"], "big", signed=True)
     return value.bytes if isinstance(value, UUID) else value
+
+
+def _value(raw: Any, kind: PrimitiveType) -> Any:
+    if raw is None:
+        return None
+    if isinstance(kind, DecimalType):
+        return Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-kind.scale, _EXACT)
+    return UUID(bytes=raw) if isinstance(kind, UUIDType) else raw

@@ -31,6 +31,7 @@ from tidyberg.commit.dangling import dangling_deletes
 from tidyberg.commit.entries import Identity, ListedManifest, Manifest, Output
 from tidyberg.commit.fence import needless_fences, no_fence
 from tidyberg.commit.manifests import (
+    Loss,
     added_manifest,
     manifest_list,
     read_manifest,
@@ -38,6 +39,7 @@ from tidyberg.commit.manifests import (
     rewritten_manifest,
     write_file,
 )
+from tidyberg.commit.merging import merge_losses
 from tidyberg.commit.new_partitions import empty_manifest, encode_partition, partition_summaries, partition_types
 from tidyberg.commit.receipt import receipt
 from tidyberg.commit.statistics import carried_statistics
@@ -111,10 +113,9 @@ class Stager:
             # I1: what is missing in the list that we copy would be missing in the table.
             raise damaged(head.manifest_list, "it lists other manifests than a moment ago")
         manifests = self._added_manifests(table, parent, groups, listed)
+        manifests += self._rewritten_manifests(table, removed, listed)
         for path, manifest in listed.items():
-            if path in removed:
-                manifests.append(self._rewritten(table, manifest, frozenset(removed[path])))
-            elif manifest.may_have_live_files:
+            if path not in removed and manifest.may_have_live_files:
                 manifests.append(manifest)
 
         version = metadata.format_version
@@ -212,17 +213,25 @@ class Stager:
             return [parent.partitions[member.partition].values]
         return [file.partition or () for file in self.outputs[member.group.group_id]]
 
-    def _rewritten(self, table: Table, listed: ListedManifest, removed: frozenset[Identity]) -> ListedManifest:
+    def _rewritten_manifests(
+        self, table: Table, removed: Mapping[str, set[Identity]], listed: Mapping[str, ListedManifest]
+    ) -> list[ListedManifest]:
+        losses = [
+            Loss(self._source(table, manifest), frozenset(removed[path]))
+            for path, manifest in listed.items()
+            if path in removed
+        ]
+        bundles = merge_losses(losses, table.metadata.format_version, table.properties)
+        return [self._rewritten(table, bundle) for bundle in bundles]
+
+    def _rewritten(self, table: Table, losses: Sequence[Loss]) -> ListedManifest:
         version = table.metadata.format_version
-        key = ("rewritten", version, listed.path, listed.first_row_id, removed)
+        sources = [(loss.source.listed.path, loss.source.listed.first_row_id, loss.removed) for loss in losses]
+        key = ("rewritten", version, *sources)
         if key not in self._written:
             path = self._next_manifest_path(table)
             content, manifest = rewritten_manifest(
-                self._source(table, listed),
-                removed,
-                snapshot_id=self.snapshot_id,
-                format_version=version,
-                path=path,
+                losses, snapshot_id=self.snapshot_id, format_version=version, path=path
             )
             self._write(table, path, content)
             self._written[key] = manifest

@@ -147,6 +147,7 @@ def _take(
         options,
         pricing,
         manifests_of=lambda draft: _manifests([draft], candidates),
+        manifests=inventory.manifests,
         specs=[_output_spec(inventory, partition, options) for partition in range(len(inventory.partitions))],
         smaller=smaller,
     )
@@ -294,7 +295,8 @@ def _job_estimate(
     for draft in drafts:
         work += draft.work
     specs = len({_output_spec(inventory, draft.partition, options) for draft in drafts})
-    return pricing.price_job(work, len(_manifests(drafts, candidates)), specs)
+    manifests = [inventory.manifests[number] for number in _manifests(drafts, candidates)]
+    return pricing.price_job(work, manifests, specs)
 
 
 def _manifests(drafts: Sequence[Draft], candidates: Candidates) -> set[int]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tidyberg.model.manifest import ManifestInfo
 from tidyberg.model.options import PlanOptions
 from tidyberg.planning.judge import Draft
 from tidyberg.planning.price import Pricing, Work
@@ -33,13 +34,14 @@ def take_within_limits(
     pricing: Pricing,
     *,
     manifests_of: Callable[[Draft], set[int]],
+    manifests: Sequence[ManifestInfo],
     specs: Sequence[int],
     smaller: Callable[[Draft, int], Draft],
 ) -> Taken:
     """The first groups, in the order given, that fit; `smaller` cuts a group down to a number of files.
 
-    `manifests_of` tells the manifests that name a group's files and `specs` the spec of every partition: both are
-    written anew at the commit, which is part of the price.
+    `manifests_of` tells which of the `manifests` name a group's files and `specs` the spec of every partition: both
+    are written anew at the commit, which is part of the price.
     """
     if options.max_files is None and options.max_cost is None:
         return Taken(tuple(drafts), ())
@@ -57,7 +59,8 @@ def take_within_limits(
             continue
         now_touched = touched | manifests_of(candidate)
         now_specs = touched_specs | {specs[candidate.partition]}
-        cost = pricing.price_job(work + candidate.work, len(now_touched), len(now_specs)).dollars
+        rewritten = [manifests[number] for number in now_touched]
+        cost = pricing.price_job(work + candidate.work, rewritten, len(now_specs)).dollars
         if options.max_cost is not None and cost > options.max_cost:
             left.append(_rest(candidate, None, "budget"))
             continue

@@ -12,8 +12,9 @@ none, has the price that the same job would have on S3:
   10 MB and two more. Copies read and write all bytes.
 - Per job, GET: the manifests that name a replaced file or a delete, once to plan and once to commit; a look at each
   output; 13 for the manifest list and for the table's metadata, which PyIceberg loads four times by a HEAD and a GET
-  each (REST catalogs send it themselves: that is not told apart). PUT: the rewritten manifests, one manifest of
-  outputs per spec, the manifest list, the metadata.
+  each (REST catalogs send it themselves: that is not told apart). PUT: the rewritten manifests, which
+  are merged into one per kind of content, spec and 8 MB (`commit.manifest.target-size-bytes`), or two where some keep
+  files and some do not, which is not told apart; one manifest of outputs per spec, the manifest list, the metadata.
 - Bytes written: those of the input less the rows known to be deleted, at the calibrated ratio; copied ones stay as
   they are.
 - Seconds: the start of a job, then bytes at the calibrated rate of the group's mode and a fixed time per file read,
@@ -25,7 +26,8 @@ none, has the price that the same job would have on S3:
   counted.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import ceil
 
@@ -33,6 +35,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tidyberg.errors import BadInput
+from tidyberg.model.manifest import ManifestInfo
+from tidyberg.model.merging import merged_manifest_bytes
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.plan import Estimate, Mode
 from tidyberg.model.sizes import GB, MB
@@ -95,6 +99,7 @@ class Pricing:
     max_parallelism: int | None
     retention_ms: int
     own_client: bool = True  # which copies inside the store; else Arrow's does the work
+    merged_bytes: int = 0  # of manifests that are written anew as one; 0: each by itself
 
     def work_of_group(
         self,
@@ -150,7 +155,7 @@ class Pricing:
         """A group's share: its own requests and core time; the job's start and commit are in the job's price."""
         return self._estimate(work, work.core_seconds, work.core_seconds / self._cores)
 
-    def price_job(self, work: Work, manifests: int, specs: int) -> Estimate:
+    def price_job(self, work: Work, manifests: Collection[ManifestInfo], specs: int) -> Estimate:
         """All groups together; `manifests` name replaced files and are written anew, `specs` get a new one each."""
         if work.tasks == 0:
             return self._estimate(work, 0.0, 0.0)
@@ -158,9 +163,20 @@ class Pricing:
         working = max(work.longest_seconds, work.core_seconds / self._cores)
         seconds = self.calibration.seconds_per_job + working
         commit = Work(
-            get_requests=2 * manifests + _METADATA_READS + work.output_files, put_requests=manifests + specs + 2
+            get_requests=2 * len(manifests) + _METADATA_READS + work.output_files,
+            put_requests=self._rewritten(manifests) + specs + 2,
         )
         return self._estimate(work + commit, seconds, seconds)
+
+    def _rewritten(self, manifests: Collection[ManifestInfo]) -> int:
+        """How many manifests a commit writes in place of these."""
+        if not self.merged_bytes:
+            return len(manifests)
+        together: Counter[tuple[bool, int]] = Counter()
+        for manifest in manifests:
+            together[manifest.holds_deletes, manifest.spec_id] += manifest.length
+        # Not one for each: a manifest may be larger than the limit by itself.
+        return min(len(manifests), sum(_parts(size, self.merged_bytes) for size in together.values()))
 
     @property
     def _cores(self) -> int:
@@ -210,7 +226,15 @@ def pricing_for(
     """For a table with these properties at that location."""
     scheme = location.partition("://")[0].lower() if "://" in location else "file"
     retention_ms = _retention_ms(properties)
-    return Pricing(prices, calibration, resources, options.max_parallelism, retention_ms, scheme in _OWN_CLIENT)
+    return Pricing(
+        prices,
+        calibration,
+        resources,
+        options.max_parallelism,
+        retention_ms,
+        scheme in _OWN_CLIENT,
+        merged_manifest_bytes(properties),
+    )
 
 
 def _retention_ms(properties: Mapping[str, str]) -> int:

@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Operation
 
 from tidyberg.commit.avro import build_container, field_id, resolve_names, writer
 from tidyberg.commit.entries import Identity, ListedManifest, entry_schema, with_partition
-from tidyberg.commit.manifests import read_manifest, rewritten_manifest, write_file
+from tidyberg.commit.manifests import Loss, read_manifest, rewritten_manifest, write_file
 from tidyberg.testing.commits import commit_manifests, manifests_of
 from tidyberg.testing.manifests import live_files
 from tidyberg.testing.reading import PATH_FIELD, POSITION_FIELD, deleted_positions
@@ -123,7 +123,9 @@ def _without(
         return listed
     path = f"{table.location()}/metadata/{uuid.uuid4()}-m0.avro"
     version = table.metadata.format_version
-    content, line = rewritten_manifest(manifest, gone, snapshot_id=snapshot_id, format_version=version, path=path)
+    content, line = rewritten_manifest(
+        [Loss(manifest, gone)], snapshot_id=snapshot_id, format_version=version, path=path
+    )
     write_file(table.io, path, content)
     return line
 
