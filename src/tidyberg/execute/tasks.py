@@ -24,7 +24,7 @@ from tidyberg.model.task import NanFacts, PartitionColumn, StorageAccess, Task, 
 from tidyberg.planning.parts import part_count
 
 _STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")
-_BATCH_ROWS = 65_536
+_BATCH_ROWS = 131_072
 _OVERSIZE = 1.8  # an output above this many times the target would be split by the next plan
 
 

@@ -100,7 +100,7 @@ class Task:
     target_bytes: int
     max_bytes: int
     write: WriteSettings
-    batch_rows: int = 65_536
+    batch_rows: int = 131_072
     memory_bytes: int = 256 * 1024 * 1024  # Arrow memory that one row group may take before it is flushed
     # Of fields, nested ones too, that a file lacks: identity partition values and initial defaults, by field id.
     constants: dict[int, Any] = field(default_factory=dict)
@@ -198,7 +198,7 @@ class ChecksumTask:
     group_id: int
     inputs: tuple[TaskInput, ...]
     arrow_schema: bytes
-    batch_rows: int = 65_536
+    batch_rows: int = 131_072
     lineage: bool = False  # the rows' lineage counts too: as stored, else as inherited from the inputs
 
 
@@ -224,7 +224,7 @@ class AuditTask:
     deletes: tuple[TaskDelete, ...] = ()
     equality_schemas: dict[tuple[int, ...], bytes] = field(default_factory=dict)
     parts: tuple[int, ...] | None = None  # None: sums over all rows; else every row whose hash is in these parts
-    batch_rows: int = 65_536
+    batch_rows: int = 131_072
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,12 +41,14 @@ def judge_footers(leaves: Iterable[Leaf], files: Sequence[tuple[pq.FileMetaData,
 
 def judge_rows(table: pa.Table, leaves: Iterable[Leaf]) -> dict[int, bool]:
     """The same verdict from a sample of the first row group; leaves inside lists and maps get a dictionary."""
+    asked = [leaf for leaf in leaves if leaf.field_id is not None and not pa.types.is_boolean(leaf.type)]
+    if not asked:
+        return {}
     step = max(1, table.num_rows // _SAMPLE_ROWS)
     sample = table if step == 1 else table.take(pa.array(np.arange(0, table.num_rows, step)))
-    verdicts = {}
-    for leaf in leaves:
-        if leaf.field_id is None or pa.types.is_boolean(leaf.type):
-            continue
+    verdicts: dict[int, bool] = {}
+    for leaf in asked:
+        assert leaf.field_id is not None
         if leaf.repeated:
             verdicts[leaf.field_id] = True
             continue
