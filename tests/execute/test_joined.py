@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from arro3.io import write_parquet
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
@@ -23,6 +23,7 @@ from tidyberg.execute.kernel import tiny
 from tidyberg.execute.kernel.copy.thrift import read_struct, write_struct
 from tidyberg.execute.kernel.failures import KernelFailure
 from tidyberg.execute.kernel.joined import Outline, join
+from tidyberg.execute.kernel.lineage import fill_joined_lineage, fill_lineage, with_lineage
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.task import TaskInput, TaskResult
 
@@ -344,17 +345,73 @@ def test_rows_that_are_deleted_in_joined_files_are_those_of_their_own_file(
     assert (result.rows_read, result.rows_deleted, result.rows_written) == (60, 5, 55)
 
 
-def test_rows_keep_the_lineage_of_their_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@st.composite
+def files_with_lineage(draw: st.DrawFn) -> list[tuple[pa.Table, TaskInput]]:
+    """Rows that may store all of their lineage, some or none, and what they inherit the rest from."""
+    numbers = st.none() | st.integers(0, 2**40)
+    found = []
+    for number in range(draw(st.integers(2, 6))):
+        rows = draw(st.integers(1, 12))
+        ids, updates = (draw(st.lists(numbers, min_size=rows, max_size=rows)) for _ in range(2))
+        columns = [range(100 * number, 100 * number + rows), ["x"] * rows, ids, updates]
+        schema = with_lineage(NUMBERS)
+        table = pa.table([pa.array(one, kind.type) for one, kind in zip(columns, schema, strict=True)], schema=schema)
+        file = TaskInput(f"{number}", 1, rows, first_row_id=draw(numbers), sequence_number=draw(st.integers(0, 1_000)))
+        found.append((table, file))
+    return found
+
+
+def test_what_rows_of_joined_files_inherit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spy = Spy(monkeypatch)
     files = [
-        dataclasses.replace(file, first_row_id=100 * number, sequence_number=number)
-        for number, file in enumerate(number_files(tmp_path, files=3, rows=2))
+        dataclasses.replace(file, first_row_id=first_row_id, sequence_number=number)
+        for number, (first_row_id, file) in enumerate(
+            zip([100, None, 0, 300], number_files(tmp_path, files=4, rows=3), strict=True)
+        )
     ]
-    result = rewrite(files, NUMBERS, tmp_path / "out", lineage=True)
-    assert spy.joined == []
+    deletes = (position_delete(tmp_path / "positions.parquet", [(files[2].path, 1)], sequence=5),)
+    result = rewrite(files, NUMBERS, tmp_path / "out", lineage=True, deletes=deletes)
+    assert spy.joined == [4]
     rows = read_rows([output.path for output in result.outputs])
-    assert [row["_row_id"] for row in rows] == [0, 1, 100, 101, 200, 201]
-    assert [row["_last_updated_sequence_number"] for row in rows] == [0, 0, 1, 1, 2, 2]
+    assert [row["_row_id"] for row in rows] == [100, 101, 102, None, None, None, 0, 2, 300, 301, 302]
+    assert [row["_last_updated_sequence_number"] for row in rows] == [0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 3]
+
+
+@settings(max_examples=100, deadline=None)
+@given(files=files_with_lineage(), batch_rows=st.integers(1, 40))
+def test_rows_of_joined_files_have_the_lineage_that_they_have_one_by_one(
+    files: list[tuple[pa.Table, TaskInput]], batch_rows: int
+) -> None:
+    inputs = [file for _, file in files]
+    one_by_one = [fill_lineage(rows.to_batches()[0], file, 0) for rows, file in files]
+    batches = pa.concat_tables([rows for rows, _ in files]).combine_chunks().to_batches(max_chunksize=batch_rows)
+    joined = list(fill_joined_lineage(batches, inputs))
+    assert [batch.num_rows for batch in joined] == [batch.num_rows for batch in batches]
+    assert pa.Table.from_batches(joined).equals(pa.Table.from_batches(one_by_one))
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(files=files_with_lineage(), stored=st.booleans())
+def test_tasks_over_joined_files_write_what_they_write_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[tuple[pa.Table, TaskInput]], stored: bool
+) -> None:
+    """Whether the files store lineage or not; but for their bytes, of which neither knows."""
+    inputs = []
+    for number, (rows, file) in enumerate(files):
+        columns = rows if stored else rows.select(NUMBERS.names)
+        written = write_file(tmp_path / f"{number}.parquet", columns)
+        inputs.append(
+            dataclasses.replace(written, first_row_id=file.first_row_id, sequence_number=file.sequence_number)
+        )
+    found = []
+    for most_refused in (4, 0):
+        with monkeypatch.context() as patch:
+            spy = Spy(patch)
+            patch.setattr(tiny, "_MOST_REFUSED", most_refused)
+            result = rewrite(inputs, NUMBERS, tmp_path / "out", lineage=True)
+        assert spy.joined == ([len(files)] if most_refused else [])
+        found.append((read_rows([output.path for output in result.outputs]), result.input_facts, result.output_facts))
+    assert found[0] == found[1]
 
 
 def by_duckdb(rows: pa.Table, path: Path, codec: str) -> None:

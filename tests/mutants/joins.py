@@ -14,10 +14,25 @@ JOINS = (
         JOINED,
     ),
     Mutant(
-        "rows inherit lineage from their own file, so they are not joined [I8]",
-        "execute/kernel/tiny.py",
-        "self._may_join = not task.lineage",
-        "self._may_join = True",
+        "rows of joined files inherit ids from the beginning of their own file on [I8]",
+        "execute/kernel/lineage.py",
+        "for file in files]) - (np.cumsum(counts) - counts)",
+        "for file in files])",
+        JOINED,
+    ),
+    Mutant(
+        "rows of joined files inherit from those after them in all batches [I8]",
+        "execute/kernel/lineage.py",
+        "        yield pa.RecordBatch.from_arrays([*batch.columns[:-2], *filled], schema=batch.schema)\n"
+        "        first += batch.num_rows\n",
+        "        yield pa.RecordBatch.from_arrays([*batch.columns[:-2], *filled], schema=batch.schema)\n",
+        JOINED,
+    ),
+    Mutant(
+        "rows of joined files that have no ids yet get none [I8]",
+        "execute/kernel/lineage.py",
+        "mask=np.repeat(without_ids, counts) if without_ids.any() else None,",
+        "mask=None,",
         JOINED,
     ),
     Mutant(

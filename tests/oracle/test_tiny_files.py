@@ -21,9 +21,9 @@ VALUES = (
 )
 
 
-@pytest.mark.parametrize("codec", ["zstd", "snappy"])
+@pytest.mark.parametrize(("codec", "format_version"), [("zstd", 2), ("snappy", 3)])
 def test_tiny_files_of_java_are_joined(
-    warehouse: Warehouse, java: JavaCatalog, monkeypatch: pytest.MonkeyPatch, codec: str
+    warehouse: Warehouse, java: JavaCatalog, monkeypatch: pytest.MonkeyPatch, codec: str, format_version: int
 ) -> None:
     joined: list[int] = []
     read = tiny.TinyFiles.read
@@ -37,11 +37,19 @@ def test_tiny_files_of_java_are_joined(
     java.sql("CREATE NAMESPACE IF NOT EXISTS db")
     java.sql(
         f"CREATE TABLE {NAME} ({COLUMNS}) USING iceberg "
-        f"TBLPROPERTIES ('format-version' = '2', 'write.parquet.compression-codec' = '{codec}')"
+        f"TBLPROPERTIES ('format-version' = '{format_version}', 'write.parquet.compression-codec' = '{codec}')"
     )
     for first in range(0, 300, 100):
         java.sql(f"INSERT INTO {NAME} SELECT /*+ COALESCE(1) */ {VALUES} FROM range({first}, {first + 100})")
     before = java.rows(NAME)
+    lineage = lineage_of(java) if format_version > 2 else []
     compact(warehouse)
     assert joined == [3]
     assert java.rows(NAME) == before
+    if format_version > 2:
+        assert len(lineage) == 300
+        assert lineage_of(java) == lineage
+
+
+def lineage_of(java: JavaCatalog) -> list[tuple[Any, ...]]:
+    return java.sql(f"SELECT id, _row_id, _last_updated_sequence_number FROM {NAME} ORDER BY id")

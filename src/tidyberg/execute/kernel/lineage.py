@@ -5,7 +5,7 @@ row's position in the file, deleted rows counted, and the last update is the fil
 whose rows have no ids yet (a table upgraded to v3 without a commit since) has null there: the next commit gives them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,25 @@ def fill_lineage(batch: pa.RecordBatch, file: TaskInput, first: int) -> pa.Recor
     if stored_updates.null_count:
         stored_updates = pc.fill_null(stored_updates, file.sequence_number)
     return pa.RecordBatch.from_arrays([*batch.columns[:-2], stored_ids, stored_updates], schema=batch.schema)
+
+
+def fill_joined_lineage(batches: Iterable[pa.RecordBatch], files: Sequence[TaskInput]) -> Iterator[pa.RecordBatch]:
+    """The same of batches that hold all rows of several files, one behind the other: each row inherits from its own."""
+    counts = np.array([file.records for file in files])
+    without_ids = np.array([file.first_row_id is None for file in files])
+    starts = np.array([file.first_row_id or 0 for file in files]) - (np.cumsum(counts) - counts)
+    inherited_ids = pa.array(
+        np.repeat(starts, counts) + np.arange(counts.sum()),
+        pa.int64(),
+        mask=np.repeat(without_ids, counts) if without_ids.any() else None,
+    )
+    inherited_updates = pa.array(np.repeat([file.sequence_number for file in files], counts), pa.int64())
+    first = 0
+    for batch in batches:
+        inherited = (column.slice(first, batch.num_rows) for column in (inherited_ids, inherited_updates))
+        filled = [pc.coalesce(*columns) for columns in zip(batch.columns[-2:], inherited, strict=True)]
+        yield pa.RecordBatch.from_arrays([*batch.columns[:-2], *filled], schema=batch.schema)
+        first += batch.num_rows
 
 
 class LineageFacts:

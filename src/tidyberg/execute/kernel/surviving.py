@@ -10,7 +10,7 @@ import pyarrow as pa
 from tidyberg.execute.kernel.ahead import in_background
 from tidyberg.execute.kernel.deletes import DeletedRows, Positions, without_rows
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.lineage import LineageFacts, fill_lineage
+from tidyberg.execute.kernel.lineage import LineageFacts, fill_joined_lineage, fill_lineage
 from tidyberg.execute.kernel.metrics import FactCollector
 from tidyberg.execute.kernel.project import Leaf, Selection
 from tidyberg.execute.kernel.read import MB, OpenFile, Reader, Shape
@@ -86,7 +86,8 @@ class SurvivingRows:
         self.rows_deleted += len(deleted)
         yield Announcement(first, size, self._deleted_rows.surviving_rows)
         first = 0
-        for batch in batches:
+        whole = fill_joined_lineage(batches, [file.input for file in files]) if self._task.lineage else batches
+        for batch in whole:
             self.rows_read += batch.num_rows
             yield without_rows(batch, first, deleted)
             first += batch.num_rows

@@ -20,7 +20,6 @@ class TinyFiles:
         self._reader = reader
         self._should_stop = should_stop
         self._most_rows = task.batch_rows
-        self._may_join = not task.lineage  # rows of several files in a batch do not inherit the same
         self._refused = 0
 
     def bunches(self, files: Iterable[OpenFile]) -> Generator[tuple[Shape, list[OpenFile]], None, None]:
@@ -71,6 +70,4 @@ class TinyFiles:
         return found
 
     def _joinable(self, file: OpenFile) -> bool:
-        return (
-            self._may_join and self._refused < _MOST_REFUSED and file.rows_taken is None and bool(file.footer.num_rows)
-        )
+        return self._refused < _MOST_REFUSED and file.rows_taken is None and bool(file.footer.num_rows)
