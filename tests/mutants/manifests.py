@@ -118,4 +118,18 @@ SEQUENCE_NUMBERS = (
         "FieldReader(_Decoder.read_double, _Decoder.skip_double)",
         ("tests/observe/test_manifest.py",),
     ),
+    Mutant(
+        "manifests that are no neighbours are joined without what lies between them",
+        "manifests/entries.py",
+        "if pieces and pieces[-1][0] is source and pieces[-1][2] == start:",
+        "if pieces and pieces[-1][0] is source and pieces[-1][2] <= start:",
+        ("tests/manifests/test_entries.py",),
+    ),
+    Mutant(
+        "manifests of different tables are joined one after the other",
+        "manifests/entries.py",
+        "if pieces and pieces[-1][0] is source and pieces[-1][2] == start:",
+        "if pieces and pieces[-1][2] == start:",
+        ("tests/manifests/test_entries.py",),
+    ),
 )

@@ -90,12 +90,33 @@ class PartitionColumn:
 @dataclass(frozen=True)
 class ManifestEntries:
     partition_columns: tuple[PartitionColumn, ...]
-    table: pa.Table  # ENTRIES, then the partition columns
+    source: pa.Table  # ENTRIES, then the partition columns: of this manifest, or of several that were read at once
     resting: pa.Table | None = None  # what manifests/resting.py set aside, with the partition columns
+    rows: range | None = None  # of the source; all where there is no other manifest in it
+
+    @property
+    def span(self) -> range:
+        return range(self.source.num_rows) if self.rows is None else self.rows
+
+    @property
+    def table(self) -> pa.Table:
+        return self.source.slice(self.span.start, len(self.span))
 
     @property
     def nbytes(self) -> int:
-        return int(self.table.nbytes)
+        """A share of the source's, which lives as long as one of its manifests."""
+        return int(self.source.nbytes * len(self.span) / max(1, self.source.num_rows))
+
+
+def joined(manifests: Sequence[ManifestEntries], names: Sequence[str]) -> pa.Table:
+    """Columns of entries. Neighbours in one source stay together: of thousands of manifests each may have one entry."""
+    pieces: list[tuple[pa.Table, int, int]] = []
+    for entries in manifests:
+        source, start, end = entries.source, entries.span.start, entries.span.stop
+        if pieces and pieces[-1][0] is source and pieces[-1][2] == start:
+            start = pieces.pop()[1]
+        pieces.append((source, start, end))
+    return pa.concat_tables([source.select(names).slice(start, end - start) for source, start, end in pieces])
 
 
 def read_entries(files: Iterable[tuple[str, bytes, bool]]) -> Iterator[tuple[str, ManifestEntries]]:
@@ -121,14 +142,14 @@ class _Likeness:
 
 
 class _Waiting:
-    """Blocks until there are enough of them, and the batches of manifests that are not through yet."""
+    """Blocks until there are enough of them, and the pieces of manifests that are not through yet."""
 
     def __init__(self) -> None:
         self._blocks: dict[_Likeness, list[tuple[str, int, bytes]]] = {}
         self._bytes = 0
         self._last: Container | None = None
         self._schema_text = ""  # of the last
-        self._batches: dict[str, list[pa.RecordBatch]] = {}
+        self._pieces: dict[str, list[tuple[pa.Table, range]]] = {}
         self._read: dict[str, tuple[PartitionColumn, ...]] = {}  # to the end, but with blocks that wait
         self._done: dict[str, tuple[PartitionColumn, ...]] = {}
 
@@ -140,7 +161,7 @@ class _Waiting:
             self._last = container
             likeness = _Likeness(self._schema_text, deletes)
             columns = _partition_columns(likeness.schema_text)
-            self._batches[name] = []
+            self._pieces[name] = []
             for count, content in blocks(container):
                 self._blocks.setdefault(likeness, []).append((name, count, content))
                 self._bytes += len(content)
@@ -150,15 +171,21 @@ class _Waiting:
 
     def flush(self) -> None:
         for likeness, held in self._blocks.items():
-            for name, batch in _decode(likeness, held):
-                self._batches[name].append(batch)
+            for name, table, rows in _decode(likeness, held):
+                self._pieces[name].append((table, rows))
         self._blocks, self._bytes = {}, 0
         self._done |= self._read
         self._read.clear()
 
     def finished(self) -> Iterator[tuple[str, ManifestEntries]]:
         for name, columns in self._done.items():
-            yield name, ManifestEntries(columns, pa.Table.from_batches(self._batches.pop(name), _table_schema(columns)))
+            pieces = self._pieces.pop(name)
+            if len(pieces) == 1:
+                ((table, rows),) = pieces
+                yield name, ManifestEntries(columns, table, rows=rows)
+            else:
+                parts = [table.slice(rows.start, len(rows)) for table, rows in pieces]
+                yield name, ManifestEntries(columns, pa.concat_tables([_table_schema(columns).empty_table(), *parts]))
         self._done.clear()
 
 
@@ -173,7 +200,7 @@ def _naming(name: str) -> Iterator[None]:
         raise ManifestError(name, str(error)) from error
 
 
-def _decode(likeness: _Likeness, held: Sequence[tuple[str, int, bytes]]) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _decode(likeness: _Likeness, held: Sequence[tuple[str, int, bytes]]) -> Iterator[tuple[str, pa.Table, range]]:
     try:
         with decoding():
             batch = _batch(likeness, [(count, content) for _, count, content in held])
@@ -188,11 +215,12 @@ def _decode(likeness: _Likeness, held: Sequence[tuple[str, int, bytes]]) -> Iter
     if pc.all(live).as_py() is False:
         ends = np.concatenate(([0], np.cumsum(live.to_numpy(zero_copy_only=False))))[ends]
         batch = batch.filter(live)
+    table = pa.Table.from_batches([batch])
     names = [name for name, _, _ in held]
     start = 0
     for number, end in enumerate(ends.tolist()):
         if number + 1 == len(names) or names[number + 1] != names[number]:
-            yield names[number], batch.slice(start, end - start)
+            yield names[number], table, range(start, end)
             start = end
 
 

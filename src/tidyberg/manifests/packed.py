@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from tidyberg.manifests.entries import ManifestEntries, PartitionColumn
+from tidyberg.manifests.entries import ManifestEntries, PartitionColumn, joined
 from tidyberg.manifests.tuples import layout_of
 from tidyberg.model.manifest import Layout
 
@@ -26,14 +26,13 @@ def _pack(
 ) -> PackedEntries:
     resting = [entries.resting for entries in manifests if entries.resting is not None]
     lengths = [
-        (entries.table.num_rows, entries.resting.num_rows if entries.resting is not None else 0)
-        for entries in manifests
+        (len(entries.span), entries.resting.num_rows if entries.resting is not None else 0) for entries in manifests
     ]
     return (
         layout_of(columns),
         tuple((number, *rows) for number, rows in zip(numbers, lengths, strict=True)),
-        _stream([entries.table for entries in manifests]),
-        _stream(resting) if resting else None,
+        _stream(joined(manifests, manifests[0].source.column_names)),
+        _stream(pa.concat_tables(resting)) if resting else None,
     )
 
 
@@ -46,12 +45,12 @@ def unpack_entries(packed: Sequence[PackedEntries]) -> Iterator[tuple[int, Manif
         start = counted_start = 0
         for number, rows, counted_rows in lengths:
             rests = counted.slice(counted_start, counted_rows) if counted is not None and counted_rows else None
-            yield number, ManifestEntries(columns, table.slice(start, rows), rests)
+            yield number, ManifestEntries(columns, table, rests, range(start, start + rows))
             start, counted_start = start + rows, counted_start + counted_rows
 
 
-def _stream(tables: Sequence[pa.Table]) -> bytes:
-    table = pa.concat_tables(tables).combine_chunks()
+def _stream(table: pa.Table) -> bytes:
+    table = table.combine_chunks()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidyberg.manifests.entries import ManifestEntries, PartitionColumn
+from tidyberg.manifests.entries import ManifestEntries, PartitionColumn, joined
 from tidyberg.manifests.inherit import inherit
 from tidyberg.manifests.marks import are_marked
 from tidyberg.manifests.tuples import Ints, distinct, layout_of, texts_of, tuples_of
@@ -42,14 +42,16 @@ def set_aside(
         if not info.holds_deletes:
             alike.setdefault((info.spec_id, entries.partition_columns), []).append(number)
     for (spec_id, columns), numbers in alike.items():
-        tables = [manifests[number].table for number in numbers]
-        manifest = np.repeat(np.arange(len(numbers), dtype=np.int32), [table.num_rows for table in tables])
-        together = inherit(pa.concat_tables(tables).combine_chunks(), [infos[number] for number in numbers], manifest)
+        entries_alike = [manifests[number] for number in numbers]
+        lengths = [len(entries.span) for entries in entries_alike]
+        manifest = np.repeat(np.arange(len(numbers), dtype=np.int32), lengths)
+        together = joined(entries_alike, entries_alike[0].source.column_names).combine_chunks()
+        together = inherit(together, [infos[number] for number in numbers], manifest)
         rests, counted = _resting(together, spec_id, columns, rule)
         kept = together.filter(pa.array(~rests))
         ends = np.cumsum(np.bincount(manifest[~rests], minlength=len(numbers))).tolist()
         for number, start, end in zip(numbers, [0, *ends], ends, strict=False):
-            left[number] = ManifestEntries(columns, kept.slice(start, end - start))
+            left[number] = ManifestEntries(columns, kept, rows=range(start, end))
         left[numbers[0]] = replace(left[numbers[0]], resting=counted)
     return left
 

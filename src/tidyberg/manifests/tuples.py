@@ -16,8 +16,12 @@ def layout_of(columns: Sequence[PartitionColumn]) -> Layout:
     return tuple((column.field_id, column.physical, column.logical, column.scale) for column in columns)
 
 
+def tuple_names(columns: Sequence[PartitionColumn]) -> list[str]:
+    return [f"p{position}" for position in range(len(columns))]
+
+
 def tuples_of(entries: pa.Table, columns: Sequence[PartitionColumn]) -> pa.Table:
-    return entries.select([f"p{position}" for position in range(len(columns))])
+    return entries.select(tuple_names(columns))
 
 
 def distinct(tuples: pa.Table, rows: int) -> tuple[Ints, Ints]:

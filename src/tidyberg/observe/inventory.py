@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from tidyberg.errors import DamagedFile
-from tidyberg.manifests.entries import ENTRIES, ManifestEntries, ManifestError
+from tidyberg.manifests.entries import ENTRIES, ManifestEntries, ManifestError, joined
 from tidyberg.manifests.inherit import inherit
 from tidyberg.manifests.resting import count_together
 from tidyberg.model.inventory import DATA_FILES, DELETE_FILES, RESTING, Inventory
@@ -59,9 +59,9 @@ def _assemble(pinned: Pinned, manifests: Sequence[ManifestInfo], contents: Seque
         [*contents, *(entries for _, entries in counted)],
     )
     partition = index.put_in_order()[partition]
-    manifest = np.repeat(np.arange(len(contents), dtype=np.int32), [entries.table.num_rows for entries in contents])
-    columns = pa.concat_tables([ENTRIES.empty_table(), *(entries.table.select(ENTRIES.names) for entries in contents)])
-    if columns.num_rows < _ROWS_A_CHUNK * len(contents):
+    manifest = np.repeat(np.arange(len(contents), dtype=np.int32), [len(entries.span) for entries in contents])
+    columns = joined(contents, ENTRIES.names) if contents else ENTRIES.empty_table()
+    if columns.num_rows < _ROWS_A_CHUNK * columns["path"].num_chunks:
         columns = columns.combine_chunks()  # else a copy of all paths, for nothing
     try:
         columns = inherit(columns, manifests, manifest)

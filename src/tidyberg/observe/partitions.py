@@ -21,8 +21,8 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from tidyberg.manifests.entries import ManifestEntries, PartitionColumn
-from tidyberg.manifests.tuples import distinct, tuples_of
+from tidyberg.manifests.entries import ManifestEntries, PartitionColumn, joined
+from tidyberg.manifests.tuples import distinct, tuple_names
 from tidyberg.model.inventory import Partition
 
 _DECIMALS = decimal.Context(prec=40)
@@ -47,16 +47,16 @@ class PartitionIndex:
 
     def positions(self, spec_ids: Sequence[int], manifests: Sequence[ManifestEntries]) -> npt.NDArray[np.int32]:
         """The partition of every entry of the manifests, one after the other."""
-        starts = np.cumsum([0, *(manifest.table.num_rows for manifest in manifests)])
+        starts = np.cumsum([0, *(len(manifest.span) for manifest in manifests)])
         found = np.zeros(int(starts[-1]), np.int32)
         alike: dict[tuple[int, tuple[PartitionColumn, ...]], list[int]] = {}
         for number, (spec_id, manifest) in enumerate(zip(spec_ids, manifests, strict=True)):
             alike.setdefault((spec_id, manifest.partition_columns), []).append(number)
         for (spec_id, columns), numbers in alike.items():
-            tables = [tuples_of(manifests[number].table, columns) for number in numbers]
+            table = joined([manifests[number] for number in numbers], tuple_names(columns))
             rows = np.concatenate([np.arange(starts[number], starts[number + 1]) for number in numbers])
             if len(rows):
-                found[rows] = self._distinct(spec_id, columns, pa.concat_tables(tables), len(rows))
+                found[rows] = self._distinct(spec_id, columns, table, len(rows))
         return found
 
     def put_in_order(self) -> npt.NDArray[np.int32]:

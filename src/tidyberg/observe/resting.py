@@ -79,7 +79,7 @@ def but_for_others(
     start = 0
     for info, entries in counted:
         tuples = tuples_of(entries.table, entries.partition_columns)
-        rows = range(entries.table.num_rows)
+        rows = range(len(entries.span))
         chosen = [row for row in rows if is_selected[positions[start + row]]]
         start += len(rows)
         if chosen:

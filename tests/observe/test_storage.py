@@ -1,0 +1,45 @@
+"""Local metadata files are opened without Arrow, and read as with it."""
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+
+from tidyberg.errors import AccessDenied, DamagedFile
+from tidyberg.observe.storage import read_bytes, through_pyiceberg
+
+
+@pytest.mark.parametrize("name", ["m.avro", "a b.avro", "a+b=ü.avro", "a%20b.avro", "a;b.avro"])
+@pytest.mark.parametrize("scheme", ["file://", ""])
+def test_a_local_file_is_read_under_the_name_that_pyiceberg_wrote(tmp_path: Path, name: str, scheme: str) -> None:
+    io, location = PyArrowFileIO(), f"{scheme}{tmp_path}/{name}"
+    with io.new_output(location).create() as stream:
+        stream.write(b"content")
+    assert through_pyiceberg(io, location) == b"content"
+
+
+def test_what_is_missing_or_no_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DamagedFile, match=r"none.avro does not exist"):
+        read_bytes(PyArrowFileIO(), f"file://{tmp_path}/none.avro")
+    tmp_path.joinpath("secret.avro").touch(mode=0)
+    if not _may_read_all(tmp_path / "secret.avro"):
+        with pytest.raises(AccessDenied, match=r"secret.avro"):
+            read_bytes(PyArrowFileIO(), f"file://{tmp_path}/secret.avro")
+
+
+def test_file_access_of_another_kind_is_asked_for_local_files_too(tmp_path: Path) -> None:
+    class Refusing(PyArrowFileIO):
+        def new_input(self, location: str) -> PyArrowFile:
+            raise PermissionError(location)
+
+    tmp_path.joinpath("m.avro").touch()
+    with pytest.raises(AccessDenied):
+        read_bytes(Refusing(), f"file://{tmp_path}/m.avro")
+
+
+def _may_read_all(path: Path) -> bool:
+    try:
+        path.read_bytes()
+    except PermissionError:
+        return False
+    return True
