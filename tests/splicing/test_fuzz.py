@@ -69,7 +69,7 @@ def moved_leaves(content: bytes) -> int:
                 assert sum(part.rows for part in of_leaf) == ROWS
                 floats = FloatFacts() if is_counted(table_leaf) else None
                 merged = merge_parts(of_leaf, 4, leaf, table_leaf.type, ZSTD, floats)
-                assert merged.compressed == sum(len(part.content) for part in of_leaf)
+                assert merged.compressed == sum(len(piece) for part in of_leaf for piece in part.content)
                 for index in (merged.column_index, merged.offset_index):
                     assert index is None or read_struct(index)[1] == len(index)
                 moved += 1

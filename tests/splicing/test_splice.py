@@ -531,7 +531,7 @@ def test_a_bound_is_called_exact_only_if_that_of_every_part_is(
 ) -> None:
     """Where nothing is told readers take a bound for a value: one that may be cut must say so."""
     page = Page(10, 10, 1, 0)
-    parts = [Part(b"", (page,), 1, Known(0, b"a", b"b", flag, flag), None) for flag in flags]
+    parts = [Part((), (page,), 1, Known(0, b"a", b"b", flag, flag), None) for flag in flags]
     merged = merge_parts(parts, 4, SchemaLeaf((b"name",), 6, 0, 1, None), pa.string(), 6, None)
     statistics = merged.struct[ChunkField.METADATA][1][MetadataField.STATISTICS][1]
     found = [statistics.get(field, (0, None))[1] for field in (7, 8)]

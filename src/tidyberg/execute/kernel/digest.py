@@ -22,7 +22,7 @@ class DigestingSink:
     def closed(self) -> bool:
         return bool(self._sink.closed)
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         self._hash.update(data)
         return int(self._sink.write(data))
 

@@ -34,9 +34,10 @@ class ThriftMap:
 
 # Field id -> type and value, in the order they were written in; booleans are values of type TRUE.
 Struct = dict[int, tuple[int, Any]]
+Bytes = bytes | memoryview
 
 
-def read_struct(content: bytes, start: int = 0) -> tuple[Struct, int]:
+def read_struct(content: Bytes, start: int = 0) -> tuple[Struct, int]:
     """The struct that begins at `start`, and where it ends."""
     reader = _Reader(content, start)
     try:
@@ -53,7 +54,7 @@ def write_struct(struct: Struct) -> bytes:
 
 
 class _Reader:
-    def __init__(self, content: bytes, position: int) -> None:
+    def __init__(self, content: Bytes, position: int) -> None:
         self._content = content
         self.position = position
 
@@ -130,7 +131,7 @@ class _Reader:
         end = self.position + length
         if end > len(self._content):
             raise IndexError
-        taken = self._content[self.position : end]
+        taken = bytes(self._content[self.position : end])
         self.position = end
         return taken
 

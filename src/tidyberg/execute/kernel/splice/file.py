@@ -13,7 +13,18 @@ from tidyberg.execute.kernel.copy.footer import MAGIC, SchemaLeaf, schema_leaves
 from tidyberg.execute.kernel.copy.merge import moved_index
 from tidyberg.execute.kernel.copy.shape import schema_of
 from tidyberg.execute.kernel.copy.source import Source, open_source
-from tidyberg.execute.kernel.copy.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, ThriftList, write_struct
+from tidyberg.execute.kernel.copy.thrift import (
+    BINARY,
+    I16,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    Bytes,
+    Struct,
+    ThriftList,
+    write_struct,
+)
 from tidyberg.execute.kernel.digest import DigestingSink
 from tidyberg.execute.kernel.failures import KernelFailure
 from tidyberg.execute.kernel.project import Leaf
@@ -73,7 +84,8 @@ class SplicedFile:
                 parts = moved[number]
                 assert sum(part.rows for part in parts) == rows
                 for part in parts:
-                    self._write(part.content)
+                    for piece in part.content:
+                        self._write(piece)
                 group.append(merge_parts(parts, start, leaf, table_leaf.type, self._codec, floats.get(number)))
             else:
                 source, index = encoded[number]
@@ -111,7 +123,7 @@ class SplicedFile:
             return False  # what broke the writing is being told already
         return True
 
-    def _write(self, content: bytes) -> None:
+    def _write(self, content: Bytes) -> None:
         with self._storage.guard(self.place.location, writing=True):
             self._sink.write(content)
 
@@ -119,7 +131,7 @@ class SplicedFile:
         """A chunk that Arrow encoded."""
         assert source.whole is not None
         chunk = source.footer.row_groups[0].chunks[index]
-        self._write(source.whole[chunk.pages.offset : chunk.pages.end])
+        self._write(memoryview(source.whole)[chunk.pages.offset : chunk.pages.end])
         shift = start - chunk.pages.offset
         metadata: dict[int, tuple[int, Any] | None] = {
             field: (I64, chunk.metadata[field][1] + shift)

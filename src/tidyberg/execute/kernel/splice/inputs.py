@@ -3,6 +3,7 @@
 from tidyberg.execute.kernel.copy.fields import CannotCopy
 from tidyberg.execute.kernel.copy.proof import check_writer
 from tidyberg.execute.kernel.copy.source import Source, open_source
+from tidyberg.execute.kernel.copy.thrift import Bytes
 from tidyberg.execute.kernel.read import OpenFile
 from tidyberg.execute.kernel.splice.columns import Column, TableColumns, by_field_id, columns, same_column
 from tidyberg.execute.kernel.splice.parts import Part, parts_of
@@ -27,7 +28,7 @@ class SplicedInput:
             raise CannotCopy("others take some of its rows")
         column = same_column(self._columns, table.columns[position])
         table_leaves = list(table.leaves_of(position).values())
-        return parts_of(self._source, column, table_leaves, self._read, settings, own=False)
+        return parts_of(self._source, column, table_leaves, self._view, settings, own=False)
 
     def _as_for_copy(self) -> Source | CannotCopy:
         try:
@@ -37,6 +38,12 @@ class SplicedInput:
         except CannotCopy as refusal:
             return refusal
         return source
+
+    def _view(self, offset: int, length: int) -> Bytes:
+        """Of a file in memory a view: it is kept until what is moved of it is written."""
+        if self.file.content is None:
+            return self._read(offset, length)
+        return memoryview(self.file.content).cast("B")[offset : offset + length]
 
     def _read(self, offset: int, length: int) -> bytes:
         with self._storage.guard(self.file.input.path):

@@ -93,7 +93,7 @@ def _bytes_to_move(task: Task, table: TableColumns, position: int, inputs: Seque
         found = [part for file in inputs for leaf in file.parts(table, position, task.write) for part in leaf]
     except CannotCopy:
         return 0
-    return sum(len(part.content) for part in found)
+    return sum(part.size for part in found)
 
 
 def _worth_a_dictionary(

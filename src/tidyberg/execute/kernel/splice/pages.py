@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tidyberg.execute.kernel.copy.fields import CannotCopy, known_only, number, substruct
 from tidyberg.execute.kernel.copy.footer import SchemaLeaf
-from tidyberg.execute.kernel.copy.thrift import BadThriftError, Struct, read_struct
+from tidyberg.execute.kernel.copy.thrift import BadThriftError, Bytes, Struct, read_struct
 from tidyberg.execute.kernel.page_headers import DATA_PAGE
 
 DATA_PAGE_V2 = 3
@@ -46,7 +46,7 @@ class Place:
         return number(self.header, HeaderField.TYPE, "what kind of page it is")
 
 
-def places(content: bytes, position: int = 0) -> Iterator[Place]:
+def places(content: Bytes, position: int = 0) -> Iterator[Place]:
     """Pages of all kinds from `position` on; raises CannotCopy unless they end where the chunk does."""
     while position < len(content):
         try:

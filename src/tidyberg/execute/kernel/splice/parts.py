@@ -23,7 +23,7 @@ from tidyberg.execute.kernel.copy.fields import (
 )
 from tidyberg.execute.kernel.copy.footer import Chunk, SchemaLeaf
 from tidyberg.execute.kernel.copy.source import Source
-from tidyberg.execute.kernel.copy.thrift import BINARY, FALSE, I64, TRUE
+from tidyberg.execute.kernel.copy.thrift import BINARY, FALSE, I64, TRUE, Bytes
 from tidyberg.execute.kernel.project import Leaf
 from tidyberg.execute.kernel.splice.columns import Column
 from tidyberg.execute.kernel.splice.pages import Page, places, plain_pages
@@ -40,7 +40,7 @@ _NUMBERS = {0: "<?", 1: "<i", 2: "<q", 4: "<f", 5: "<d"}
 _FLOATS = (4, 5)
 _INDEX_FIELDS = frozenset(range(1, 8))
 
-ReadPages = Callable[[int, int], bytes]  # offset, length
+ReadPages = Callable[[int, int], Bytes]  # offset, length
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,15 @@ class PageBounds:
 class Part:
     """A column of a row group of an input."""
 
-    content: bytes
+    content: tuple[Bytes, ...]  # end to end
     pages: tuple[Page, ...]
     rows: int  # as many as values: it is in no list
     known: Known
     page_bounds: PageBounds | None
+
+    @property
+    def size(self) -> int:
+        return sum(page.length for page in self.pages)
 
 
 def parts_of(
@@ -104,17 +108,18 @@ def _part(
     if len(content) != chunk.pages.length:
         raise CannotCopy("its pages end too early")
     known = _known(source, group_number, index, chunk)
+    pieces: tuple[Bytes, ...]
     if chunk.first_data_page == chunk.pages.offset:
-        pages = plain_pages(places(content), leaf)
+        pieces, pages = (content,), plain_pages(places(content), leaf)
         bounds = _page_bounds(source, chunk, len(pages))
     elif leaf.type in _FLOATS:
         raise CannotCopy("it has a dictionary")  # for its NaN are counted: most of the work is done by then
     else:
-        content, pages = unfolded(content, leaf, settings.compression)
+        pieces, pages = unfolded(content, leaf, settings.compression)
         bounds = None  # its column index is that of other pages
     if sum(page.values for page in pages) != group.rows:
         raise CannotCopy("its pages do not hold the rows that its footer counts")
-    return Part(content, pages, group.rows, known, bounds or _bounds_of_all(known, pages, group.rows, leaf))
+    return Part(pieces, pages, group.rows, known, bounds or _bounds_of_all(known, pages, group.rows, leaf))
 
 
 def _known(source: Source, group_number: int, index: int, chunk: Chunk) -> Known:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tidyberg.execute.kernel.copy.fields import CannotCopy, number, substruct
 from tidyberg.execute.kernel.copy.footer import SchemaLeaf
-from tidyberg.execute.kernel.copy.thrift import I32, STRUCT, TRUE, Struct, write_struct
+from tidyberg.execute.kernel.copy.thrift import I32, STRUCT, TRUE, Bytes, Struct, write_struct
 from tidyberg.execute.kernel.page_headers import DATA_PAGE, DICTIONARY_PAGE
 from tidyberg.execute.kernel.splice.hybrid import Levels, counts_up, decode_levels, encode_levels
 from tidyberg.execute.kernel.splice.pages import (
@@ -37,7 +37,7 @@ class _V2:
     VALUES, NULLS, ROWS, ENCODING, DEFINITION_BYTES, REPETITION_BYTES, IS_COMPRESSED = range(1, 8)
 
 
-def unfolded(content: bytes, leaf: SchemaLeaf, compression: str) -> tuple[bytes, tuple[Page, ...]]:
+def unfolded(content: Bytes, leaf: SchemaLeaf, compression: str) -> tuple[tuple[Bytes, ...], tuple[Page, ...]]:
     """A chunk with a dictionary as plain pages with the same values in the same order; raises CannotCopy."""
     dictionary, *others = places(content)
     entries = _entries(dictionary, leaf)
@@ -58,7 +58,7 @@ def unfolded(content: bytes, leaf: SchemaLeaf, compression: str) -> tuple[bytes,
     rest = plain_pages(plain, leaf)
     header, page = _data_page(dictionary, folded, leaf, compression)
     values = content[dictionary.body : dictionary.end]
-    return b"".join((header, values, content[plain[0].start :] if plain else b"")), (page, *rest)
+    return (header, values, content[plain[0].start :] if plain else b""), (page, *rest)
 
 
 def _entries(place: Place, leaf: SchemaLeaf) -> int:
@@ -73,11 +73,11 @@ def _entries(place: Place, leaf: SchemaLeaf) -> int:
     return entries
 
 
-def _opened(content: bytes, place: Place, data: Struct, leaf: SchemaLeaf, compression: str) -> tuple[Levels, bytes]:
+def _opened(content: Bytes, place: Place, data: Struct, leaf: SchemaLeaf, compression: str) -> tuple[Levels, bytes]:
     """The levels and the indices of a page."""
     values, most = value_count(data), leaf.definition_levels
     if place.kind == DATA_PAGE:
-        body = _decompressed(content[place.body : place.end], place.uncompressed, compression)
+        body = _decompressed(bytes(content[place.body : place.end]), place.uncompressed, compression)
         if not most:
             return Levels(values, values, None), body
         end = _LENGTH_BYTES + int.from_bytes(body[:_LENGTH_BYTES], "little")
@@ -85,12 +85,12 @@ def _opened(content: bytes, place: Place, data: Struct, leaf: SchemaLeaf, compre
     if number(data, _V2.REPETITION_BYTES, "how long levels are"):
         raise CannotCopy("it has lists or maps")
     length = number(data, _V2.DEFINITION_BYTES, "how long levels are")
-    indices = content[place.body + length : place.end]
+    indices = bytes(content[place.body + length : place.end])
     if data.get(_V2.IS_COMPRESSED, (TRUE, True))[1]:
         indices = _decompressed(indices, place.uncompressed - length, compression)
     if not most:
         return Levels(values, values, None), indices
-    return decode_levels(content[place.body : place.body + length], values, most), indices
+    return decode_levels(bytes(content[place.body : place.body + length]), values, most), indices
 
 
 def _decompressed(body: bytes, size: int, compression: str) -> bytes:

@@ -123,7 +123,7 @@ class SplicingWriter:
 
     def _take(self, file: OpenFile, deleted: Positions) -> None:
         found = {} if len(deleted) else self._pages_of(SplicedInput(file, self._storage))  # I1: pages have all rows
-        self.bytes_moved += sum(len(part.content) for leaf in found.values() for parts in leaf for part in parts)
+        self.bytes_moved += sum(part.size for leaf in found.values() for parts in leaf for part in parts)
         made_anew = [position for position in self._moved if position not in found]
         if made_anew:
             found |= self._made_plain(file, made_anew, deleted)
@@ -134,7 +134,7 @@ class SplicingWriter:
                 if rows != wanted:
                     raise CannotCopy(f"{file.input.path} has {rows} rows in a column of {wanted}")
                 self._parts.setdefault(number, []).extend(parts)
-                self._held += sum(len(part.content) for part in parts)
+                self._held += sum(part.size for part in parts)
         self._read(file, deleted)
 
     def _pages_of(self, opened: SplicedInput) -> dict[int, list[list[Part]]]:
