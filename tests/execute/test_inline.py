@@ -102,11 +102,12 @@ def test_results_are_task_results(tmp_path: Path) -> None:
     assert result.attempt == 0 < InlineEngine.attempts
 
 
-def test_rewrites_take_a_second_core_only_where_it_would_be_idle(tmp_path: Path) -> None:
+def test_rewrites_take_several_cores_only_where_they_would_be_idle(tmp_path: Path) -> None:
     two = tasks(tmp_path, 2, rows=10)
 
-    def reading_ahead(cores: int | None) -> list[bool]:
-        return [isinstance(task, Task) and task.reads_ahead for task in use_idle_cores(two, cores)]
+    def cores_of(cores: int | None, most: int | None = None) -> list[int]:
+        return [task.cores for task in use_idle_cores(two, cores, most) if isinstance(task, Task)]
 
-    assert reading_ahead(None) == reading_ahead(2) == reading_ahead(3) == [False, False]
-    assert reading_ahead(4) == [True, True]
+    assert cores_of(None) == cores_of(1) == cores_of(3) == cores_of(8, most=1) == [1, 1]
+    assert cores_of(4) == cores_of(5) == cores_of(16, most=2) == [2, 2]
+    assert cores_of(16) == [8, 8]

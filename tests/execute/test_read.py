@@ -225,21 +225,27 @@ def test_stopping_ends_between_batches_and_leaves_nothing(tmp_path: Path) -> Non
     assert not list((tmp_path / "out").iterdir())
 
 
-def test_reading_ahead_gives_the_same_rows_and_facts(tmp_path: Path) -> None:
+def test_reading_on_several_cores_gives_the_same_rows_and_facts(tmp_path: Path) -> None:
     files = [*number_files(tmp_path / "a", files=30, rows=400), *number_files(tmp_path / "b", files=2, rows=30_000)]
     apart = rewrite(files, NUMBERS, tmp_path / "apart", batch_rows=5_000, checksum=True)
-    ahead = rewrite(files, NUMBERS, tmp_path / "ahead", batch_rows=5_000, checksum=True, reads_ahead=True)
-    assert read_rows([output.path for output in ahead.outputs]) == read_rows([output.path for output in apart.outputs])
-    assert (ahead.rows_read, ahead.checksum, ahead.input_facts) == (apart.rows_read, apart.checksum, apart.input_facts)
+    beside = rewrite(files, NUMBERS, tmp_path / "beside", batch_rows=5_000, checksum=True, cores=3)
+    assert read_rows([output.path for output in beside.outputs]) == read_rows([output.path for output in apart.outputs])
+    assert (beside.rows_read, beside.checksum, beside.input_facts) == (
+        apart.rows_read,
+        apart.checksum,
+        apart.input_facts,
+    )
 
 
-def test_a_file_that_breaks_while_it_is_read_ahead_fails_the_task_and_leaves_no_output(tmp_path: Path) -> None:
+def test_a_file_that_breaks_while_it_is_read_on_several_cores_fails_the_task_and_leaves_no_output(
+    tmp_path: Path,
+) -> None:
     files = number_files(tmp_path / "in", files=3, rows=20_000)
     damaged = Path(files[2].path)
     content = damaged.read_bytes()
     damaged.write_bytes(content[:4] + bytes(1_000) + content[1_004:])
     with pytest.raises(KernelFailure) as caught:
-        rewrite(files, NUMBERS, tmp_path / "out", batch_rows=1_000, reads_ahead=True)
+        rewrite(files, NUMBERS, tmp_path / "out", batch_rows=1_000, cores=2)
     assert caught.value.kind is FailureKind.DAMAGED
     assert str(damaged) in caught.value.message
     assert not list((tmp_path / "out").glob("*"))

@@ -8,7 +8,23 @@ UNFOLDED = ("tests/splicing/test_unfold.py",)
 PARTS = ("tests/splicing/test_parts.py",)
 DELETED = ("tests/splicing/test_deletes.py",)
 
+CORES = ("tests/execute/test_several_cores.py",)
+
 SPLICES = (
+    Mutant(
+        "columns that threads encoded come to lie in their own places [I1]",
+        "execute/kernel/encoders.py",
+        "[leaf_numbers[p] for p in bundle]",
+        "leaf_numbers[: len(bundle)]",
+        CORES,
+    ),
+    Mutant(
+        "threads that encode end with their task, before its outputs are removed [I6]",
+        "execute/kernel/encoders.py",
+        "self._pool.shutdown(cancel_futures=True)",
+        "self._pool.shutdown(wait=False)",
+        CORES,
+    ),
     Mutant(
         "of a file that tasks share no page is moved, for each would take all of its rows [I1]",
         "execute/kernel/splice/inputs.py",

@@ -20,7 +20,7 @@ from tests.copying.test_writers import ROWS, WRITERS, Writer, inputs_of, table
 from tests.copying.test_writers import SCHEMA as WRITTEN
 from tests.execute.builders import STORAGE, field, make_task, write_file
 from tests.splicing.tables import assert_alike, both, rewrite, rows_of, small_files_count
-from tidyberg.execute.kernel import read
+from tidyberg.execute.kernel import encoders, read
 from tidyberg.execute.kernel.copy.fields import (
     CannotCopy,
     ChunkField,
@@ -373,7 +373,7 @@ def test_a_task_that_cannot_go_on_splicing_encodes_everything(tmp_path: Path, mo
             raise CannotCopy("it has fields that this version does not know")
         return in_memory(table, options)
 
-    monkeypatch.setattr(splicing, "in_memory", only_once)
+    monkeypatch.setattr(encoders, "in_memory", only_once)
     result = rewrite(inputs, tmp_path / "out", NUMBERS, **changes)
     assert (result.bytes_spliced, len(made)) == (0, 2)
     assert rows_of(result).equals(rows_of(expected))

@@ -86,11 +86,13 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-def use_idle_cores(tasks: Sequence[AnyTask], cores: int | None) -> list[AnyTask]:
-    """Let rewrites take a second core each where there are more cores than tasks."""
-    if cores is None or cores < 2 * len(tasks):
+def use_idle_cores(tasks: Sequence[AnyTask], cores: int | None, most: int | None = None) -> list[AnyTask]:
+    """Let rewrites take several cores each, at most so many, where there are more cores than tasks."""
+    each = 1 if cores is None else cores // max(1, len(tasks))
+    each = each if most is None else min(each, most)
+    if each < 2:
         return list(tasks)
-    return [replace(task, reads_ahead=True) if isinstance(task, Task) else task for task in tasks]
+    return [replace(task, cores=each) if isinstance(task, Task) else task for task in tasks]
 
 
 def error_of(failure: KernelFailure) -> TidybergError:

@@ -115,7 +115,7 @@ class SparkEngine:
             return []
         self.start()
         handle = self._handle()
-        tasks = use_idle_cores(tasks, self._cores if max_parallelism is None else None)
+        tasks = use_idle_cores(tasks, self._cores if max_parallelism is None else None, self._cores_of_executor())
         threads, jobs = split_into_jobs(tasks, self._cores, max_parallelism)
         run = SparkRun(handle, jobs, storage, self.attempts, cancel)
         return run.execute(threads, len(tasks), on_result)
@@ -170,6 +170,11 @@ class SparkEngine:
             return int(instances) * int(each)
         most = self._setting("spark.cores.max")
         return int(most) if most else None
+
+    def _cores_of_executor(self) -> int | None:
+        """The most that one task can use; None where it is not known, or one executor has all."""
+        each = self._setting("spark.executor.cores")
+        return int(each) if each and not self._is_own_local else None
 
     def _directory(self) -> Path:
         if self._scratch is None:

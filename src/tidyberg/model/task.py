@@ -110,7 +110,7 @@ class Task:
     partitioning: tuple[PartitionColumn, ...] | None = None  # sort rows into these partitions; None: they share one
     checksum: bool = False  # also sum up the contents of the rows, for full verification
     after_death: bool = False  # a process died over the table: look for files that may have ended it
-    reads_ahead: bool = False  # decode on a second core while the first encodes: there are more cores than tasks
+    cores: int = 1  # that encoding may use: several, where there are more cores than tasks
     deletes: tuple[TaskDelete, ...] = ()
     # IPC schemas of the columns of each set of equality ids, by the ids: also columns since dropped from the table.
     equality_schemas: dict[tuple[int, ...], bytes] = field(default_factory=dict)

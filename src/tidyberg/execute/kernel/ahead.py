@@ -1,10 +1,8 @@
 """Work that is begun before its outcome is needed, on threads of its own."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
-from itertools import repeat
 from typing import TypeVar
 
 FILES_AHEAD = 4
@@ -35,12 +33,3 @@ def run_ahead(
         finally:
             for opening in waiting:
                 opening.cancel()
-
-
-def in_background(items: Iterator[Item]) -> Generator[Item, None, None]:
-    """The items in order; a second thread makes the next ones while one is in use."""
-    with closing(run_ahead(lambda source: next(source, None), repeat(items), ahead=1)) as made:
-        for item in made:
-            if item is None:
-                return
-            yield item

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.output import Output
 from tidyberg.execute.kernel.project import Leaf, leaves
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.execute.kernel.transforms import apply_transform
-from tidyberg.execute.kernel.write import Output, RollingWriter
+from tidyberg.execute.kernel.write import RollingWriter
 from tidyberg.model.task import PartitionColumn, Task
 
 Values = tuple[Any, ...]
@@ -88,9 +89,9 @@ class PartitionedWriter:
         self._close_spill()
         return outputs
 
-    def abandon(self) -> None:
+    def abandon(self) -> bool:
         self._close_spill()
-        self._writer.abandon()
+        return self._writer.abandon()
 
     def _sort_collected(self) -> None:
         table = pa.Table.from_batches(self._batches, schema=self._schema)

@@ -159,6 +159,7 @@ class Reader:
         should_stop: Callable[[], bool],
         name_mapping: Mapping[Path, int] | None = None,
         joins: bool = False,
+        cores: int = 1,
     ) -> None:
         """`joins` if tiny files are to be read many at once: that takes a close look at the first of them."""
         self._storage = storage
@@ -169,6 +170,9 @@ class Reader:
         self._should_stop = should_stop
         self._name_mapping = name_mapping
         self._joins = joins
+        self._cores = cores
+        if cores > pa.cpu_count():
+            pa.set_cpu_count(cores)  # Spark's workers are told to use one thread
         self._shapes: deque[Shape] = deque(maxlen=_MOST_SHAPES)
 
     def selection(self, file: OpenFile) -> Selection:
@@ -265,7 +269,7 @@ class Reader:
             self._rows_per_batch(footer),
             row_groups=range(footer.num_row_groups) if row_groups is None else row_groups,
             column_indices=selection.columns,
-            use_threads=False,  # every core has a task of its own
+            use_threads=self._cores > 1,  # else every core has a task of its own
         )
         return batches
 

@@ -1,14 +1,16 @@
 """The executor's side of a Spark task: unpack, run, pack; failures that no retry can mend go back as values."""
 
 import gc
+import os
 import pickle
 import zipimport
 import zlib
+from dataclasses import replace
 from typing import Any
 
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.run import run_task
-from tidyberg.model.task import StorageAccess
+from tidyberg.model.task import StorageAccess, Task
 
 _is_settled = False
 
@@ -38,6 +40,8 @@ def run_packed(position: int, packed: bytes, attempt: int, attempts: int, storag
         # Recovery computes names up to this bound and would miss what a later attempt writes [I6].
         raise KernelFailure(FailureKind.STORAGE, f"Spark tried a task {attempt + 1} times; {attempts} is the limit.")
     task = pickle.loads(zlib.decompress(packed))  # noqa: S301 - packed by our own driver
+    if isinstance(task, Task):  # drivers that do not know their executors think of all cores of the cluster
+        task = replace(task, cores=min(task.cores, os.cpu_count() or 1))
     result: Any = None
     failure: KernelFailure | None = None
     try:

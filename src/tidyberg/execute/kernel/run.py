@@ -4,7 +4,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -23,14 +23,15 @@ from tidyberg.execute.kernel.lineage import with_lineage
 from tidyberg.execute.kernel.manifests import read_manifests
 from tidyberg.execute.kernel.metrics import FactCollector, written_file
 from tidyberg.execute.kernel.names import field_id
+from tidyberg.execute.kernel.output import unsupported_options
 from tidyberg.execute.kernel.partitioned import PartitionedWriter
 from tidyberg.execute.kernel.project import Selection, leaves
 from tidyberg.execute.kernel.read import OpenFile, Reader, open_ahead
 from tidyberg.execute.kernel.splice.judge import NOTHING, columns_to_move, may_splice
 from tidyberg.execute.kernel.splice.write import SplicingWriter
 from tidyberg.execute.kernel.storage import Storage, remove_outputs
-from tidyberg.execute.kernel.surviving import Announcement, SurvivingRows, placed_batches, taken_ahead
-from tidyberg.execute.kernel.write import RollingWriter, unsupported_options
+from tidyberg.execute.kernel.surviving import Announcement, SurvivingRows, placed_batches
+from tidyberg.execute.kernel.write import RollingWriter
 from tidyberg.model.task import (
     AnyResult,
     AnyTask,
@@ -130,13 +131,13 @@ def _sum_of_inputs(task: Task, storage: Storage, should_stop: Callable[[], bool]
 
 
 def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[], bool]) -> TaskResult:
-    """Moves the pages that need not be decoded where that pays, and encodes all else."""
-    if may_splice(task, storage):
-        try:
-            return _encode(task, attempt, storage, should_stop)
-        except CannotCopy:
-            pass  # nothing is left of what was written
-    return _encode(replace(task, splices=False), attempt, storage, should_stop)
+    """Moves the pages that need not be decoded where that pays, and encodes all else, on all cores that it may use."""
+    ways = [task] if may_splice(task, storage) else []
+    ways += [replace(task, splices=False)] if task.cores > 1 else []
+    for way in ways:
+        with suppress(CannotCopy):  # nothing is left of what was written
+            return _encode(way, attempt, storage, should_stop)
+    return _encode(replace(task, splices=False, cores=1), attempt, storage, should_stop)
 
 
 def _encode(task: Task, attempt: int, storage: Storage, should_stop: Callable[[], bool]) -> TaskResult:
@@ -179,12 +180,10 @@ def _encode_files(
             surviving.spliced(chain(judged, files), writer.add)
         else:
             pieces = surviving.pieces(chain(judged, files))
-            _write(taken_ahead(pieces) if task.reads_ahead else pieces, writer, checksum)
+            _write(pieces, writer, checksum)
         outputs = writer.finish()
     except BaseException as failure:
-        if not isinstance(writer, SplicingWriter):
-            writer.abandon()
-        elif not writer.abandon() and isinstance(failure, CannotCopy):
+        if not writer.abandon() and isinstance(failure, CannotCopy):
             # I6: the task would go on under the same names, and nobody looks for what is left of one that succeeds.
             raise KernelFailure(FailureKind.STORAGE, "Outputs that were begun could not be removed.") from None
         raise
@@ -254,7 +253,9 @@ def _reader(
     *,
     joins: bool = False,
 ) -> Reader:
-    constants, mapping = (task.constants, task.name_mapping) if isinstance(task, Task) else ({}, {})
+    constants, mapping, cores = (
+        ({}, {}, 1) if isinstance(task, ChecksumTask) else (task.constants, task.name_mapping, task.cores)
+    )
     return Reader(
         storage,
         schema,
@@ -263,6 +264,7 @@ def _reader(
         should_stop=should_stop,
         name_mapping=mapping,
         joins=joins,
+        cores=cores,
     )
 
 

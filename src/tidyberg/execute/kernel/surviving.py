@@ -1,24 +1,20 @@
 """The rows of a task's files that deletes leave, in the writer's schema, and what the files' footers say of them."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from tidyberg.execute.kernel.ahead import in_background
 from tidyberg.execute.kernel.deletes import DeletedRows, Positions, without_rows
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.lineage import LineageFacts, fill_joined_lineage, fill_lineage
 from tidyberg.execute.kernel.metrics import FactCollector
 from tidyberg.execute.kernel.project import Leaf, Selection
-from tidyberg.execute.kernel.read import MB, OpenFile, Reader, Shape
+from tidyberg.execute.kernel.read import OpenFile, Reader, Shape
 from tidyberg.execute.kernel.shares import row_group_starts
 from tidyberg.execute.kernel.tiny import TinyFiles
 from tidyberg.model.task import ChecksumTask, ColumnFacts, Task
-
-_BUNCH_BYTES = MB // 4  # to hand over the few rows of a tiny file by themselves costs more than to read them
 
 
 @dataclass(frozen=True)
@@ -122,28 +118,6 @@ def _counted(file: OpenFile) -> list[int] | None:
         return None
     starts = row_group_starts(file.footer)
     return [number for number in file.row_groups if starts[number] >= file.first_row]
-
-
-def taken_ahead(
-    pieces: Iterator[Announcement | pa.RecordBatch],
-) -> Generator[Announcement | pa.RecordBatch, None, None]:
-    """The same pieces, read by a second thread."""
-    with closing(in_background(_bunches(pieces))) as bunches:
-        for bunch in bunches:
-            yield from bunch
-
-
-def _bunches(pieces: Iterator[Announcement | pa.RecordBatch]) -> Iterator[list[Announcement | pa.RecordBatch]]:
-    bunch: list[Announcement | pa.RecordBatch] = []
-    size = 0
-    for piece in pieces:
-        bunch.append(piece)
-        size += 0 if isinstance(piece, Announcement) else piece.nbytes
-        if size >= _BUNCH_BYTES:
-            yield bunch
-            bunch, size = [], 0
-    if bunch:
-        yield bunch
 
 
 def placed_batches(

@@ -118,7 +118,7 @@ def _place_pages(source: Source, group: RowGroup, layout: _Layout) -> list[_Plac
 
 def _segment(source: Source, extent: Extent) -> Segment:
     if source.whole is not None:
-        return Literal(source.whole[extent.offset : extent.end])
+        return Literal(source.bytes_at(extent.offset, extent.length))
     return Range(source.input.path, extent.offset, extent.length)
 
 

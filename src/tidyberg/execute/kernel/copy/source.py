@@ -15,7 +15,7 @@ from tidyberg.execute.kernel.copy.fields import (
     structs,
 )
 from tidyberg.execute.kernel.copy.footer import ENDING, Chunk, Extent, Footer, footer_length, parse_footer
-from tidyberg.execute.kernel.copy.thrift import BadThriftError, Struct, read_struct
+from tidyberg.execute.kernel.copy.thrift import BadThriftError, Bytes, Struct, read_struct
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.model.task import TaskInput
 
@@ -36,7 +36,7 @@ class Source:
     footer: Footer
     arrow_footer: pq.FileMetaData  # the same footer as Arrow reads it, which judges what statistics are worth
     _pieces: dict[int, bytes] = field(repr=False)  # by their offset in the file
-    whole: bytes | None = field(default=None, repr=False)  # of a file that is nowhere but in memory
+    whole: Bytes | None = field(default=None, repr=False)  # of a file that is nowhere but in memory
 
     @property
     def groups_with_rows(self) -> list[int]:
@@ -51,7 +51,7 @@ class Source:
     def bytes_at(self, offset: int, length: int) -> bytes:
         """Any bytes of a file that is in memory."""
         assert self.whole is not None
-        return self.whole[offset : offset + length]
+        return bytes(self.whole[offset : offset + length])
 
     def page_locations(self, chunk: Chunk) -> Struct | None:
         """The chunk's offset index, if it has one that agrees with the footer."""
@@ -99,7 +99,7 @@ def storage_reader(storage: Storage) -> ReadRange:
     return read
 
 
-def open_source(file: TaskInput, read_range: ReadRange, whole: bytes | None = None) -> Source:
+def open_source(file: TaskInput, read_range: ReadRange, whole: Bytes | None = None) -> Source:
     """Raises CannotCopy with a reason that names the file."""
     try:
         return _open(file, read_range, whole)
@@ -107,7 +107,7 @@ def open_source(file: TaskInput, read_range: ReadRange, whole: bytes | None = No
         raise type(refusal)(f"{file.path}: {refusal}") from None
 
 
-def _open(file: TaskInput, read_range: ReadRange, whole: bytes | None) -> Source:
+def _open(file: TaskInput, read_range: ReadRange, whole: Bytes | None) -> Source:
     def read(extent: Extent) -> bytes:
         content = read_range(file.path, extent.offset, extent.length)
         if len(content) != extent.length:

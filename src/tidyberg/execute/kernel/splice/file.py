@@ -1,6 +1,5 @@
 """An output of moved and of encoded columns: lays their pages out and writes the footer that describes them."""
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,38 +12,26 @@ from tidyberg.execute.kernel.copy.footer import MAGIC, SchemaLeaf, schema_leaves
 from tidyberg.execute.kernel.copy.merge import moved_index
 from tidyberg.execute.kernel.copy.shape import schema_of
 from tidyberg.execute.kernel.copy.source import Source, open_source
-from tidyberg.execute.kernel.copy.thrift import (
-    BINARY,
-    I16,
-    I32,
-    I64,
-    LIST,
-    STRUCT,
-    Bytes,
-    Struct,
-    ThriftList,
-    write_struct,
-)
+from tidyberg.execute.kernel.copy.thrift import BINARY, I32, I64, LIST, STRUCT, Bytes, Struct, ThriftList, write_struct
 from tidyberg.execute.kernel.digest import DigestingSink
 from tidyberg.execute.kernel.failures import KernelFailure
+from tidyberg.execute.kernel.output import Output
 from tidyberg.execute.kernel.project import Leaf
 from tidyberg.execute.kernel.splice.floats import FloatFacts
 from tidyberg.execute.kernel.splice.merge import MergedChunk, merge_parts
 from tidyberg.execute.kernel.splice.parts import Part
 from tidyberg.execute.kernel.storage import Place, Storage
-from tidyberg.execute.kernel.write import Output
 from tidyberg.model.task import TaskInput
 
 _CREATED_BY = f"tidyberg version {__version__} (build splice)".encode()
 _VERSION = 2
-_MOST_ORDINALS = 1 << 15
 
 
 class SplicedFile:
     """The file being written."""
 
     def __init__(
-        self, storage: Storage, place: Place, schema: pa.Schema, all_leaves: Sequence[Leaf], codec: int
+        self, storage: Storage, place: Place, schema: pa.Schema, all_leaves: Sequence[Leaf], codec: int = 0
     ) -> None:
         self.place = place
         self.nan_counts: dict[int, int] = {}
@@ -52,7 +39,8 @@ class SplicedFile:
         self._schema = schema_of(bytes(schema.serialize()))
         self._schema_leaves = schema_leaves(self._schema)
         self._leaves = all_leaves
-        self._codec = codec
+        self._codec = codec  # of moved parts
+        self._created_by: bytes | None = None
         self._groups: list[list[MergedChunk]] = []
         self._rows: list[int] = []
         self._starts: list[int] = []
@@ -78,6 +66,8 @@ class SplicedFile:
         self._starts.append(self._sink.tell())
         self._rows.append(rows)
         group = []
+        if moved:
+            self._created_by = _CREATED_BY
         for number, (leaf, table_leaf) in enumerate(zip(self._schema_leaves, self._leaves, strict=True)):
             start = self._sink.tell()
             if number in moved:
@@ -94,18 +84,21 @@ class SplicedFile:
         return self._sink.tell()
 
     def finish(self, iceberg_schema: str) -> Output:
-        groups = [list(map(dict, (chunk.struct for chunk in group))) for group in self._groups]
-        for fields, kind in (
-            ((ChunkField.COLUMN_INDEX, ChunkField.COLUMN_INDEX_LENGTH), "column_index"),
-            ((ChunkField.OFFSET_INDEX, ChunkField.OFFSET_INDEX_LENGTH), "offset_index"),
-        ):
-            for structs, chunks in zip(groups, self._groups, strict=True):
-                for struct, chunk in zip(structs, chunks, strict=True):
-                    content = getattr(chunk, kind)
-                    if content is not None:
-                        struct |= {fields[0]: (I64, self._sink.tell()), fields[1]: (I32, len(content))}
-                        self._write(content)
-        footer = write_struct(self._footer(groups, iceberg_schema))
+        chunks = [chunk for group in self._groups for chunk in group]
+        for chunk in chunks:
+            if chunk.bloom_filter is not None:
+                place: dict[int, tuple[int, Any] | None] = {MetadataField.BLOOM: (I64, self._write(chunk.bloom_filter))}
+                metadata = changed(chunk.struct[ChunkField.METADATA][1], place)
+                chunk.struct[ChunkField.METADATA] = (STRUCT, metadata)
+        for chunk in chunks:
+            if chunk.column_index is not None:
+                chunk.struct[ChunkField.COLUMN_INDEX] = (I64, self._write(chunk.column_index))
+                chunk.struct[ChunkField.COLUMN_INDEX_LENGTH] = (I32, len(chunk.column_index))
+        for chunk in chunks:
+            if chunk.offset_index is not None:
+                chunk.struct[ChunkField.OFFSET_INDEX] = (I64, self._write(chunk.offset_index))
+                chunk.struct[ChunkField.OFFSET_INDEX_LENGTH] = (I32, len(chunk.offset_index))
+        footer = write_struct(self._footer(iceberg_schema))
         ending = footer + len(footer).to_bytes(4, "little") + MAGIC
         self._write(ending)
         with self._storage.guard(self.place.location, writing=True):
@@ -123,14 +116,20 @@ class SplicedFile:
             return False  # what broke the writing is being told already
         return True
 
-    def _write(self, content: Bytes) -> None:
+    def _write(self, content: Bytes) -> int:
+        """Where the content begins."""
+        start = self._sink.tell()
         with self._storage.guard(self.place.location, writing=True):
             self._sink.write(content)
+        return start
 
     def _place(self, source: Source, index: int, start: int, leaf: SchemaLeaf) -> MergedChunk:
         """A chunk that Arrow encoded."""
         assert source.whole is not None
         chunk = source.footer.row_groups[0].chunks[index]
+        bloom_filter = source.bloom_filter(chunk)
+        # Readers judge statistics by who wrote them: a file of nothing but Arrow's columns is Arrow's.
+        self._created_by = self._created_by or source.footer.created_by
         self._write(memoryview(source.whole)[chunk.pages.offset : chunk.pages.end])
         shift = start - chunk.pages.offset
         metadata: dict[int, tuple[int, Any] | None] = {
@@ -149,45 +148,44 @@ class SplicedFile:
             moved_index(source, chunk, shift),
             chunk.pages.length,
             chunk.metadata[MetadataField.UNCOMPRESSED][1],
+            None if bloom_filter is None else source.bytes_at(bloom_filter.offset, bloom_filter.length),
         )
 
-    def _footer(self, groups: list[list[Struct]], iceberg_schema: str) -> Struct:
+    def _footer(self, iceberg_schema: str) -> Struct:
         in_order: Struct = {1: (STRUCT, {})}
         return {
             FileField.VERSION: (I32, _VERSION),
             FileField.SCHEMA: (LIST, ThriftList(STRUCT, self._schema)),
             FileField.ROWS: (I64, sum(self._rows)),
-            FileField.ROW_GROUPS: (LIST, ThriftList(STRUCT, [self._group(i, group) for i, group in enumerate(groups)])),
+            FileField.ROW_GROUPS: (LIST, ThriftList(STRUCT, list(map(self._group, range(len(self._groups)))))),
             FileField.KEY_VALUES: (
                 LIST,
                 ThriftList(STRUCT, [{1: (BINARY, b"iceberg.schema"), 2: (BINARY, iceberg_schema.encode())}]),
             ),
-            FileField.CREATED_BY: (BINARY, _CREATED_BY),
+            FileField.CREATED_BY: (BINARY, self._created_by or _CREATED_BY),
             FileField.COLUMN_ORDERS: (LIST, ThriftList(STRUCT, [in_order] * len(self._schema_leaves))),
         }
 
-    def _group(self, number: int, chunks: list[Struct]) -> Struct:
+    def _group(self, number: int) -> Struct:
         placed = self._groups[number]
-        fields: dict[int, tuple[int, Any] | None] = {
-            GroupField.COLUMNS: (LIST, ThriftList(STRUCT, chunks)),
+        return {
+            GroupField.COLUMNS: (LIST, ThriftList(STRUCT, [dict(sorted(chunk.struct.items())) for chunk in placed])),
             GroupField.TOTAL_BYTES: (I64, sum(chunk.uncompressed for chunk in placed)),
             GroupField.ROWS: (I64, self._rows[number]),
             GroupField.FILE_OFFSET: (I64, self._starts[number]),
             GroupField.TOTAL_COMPRESSED: (I64, sum(chunk.compressed for chunk in placed)),
-            GroupField.ORDINAL: (I16, number) if number < _MOST_ORDINALS else None,
         }
-        return changed({}, fields)
 
 
 def in_memory(table: pa.Table, options: Mapping[str, Any]) -> Source:
     """A table as Arrow writes it: a file of one row group, its bytes and its footer."""
-    sink = io.BytesIO()
+    sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema, **options) as writer:
         writer.write_table(table, row_group_size=max(1, table.num_rows))
-    content = sink.getvalue()
+    content = memoryview(sink.getvalue())
 
     def read(_: str, offset: int, length: int) -> bytes:
-        return content[offset : offset + length]
+        return bytes(content[offset : offset + length])
 
     source = open_source(TaskInput("a file in memory", len(content), table.num_rows), read, whole=content)
     if len(source.footer.row_groups) != 1:

@@ -40,13 +40,14 @@ _YES, _NO = TRUE, FALSE  # booleans in a list
 
 @dataclass(frozen=True, slots=True)
 class MergedChunk:
-    """A chunk in its place, but for its page indexes, which lie behind all row groups."""
+    """A chunk in its place, but for its page indexes and bloom filter, which lie behind all row groups."""
 
     struct: Struct
     column_index: bytes | None
     offset_index: bytes | None
     compressed: int
     uncompressed: int
+    bloom_filter: bytes | None = None
 
 
 def merge_parts(

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidyberg.execute.kernel.copy.fields import CannotCopy
-from tidyberg.execute.kernel.copy.source import Source
 from tidyberg.execute.kernel.deletes import Positions, without_rows
 from tidyberg.execute.kernel.dictionaries import judge_rows
+from tidyberg.execute.kernel.encoders import ColumnEncoders, Encoded
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.levels import remembered_levels
 from tidyberg.execute.kernel.lineage import LINEAGE_FIELDS, fill_lineage
+from tidyberg.execute.kernel.output import Output, writer_options
 from tidyberg.execute.kernel.project import leaves
 from tidyberg.execute.kernel.read import OpenFile, Reader
 from tidyberg.execute.kernel.sizing import OutputSizing, most_group_rows
@@ -25,7 +26,6 @@ from tidyberg.execute.kernel.splice.inputs import SplicedInput
 from tidyberg.execute.kernel.splice.judge import MakeReader
 from tidyberg.execute.kernel.splice.parts import CODECS, Part, parts_of
 from tidyberg.execute.kernel.storage import Storage, remove_outputs
-from tidyberg.execute.kernel.write import Output, writer_options
 from tidyberg.model.task import Task, output_name
 
 
@@ -68,6 +68,7 @@ class SplicingWriter:
             if is_counted(leaf)
         }
         self._dictionaries = dict(dictionaries)
+        self._encoders = ColumnEncoders(task.cores)
         self._options: dict[str, Any] | None = None
         self._sizing = OutputSizing.of(task)
         self._files_taken = self._seen_rows = self._seen_bytes = 0
@@ -98,10 +99,12 @@ class SplicingWriter:
             self._flush()
         if self._current is not None:
             self._close_output()
+        self._encoders.close()
         return self.outputs
 
     def abandon(self) -> bool:
         """Remove what was written, which is this attempt's own; whether nothing of it is left."""
+        self._encoders.close()
         places = [self._storage.place(output.path) for output in self.outputs]
         is_closed = self._current is None or self._current.abandon()
         if self._current is not None:
@@ -195,16 +198,15 @@ class SplicingWriter:
             self._close_output()
         self._start_row_group()
 
-    def _encode(self, table: pa.Table) -> dict[int, tuple[Source, int]]:
+    def _encode(self, table: pa.Table) -> Encoded:
         """The columns that are not moved, by the numbers of their leaves."""
         if table.num_rows != self._rows:
             raise KernelFailure(FailureKind.DAMAGED, f"{table.num_rows} rows were read where {self._rows} were moved.")
         if self._options is None:
             self._options = self._decide_options(table)
         # Without one dictionary for all chunks Arrow's writer would fall back to plain pages at the second.
-        made = in_memory(table.unify_dictionaries(), self._options)
-        numbers = [number for position in self._encoded for number in self._table.columns[position].leaf_numbers]
-        return {number: (made, index) for index, number in enumerate(numbers)}
+        numbers = [self._table.columns[position].leaf_numbers for position in self._encoded]
+        return self._encoders.begin(table.unify_dictionaries(), self._options, numbers).result()
 
     def _decide_options(self, table: pa.Table) -> dict[str, Any]:
         encoded_leaves = leaves(self._encoded_schema)

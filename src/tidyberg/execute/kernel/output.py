@@ -1,0 +1,109 @@
+"""An output as Arrow writes it: options for the table's properties, the file being written, what is told of it."""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidyberg.execute.kernel.digest import DigestingSink
+from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.project import Leaf
+from tidyberg.execute.kernel.storage import Place, Storage
+from tidyberg.model.task import WriteSettings
+
+
+@dataclass(frozen=True)
+class Output:
+    """A finished file, as its own footer describes it."""
+
+    path: str
+    size: int
+    digest: str
+    footer: pq.FileMetaData
+    nan_counts: dict[int, int]
+    partition: tuple[Any, ...] | None = None  # of all its rows, where the writer sorts rows into partitions
+
+
+class ArrowOutput:
+    """The file being written."""
+
+    def __init__(self, storage: Storage, place: Place, schema: pa.Schema, options: Mapping[str, Any]) -> None:
+        self.place = place
+        self.nan_counts: dict[int, int] = {}
+        self._storage = storage
+        self._footer: list[pq.FileMetaData] = []
+        self.sink = DigestingSink(storage.open_output(place))
+        try:
+            with storage.guard(place.location, writing=True):
+                self._writer = pq.ParquetWriter(self.sink, schema, metadata_collector=self._footer, **options)
+        except BaseException:
+            self.sink.abandon()
+            storage.delete(place)
+            raise
+
+    def write(self, table: pa.Table) -> int:
+        """One row group; returns the bytes that the file has on storage now."""
+        with self._storage.guard(self.place.location, writing=True):
+            self._writer.write_table(table, row_group_size=table.num_rows)
+            return self.sink.tell()
+
+    def finish(self, iceberg_schema: str) -> Output:
+        with self._storage.guard(self.place.location, writing=True):
+            self._writer.add_key_value_metadata({"iceberg.schema": iceberg_schema})
+            self._writer.close()
+            size = self.sink.tell()
+            self.sink.close()
+        return Output(self.place.location, size, self.sink.hexdigest(), self._footer[0], self.nan_counts)
+
+    def abandon(self) -> bool:
+        """Whether storage took note of it."""
+        self._writer.is_open = False  # else Arrow writes a footer to the closed sink when it is collected
+        try:
+            with self._storage.guard(self.place.location, writing=True):
+                self.sink.abandon()
+        except KernelFailure:
+            return False  # what broke the writing is being told already
+        return True
+
+
+def writer_options(
+    settings: WriteSettings, all_leaves: list[Leaf], dictionaries: Mapping[int, bool], group_rows: int
+) -> dict[str, Any]:
+    """Arrow's options for the table's write properties."""
+    with_dictionary = [
+        leaf.path
+        for leaf in all_leaves
+        if leaf.field_id is not None and (dictionaries.get(leaf.field_id) or pa.types.is_dictionary(leaf.type))
+    ]
+    probability = dict(settings.bloom_filter_columns)
+    bloom_filters = {
+        leaf.path: {"ndv": group_rows, "fpp": probability[leaf.field_id]}
+        for leaf in all_leaves
+        if leaf.field_id in probability and not pa.types.is_boolean(leaf.type)
+    }
+    if not settings.dictionary and any(pa.types.is_dictionary(leaf.type) for leaf in all_leaves):
+        raise KernelFailure(FailureKind.SCHEMA, "Dictionary columns need the dictionary to be on.")
+    options = {
+        "compression": "NONE" if settings.compression == "uncompressed" else settings.compression.upper(),
+        "compression_level": settings.compression_level,
+        "use_dictionary": with_dictionary if settings.dictionary and with_dictionary else False,
+        "data_page_size": settings.page_bytes,
+        "max_rows_per_page": settings.page_rows,
+        "dictionary_pagesize_limit": settings.dictionary_bytes,
+        "write_page_index": True,
+        "store_schema": False,
+        "store_decimal_as_integer": True,  # spec: int32 up to 9 digits, int64 up to 18
+        "bloom_filter_options": bloom_filters or None,
+    }
+    return {name: value for name, value in options.items() if name not in unsupported_options()}
+
+
+@cache
+def unsupported_options() -> frozenset[str]:
+    """Options of Arrow's newer writers that this executor's does not know; files are right without them."""
+    known = inspect.signature(pq.ParquetWriter.__init__).parameters
+    return frozenset(("bloom_filter_options", "max_rows_per_page")) - known.keys()
