@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -26,8 +27,8 @@ def test_each_mode_is_measured_and_the_table_is_as_before(run: Run, warehouse: W
     ran = run("bench", "analytics.events", "--scratch", str(tmp_path / "scratch"), "--json")
     assert ran.status == 0, ran.err
     assert ran.json["files"] == 12
-    assert [measured["mode"] for measured in ran.json["runs"]] == ["copy", "encode"]
-    assert [(m["files_read"], m["files_written"]) for m in ran.json["runs"]] == [(12, 1), (12, 1)]
+    assert [measured["mode"] for measured in ran.json["runs"]] == ["auto", "copy", "encode"]
+    assert [(m["files_read"], m["files_written"]) for m in ran.json["runs"]] == [(12, 1)] * 3
     assert untouched(warehouse) == before
     assert list((tmp_path / "scratch").iterdir()) == []
     assert run("history").out.count("analytics") == 0
@@ -39,6 +40,32 @@ def test_text_says_what_was_copied_and_that_nothing_stays(run: Run) -> None:
     assert "left out by --max-bytes" in ran.out
     assert "encode" in ran.out
     assert "the table was only read" in ran.out
+
+
+def test_auto_comes_first_and_says_what_was_moved(run: Run, warehouse: Warehouse) -> None:
+    def rows(number: int) -> pa.Table:
+        random = np.random.default_rng(number)
+        values = {"id": random.integers(0, 2**60, 25_000), "ratio": random.random(25_000), "kind": ["a"] * 25_000}
+        return pa.table(values)
+
+    table = warehouse.create_table("analytics.plain", rows(0).schema)
+    warehouse.append_files(table, 3, rows=rows)
+    ran = run("bench", "analytics.plain", "--json")
+    assert ran.status == 0, ran.err
+    auto, copy, encode = ran.json["runs"]
+    assert [measured["mode"] for measured in (auto, copy, encode)] == ["auto", "copy", "encode"]
+    # Row groups are small, so that auto does not copy; pages of numbers that come once need not be decoded.
+    assert auto["bytes_copied"] == 0
+    assert auto["bytes_spliced"] > 0.3 * auto["bytes_written"]
+    assert 0 < auto["bytes_encoded"] == auto["bytes_written"] - auto["bytes_spliced"]
+    assert (copy["bytes_copied"], copy["bytes_spliced"], copy["bytes_encoded"]) == (copy["bytes_read"], 0, 0)
+    assert (encode["bytes_copied"], encode["bytes_spliced"]) == (0, 0)
+    assert encode["bytes_encoded"] == encode["bytes_written"]
+    lines = run("bench", "analytics.plain").out.splitlines()
+    assert [line.split()[0] for line in lines[2:5]] == ["auto", "copy", "encode"]
+    assert "spliced as pages" in lines[5]
+    assert "encoded anew" in lines[5]
+    assert lines[5].startswith("auto wrote ")
 
 
 def test_a_table_with_nothing_to_rewrite_has_nothing_to_measure(run: Run) -> None:

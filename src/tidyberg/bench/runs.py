@@ -29,6 +29,10 @@ class ModeRun:
     files_written: int
     bytes_read: int
     bytes_written: int
+    # Of these: row groups moved as they are, pages moved into new row groups, and what was written anew.
+    bytes_copied: int
+    bytes_spliced: int
+    bytes_encoded: int
     mb_per_core_second: float
     compute_dollars_per_gb: float
     requests: Mapping[str, int]  # by the tasks, where the storage counts them
@@ -37,7 +41,7 @@ class ModeRun:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    runs: tuple[ModeRun, ...]
+    runs: tuple[ModeRun, ...]  # first `auto`, which is what jobs do unless told
     no_copy: str | None = None  # why no group can be copied
 
 
@@ -54,7 +58,7 @@ def measure_modes(
         raise BadInput("The copied files leave nothing to rewrite.", hint="Take more of them: --max-bytes.")
     reasons = {group.mode_reason for group in plans[RewriteMode.COPY].groups if group.mode == "copy"}
     hindrances = [group.mode_reason for group in plans[RewriteMode.COPY].groups if group.mode != "copy"]
-    modes = [RewriteMode.COPY, RewriteMode.ENCODE] if reasons else [RewriteMode.ENCODE]
+    modes = [RewriteMode.AUTO, *([RewriteMode.COPY] if reasons else []), RewriteMode.ENCODE]
     say("warming up")
     _measure(control, replace(options, mode=modes[0]), verify, cancel)
     runs = []
@@ -81,10 +85,12 @@ def _mode_run(control: Control, result: CompactionResult, seconds: float, plan_s
     gigabytes = plan.estimate.bytes_read / GB
     compute = seconds * control.resources.memory_gb * control.prices.compute_per_gb_second
     requests = request_dollars(job.requests, control.prices) if job.requests else plan.estimate.request_dollars
+    written, encoded_groups = sum(result.sizes_written), len(plan.groups) - job.copied.groups
+    moved = job.copied.bytes + job.spliced.bytes_spliced
     return ModeRun(
         mode=str(plan.options["mode"]),
         groups_copied=job.copied.groups,
-        groups_encoded=len(plan.groups) - job.copied.groups,
+        groups_encoded=encoded_groups,
         encoded_instead=dict(job.copied.encoded_instead),
         seconds=seconds,
         plan_seconds=plan_seconds,
@@ -92,7 +98,10 @@ def _mode_run(control: Control, result: CompactionResult, seconds: float, plan_s
         files_read=plan.estimate.input_files,
         files_written=len(result.sizes_written),
         bytes_read=plan.estimate.bytes_read,
-        bytes_written=sum(result.sizes_written),
+        bytes_written=written,
+        bytes_copied=job.copied.bytes,
+        bytes_spliced=job.spliced.bytes_spliced,
+        bytes_encoded=max(0, written - moved) if encoded_groups else 0,
         mb_per_core_second=plan.estimate.bytes_read / MB / seconds / control.resources.cores,
         compute_dollars_per_gb=compute / gigabytes,
         requests=dict(job.requests),

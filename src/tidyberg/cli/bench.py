@@ -145,8 +145,16 @@ def _headline(session: Session, outcome: Outcome) -> str:
 
 
 def _notes(outcome: Outcome) -> list[Text]:
+    run = outcome.measured.runs[0]
+    notes = [f"{run.mode} wrote {_parts(run)}."]
+    whole = sum(file.size for group in outcome.plan.groups for file in group.files)
+    if whole > run.bytes_read:
+        seconds = whole / run.bytes_read * run.seconds
+        notes.append(f"At this rate all that the plan holds, {format_size(whole)}, takes {duration(seconds)}.")
+    if outcome.measured.no_copy is not None:
+        notes.append(f"No group can be copied as bytes: {outcome.measured.no_copy}.")
     counted = all(run.requests for run in outcome.measured.runs)
-    notes = [
+    notes += [
         f"Requests in the price are {'counted' if counted else 'modelled'}; the storage of replaced files is not in it."
     ]
     notes += [
@@ -155,14 +163,16 @@ def _notes(outcome: Outcome) -> list[Text]:
         for why, groups in run.encoded_instead.items()
     ]
     notes.append("The copy is removed; the table was only read.")
-    if outcome.measured.no_copy is not None:
-        notes.insert(0, f"No group can be copied as bytes: {outcome.measured.no_copy}.")
-    elif whole := sum(file.size for group in outcome.plan.groups for file in group.files):
-        run = outcome.measured.runs[0]
-        if whole > run.bytes_read:
-            seconds = whole / run.bytes_read * run.seconds
-            notes.insert(0, f"At this rate all that the plan holds, {format_size(whole)}, takes {duration(seconds)}.")
     return [Text(note) for note in notes]
+
+
+def _parts(run: ModeRun) -> str:
+    parts = {
+        "copied as row groups": run.bytes_copied,
+        "spliced as pages": run.bytes_spliced,
+        "encoded anew": run.bytes_encoded,
+    }
+    return ", ".join(f"{format_size(size)} {how}" for how, size in parts.items() if size) or "nothing"
 
 
 def _document(session: Session, outcome: Outcome) -> dict[str, Any]:
