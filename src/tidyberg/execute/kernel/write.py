@@ -43,7 +43,7 @@ class RollingWriter:
         self._group_rows = self._wanted_rows = 0
         self._encoders = ColumnEncoders(task.cores)
         self._current: ArrowOutput | AssembledOutput | None = None
-        self._rows_begun = 0  # of a row group that is being encoded while rows are collected for the next
+        self._rows_begun = self._begun_bytes = 0  # of a row group that is being encoded while others are collected
 
     def announce(self, rows: int, uncompressed_bytes: int, rows_in_all: int) -> None:
         """Tell how large a file about to be read is, uncompressed, and how many rows the task will write in all."""
@@ -59,7 +59,11 @@ class RollingWriter:
         self._batches.append(batch)
         self._collected_rows += batch.num_rows
         self._collected_bytes += batch.nbytes
-        while self._collected_rows >= self._wanted_rows or self._collected_bytes >= self._task.memory_bytes:
+        # With a row group that is still being encoded, half as much again as one may take.
+        while (
+            self._collected_rows >= self._wanted_rows
+            or self._collected_bytes + self._begun_bytes // 2 >= self._task.memory_bytes
+        ):
             self._go_on()
 
     def start_part(self, rows: int) -> None:
@@ -108,7 +112,7 @@ class RollingWriter:
             self._current = self._open_output(table)
         size = self._current.write(table)
         self._count_nans(table, self._current.nan_counts)
-        self._rows_begun = rows
+        self._rows_begun, self._begun_bytes = rows, table.nbytes
         self._group_rows = self._rows_per_group()
         if size is None:
             self._decide()
@@ -117,7 +121,7 @@ class RollingWriter:
 
     def _wrote(self, size: int) -> None:
         """The row group that was begun is on storage, where the output has so many bytes now."""
-        rows, self._rows_begun = self._rows_begun, 0
+        rows, self._rows_begun, self._begun_bytes = self._rows_begun, 0, 0
         self.rows_written += rows
         self._sizing.wrote(rows, size)
         if self._sizing.is_full():
