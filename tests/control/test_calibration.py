@@ -141,6 +141,17 @@ def test_what_was_spliced_tells_nothing_of_how_fast_rows_are_encoded() -> None:
     assert learned.encode_bytes_per_core_second == pytest.approx(8 * MB, rel=0.01)
 
 
+def test_jobs_whose_groups_had_several_cores_tell_nothing_of_one() -> None:
+    """Else large jobs would be promised for a part of what they take."""
+    truth = replace(Calibration(), encode_bytes_per_core_second=3 * Calibration().encode_bytes_per_core_second)
+    jobs = [job_of([24 * MB] * 40, truth)] * 10
+    assert calibrate(jobs, "lab").encode_bytes_per_core_second > 2 * Calibration().encode_bytes_per_core_second
+    few = [replace(job, cores=2 * job.progress.groups_total) for job in jobs]
+    assert calibrate(few, "lab").encode_bytes_per_core_second == Calibration().encode_bytes_per_core_second
+    alone = [replace(job, options={"max_parallelism": 2}) for job in few]
+    assert calibrate(alone, "lab").encode_bytes_per_core_second > 2 * Calibration().encode_bytes_per_core_second
+
+
 def test_tiny_jobs_tell_nothing_of_speed() -> None:
     tiny = [replace(job_of([20 * KB] * 6, Calibration()), task_seconds=0.02) for _ in range(30)]
     learned = calibrate(tiny, "lab")

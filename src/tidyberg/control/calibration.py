@@ -6,7 +6,8 @@ jobs and the default say. A job tells of what it was busy with: one of large fil
 a second, one of tiny files of the seconds that each file takes, and any of them of the time that jobs take beside:
 planning, committing, and what an engine needs to start and to hand out tasks. What a job copied and what it encoded are
 told apart: each has a rate of its own. Groups of which it spliced pages tell nothing of speed: no plan can know what
-share of its bytes will be moved, and the speed of those that were would be wrong for the next that are not.
+share of its bytes will be moved, and the speed of those that were would be wrong for the next that are not. Nor do jobs
+of so few groups that each was encoded on several cores: how busy these were is not known.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +17,7 @@ from typing import get_args
 
 from tidyberg.model.accuracy import Accuracy, CalibrationReport, PredictedJob, Quantity, QuantityAccuracy, accuracies
 from tidyberg.model.job import Job, JobStatus
-from tidyberg.model.options import Calibration
+from tidyberg.model.options import Calibration, cores_of_task
 from tidyberg.model.table import TableRef
 
 SAMPLES = 20
@@ -43,13 +44,15 @@ class _Sample:
     spliced_seconds: float  # of cores
     busy: int
     seconds: float
+    tells_speed: bool
 
 
 def calibrate(jobs: Sequence[Job], cluster: str) -> Calibration:
     """From the newest jobs on this cluster that rewrote something; the defaults where there are none."""
     samples = [sample for job in jobs if (sample := _sample(job, cluster)) is not None][:SAMPLES]
-    rate, per_file = _speed([sample.encoded for sample in samples if sample.encoded.core_seconds >= _TOLD_BY])
-    copy_rate = _copy_rate([sample.copied for sample in samples if sample.copied.core_seconds >= _TOLD_BY], per_file)
+    of_speed = [sample for sample in samples if sample.tells_speed]
+    rate, per_file = _speed([sample.encoded for sample in of_speed if sample.encoded.core_seconds >= _TOLD_BY])
+    copy_rate = _copy_rate([sample.copied for sample in of_speed if sample.copied.core_seconds >= _TOLD_BY], per_file)
     defaults = Calibration()
     beside = [
         sample.seconds
@@ -80,8 +83,9 @@ def _sample(job: Job, cluster: str) -> _Sample | None:
     if job.started_ms is None or job.finished_ms is None:
         return None
     at_once = job.options.get("max_parallelism") or job.cores
-    busy = max(1, min(job.cores, job.progress.groups_total, at_once))
     copied, spliced, progress = job.copied, job.spliced, job.progress
+    each = 1 if job.options.get("max_parallelism") else cores_of_task(job.cores, progress.groups_total)
+    busy = max(1, min(job.cores, progress.groups_total * each, at_once))
     return _Sample(
         encoded=_Part(
             progress.bytes_read - (copied.bytes - copied.bytes_moved) - spliced.bytes,
@@ -93,6 +97,7 @@ def _sample(job: Job, cluster: str) -> _Sample | None:
         spliced_seconds=spliced.seconds,
         busy=busy,
         seconds=(job.finished_ms - job.started_ms) / 1000,
+        tells_speed=each == 1 or copied.groups == progress.groups_total,  # a copy takes one core
     )
 
 

@@ -14,7 +14,7 @@ from tidyberg.errors import (
     TidybergError,
 )
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.model.options import Resources
+from tidyberg.model.options import Resources, cores_of_task
 from tidyberg.model.task import AnyResult as AnyResult
 from tidyberg.model.task import AnyTask as AnyTask
 from tidyberg.model.task import StorageAccess, Task
@@ -88,7 +88,7 @@ class Engine(Protocol):
 
 def use_idle_cores(tasks: Sequence[AnyTask], cores: int | None, most: int | None = None) -> list[AnyTask]:
     """Let rewrites take several cores each, at most so many, where there are more cores than tasks."""
-    each = 1 if cores is None else cores // max(1, len(tasks))
+    each = 1 if cores is None else cores_of_task(cores, len(tasks))
     each = each if most is None else min(each, most)
     if each < 2:
         return list(tasks)

@@ -140,3 +140,8 @@ class Resources:
     cores: int = 2
     memory_gb: float = 4.0
     name: str = "local[2]"
+
+
+def cores_of_task(cores: int, tasks: int) -> int:
+    """How many cores encoding one of so many tasks may use."""
+    return max(1, cores // max(1, tasks))

@@ -17,9 +17,10 @@ none, has the price that the same job would have on S3:
   files and some do not, which is not told apart; one manifest of outputs per spec, the manifest list, the metadata.
 - Bytes written: those of the input less the rows known to be deleted, at the calibrated ratio; copied ones stay as
   they are.
-- Seconds: the start of a job, then bytes at the calibrated rate of the group's mode and a fixed time per file read,
-  spread over the cores, but no less than the longest task takes on one. Compute is what the engine has allocated
-  during all of it, in GB-seconds.
+- Seconds, as if each task had one core, though where there are fewer tasks than cores each is encoded on several:
+  the start of a job, then bytes at the calibrated rate of the group's mode and a fixed time per file read, spread
+  over the cores, but no less than the longest task takes on one. Compute is what the engine has allocated during all
+  of it, in GB-seconds.
 - Storage: replaced bytes stay until snapshots expire (history.expire.max-snapshot-age-ms, else 5 days).
 - Payback: a full scan saves the GETs of files and deletes that it need not read any more and, on one core, the
   time to open each file. All costs, storage too, are divided by that. Cheaper storage of smaller outputs is not
