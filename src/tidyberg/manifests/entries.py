@@ -66,7 +66,7 @@ _BOUNDS = ("lower_bounds", "upper_bounds")
 _DELETES_WANTED = Wanted(tuple(one for one in _FIELDS if one[1] != "split_offsets"), PARTITION_ID, "p")
 _DATA_WANTED = Wanted(tuple(one for one in _FIELDS if one[1] not in _BOUNDS), PARTITION_ID, "p")
 _DELETE_PATH_COLUMN = 2147483546  # `file_path` of a position delete file
-_BATCH_BYTES = 32 * 1024 * 1024  # decompressed blocks to walk at once: more lanes are faster, and take more memory
+_BATCH_BYTES = 48 * 1024 * 1024  # decompressed blocks to walk at once: more lanes are faster, and take more memory
 
 
 class ManifestError(AvroError):
