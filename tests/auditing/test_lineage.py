@@ -1,5 +1,7 @@
 """Format v3: the ids of rows and the numbers of their last updates are theirs to keep."""
 
+from collections.abc import Iterable, Sequence
+
 import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
@@ -34,10 +36,10 @@ def test_our_compaction_keeps_every_id(warehouse: Warehouse) -> None:
 def test_ids_that_are_lost_are_told_from_rows_that_are_lost(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forget(batch: pa.RecordBatch, file: TaskInput, first: int) -> pa.RecordBatch:
-        return batch
+    def forget(batches: Iterable[pa.RecordBatch], files: Sequence[TaskInput]) -> Iterable[pa.RecordBatch]:
+        return batches
 
-    monkeypatch.setattr("tidyberg.execute.kernel.surviving.fill_lineage", forget)
+    monkeypatch.setattr("tidyberg.execute.kernel.surviving.fill_joined_lineage", forget)
     compact(warehouse, verify=VerifyMode.OFF)
     audited = audit_latest(warehouse)
     assert dict(audited.harms) == {Harm.LINEAGE: 27}

@@ -14,7 +14,7 @@ from tidyberg.errors import Cancelled, EngineError, TidybergError
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, error_of
 from tidyberg.execute.kernel.failures import find_failure
 from tidyberg.execute.spark_session import first_line
-from tidyberg.execute.worker import OUTCOME_SCHEMA, Outcome, make_worker, pack, unpack, unpack_outcome
+from tidyberg.execute.worker import OUTCOME_SCHEMA, Outcome, make_worker, unpack_outcome
 from tidyberg.model.task import StorageAccess
 
 _POLL_SECONDS = 0.1
@@ -61,7 +61,7 @@ class ConnectHandle(Handle):
         self._session.interruptTag(self._tag)
 
 
-Partition = list[tuple[int, bytes]]  # tasks that one Spark task runs in turn: position and packed task
+Partition = list[tuple[int, AnyTask]]  # tasks that one Spark task runs in turn, with their positions
 
 
 def split_into_jobs(
@@ -95,7 +95,7 @@ def split_into_jobs(
 
 def _partitions(tasks: Sequence[AnyTask], chunk: Sequence[int], most: int) -> list[Partition]:
     count = min(most, len(chunk))
-    return [[(p, pack(tasks[p])) for p in chunk[number::count]] for number in range(count)]
+    return [[(p, tasks[p]) for p in chunk[number::count]] for number in range(count)]
 
 
 def _work(task: AnyTask) -> int:
@@ -111,8 +111,7 @@ class _Failed:
 
     @property
     def files(self) -> list[str]:
-        tasks = [unpack(packed) for partition in self.partitions for _, packed in partition]
-        return [file.path for task in tasks for file in task.inputs]
+        return [file.path for partition in self.partitions for _, task in partition for file in task.inputs]
 
 
 class SparkRun:

@@ -27,15 +27,11 @@ def pack(task: AnyTask) -> bytes:
     return zlib.compress(pickle.dumps(task, pickle.HIGHEST_PROTOCOL), 6)
 
 
-def unpack(packed: bytes) -> AnyTask:
-    task: AnyTask = pickle.loads(zlib.decompress(packed))  # noqa: S301 - packed by our own driver
-    return task
-
-
 def make_worker(
-    partitions: Sequence[Sequence[tuple[int, bytes]]], storage: StorageAccess, attempts: int
+    partitions: Sequence[Sequence[tuple[int, AnyTask]]], storage: StorageAccess, attempts: int
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """A function for `mapInArrow` over partition numbers: each runs its tasks one after the other."""
+    shipped = [[(position, pack(task)) for position, task in partition] for partition in partitions]
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         # Imports belong in here: the function is rebuilt on an executor that has only the shipped archive.
@@ -49,7 +45,7 @@ def make_worker(
         attempt = context.attemptNumber() if context is not None else 0
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for position, packed in partitions[number]:
+                for position, packed in shipped[number]:
                     outcome = run_packed(position, packed, attempt, attempts, storage)
                     yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], names=["outcome"])
 
