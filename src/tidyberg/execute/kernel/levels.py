@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.project import Leaf
+from tidyberg.model.task import Task
 
 _FASTEST = 1
 _SLICES = 3
@@ -23,6 +24,13 @@ _MOST_REMEMBERED = 64
 
 Levels = dict[str, int] | int | None
 _remembered: dict[tuple[str, ...], dict[str, int]] = {}
+
+
+def with_levels(options: Mapping[str, Any], task: Task, table: pa.Table, all_leaves: Sequence[Leaf]) -> dict[str, Any]:
+    """Arrow's options with a level for each column of a table that begins what the task writes."""
+    rows = sum(file.rows_expected for file in task.inputs)
+    part = (task.job_id, task.output_directory)
+    return {**options, "compression_level": remembered_levels(part, table, all_leaves, options, rows)}
 
 
 def remembered_levels(

@@ -13,7 +13,7 @@ from tidyberg.execute.kernel.digest import DigestingSink
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.project import Leaf
 from tidyberg.execute.kernel.storage import Place, Storage
-from tidyberg.model.task import WriteSettings
+from tidyberg.model.task import Task, WriteSettings, output_name
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,22 @@ class ArrowOutput:
     def abandon(self) -> bool:
         """Whether storage took note of it."""
         self._writer.is_open = False  # else Arrow writes a footer to the closed sink when it is collected
-        try:
-            with self._storage.guard(self.place.location, writing=True):
-                self.sink.abandon()
-        except KernelFailure:
-            return False  # what broke the writing is being told already
-        return True
+        return abandon_sink(self.sink, self._storage, self.place)
+
+
+def abandon_sink(sink: DigestingSink, storage: Storage, place: Place) -> bool:
+    """Whether storage took note of it."""
+    try:
+        with storage.guard(place.location, writing=True):
+            sink.abandon()
+    except KernelFailure:
+        return False  # what broke the writing is being told already
+    return True
+
+
+def output_path(task: Task, attempt: int, number: int) -> str:
+    name = output_name(task.job_id, task.group_id, attempt, number, task.part)
+    return f"{task.output_directory.rstrip('/')}/{name}"
 
 
 def writer_options(

@@ -9,13 +9,13 @@ import pyarrow.compute as pc
 
 from tidyberg.execute.kernel.dictionaries import judge_rows
 from tidyberg.execute.kernel.encoders import WORTH_BYTES, ColumnEncoders
-from tidyberg.execute.kernel.levels import remembered_levels
-from tidyberg.execute.kernel.output import ArrowOutput, Output, writer_options
+from tidyberg.execute.kernel.levels import with_levels
+from tidyberg.execute.kernel.output import ArrowOutput, Output, output_path, writer_options
 from tidyberg.execute.kernel.project import leaves
 from tidyberg.execute.kernel.sizing import OutputSizing, most_group_rows
 from tidyberg.execute.kernel.splice.assembled import AssembledOutput
 from tidyberg.execute.kernel.storage import Storage, remove_outputs
-from tidyberg.model.task import Task, output_name
+from tidyberg.model.task import Task
 
 
 class RollingWriter:
@@ -150,13 +150,9 @@ class RollingWriter:
             if undecided and self._task.write.dictionary:
                 self._dictionaries.update(judge_rows(table, undecided))
             options = writer_options(self._task.write, self._leaves, self._dictionaries, table.num_rows)
-            rows = sum(file.rows_expected for file in self._task.inputs)
-            part = (self._task.job_id, self._task.output_directory)
-            levels = remembered_levels(part, table, self._leaves, options, rows)
-            self._options = {**options, "compression_level": levels}
+            self._options = with_levels(options, self._task, table, self._leaves)
         number = self._first_number + self._sizing.files_closed
-        name = output_name(self._task.job_id, self._task.group_id, self._attempt, number, self._task.part)
-        place = self._storage.place(f"{self._task.output_directory.rstrip('/')}/{name}")
+        place = self._storage.place(output_path(self._task, self._attempt, number))
         if self._task.cores > 1 and table.nbytes >= WORTH_BYTES:
             return AssembledOutput(self._storage, place, self._schema, self._options, self._encoders)
         return ArrowOutput(self._storage, place, self._schema, self._options)

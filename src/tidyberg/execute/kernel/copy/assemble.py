@@ -18,9 +18,10 @@ from tidyberg.execute.kernel.copy.proof import Common
 from tidyberg.execute.kernel.copy.source import Source
 from tidyberg.execute.kernel.lineage import with_lineage
 from tidyberg.execute.kernel.metrics import described_file
+from tidyberg.execute.kernel.output import output_path
 from tidyberg.execute.kernel.project import Leaf, leaves
 from tidyberg.execute.kernel.sizing import most_outputs
-from tidyberg.model.task import Task, WrittenFile, output_name
+from tidyberg.model.task import Task, WrittenFile
 
 
 def assemble(task: Task, attempt: int, sources: Sequence[Source], common: Common) -> Assembly:
@@ -31,11 +32,9 @@ def assemble(task: Task, attempt: int, sources: Sequence[Source], common: Common
     all_leaves = leaves(with_lineage(schema) if task.lineage else schema)
     files = []
     for number, part in enumerate(_cut(task, pieces)):
-        name = output_name(task.job_id, task.group_id, attempt, number)
         merged = merge(part, common)
-        written = _described(
-            task, f"{task.output_directory.rstrip('/')}/{name}", merged.size, part, all_leaves, merged.split_offsets
-        )
+        path = output_path(task, attempt, number)
+        written = _described(task, path, merged.size, part, all_leaves, merged.split_offsets)
         files.append(AssembledFile(merged.segments, replace(written, footer_digest=merged.footer_digest)))
     return Assembly(tuple(files))
 

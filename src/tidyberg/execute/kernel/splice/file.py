@@ -14,8 +14,7 @@ from tidyberg.execute.kernel.copy.shape import schema_of
 from tidyberg.execute.kernel.copy.source import Source, open_source
 from tidyberg.execute.kernel.copy.thrift import BINARY, I32, I64, LIST, STRUCT, Bytes, Struct, ThriftList, write_struct
 from tidyberg.execute.kernel.digest import DigestingSink
-from tidyberg.execute.kernel.failures import KernelFailure
-from tidyberg.execute.kernel.output import Output
+from tidyberg.execute.kernel.output import Output, abandon_sink
 from tidyberg.execute.kernel.project import Leaf
 from tidyberg.execute.kernel.splice.floats import FloatFacts
 from tidyberg.execute.kernel.splice.merge import MergedChunk, merge_parts
@@ -109,12 +108,7 @@ class SplicedFile:
 
     def abandon(self) -> bool:
         """Whether storage took note of it."""
-        try:
-            with self._storage.guard(self.place.location, writing=True):
-                self._sink.abandon()
-        except KernelFailure:
-            return False  # what broke the writing is being told already
-        return True
+        return abandon_sink(self._sink, self._storage, self.place)
 
     def _write(self, content: Bytes) -> int:
         """Where the content begins."""

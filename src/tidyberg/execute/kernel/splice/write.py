@@ -13,9 +13,9 @@ from tidyberg.execute.kernel.deletes import Positions, without_rows
 from tidyberg.execute.kernel.dictionaries import judge_rows
 from tidyberg.execute.kernel.encoders import ColumnEncoders, Encoded
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.levels import remembered_levels
+from tidyberg.execute.kernel.levels import with_levels
 from tidyberg.execute.kernel.lineage import LINEAGE_FIELDS, fill_lineage
-from tidyberg.execute.kernel.output import Output, writer_options
+from tidyberg.execute.kernel.output import Output, output_path, writer_options
 from tidyberg.execute.kernel.project import leaves
 from tidyberg.execute.kernel.read import OpenFile, Reader
 from tidyberg.execute.kernel.sizing import OutputSizing, most_group_rows
@@ -26,7 +26,7 @@ from tidyberg.execute.kernel.splice.inputs import SplicedInput
 from tidyberg.execute.kernel.splice.judge import MakeReader
 from tidyberg.execute.kernel.splice.parts import CODECS, Part, parts_of
 from tidyberg.execute.kernel.storage import Storage, remove_outputs
-from tidyberg.model.task import Task, output_name
+from tidyberg.model.task import Task
 
 
 class SplicingWriter:
@@ -153,7 +153,7 @@ class SplicingWriter:
         schema = pa.schema([self._target.field(position) for position in positions])
         table = pa.Table.from_batches(self._left(file, deleted, self._make_reader(schema)), schema=schema)
         options = writer_options(self._task.write, leaves(schema), {}, max(1, table.num_rows))
-        made = in_memory(table, self._with_levels(options, table))
+        made = in_memory(table, with_levels(options, self._task, table, leaves(schema)))
         made_columns = by_field_id(columns(made.footer.schema))
         return {
             position: parts_of(
@@ -213,15 +213,8 @@ class SplicingWriter:
         undecided = [leaf for leaf in encoded_leaves if leaf.field_id not in self._dictionaries]
         if undecided and self._task.write.dictionary:
             self._dictionaries.update(judge_rows(table, undecided))
-        return self._with_levels(
-            writer_options(self._task.write, encoded_leaves, self._dictionaries, table.num_rows), table
-        )
-
-    def _with_levels(self, options: dict[str, Any], table: pa.Table) -> dict[str, Any]:
-        rows = sum(file.rows_expected for file in self._task.inputs)
-        part = (self._task.job_id, self._task.output_directory)
-        levels = remembered_levels(part, table, leaves(table.schema), options, rows)
-        return {**options, "compression_level": levels}
+        options = writer_options(self._task.write, encoded_leaves, self._dictionaries, table.num_rows)
+        return with_levels(options, self._task, table, encoded_leaves)
 
     def _count_nans(self, table: pa.Table | None, counts: dict[int, int]) -> None:
         found = {self._table.leaves[number].field_id: facts.nans for number, facts in self._floats.items()}
@@ -233,9 +226,7 @@ class SplicingWriter:
                 counts[identifier] = counts.get(identifier, 0) + nans
 
     def _open_output(self) -> SplicedFile:
-        number = self._sizing.files_closed
-        name = output_name(self._task.job_id, self._task.group_id, self._attempt, number, self._task.part)
-        place = self._storage.place(f"{self._task.output_directory.rstrip('/')}/{name}")
+        place = self._storage.place(output_path(self._task, self._attempt, self._sizing.files_closed))
         codec = CODECS[self._task.write.compression]
         return SplicedFile(self._storage, place, self._target, self._table.leaves, codec)
 
