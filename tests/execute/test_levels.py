@@ -1,4 +1,4 @@
-"""The compression level of a column: the table's, unless the fastest makes the file no larger."""
+"""The compression level of a column: the table's, unless a faster one makes the file no larger."""
 
 import hashlib
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidyberg.execute.kernel.levels import columns_to_hurry, judge_levels, remembered_levels
+from tidyberg.execute.kernel.levels import choose_levels, judge_levels, remembered_levels
 from tidyberg.execute.kernel.project import leaves
 
 ROWS = 60_000
@@ -57,17 +57,32 @@ def test_otherwise_the_level_is_the_tables_own(table: pa.Table, options: dict[st
     assert judge_levels(table, leaves(table.schema), chosen, rows) == chosen["compression_level"]
 
 
-@given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 10**6)), max_size=12))
-def test_hurried_columns_never_make_the_file_larger(sizes: list[tuple[int, int]]) -> None:
-    wanted, fastest = [slow for slow, _ in sizes], [fast for _, fast in sizes]
-    chosen = columns_to_hurry(wanted, fastest)
-    assert sum(fastest[i] if i in chosen else wanted[i] for i in range(len(sizes))) <= sum(wanted)
-    assert all(fastest[i] <= 1.1 * wanted[i] for i in chosen)
-    assert chosen >= {i for i in range(len(sizes)) if fastest[i] <= wanted[i]}
+def test_ids_and_times_come_out_smallest_at_the_fastest_level() -> None:
+    ids = [int.from_bytes(hashlib.md5(str(n).encode(), usedforsecurity=False).digest()[:3]) for n in range(ROWS)]
+    table = pa.table({"user_id": ids})
+    assert judge_levels(table, leaves(table.schema), OPTIONS, 10 * ROWS) == {"user_id": -2}
+
+
+SIZE = st.integers(1, 10**6)
+
+
+@given(st.lists(st.tuples(SIZE, SIZE, SIZE), max_size=12))
+def test_hurried_columns_never_make_the_file_larger(columns: list[tuple[int, int, int]]) -> None:
+    chosen = choose_levels([[column[level] for column in columns] for level in range(3)])
+    assert sum(column[level] for column, level in zip(columns, chosen, strict=True)) <= sum(c[-1] for c in columns)
+    for column, level in zip(columns, chosen, strict=True):
+        assert column[level] <= 1.1 * min(column)
+        assert all(column[faster] > column[level] for faster in range(level)), "a faster one is as good"
 
 
 def test_what_random_keys_save_is_spent_on_columns_that_grow_least() -> None:
-    assert columns_to_hurry([1_000, 300, 300, 300], [900, 310, 330, 340]) == {0, 1, 2}
+    at_levels = [[900, 310, 330, 340], [1_000, 300, 300, 300]]
+    assert choose_levels(at_levels) == [0, 0, 0, 1]
+
+
+def test_a_column_that_may_not_grow_to_the_fastest_level_may_to_the_second() -> None:
+    at_levels = [[5_000, 400], [900, 310], [1_000, 300]]
+    assert choose_levels(at_levels) == [1, 1]
 
 
 def test_later_tasks_of_a_job_in_a_partition_follow_the_first(table: pa.Table) -> None:
