@@ -17,6 +17,7 @@ from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_fi
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.kernel.sizing import OutputSizing, most_outputs
+from tidyberg.execute.kernel.splice.pages import places
 from tidyberg.execute.kernel.storage import Storage
 from tidyberg.model.task import Task, TaskResult, WriteSettings
 
@@ -93,6 +94,19 @@ def test_row_groups_follow_the_inputs_uncompressed_size(tmp_path: Path) -> None:
     sizes = [footer.row_group(i).total_byte_size for i in range(footer.num_row_groups)]
     assert footer.num_row_groups == 4
     assert max(sizes) < 1.1 * MB
+
+
+@pytest.mark.parametrize(("rows", "width"), [(30_000, 20), (30_000, 90), (6_000, 1_000)])
+def test_pages_of_narrow_and_of_wide_columns_keep_to_their_limits(tmp_path: Path, rows: int, width: int) -> None:
+    settings = WriteSettings()
+    result = run(make_task(noise_files(tmp_path, 2, rows, width), NOISE, tmp_path / "out", write=settings))
+    content = Path(result.outputs[0].path).read_bytes()
+    chunk = pq.read_metadata(result.outputs[0].path).row_group(0).column(1)
+    start = chunk.data_page_offset
+    pages = list(places(content[start : start + chunk.total_compressed_size]))
+    assert sum(page.uncompressed for page in pages) > 2 * rows * width
+    assert len(pages) >= max(2 * rows / settings.page_rows, 2 * rows * width / (2 * settings.page_bytes))
+    assert max(page.uncompressed for page in pages) < 2 * settings.page_bytes
 
 
 def test_memory_limit_flushes_early(tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ from tidyberg.execute.kernel.project import Leaf
 from tidyberg.execute.kernel.storage import Place, Storage
 from tidyberg.model.task import Task, WriteSettings, output_name
 
+_FEWEST_AT_ONCE = 1024
+_PIECES_PER_PAGE = 4
+
 
 @dataclass(frozen=True)
 class Output:
@@ -81,9 +84,9 @@ def output_path(task: Task, attempt: int, number: int) -> str:
 
 
 def writer_options(
-    settings: WriteSettings, all_leaves: list[Leaf], dictionaries: Mapping[int, bool], group_rows: int
+    settings: WriteSettings, all_leaves: list[Leaf], dictionaries: Mapping[int, bool], rows: pa.Table
 ) -> dict[str, Any]:
-    """Arrow's options for the table's write properties."""
+    """Arrow's options for the table's write properties; `rows` are those of the first row group."""
     with_dictionary = [
         leaf.path
         for leaf in all_leaves
@@ -91,7 +94,7 @@ def writer_options(
     ]
     probability = dict(settings.bloom_filter_columns)
     bloom_filters = {
-        leaf.path: {"ndv": group_rows, "fpp": probability[leaf.field_id]}
+        leaf.path: {"ndv": max(1, rows.num_rows), "fpp": probability[leaf.field_id]}
         for leaf in all_leaves
         if leaf.field_id in probability and not pa.types.is_boolean(leaf.type)
     }
@@ -104,12 +107,23 @@ def writer_options(
         "data_page_size": settings.page_bytes,
         "max_rows_per_page": settings.page_rows,
         "dictionary_pagesize_limit": settings.dictionary_bytes,
+        "write_batch_size": rows_at_once(settings, rows),
         "write_page_index": True,
         "store_schema": False,
         "store_decimal_as_integer": True,  # spec: int32 up to 9 digits, int64 up to 18
         "bloom_filter_options": bloom_filters or None,
     }
     return {name: value for name, value in options.items() if name not in unsupported_options()}
+
+
+def rows_at_once(settings: WriteSettings, rows: pa.Table) -> int:
+    """How many rows Arrow encodes before it looks whether the page is full.
+
+    Statistics of columns with a dictionary are made anew for each such piece: with Arrow's own 1,024 rows those take
+    longer than the column. More are safe where even the widest column has several pieces to a page.
+    """
+    widest = max((chunk.nbytes / len(chunk) for column in rows.columns for chunk in column.chunks if chunk), default=1)
+    return max(_FEWEST_AT_ONCE, min(settings.page_rows, int(settings.page_bytes / _PIECES_PER_PAGE / widest)))
 
 
 @cache

@@ -149,7 +149,7 @@ class RollingWriter:
             undecided = [leaf for leaf in self._leaves if leaf.field_id not in self._dictionaries]
             if undecided and self._task.write.dictionary:
                 self._dictionaries.update(judge_rows(table, undecided))
-            options = writer_options(self._task.write, self._leaves, self._dictionaries, table.num_rows)
+            options = writer_options(self._task.write, self._leaves, self._dictionaries, table)
             self._options = with_levels(options, self._task, table, self._leaves)
         number = self._first_number + self._sizing.files_closed
         place = self._storage.place(output_path(self._task, self._attempt, number))

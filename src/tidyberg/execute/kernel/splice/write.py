@@ -152,7 +152,7 @@ class SplicingWriter:
         """Pages of these columns as Arrow writes them, where those of the file cannot be moved."""
         schema = pa.schema([self._target.field(position) for position in positions])
         table = pa.Table.from_batches(self._left(file, deleted, self._make_reader(schema)), schema=schema)
-        options = writer_options(self._task.write, leaves(schema), {}, max(1, table.num_rows))
+        options = writer_options(self._task.write, leaves(schema), {}, table)
         made = in_memory(table, with_levels(options, self._task, table, leaves(schema)))
         made_columns = by_field_id(columns(made.footer.schema))
         return {
@@ -213,7 +213,7 @@ class SplicingWriter:
         undecided = [leaf for leaf in encoded_leaves if leaf.field_id not in self._dictionaries]
         if undecided and self._task.write.dictionary:
             self._dictionaries.update(judge_rows(table, undecided))
-        options = writer_options(self._task.write, encoded_leaves, self._dictionaries, table.num_rows)
+        options = writer_options(self._task.write, encoded_leaves, self._dictionaries, table)
         return with_levels(options, self._task, table, encoded_leaves)
 
     def _count_nans(self, table: pa.Table | None, counts: dict[int, int]) -> None:
