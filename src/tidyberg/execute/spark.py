@@ -10,7 +10,7 @@ from typing import Any
 from tidyberg.errors import EngineError
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, use_idle_cores
 from tidyberg.execute.shipping import write_archive
-from tidyberg.execute.spark_run import ConnectHandle, Handle, SparkRun, split_into_jobs
+from tidyberg.execute.spark_run import ConnectHandle, Handle, LocalHandle, SparkRun, split_into_jobs
 from tidyberg.execute.spark_session import (
     forget,
     is_alive,
@@ -137,14 +137,14 @@ class SparkEngine:
         if is_connect(session):
             self._ship(session)
             return ConnectHandle(session)
+        if self._is_own_local:
+            return LocalHandle(session)  # whose workers import the very package that runs here
         # Classic Spark cancels by session only, so every run has one of its own.
         own = session.newSession()
         self._ship(own)
         return Handle(own)
 
     def _ship(self, session: Any) -> None:
-        if self._is_own_local:
-            return  # local workers import the very package that runs here
         if is_connect(session) and self._shipped:
             return
         with self._lock:  # threads may run tasks at once

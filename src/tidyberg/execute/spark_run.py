@@ -5,7 +5,7 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from tidyberg.errors import Cancelled, EngineError, TidybergError
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, error_of
 from tidyberg.execute.kernel.failures import find_failure
 from tidyberg.execute.spark_session import first_line
-from tidyberg.execute.worker import OUTCOME_SCHEMA, Outcome, make_worker, unpack_outcome
+from tidyberg.execute.worker import OUTCOME_SCHEMA, Outcome, in_batches, make_worker, unpack_outcome
 from tidyberg.model.task import StorageAccess
 
 _POLL_SECONDS = 0.1
@@ -34,14 +34,11 @@ class Handle:
     def __init__(self, session: Any) -> None:
         self._session = session
 
-    def collect(self, work: Callable[[Any], Any], partitions: int) -> list[Outcome]:
-        self.enter_thread()
-        numbers = self._session.range(0, partitions, 1, partitions)
-        rows = numbers.mapInArrow(work, OUTCOME_SCHEMA).collect()
-        return [unpack_outcome(bytes(row[0])) for row in rows]
-
-    def enter_thread(self) -> None:
+    def collect(self, work: Callable[[Iterable[int]], Iterator[bytes]], partitions: int) -> list[Outcome]:
         """Called in the thread that submits."""
+        numbers = self._session.range(0, partitions, 1, partitions)
+        rows = numbers.mapInArrow(in_batches(work), OUTCOME_SCHEMA).collect()
+        return [unpack_outcome(bytes(row[0])) for row in rows]
 
     def interrupt(self) -> None:
         self._session.interruptAll()
@@ -52,13 +49,35 @@ class ConnectHandle(Handle):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self._tag = f"tidyberg-{uuid.uuid4().hex}"
+        self._tag = _new_tag()
 
-    def enter_thread(self) -> None:
+    def collect(self, work: Callable[[Iterable[int]], Iterator[bytes]], partitions: int) -> list[Outcome]:
         self._session.addTag(self._tag)
+        return super().collect(work, partitions)
 
     def interrupt(self) -> None:
         self._session.interruptTag(self._tag)
+
+
+class LocalHandle(Handle):
+    """A Spark of our own on this machine: jobs without a plan for SQL take its JVM two thirds of the time."""
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session)
+        self._context = session.sparkContext
+        self._tag = _new_tag()
+
+    def collect(self, work: Callable[[Iterable[int]], Iterator[bytes]], partitions: int) -> list[Outcome]:
+        self._context.addJobTag(self._tag)
+        numbers = self._context.parallelize(range(partitions), partitions)
+        return [unpack_outcome(outcome) for outcome in numbers.mapPartitions(work).collect()]
+
+    def interrupt(self) -> None:
+        self._context.cancelJobsWithTag(self._tag)
+
+
+def _new_tag() -> str:
+    return f"tidyberg-{uuid.uuid4().hex}"
 
 
 Partition = list[tuple[int, AnyTask]]  # tasks that one Spark task runs in turn, with their positions

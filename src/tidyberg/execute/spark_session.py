@@ -59,7 +59,7 @@ def session_settings(master: str, driver_memory: str, conf: Mapping[str, str]) -
         "spark.executorEnv.MIMALLOC_PURGE_DELAY": "30000",
         # A cancelled worker should stop writing soon.
         "spark.python.task.killTimeout": "100ms",
-        # The only plans are `range` and `mapInArrow`: there is nothing to optimise or to compile.
+        # The only plans, on a cluster, are `range` and `mapInArrow`: there is nothing to optimise or to compile.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "tidyberg-spark-warehouse"),

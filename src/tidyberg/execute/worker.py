@@ -2,7 +2,7 @@
 
 import pickle
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,13 +29,12 @@ def pack(task: AnyTask) -> bytes:
 
 def make_worker(
     partitions: Sequence[Sequence[tuple[int, AnyTask]]], storage: StorageAccess, attempts: int
-) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """A function for `mapInArrow` over partition numbers: each runs its tasks one after the other."""
+) -> Callable[[Iterable[int]], Iterator[bytes]]:
+    """A function of the numbers of partitions: it runs their tasks one after the other."""
     shipped = [[(position, pack(task)) for position, task in partition] for partition in partitions]
 
-    def work(batches: Iterator[Any]) -> Iterator[Any]:
+    def work(numbers: Iterable[int]) -> Iterator[bytes]:
         # Imports belong in here: the function is rebuilt on an executor that has only the shipped archive.
-        import pyarrow as pa
         from pyspark import TaskContext
 
         from tidyberg.execute.kernel.remote import run_packed, settle_worker
@@ -43,13 +42,24 @@ def make_worker(
         settle_worker()
         context = TaskContext.get()
         attempt = context.attemptNumber() if context is not None else 0
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for position, packed in shipped[number]:
-                    outcome = run_packed(position, packed, attempt, attempts, storage)
-                    yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], names=["outcome"])
+        for number in numbers:
+            for position, packed in shipped[number]:
+                yield run_packed(position, packed, attempt, attempts, storage)
 
     return work
+
+
+def in_batches(work: Callable[[Iterable[int]], Iterator[bytes]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The same as a function for `mapInArrow`."""
+
+    def work_in_batches(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            for outcome in work(batch.column(0).to_pylist()):
+                yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], names=["outcome"])
+
+    return work_in_batches
 
 
 def unpack_outcome(data: bytes) -> Outcome:
