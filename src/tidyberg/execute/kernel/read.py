@@ -29,6 +29,7 @@ _CHUNK_PADDING = 100  # Arrow reads so much more of a chunk of old parquet-mr fi
 _BATCH_BYTES = 32 * MB  # uncompressed bytes a batch should stay below, whatever its row count
 _SMALL_FILE = MB // 4
 _SMALL_FILES_AHEAD = 16  # on remote storage, where small files are all latency
+_LOCAL_FILES_AHEAD = 1  # more would only hold memory
 _MOST_SHAPES = 16
 
 
@@ -121,11 +122,15 @@ def open_file(storage: Storage, file: TaskInput) -> OpenFile:
 def open_ahead(storage: Storage, files: Sequence[TaskInput]) -> Generator[OpenFile, None, None]:
     """Open files in order, a few ahead of the one in use."""
     bunches = list(_bunches(storage, files))
-    are_small = len(files) > 1 and sum(file.size for file in files) / len(files) <= _SMALL_FILE
-    ahead = _SMALL_FILES_AHEAD if are_small and len(bunches) == len(files) else FILES_AHEAD
-    with closing(run_ahead(partial(_open_all, storage), bunches, ahead)) as opened:
+    with closing(run_ahead(partial(_open_all, storage), bunches, _files_ahead(storage, files))) as opened:
         for bunch in opened:
             yield from bunch
+
+
+def _files_ahead(storage: Storage, files: Sequence[TaskInput]) -> int:
+    if all(storage.place(file.path).is_local for file in files):
+        return _LOCAL_FILES_AHEAD
+    return _SMALL_FILES_AHEAD if sum(file.size for file in files) <= len(files) * _SMALL_FILE else FILES_AHEAD
 
 
 def _open_all(storage: Storage, files: Sequence[TaskInput]) -> list[OpenFile]:
@@ -265,12 +270,13 @@ class Reader:
             thrift_string_size_limit=1 << 30,
             thrift_container_size_limit=1 << 30,
         )
-        batches: Iterator[pa.RecordBatch] = parquet.reader.iter_batches(
-            self._rows_per_batch(footer),
-            row_groups=range(footer.num_row_groups) if row_groups is None else row_groups,
-            column_indices=selection.columns,
-            use_threads=self._cores > 1,  # else every core has a task of its own
-        )
+        chosen = range(footer.num_row_groups) if row_groups is None else row_groups
+        rows_at_once = self._rows_per_batch(footer)
+        options = {"column_indices": selection.columns, "use_threads": self._cores > 1}  # else each core has a task
+        if len(chosen) == 1 and footer.row_group(chosen[0]).num_rows <= rows_at_once:
+            # Arrow lets go of each column's pages when it is done; a stream keeps all of them to its end.
+            return _later(lambda: parquet.reader.read_row_groups(chosen, **options).to_batches())
+        batches: Iterator[pa.RecordBatch] = parquet.reader.iter_batches(rows_at_once, row_groups=chosen, **options)
         return batches
 
     def projected(self, batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
@@ -319,6 +325,11 @@ class Reader:
         groups = map(footer.row_group, range(footer.num_row_groups))
         widest = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0.0)
         return max(1, min(self._batch_rows, int(_BATCH_BYTES / max(1.0, widest))))
+
+
+def _later(read: Callable[[], list[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """Read when the first batch is asked for."""
+    yield from read()
 
 
 @contextmanager
