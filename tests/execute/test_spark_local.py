@@ -37,7 +37,7 @@ from tidyberg.errors import Cancelled, ConfigurationError, DamagedFile, EngineEr
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.execute.spark import SparkEngine
 from tidyberg.execute.spark_run import error_from_spark, split_into_jobs
-from tidyberg.execute.spark_session import check_java, local_cores, retrying_master, session_settings
+from tidyberg.execute.spark_session import check_java, local_cores, retrying_master, session_of, session_settings
 from tidyberg.execute.worker import pack
 from tidyberg.model.audit import Harm, Receipt, Verdict
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy, VerifyMode
@@ -223,7 +223,7 @@ def test_cancel(engine: SparkEngine, tmp_path: Path) -> None:
 
 def test_an_existing_session_is_used_and_left_running(engine: SparkEngine, tmp_path: Path) -> None:
     engine.start()
-    guest = SparkEngine(session=engine._session)
+    guest = SparkEngine(session=session_of(engine._spark))
     assert guest.resources.cores == 2
     assert guest.attempts >= engine.attempts
     check_results_and_progress(guest, tmp_path)
@@ -287,7 +287,7 @@ def test_secrets_stay_in_the_closure(engine: SparkEngine, tmp_path: Path) -> Non
     while error is not None:
         told.append(f"{error!s} {error!r}")
         error = error.__cause__ or error.__context__
-    told += [f"{name}={value}" for name, value in engine._session.sparkContext.getConf().getAll()]
+    told += [f"{name}={value}" for name, value in engine._spark.getConf().getAll()]
     log = Path(engine._directory()) / "spark.log"
     told.append(log.read_text(errors="replace"))
     assert "s3://bucket/data" in raised.value.message
@@ -297,15 +297,25 @@ def test_secrets_stay_in_the_closure(engine: SparkEngine, tmp_path: Path) -> Non
 def test_start_is_silent_and_close_ends_the_jvm() -> None:
     code = (
         "from tidyberg.execute.spark import SparkEngine\n"
-        "import psutil\n"
+        "import os, psutil, threading\n"
+        "from py4j.clientserver import ClientServer\n"
         "engine = SparkEngine('local[1]'); engine.start()\n"
+        "assert isinstance(engine._spark._gateway, ClientServer), 'nothing could be cancelled'\n"
+        "assert os.environ['PYSPARK_PIN_THREAD'] == 'false'\n"
         "children = psutil.Process().children(recursive=True)\n"
         "assert any('java' in child.name() for child in children)\n"
+        "assert engine._spark.parallelize([1], 1).map(str).collect() == ['1']\n"
+        "server = engine._spark._accumulatorServer\n"
         "engine.close()\n"
+        "assert not os.path.exists(server.server_address)\n"
+        "assert 'tidyberg-spark-end' not in {thread.name for thread in threading.enumerate()}\n"
         "gone, alive = psutil.wait_procs(children, timeout=10)\n"
         "assert not alive, alive\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    environment = {**os.environ, "PYSPARK_PIN_THREAD": "false"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from tidyberg.bench.copying import write_metadata
 from tidyberg.bench.scratch import CATALOG, REF, Scratch, require_local
 from tidyberg.errors import BadInput, EngineError
-from tidyberg.execute.spark_session import first_line, start_classic, stop_classic
+from tidyberg.execute.spark_session import first_line, session_of, start_classic, stop_classic
 
 _RUNTIME = "iceberg-spark-runtime"
 _HINT = "Add --spark-conf spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0."
@@ -39,7 +39,7 @@ def measure_java(
     metadata = warehouse / REF.namespace[0] / REF.name / "metadata"
     write_metadata(document, scratch.io, f"{scratch.location}/metadata/v1.metadata.json")
     settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", **_LOCAL, **conf, **_catalog(warehouse)}
-    session = start_classic(master, "tidyberg-bench", settings, scratch.directory / "java.log")
+    session = session_of(start_classic(master, "tidyberg-bench", settings, scratch.directory / "java.log"))
     try:
         seconds = 0.0
         for _ in range(2):

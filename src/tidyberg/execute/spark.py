@@ -10,15 +10,17 @@ from typing import Any
 from tidyberg.errors import EngineError
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, use_idle_cores
 from tidyberg.execute.shipping import write_archive
-from tidyberg.execute.spark_run import ConnectHandle, Handle, LocalHandle, SparkRun, split_into_jobs
+from tidyberg.execute.spark_run import ConnectHandle, Handle, LocalHandle, SessionHandle, SparkRun, split_into_jobs
 from tidyberg.execute.spark_session import (
     forget,
     is_alive,
     is_connect,
     local_cores,
     retrying_master,
-    running_session,
+    running_context,
+    session_of,
     session_settings,
+    setting_of,
     start_classic,
     start_connect,
     stop_classic,
@@ -51,8 +53,8 @@ class SparkEngine:
         self._connect = connect
         self._driver_memory = driver_memory
         self._app_name = app_name
-        self._session = session
-        self._owns_session = session is None
+        self._spark = session  # or, where Spark is our own and local, its context
+        self._owns_spark = session is None
         self._shipped = False
         self._lock = threading.Lock()
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -82,20 +84,20 @@ class SparkEngine:
     def start(self) -> None:
         """Start the session now, or anew where it has died; a run does it by itself."""
         with self._lock:
-            if self._session is not None and self._owns_session and not is_alive(self._session):
-                forget(self._session)
-                self._session, self._shipped = None, False
-            if self._session is None:
-                self._session = self._start()
+            if self._spark is not None and self._owns_spark and not is_alive(self._spark):
+                forget(self._spark)
+                self._spark, self._shipped = None, False
+            if self._spark is None:
+                self._spark = self._start()
 
     def close(self) -> None:
         with self._lock:
-            session, self._session = self._session, None if self._owns_session else self._session
-            if session is not None and self._owns_session:
-                if is_connect(session):
-                    session.stop()
+            spark, self._spark = self._spark, None if self._owns_spark else self._spark
+            if spark is not None and self._owns_spark:
+                if is_connect(spark):
+                    spark.stop()
                 else:
-                    stop_classic(session)
+                    stop_classic(spark)
             self._shipped = False
             if self._scratch is not None:
                 self._scratch.cleanup()
@@ -123,26 +125,26 @@ class SparkEngine:
     def _start(self) -> Any:
         if self._connect is not None:
             return start_connect(self._connect, self._app_name)
-        shared = running_session()
+        shared = running_context()
         if shared is not None:
             # A process has one Spark: use the caller's, and leave it running.
-            self._owns_session = self._is_own_local = False
-            return shared
+            self._owns_spark = self._is_own_local = False
+            return session_of(shared)
         settings = session_settings(self._master, self._driver_memory, self._conf)
-        return start_classic(self._master, self._app_name, settings, self._directory() / "spark.log")
+        context = start_classic(self._master, self._app_name, settings, self._directory() / "spark.log")
+        return context if self._is_own_local else session_of(context)
 
     def _handle(self) -> Handle:
         """What one run talks to, with the kernels on their way to the executors."""
-        session = self._session
-        if is_connect(session):
-            self._ship(session)
-            return ConnectHandle(session)
         if self._is_own_local:
-            return LocalHandle(session)  # whose workers import the very package that runs here
+            return LocalHandle(self._spark)  # whose workers import the very package that runs here
+        if is_connect(self._spark):
+            self._ship(self._spark)
+            return ConnectHandle(self._spark)
         # Classic Spark cancels by session only, so every run has one of its own.
-        own = session.newSession()
+        own = self._spark.newSession()
         self._ship(own)
-        return Handle(own)
+        return SessionHandle(own)
 
     def _ship(self, session: Any) -> None:
         if is_connect(session) and self._shipped:
@@ -153,15 +155,15 @@ class SparkEngine:
             self._shipped = True
 
     def _setting(self, name: str) -> str | None:
-        """A Spark setting, of the session where there is one; Connect servers may keep some to themselves."""
-        if self._session is not None:
+        """A Spark setting, of the Spark that runs where one does; Connect servers may keep some to themselves."""
+        if self._spark is not None:
             with contextlib.suppress(Exception):
-                return str(self._session.conf.get(name))
+                return setting_of(self._spark, name)
         return self._conf.get(name)
 
     def _find_cores(self) -> int | None:
         """Cores that tasks will have; None where only the cluster knows."""
-        own_master = self._master if self._session is None and self._connect is None else ""
+        own_master = self._master if self._spark is None and self._connect is None else ""
         cores = local_cores(self._setting("spark.master") or own_master)
         if cores is not None:
             return cores

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from tidyberg.errors import Cancelled, EngineError, TidybergError
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, error_of
@@ -28,14 +28,25 @@ _SHOWN_FILES = 3  # in a message
 _INTERRUPT_SECONDS = 10.0  # how long to wait for Spark to give up cancelled jobs
 
 
-class Handle:
-    """A session as one run sees it: submit from many threads, interrupt from another."""
+Work = Callable[[Iterable[int]], Iterator[bytes]]
+
+
+class Handle(Protocol):
+    """Spark as one run sees it: submit from many threads, interrupt from another."""
+
+    def collect(self, work: Work, partitions: int) -> list[Outcome]:
+        """Called in the thread that submits."""
+
+    def interrupt(self) -> None: ...
+
+
+class SessionHandle:
+    """A session of the run's own."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
 
-    def collect(self, work: Callable[[Iterable[int]], Iterator[bytes]], partitions: int) -> list[Outcome]:
-        """Called in the thread that submits."""
+    def collect(self, work: Work, partitions: int) -> list[Outcome]:
         numbers = self._session.range(0, partitions, 1, partitions)
         rows = numbers.mapInArrow(in_batches(work), OUTCOME_SCHEMA).collect()
         return [unpack_outcome(bytes(row[0])) for row in rows]
@@ -44,14 +55,14 @@ class Handle:
         self._session.interruptAll()
 
 
-class ConnectHandle(Handle):
+class ConnectHandle(SessionHandle):
     """Connect cancels by tag; tags belong to the thread that submits."""
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self._tag = _new_tag()
 
-    def collect(self, work: Callable[[Iterable[int]], Iterator[bytes]], partitions: int) -> list[Outcome]:
+    def collect(self, work: Work, partitions: int) -> list[Outcome]:
         self._session.addTag(self._tag)
         return super().collect(work, partitions)
 
@@ -59,15 +70,14 @@ class ConnectHandle(Handle):
         self._session.interruptTag(self._tag)
 
 
-class LocalHandle(Handle):
-    """A Spark of our own on this machine: jobs without a plan for SQL take its JVM two thirds of the time."""
+class LocalHandle:
+    """The context of a Spark of our own on this machine: without SQL it starts sooner, and jobs cost its JVM less."""
 
-    def __init__(self, session: Any) -> None:
-        super().__init__(session)
-        self._context = session.sparkContext
+    def __init__(self, context: Any) -> None:
+        self._context = context
         self._tag = _new_tag()
 
-    def collect(self, work: Callable[[Iterable[int]], Iterator[bytes]], partitions: int) -> list[Outcome]:
+    def collect(self, work: Work, partitions: int) -> list[Outcome]:
         self._context.addJobTag(self._tag)
         numbers = self._context.parallelize(range(partitions), partitions)
         return [unpack_outcome(outcome) for outcome in numbers.mapPartitions(work).collect()]

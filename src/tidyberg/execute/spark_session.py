@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -94,36 +95,41 @@ def check_java() -> None:
 
 
 def start_classic(master: str, app_name: str, settings: Mapping[str, str], log: Path) -> Any:
-    """A session in a JVM of our own whose chatter goes to a log file instead of the user's terminal."""
+    """A context in a JVM of our own whose chatter goes to a log file instead of the user's terminal.
+
+    A session would take it another second, and is made of it where it is needed.
+    """
     check_java()
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
 
     conf = SparkConf(loadDefaults=False)
     for name, value in settings.items():
         conf.set(name, value)
     conf.setMaster(master).setAppName(app_name)
-    with _worker_python(master, settings), log.open("ab") as chatter:
+    with _environment(master, settings), log.open("ab") as chatter:
         try:
             gateway = launch_gateway(conf=conf, popen_kwargs={"stdout": chatter, "stderr": chatter})
-            context = SparkContext(conf=conf, gateway=gateway)
+            return SparkContext(conf=conf, gateway=gateway)
         except Exception as error:
             _forget_gateway()
             raise EngineError(
                 f"Spark did not start on {master}: {_last_words(log) or error}",
                 hint="Check the master's address and the Spark settings.",
             ) from error
-    return SparkSession(context)
 
 
-def running_session() -> Any:
-    """A session on the Spark that this process runs already, if any."""
+def running_context() -> Any:
+    """That of the Spark which this process runs already, if any."""
     from pyspark import SparkContext
+
+    return SparkContext._active_spark_context
+
+
+def session_of(context: Any) -> Any:
     from pyspark.sql import SparkSession
 
-    context = SparkContext._active_spark_context
-    return SparkSession(context) if context is not None else None
+    return SparkSession(context)
 
 
 def start_connect(address: str, app_name: str) -> Any:
@@ -149,19 +155,30 @@ def is_connect(session: Any) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
-def is_alive(session: Any) -> bool:
+def context_of(spark: Any) -> Any:
+    """Of a classic session, or the context itself."""
+    return getattr(spark, "sparkContext", spark)
+
+
+def setting_of(spark: Any, name: str) -> str | None:
+    conf = spark.conf if hasattr(spark, "conf") else spark.getConf()
+    value = conf.get(name)
+    return None if value is None else str(value)
+
+
+def is_alive(spark: Any) -> bool:
     """Whether it can still run something: its JVM may have been killed, its server started again."""
     try:
-        return bool(session.version) if is_connect(session) else not session.sparkContext._jsc.sc().isStopped()
+        return bool(spark.version) if is_connect(spark) else not context_of(spark)._jsc.sc().isStopped()
     except Exception:  # noqa: BLE001 - whatever it is, nothing can be run there
         return False
 
 
-def forget(session: Any) -> None:
-    """Let go of a session that has died: PySpark would go on with it for as long as the process lives."""
-    if is_connect(session):
+def forget(spark: Any) -> None:
+    """Let go of a Spark that has died: PySpark would go on with it for as long as the process lives."""
+    if is_connect(spark):
         with contextlib.suppress(Exception):
-            session.stop()
+            spark.stop()
         return
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -172,10 +189,30 @@ def forget(session: Any) -> None:
         _forget_gateway()
 
 
-def stop_classic(session: Any) -> None:
-    """Stop our own session and its JVM."""
-    session.stop()
-    _forget_gateway()
+def stop_classic(spark: Any) -> None:
+    """Stop our own Spark and its JVM."""
+    with _ending_accumulators(context_of(spark)):
+        spark.stop()
+        _forget_gateway()
+
+
+@contextlib.contextmanager
+def _ending_accumulators(context: Any) -> Iterator[None]:
+    """PySpark's server of accumulators, which nobody here uses, would let a stop wait for a second.
+
+    It sees that it should end when its connection does, with the JVM.
+    """
+    server, context._accumulatorServer = context._accumulatorServer, None
+    if server is None:  # someone else has stopped this Spark
+        yield
+        return
+    server.handle_error = lambda *_: None
+    ending = threading.Thread(target=server.shutdown, name="tidyberg-spark-end")
+    ending.start()
+    try:
+        yield
+    finally:
+        ending.join()
 
 
 def first_line(text: str) -> str:
@@ -203,21 +240,23 @@ def _forget_gateway() -> None:
 
 
 @contextlib.contextmanager
-def _worker_python(master: str, settings: Mapping[str, str]) -> Iterator[None]:
-    """Local workers run in this very interpreter, not in whatever `python3` the PATH has."""
-    chosen = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
-    if chosen is None and local_cores(master) is not None:
-        chosen = sys.executable
-    before = os.environ.get("PYSPARK_PYTHON")
-    if chosen is not None:
-        os.environ["PYSPARK_PYTHON"] = chosen
+def _environment(master: str, settings: Mapping[str, str]) -> Iterator[None]:
+    """What PySpark takes from there when it starts."""
+    changed = {"PYSPARK_PIN_THREAD": "true"}  # jobs are cancelled by the tag of the thread that submits them
+    if local_cores(master) is not None and "PYSPARK_PYTHON" not in os.environ:
+        changed["PYSPARK_PYTHON"] = sys.executable  # not whatever `python3` the PATH has
+    if "spark.pyspark.python" in settings:
+        changed["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
     try:
         yield
     finally:
-        if before is None:
-            os.environ.pop("PYSPARK_PYTHON", None)
-        else:
-            os.environ["PYSPARK_PYTHON"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _last_words(log: Path) -> str:
