@@ -2,6 +2,8 @@
 
 import gc
 import pickle
+import subprocess
+import sys
 import zipimport
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.remote import run_packed, settle_worker
 from tidyberg.execute.worker import pack, unpack_outcome
 from tidyberg.model.task import TaskResult
+
+STATUS = Path("/proc/self/status")
 
 
 def test_results_come_back_packed(tmp_path: Path) -> None:
@@ -54,9 +58,23 @@ def test_a_worker_is_settled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zipimport.zipimporter, "invalidate_caches", zipimport.zipimporter.invalidate_caches)
     frozen: list[int] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
+    monkeypatch.setattr(remote, "_refuse_huge_pages", lambda: None)  # for as long as this process lives
     settle_worker()
     settle_worker()
     assert frozen == [1]
+
+
+@pytest.mark.skipif(not STATUS.exists(), reason="only Linux tells of a process whether it may have huge pages")
+def test_a_settled_worker_gets_no_huge_pages() -> None:
+    code = (
+        "from pathlib import Path\n"
+        "from tidyberg.execute.kernel.remote import settle_worker\n"
+        f"print(Path('{STATUS}').read_text())\n"
+        "settle_worker()\n"
+        f"print(Path('{STATUS}').read_text())\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert [line.split()[1] for line in told.splitlines() if line.startswith("THP_enabled")] == ["1", "0"]
 
 
 def test_failures_travel_by_pickle() -> None:
