@@ -27,8 +27,8 @@ class Scenario:
 
     @property
     def for_duckdb(self) -> bool:
-        """Its recipe reads data files: it knows nothing of deletes."""
-        return self.deletes is None and self.in_memory
+        """Its recipe reads data files and knows nothing of deletes; 1,000 partitions took it over 12 minutes."""
+        return self.deletes is None and self.in_memory and not self.partitions
 
     @property
     def for_s3(self) -> bool:

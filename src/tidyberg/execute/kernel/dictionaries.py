@@ -11,6 +11,8 @@ from tidyberg.execute.kernel.project import Leaf, Selection
 
 # A dictionary that takes more than this part of its chunk costs time and space to no end.
 _WORTHWHILE_SHARE = 0.2
+# Bytes a value: indices into a dictionary of at most 2 MB never take more, plain values nearly always do.
+_MOST_OF_AN_INDEX = 3
 TELLING_ROWS = 20_000  # a dictionary over fewer rows has not had the chance to pay
 _SAMPLE_ROWS = 16_384
 
@@ -22,6 +24,7 @@ def judge_footers(leaves: Iterable[Leaf], files: Sequence[tuple[pq.FileMetaData,
         if leaf.field_id is None or pa.types.is_boolean(leaf.type):
             continue
         dictionary_bytes = chunk_bytes = rows = chunks = 0
+        page_bytes = 0.0  # of data pages, uncompressed
         for footer, selection in files:
             index = selection.source_of.get(leaf.field_id)
             if index is None:
@@ -32,10 +35,13 @@ def judge_footers(leaves: Iterable[Leaf], files: Sequence[tuple[pq.FileMetaData,
                     continue
                 chunks += 1
                 rows += chunk.num_values
-                dictionary_bytes += max(0, chunk.data_page_offset - chunk.dictionary_page_offset)
+                dictionary = max(0, chunk.data_page_offset - chunk.dictionary_page_offset)
+                dictionary_bytes += dictionary
                 chunk_bytes += chunk.total_compressed_size
+                page_bytes += (1 - dictionary / chunk.total_compressed_size) * chunk.total_uncompressed_size
         if chunks and rows / chunks >= TELLING_ROWS:
-            verdicts[leaf.field_id] = dictionary_bytes < _WORTHWHILE_SHARE * chunk_bytes
+            was_given_up = page_bytes > _MOST_OF_AN_INDEX * rows
+            verdicts[leaf.field_id] = dictionary_bytes < _WORTHWHILE_SHARE * chunk_bytes and not was_given_up
     return verdicts
 
 

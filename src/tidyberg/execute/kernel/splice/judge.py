@@ -75,7 +75,7 @@ def columns_to_move(
         return NOTHING
     worth_it = dict(dictionaries)
     if task.write.dictionary:
-        # Footers tell how large a dictionary is, not whether its writer gave it up: the rows know better.
+        # Footers tell little of few rows, and nothing where a writer did not try: the rows know better.
         worth_it |= _worth_a_dictionary(target, candidates, inputs[0].file, make_reader)
     chosen = [
         position
