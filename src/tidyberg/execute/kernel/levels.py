@@ -2,9 +2,8 @@
 
 Higher levels search longer for repetitions. Where there are none to find, as in hashes and random keys, zstd's level 1
 takes half the time of its level 3 and its result is no larger, sometimes smaller. Numbers of 64 bits whose high bytes
-are zero, as ids and times are, come out smallest at level -2, which looks at every third byte or so: the others find
-matches that begin too early. What is saved there may be spent on columns that a faster level makes a little larger:
-the file as a whole stays as small as the table's level makes it.
+are zero, as ids and times often are, come out smallest at level -2, in less time yet. What is saved there may be spent
+on columns that a faster level makes a little larger: the file as a whole stays as small as the table's level makes it.
 """
 
 from collections.abc import Mapping, Sequence
