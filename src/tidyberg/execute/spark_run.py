@@ -5,7 +5,7 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from tidyberg.errors import Cancelled, EngineError, TidybergError
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, error_of
 from tidyberg.execute.kernel.failures import find_failure
 from tidyberg.execute.spark_session import first_line
-from tidyberg.execute.worker import OUTCOME_SCHEMA, Outcome, in_batches, make_worker, unpack_outcome
+from tidyberg.execute.worker import OUTCOME_SCHEMA, Outcome, Work, in_batches, make_worker, unpack_outcome
 from tidyberg.model.task import StorageAccess
 
 _POLL_SECONDS = 0.1
@@ -26,9 +26,6 @@ _OPENING = 80 * 1024  # what opening a file costs, in bytes that could be read m
 _CLUSTER_SLOTS = 32  # tasks to offer a cluster whose size is unknown
 _SHOWN_FILES = 3  # in a message
 _INTERRUPT_SECONDS = 10.0  # how long to wait for Spark to give up cancelled jobs
-
-
-Work = Callable[[Iterable[int]], Iterator[bytes]]
 
 
 class Handle(Protocol):

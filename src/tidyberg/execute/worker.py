@@ -12,6 +12,8 @@ from tidyberg.model.task import StorageAccess
 
 OUTCOME_SCHEMA = "outcome binary"
 
+Work = Callable[[Iterable[int]], Iterator[bytes]]  # runs the tasks of partitions with these numbers
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -27,9 +29,7 @@ def pack(task: AnyTask) -> bytes:
     return zlib.compress(pickle.dumps(task, pickle.HIGHEST_PROTOCOL), 6)
 
 
-def make_worker(
-    partitions: Sequence[Sequence[tuple[int, AnyTask]]], storage: StorageAccess, attempts: int
-) -> Callable[[Iterable[int]], Iterator[bytes]]:
+def make_worker(partitions: Sequence[Sequence[tuple[int, AnyTask]]], storage: StorageAccess, attempts: int) -> Work:
     """A function of the numbers of partitions: it runs their tasks one after the other."""
     shipped = [[(position, pack(task)) for position, task in partition] for partition in partitions]
 
@@ -49,7 +49,7 @@ def make_worker(
     return work
 
 
-def in_batches(work: Callable[[Iterable[int]], Iterator[bytes]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def in_batches(work: Work) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The same as a function for `mapInArrow`."""
 
     def work_in_batches(batches: Iterator[Any]) -> Iterator[Any]:

@@ -23,8 +23,7 @@ def judge_footers(leaves: Iterable[Leaf], files: Sequence[tuple[pq.FileMetaData,
     for leaf in leaves:
         if leaf.field_id is None or pa.types.is_boolean(leaf.type):
             continue
-        dictionary_bytes = chunk_bytes = rows = chunks = 0
-        page_bytes = 0.0  # of data pages, uncompressed
+        dictionary_bytes = chunk_bytes = uncompressed_bytes = rows = chunks = 0
         for footer, selection in files:
             index = selection.source_of.get(leaf.field_id)
             if index is None:
@@ -35,13 +34,15 @@ def judge_footers(leaves: Iterable[Leaf], files: Sequence[tuple[pq.FileMetaData,
                     continue
                 chunks += 1
                 rows += chunk.num_values
-                dictionary = max(0, chunk.data_page_offset - chunk.dictionary_page_offset)
-                dictionary_bytes += dictionary
+                dictionary_bytes += max(0, chunk.data_page_offset - chunk.dictionary_page_offset)
                 chunk_bytes += chunk.total_compressed_size
-                page_bytes += (1 - dictionary / chunk.total_compressed_size) * chunk.total_uncompressed_size
+                uncompressed_bytes += chunk.total_uncompressed_size
         if chunks and rows / chunks >= TELLING_ROWS:
-            was_given_up = page_bytes > _MOST_OF_AN_INDEX * rows
-            verdicts[leaf.field_id] = dictionary_bytes < _WORTHWHILE_SHARE * chunk_bytes and not was_given_up
+            is_small = dictionary_bytes < _WORTHWHILE_SHARE * chunk_bytes
+            # Of the dictionary only the compressed size is known: it is taken to compress as the data pages do.
+            verdicts[leaf.field_id] = is_small and (
+                (1 - dictionary_bytes / chunk_bytes) * uncompressed_bytes <= _MOST_OF_AN_INDEX * rows
+            )
     return verdicts
 
 

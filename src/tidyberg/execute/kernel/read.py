@@ -128,7 +128,8 @@ def open_ahead(storage: Storage, files: Sequence[TaskInput]) -> Generator[OpenFi
 
 
 def _files_ahead(storage: Storage, files: Sequence[TaskInput]) -> int:
-    if all(storage.place(file.path).is_local for file in files):
+    """By the first of them: it is only about speed, and a table's files lie in one store, but for rare ones."""
+    if not files or storage.place(files[0].path).is_local:
         return _LOCAL_FILES_AHEAD
     return _SMALL_FILES_AHEAD if sum(file.size for file in files) <= len(files) * _SMALL_FILE else FILES_AHEAD
 
@@ -275,7 +276,7 @@ class Reader:
         options = {"column_indices": selection.columns, "use_threads": self._cores > 1}  # else each core has a task
         if len(chosen) == 1 and footer.row_group(chosen[0]).num_rows <= rows_at_once:
             # Arrow lets go of each column's pages when it is done; a stream keeps all of them to its end.
-            return _later(lambda: parquet.reader.read_row_groups(chosen, **options).to_batches())
+            return iter(parquet.reader.read_row_groups(chosen, **options).to_batches())
         batches: Iterator[pa.RecordBatch] = parquet.reader.iter_batches(rows_at_once, row_groups=chosen, **options)
         return batches
 
@@ -325,11 +326,6 @@ class Reader:
         groups = map(footer.row_group, range(footer.num_row_groups))
         widest = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0.0)
         return max(1, min(self._batch_rows, int(_BATCH_BYTES / max(1.0, widest))))
-
-
-def _later(read: Callable[[], list[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Read when the first batch is asked for."""
-    yield from read()
 
 
 @contextmanager
