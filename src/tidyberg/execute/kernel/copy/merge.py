@@ -17,6 +17,7 @@ from tidyberg.execute.kernel.copy.fields import (
     optional_number,
 )
 from tidyberg.execute.kernel.copy.footer import MAGIC, Chunk, Extent, RowGroup
+from tidyberg.execute.kernel.copy.lineage import COLUMNS
 from tidyberg.execute.kernel.copy.proof import Common
 from tidyberg.execute.kernel.copy.source import Source
 from tidyberg.execute.kernel.copy.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, ThriftList, write_struct
@@ -168,7 +169,7 @@ def moved_index(source: Source, chunk: Chunk, shift: int) -> bytes | None:
     return write_struct(changed(index, {IndexField.PAGE_LOCATIONS: (kind, ThriftList(STRUCT, moved))}))
 
 
-def _chunk(column: _Placed, common: Common) -> Struct:
+def _chunk(column: _Placed, keeps_statistics: bool) -> Struct:
     chunk, shift = column.chunk, column.shift
     metadata: dict[int, tuple[int, Any] | None] = {}
     for field in (MetadataField.DATA_PAGE, MetadataField.INDEX_PAGE, MetadataField.DICTIONARY_PAGE):
@@ -176,7 +177,7 @@ def _chunk(column: _Placed, common: Common) -> Struct:
             metadata[field] = (I64, found[1] + shift)
     if column.bloom is not None:
         metadata[MetadataField.BLOOM] = (I64, column.bloom)
-    if not common.keeps_statistics:
+    if not keeps_statistics:
         metadata[MetadataField.STATISTICS] = None
     renewed: dict[int, tuple[int, Any] | None] = {
         ChunkField.METADATA: (STRUCT, changed(chunk.metadata, metadata)),
@@ -203,7 +204,9 @@ def _file_offset(chunk: Chunk, shift: int) -> int:
 
 def _row_group(piece: Piece, placed: list[_Placed], ordinal: int, common: Common) -> Struct:
     group = piece.group
-    chunks = [_chunk(column, common) for column in placed]
+    # Verification asks the footers whether every row has its lineage, and all readers trust statistics of numbers.
+    own = len(placed) - (COLUMNS if common.has_lineage else 0)
+    chunks = [_chunk(column, common.keeps_statistics or place >= own) for place, column in enumerate(placed)]
     renewed: dict[int, tuple[int, Any] | None] = {GroupField.COLUMNS: (LIST, ThriftList(STRUCT, chunks))}
     if piece.added is not None:
         more = piece.added.footer.row_groups[0].struct
