@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.matrix import tally
 from tests.oracle.fixtures import java, oracle, warehouse
 from tests.seed import SEED
 from tests.servers.redis_fixtures import redis_of_session, redis_server, redis_to_kill
@@ -20,6 +21,21 @@ settings.load_profile("tidyberg")
 
 def pytest_report_header() -> str:
     return f"seed {SEED}: TEST_SEED={SEED} draws the same again"
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """What the cells of the matrix did; also kept in pytest's cache."""
+    reports = {name: terminalreporter.stats.get(name, []) for name in ("passed", "failed")}
+    cells = tally.of_reports(reports["passed"])
+    if not cells:
+        return
+    failed = sum(tally.is_cell(report.nodeid) for report in reports["failed"])
+    total = tally.summary(cells, failed)
+    if config.cache is not None:
+        config.cache.set("tidyberg/matrix", total)
+    terminalreporter.section("matrix of writers, modes and readers")
+    for line in tally.lines(total):
+        terminalreporter.line(line)
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's, asked where tests are shared out to processes

@@ -3,7 +3,13 @@
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 TOGETHER = {
-    "java": ("tests/oracle/", "tests/machine/", "tests/observe/test_java_tables.py", "tests/verify/test_end_to_end.py"),
+    "java": (
+        "tests/oracle/",
+        "tests/machine/",
+        "tests/matrix/test_java_cells.py",
+        "tests/observe/test_java_tables.py",
+        "tests/verify/test_end_to_end.py",
+    ),
     "rest": ("tests/rest/",),
     "s3": ("tests/s3/",),
     "spark": ("tests/execute/test_spark_local.py",),

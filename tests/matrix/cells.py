@@ -1,0 +1,239 @@
+"""One cell of the matrix: a table is built, rewritten, and read by every reader before and after."""
+
+import datetime as dt
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tests.copying.pages import check_offsets
+from tests.matrix.filters import Filter, filters_of
+from tests.matrix.limits import limit_of
+from tests.matrix.modes import COPY, JOIN, SPLICE, Mode, Rewritten, rewrite
+from tests.matrix.readers import Reader, Unsupported
+from tests.matrix.shapes import Shape
+from tests.matrix.tables import NAME, Built, Layout, build
+from tests.matrix.writers import Writer
+from tidyberg.testing import Warehouse, local_path
+
+
+@dataclass(frozen=True)
+class Cell:
+    writer: Writer
+    shape: Shape
+    mode: Mode
+    layout: Layout
+
+    def __str__(self) -> str:
+        return f"{self.writer}-{self.shape}-{self.mode}-{self.layout}"
+
+
+def is_possible(cell: Cell) -> bool:
+    """Polars and others cannot write everything; too few rows or columns are left of some tables."""
+    if cell.writer.cannot(cell.shape):
+        return False
+    if cell.layout.evolved and cell.shape.nested:
+        return False  # its names are those of lists
+    return not (cell.layout.evolved and cell.writer.name == "fastparquet")
+
+
+@dataclass
+class Tally:
+    """What came of a cell, for the summary of a run."""
+
+    cell: str
+    mode: str
+    bytes_copied: int = 0
+    bytes_spliced: int = 0
+    bytes_joined: int = 0
+    files_joined: int = 0
+    bytes_encoded: int = 0
+    filters: int = 0
+    unsupported: int = 0  # filters that a reader does not have
+    limits: Counter[str] = field(default_factory=Counter)  # of readers, met before and after
+    limits_after: Counter[str] = field(default_factory=Counter)  # of readers, met on the outputs only
+    reasons: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def run_cell(cell: Cell, directory: Path, readers: Sequence[type[Reader]], filtering: Sequence[type[Reader]]) -> Tally:
+    """Raises AssertionError with everything that is wrong."""
+    tally = Tally(str(cell), cell.mode.name)
+    with Warehouse(directory / "lab") as warehouse:
+        built = build(warehouse, cell.shape, cell.writer, cell.layout)
+        lineage = _lineage(warehouse, built)
+        rewritten = rewrite(warehouse, NAME, cell.mode, rewrite_to_current_spec=cell.layout.moves)
+        count(tally, rewritten)
+        outputs = [local_path(file.path) for file in warehouse.live_files(built.table) if not file.content.value]
+        wrong = missed_mode(cell, rewritten)
+        # Not asserted: to explain how so many long texts differ takes pytest minutes.
+        wrong += ["rows have other ids"] if _lineage(warehouse, built) != lineage else []
+    left = set(outputs) & set(built.inputs)
+    if left and not cell.layout.partitioned:  # where a file may be alone in its partition
+        wrong.append(f"{len(left)} inputs were left as they are")
+    for path in outputs:
+        check_offsets(Path(path))
+    for kind in readers:
+        columns = cell.shape.filtered if kind in filtering else 0
+        wrong += judge(kind, cell.writer.name, built, outputs, tally, columns=columns)
+    assert not wrong, f"{cell}:\n" + "\n".join(wrong[:20])
+    return tally
+
+
+def count(tally: Tally, rewritten: Rewritten) -> None:
+    tally.bytes_copied, tally.bytes_spliced = rewritten.bytes_copied, rewritten.bytes_spliced
+    tally.files_joined, tally.bytes_joined = rewritten.files_joined, rewritten.bytes_joined
+    tally.bytes_encoded, tally.reasons = rewritten.bytes_encoded, rewritten.reasons
+
+
+def _lineage(warehouse: Warehouse, built: Built) -> list[str]:
+    is_v3 = built.table.metadata.format_version > 2
+    return warehouse.rows(built.table, lineage=True) if is_v3 else []
+
+
+def missed_mode(cell: Cell, rewritten: Rewritten) -> list[str]:
+    """A mode that quietly did not happen proves nothing."""
+    if cell.mode is COPY and must_copy(cell) and (rewritten.bytes_encoded or not rewritten.bytes_copied):
+        return [f"not copied: {rewritten.reasons}"]
+    if cell.mode is SPLICE and must_splice(cell) and not rewritten.bytes_spliced:
+        return ["nothing was spliced"]
+    if cell.mode is JOIN and must_join(cell) and not rewritten.files_joined:
+        return ["no files were joined"]
+    return []
+
+
+def must_copy(cell: Cell) -> bool:
+    """Files of one writer, of the table's schema, without deletes."""
+    return cell.layout.may_copy and not cell.writer.others and not _spells_otherwise(cell)
+
+
+def _spells_otherwise(cell: Cell) -> bool:
+    """Where a writer's schema is not the table's: the id is required, a UUID is but bytes, maps have other names."""
+    if cell.shape.required and not cell.writer.gives_ids:
+        return True
+    spelled_by_arrow_rs = cell.writer.name.startswith(("arrow-rs", "datafusion"))
+    has_maps_or_uuids = cell.shape.name in ("nested", "every-type", "times-and-uuids")
+    return spelled_by_arrow_rs and has_maps_or_uuids
+
+
+def must_splice(cell: Cell) -> bool:
+    return cell.writer.plain and not cell.layout.moves and not cell.layout.evolved and cell.shape.name != "nested"
+
+
+def must_join(cell: Cell) -> bool:
+    flat = not cell.shape.nested and not cell.layout.evolved
+    return cell.writer.single_pages and flat and not cell.layout.deletes and not cell.layout.partitioned
+
+
+def judge(
+    kind: type[Reader], writer: str, built: Built, outputs: Sequence[str], tally: Tally, *, columns: int
+) -> list[str]:
+    """What a reader does not find in the outputs; by filters on the first `columns`."""
+    truth = built.rows
+    try:
+        after = kind(outputs)
+        rows = after.rows()
+    except Exception as error:  # noqa: BLE001  (whatever a reader raises)
+        return _unreadable(writer, kind, built, tally, error)
+    if canonical(rows, truth.schema) != canonical(truth, truth.schema):
+        limit = limit_of(kind.name, writer, None, truth)
+        if limit is None:
+            return [f"{kind.name} reads other rows: {first_difference(rows, truth)}"]
+        tally.limits[f"{limit.reader}: {limit.what}"] += 1
+        return []
+    wrong = []
+    for wanted in filters_of(truth, columns):
+        tally.filters += 1
+        try:
+            answer = after.found(wanted)
+            problem = "" if answer == after.expected(wanted) else "other rows"
+        except Unsupported:
+            tally.unsupported += 1
+            continue
+        except Exception as error:  # noqa: BLE001
+            problem = str(error)
+        if not problem:
+            continue
+        limit = limit_of(kind.name, writer, wanted, truth, "" if problem == "other rows" else problem)
+        if limit is None:
+            wrong.append(f"{kind.name} finds {problem[:300]} by {wanted}")
+        else:
+            met = tally.limits if _was_wrong(kind, built, wanted) else tally.limits_after
+            met[f"{limit.reader}: {limit.what}"] += 1
+    return wrong
+
+
+def _was_wrong(kind: type[Reader], built: Built, wanted: Filter) -> bool:
+    try:
+        before = kind(built.inputs)
+        return before.found(wanted) != before.expected(wanted)
+    except Exception:  # noqa: BLE001
+        return True
+
+
+def _unreadable(writer: str, kind: type[Reader], built: Built, tally: Tally, error: Exception) -> list[str]:
+    try:
+        kind(built.inputs).rows()
+    except Exception as earlier:  # noqa: BLE001
+        limit = limit_of(kind.name, writer, None, built.rows, str(earlier))
+        if limit is not None:
+            tally.limits[f"{limit.reader}: {limit.what}"] += 1
+            return []
+    return [f"{kind.name} cannot read it: {type(error).__name__}: {str(error)[:300]}"]
+
+
+def canonical(rows: pa.Table, schema: pa.Schema) -> list[str]:
+    """Rows in the order of their ids as texts that tell -0.0 from 0.0; values as all readers give them."""
+    columns = [[_plain(value, one.type) for value in _python(rows[one.name])] for one in schema]
+    return sorted(map(repr, zip(*columns, strict=True)))
+
+
+def _python(values: pa.ChunkedArray) -> list[Any]:
+    """Nanoseconds as numbers: Python has no such times."""
+    if pa.types.is_timestamp(values.type) and values.type.unit == "ns":
+        values = values.cast(pa.int64())
+    found: list[Any] = values.to_pylist()
+    return found
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if kind == pa.uuid():
+        return uuid.UUID(bytes=value).hex if isinstance(value, bytes) else uuid.UUID(str(value)).hex
+    if pa.types.is_struct(kind):
+        return tuple(_plain(value[one.name], one.type) for one in kind)
+    if pa.types.is_list(kind):
+        return [_plain(item, kind.value_type) for item in value]
+    if pa.types.is_map(kind):
+        pairs = value.items() if isinstance(value, dict) else (_pair(item) for item in value)
+        return [(key, _plain(item, kind.item_type)) for key, item in pairs]
+    if isinstance(value, dt.datetime):
+        return value.replace(tzinfo=None).isoformat()
+    return value
+
+
+def _pair(item: Any) -> tuple[Any, Any]:
+    """Of a map; Polars has lists of structs instead."""
+    return (item["key"], item["value"]) if isinstance(item, dict) else item
+
+
+def first_difference(rows: pa.Table, truth: pa.Table) -> str:
+    for one in truth.schema:
+        left, right = (
+            canonical(
+                side.select(["id", one.name]) if one.name != "id" else side.select(["id"]),
+                pa.schema([truth.schema.field("id"), one] if one.name != "id" else [one]),
+            )
+            for side in (rows, truth)
+        )
+        if left != right:
+            pairs = [pair for pair in zip(left, right, strict=False) if pair[0] != pair[1]]
+            return f"{one.name}: {pairs[0] if pairs else (len(left), len(right))}"
+    return "rows only"

@@ -1,0 +1,178 @@
+"""Iceberg Java and parquet-mr: tables that they write, and how they are asked for rows."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tests.matrix.filters import Filter
+from tests.oracle.canonical import canonical_rows
+from tests.oracle.client import JavaCatalog
+
+_COLUMNS = (
+    "id BIGINT, small INT, name STRING, ratio DOUBLE, weight FLOAT, price DECIMAL(20, 2), cents DECIMAL(7, 2), "
+    "at TIMESTAMP, local TIMESTAMP_NTZ, day DATE, flag BOOLEAN, raw BINARY, never INT, "
+    "place STRUCT<x: INT, label: STRING>, tags ARRAY<STRUCT<p: INT, q: MAP<STRING, DOUBLE>>>"
+)
+_VALUES = (
+    "id, IF(id % 7 = 0, NULL, int(id % 100)) AS small, concat('näme-', id % 150) AS name, "
+    "CASE WHEN id % 50 = 0 THEN double('NaN') WHEN id % 50 = 1 THEN double('-0.0') ELSE id / 7 END AS ratio, "
+    "float(id) AS weight, CAST(id * 100 AS DECIMAL(20, 2)) AS price, CAST(id % 1000 AS DECIMAL(7, 2)) AS cents, "
+    "timestamp_seconds(1700000000 + id * 60) AS at, {local} AS local, "
+    "date_add(DATE '2024-01-01', int(id % 300)) AS day, id % 3 = 0 AS flag, unhex(hex(id * 77)) AS raw, "
+    "CAST(NULL AS INT) AS never, "
+    "IF(id % 3 = 0, NULL, named_struct('x', int(id), 'label', concat('l', id % 10))) AS place, "
+    "IF(id % 4 = 0, NULL, IF(id % 4 = 1, array(), "
+    "array(named_struct('p', int(id), 'q', map('a', id / 3)), NULL))) AS tags"
+)
+_LOCAL = "CAST(timestamp_seconds(1700000000 + id * 60) AS TIMESTAMP_NTZ)"
+_SMALL_PAGES = {"write.parquet.page-row-limit": "50", "write.parquet.row-group-check-min-record-count": "100"}
+_SMALL_GROUPS = {"write.parquet.row-group-size-bytes": "20000", "write.parquet.dict-size-bytes": "600"}
+_BLOOM = {f"write.parquet.bloom-filter-enabled.column.{name}": "true" for name in ("id", "name", "price", "day")}
+
+
+@dataclass(frozen=True)
+class JavaWriter:
+    """A table that Java fills by its properties; INT96 comes from Spark's own writer, by add_files."""
+
+    name: str
+    codec: str
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    int96: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+JAVA_WRITERS = (
+    JavaWriter(
+        "java-bloom", "zstd", _SMALL_PAGES | _SMALL_GROUPS | _BLOOM | {"write.parquet.bloom-filter-max-bytes": "4096"}
+    ),
+    JavaWriter("java-v2", "snappy", _SMALL_PAGES | {"write.parquet.page-version": "v2"}),
+    JavaWriter("java-plain", "gzip", _SMALL_PAGES | {"write.parquet.dict-size-bytes": "1"}),
+    JavaWriter("java-lz4", "lz4", _SMALL_GROUPS),
+    JavaWriter("java-uncompressed", "uncompressed", _SMALL_PAGES),
+    JavaWriter("java-brotli", "brotli", _SMALL_PAGES),
+    JavaWriter("spark-int96", "snappy", int96=True),
+)
+
+
+def fill(java: JavaCatalog, name: str, writer: JavaWriter, directory: Path, version: int = 2, rows: int = 600) -> None:
+    """Three files."""
+    java.sql("CREATE NAMESPACE IF NOT EXISTS db")
+    given = {"format-version": str(version), "write.parquet.compression-codec": writer.codec, **writer.properties}
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
+    java.sql(f"CREATE TABLE {name} ({_COLUMNS}) USING iceberg TBLPROPERTIES ({listed})")
+    if writer.int96:
+        java.set_conf("spark.sql.parquet.outputTimestampType", "INT96")
+        # Spark keeps local times out of INT96, in a type of their own.
+        java.sql(
+            f"INSERT OVERWRITE DIRECTORY '{directory}' USING parquet "
+            f"SELECT /*+ REPARTITION(3) */ {_VALUES.format(local=_LOCAL)} FROM range(0, {rows})"
+        )
+        java.call("add_files", table=name, source_table=f"`parquet`.`{directory}`")
+        return
+    for first in range(0, rows, rows // 3):
+        source = f"range({first}, {first + rows // 3})"
+        java.sql(f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ {_VALUES.format(local=_LOCAL)} FROM {source}")
+
+
+@dataclass(frozen=True)
+class JavaReader:
+    name: str
+    settings: tuple[tuple[str, str], ...]  # of the session
+    by_path: bool = False  # reads Parquet files, not the table
+    vectorized: bool | None = None  # of the table
+
+    def __str__(self) -> str:
+        return self.name
+
+
+JAVA_READERS = (
+    JavaReader("iceberg-vectorized", (), vectorized=True),
+    JavaReader("iceberg-rows", (), vectorized=False),
+    JavaReader(
+        "parquet-mr",
+        (
+            ("spark.sql.parquet.enableVectorizedReader", "false"),
+            ("spark.sql.parquet.filterPushdown", "true"),
+            ("parquet.filter.columnindex.enabled", "true"),
+            ("parquet.filter.bloom.enabled", "true"),
+            ("parquet.filter.dictionary.enabled", "true"),
+            ("parquet.page.verify-checksum.enabled", "true"),
+        ),
+        by_path=True,
+    ),
+)
+
+
+class Asked:
+    """A table, or the files of one, through one of these readers."""
+
+    def __init__(self, java: JavaCatalog, reader: JavaReader, table: str, paths: Sequence[str]) -> None:
+        self._java = java
+        for key, value in reader.settings:
+            java.set_conf(key, value)
+        if reader.vectorized is not None:
+            chosen = str(reader.vectorized).lower()
+            java.set_conf("spark.sql.iceberg.vectorization.enabled", chosen)
+        self._source = table
+        if reader.by_path:
+            listed = " UNION ALL ".join(f"SELECT * FROM parquet.`{path}`" for path in paths)
+            java.sql(f"CREATE OR REPLACE TEMPORARY VIEW given AS {listed}")
+            self._source = "given"
+
+    def rows(self, columns: Sequence[str]) -> list[str]:
+        return canonical_rows(self._java.sql(f"SELECT {', '.join(columns)} FROM {self._source}"))
+
+    def found(self, wanted: Sequence[Filter]) -> list[tuple[list[int], list[int]]]:
+        """Ids by each filter: pruned, and by the same condition where Spark cannot push it down."""
+        branches = []
+        for number, one in enumerate(wanted):
+            condition = spark_condition(one)
+            branches.append(f"SELECT {2 * number} AS f, id FROM {self._source} WHERE {condition}")
+            branches.append(f"SELECT {2 * number + 1} AS f, id FROM {self._source} WHERE coalesce({condition}, false)")
+        ids: list[list[int]] = [[] for _ in branches]
+        for number, row in self._java.sql(" UNION ALL ".join(branches)):
+            ids[number].append(row)
+        return [(sorted(ids[place]), sorted(ids[place + 1])) for place in range(0, len(ids), 2)]
+
+
+def spark_condition(wanted: Filter) -> str:
+    column = ".".join(f"`{name}`" for name in wanted.path)
+    values = [_literal(value, wanted.type) for value in wanted.values]
+    if wanted.operation in ("is null", "is not null"):
+        return f"{column} {wanted.operation}"
+    if wanted.operation == "in":
+        return f"{column} IN ({', '.join(values)})"
+    if wanted.operation == "between":
+        return f"{column} BETWEEN {values[0]} AND {values[1]}"
+    return f"{column} {wanted.operation} {values[0]}"
+
+
+def _literal(value: Any, kind: pa.DataType) -> str:
+    if pa.types.is_boolean(kind):
+        return str(value).lower()
+    if pa.types.is_integer(kind):
+        return f"CAST({value} AS {'INT' if kind == pa.int32() else 'BIGINT'})"
+    if pa.types.is_floating(kind):
+        return f"CAST('{value!r}' AS {'FLOAT' if kind == pa.float32() else 'DOUBLE'})"
+    if pa.types.is_decimal(kind):
+        return f"CAST('{value:f}' AS DECIMAL({kind.precision}, {kind.scale}))"
+    if pa.types.is_timestamp(kind):
+        text = value.replace(tzinfo=None).isoformat(sep=" ")
+        return f"TIMESTAMP '{text}Z'" if kind.tz else f"TIMESTAMP_NTZ '{text}'"
+    if pa.types.is_date(kind):
+        return f"DATE '{value.isoformat()}'"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return f"CAST(X'{value.encode().hex()}' AS STRING)"
+    return f"X'{value.hex()}'"
+
+
+def some(filters: Iterator[Filter], most: int, first: int) -> list[Filter]:
+    """Evenly of all columns; other ones from cell to cell."""
+    found = list(filters)
+    step = max(1, len(found) // most)
+    return found[first % step :: step]

@@ -1,0 +1,159 @@
+"""What readers get wrong by themselves: on files that tidyberg never touched. `test_limits` sees that they still do."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tests.matrix.filters import Filter
+from tests.matrix.shapes import FLOATS, PRIMITIVE, TIMES_AND_UUIDS, UNEVEN, Shape
+
+Covers = Callable[[Filter, pa.Table], bool]
+
+
+@dataclass(frozen=True)
+class Limit:
+    reader: str
+    what: str  # one line, for the docs
+    why: str
+    covers: Covers | None  # filters, over these rows; None: the files cannot be read at all
+    shown_by: tuple[str, Shape]  # a writer and a shape whose files show it
+    writers: frozenset[str] = frozenset()  # files of these only; empty: of all
+    error: str = ""  # what it raises; empty: it finds other rows
+
+
+def _values(wanted: Filter, rows: pa.Table) -> pa.ChunkedArray:
+    found = rows[wanted.path[0]]
+    for member in wanted.path[1:]:
+        found = pc.struct_field(found, member)
+    return found
+
+
+def _has_nan(wanted: Filter, rows: pa.Table) -> bool:
+    values = _values(wanted, rows)
+    return pa.types.is_floating(wanted.type) and bool(pc.any(pc.is_nan(values)).as_py())
+
+
+def _is_about_nan(wanted: Filter) -> bool:
+    return any(isinstance(value, float) and math.isnan(value) for value in wanted.values)
+
+
+def _nan_is_above_all(wanted: Filter, rows: pa.Table) -> bool:
+    """To engines for which NaN equals itself and is larger than all other numbers."""
+    return _has_nan(wanted, rows) and (wanted.operation in ("!=", ">", ">=") or _is_about_nan(wanted))
+
+
+def _arrow_nan(wanted: Filter, rows: pa.Table) -> bool:
+    return _has_nan(wanted, rows) and (wanted.operation == "!=" or (wanted.operation == "in" and _is_about_nan(wanted)))
+
+
+def _zero_in_list(wanted: Filter, _: pa.Table) -> bool:
+    is_float = pa.types.is_floating(wanted.type)
+    return is_float and wanted.operation == "in" and any(value == 0 for value in wanted.values)
+
+
+def _is_about_zero(wanted: Filter, _: pa.Table) -> bool:
+    is_float = pa.types.is_floating(wanted.type)
+    return is_float and wanted.operation in ("=", "in") and any(value == 0 for value in wanted.values)
+
+
+def _any_filter(wanted: Filter, rows: pa.Table) -> bool:
+    return True
+
+
+LIMITS = (
+    Limit(
+        "pyarrow",
+        "`!=` and `IN` on floating-point columns with NaN",
+        "It prunes row groups by minimum and maximum, which say nothing about NaN.",
+        _arrow_nan,
+        ("arrow-dictionaries", FLOATS),
+    ),
+    Limit(
+        "pyarrow",
+        "`IN` with 0.0 or -0.0",
+        "It looks for the literal between minimum and maximum bit by bit; writers store zeros there with either sign.",
+        _zero_in_list,
+        ("arrow-dictionaries", FLOATS),
+    ),
+    Limit(
+        "duckdb",
+        "`=`, `!=`, `>`, `>=` and `IN` on floating-point columns with NaN",
+        "It prunes row groups by minimum and maximum, although NaN is above every number to it and in no statistics.",
+        _nan_is_above_all,
+        ("arrow-dictionaries", FLOATS),
+    ),
+    Limit(
+        "datafusion",
+        "`=`, `!=`, `>`, `>=` and `IN` on floating-point columns with NaN",
+        "It prunes row groups and pages by minimum and maximum, although NaN is above every number to it.",
+        _nan_is_above_all,
+        ("arrow-dictionaries", FLOATS),
+    ),
+    Limit(
+        "datafusion",
+        "`=` and `IN` with 0.0 or -0.0 where there are bloom filters",
+        "The two zeros are equal to it but have different hashes.",
+        _is_about_zero,
+        ("arrow-rs-bloom", FLOATS),
+        writers=frozenset({"arrow-rs-bloom", "arrow-bloom", "mixed-bytes"}),
+    ),
+    Limit(
+        "datafusion",
+        "filters on files that DuckDB wrote in its version V2",
+        "arrow-rs cannot skip values of delta-encoded pages whose last miniblock is not padded.",
+        _any_filter,
+        ("duckdb-v2", PRIMITIVE),
+        writers=frozenset({"duckdb-v2", "mixed-all"}),
+        error="cannot skip miniblock",
+    ),
+    Limit(
+        "datafusion",
+        "-0.0 is read as 0.0 in files of DuckDB",
+        "Where minimum and maximum are equal it takes them for the values; DuckDB says 0.0 there for both zeros.",
+        None,
+        ("duckdb-v1", FLOATS),
+        writers=frozenset({"duckdb-v1", "duckdb-v2"}),
+    ),
+    Limit(
+        "duckdb",
+        "BYTE_STREAM_SPLIT of decimals, UUIDs and other bytes of fixed length",
+        "It knows this encoding of numbers only.",
+        None,
+        ("arrow-split", TIMES_AND_UUIDS),
+        writers=frozenset({"arrow-split"}),
+        error="BYTE_STREAM_SPLIT encoding is only supported",
+    ),
+    Limit(
+        "polars",
+        "BYTE_STREAM_SPLIT and DELTA_BYTE_ARRAY of decimals, UUIDs and other bytes of fixed length",
+        "It knows these encodings of numbers and texts only.",
+        None,
+        ("arrow-split", TIMES_AND_UUIDS),
+        writers=frozenset({"arrow-split", "arrow-delta-bytes"}),
+        error="encoded optional parquet pages not yet supported",
+    ),
+    Limit(
+        "datafusion",
+        "files of fastparquet that have no rows",
+        "Their footer says that its empty list of row groups is one of bytes.",
+        None,
+        ("fastparquet", UNEVEN),
+        writers=frozenset({"fastparquet"}),
+        error="Expected list element type",
+    ),
+)
+
+
+def limit_of(reader: str, writer: str, wanted: Filter | None, rows: pa.Table, error: str = "") -> Limit | None:
+    """The limit that explains what a reader does not find, if there is one; without a filter it reads everything."""
+    for limit in LIMITS:
+        if limit.reader != reader or (limit.writers and writer not in limit.writers):
+            continue
+        if bool(limit.error) != bool(error) or limit.error not in error:
+            continue
+        if (limit.covers is None) == (wanted is None) and (wanted is None or limit.covers(wanted, rows)):  # type: ignore[misc]
+            return limit
+    return None

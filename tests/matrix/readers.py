@@ -1,0 +1,317 @@
+"""Readers of the files before and after: all rows, and the rows that a filter finds with all the pruning there is."""
+
+import datetime as dt
+import uuid
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import datafusion
+import duckdb
+import polars
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from tests.matrix.filters import Filter
+
+
+class Unsupported(Exception):  # noqa: N818  (says what a reader is, not that something failed)
+    """The reader has no such filter."""
+
+
+class Reader(Protocol):
+    """One set of files, opened; ids are those of rows that a filter finds, in order."""
+
+    name: str
+
+    def __init__(self, paths: Sequence[str]) -> None: ...
+
+    def rows(self) -> pa.Table:
+        """All rows, read whole and file by file."""
+        ...
+
+    def found(self, wanted: Filter) -> list[int]:
+        """Through statistics, page indexes, dictionaries and bloom filters."""
+        ...
+
+    def expected(self, wanted: Filter) -> list[int]:
+        """The same filter by the same engine over all rows in memory, where there is nothing to prune by."""
+        ...
+
+
+class Arrow:
+    name = "pyarrow"
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = list(paths)
+        # Field ids and other metadata of a schema may differ from file to file.
+        options = ds.ParquetFragmentScanOptions(pre_buffer=False, page_checksum_verification=True)
+        self._format = ds.ParquetFileFormat(default_fragment_scan_options=options)
+        self._datasets = [ds.dataset(path, format=self._format) for path in paths]
+        self._all: pa.Table | None = None
+
+    def rows(self) -> pa.Table:
+        if self._all is None:
+            read = [pq.read_table(path, page_checksum_verification=True, partitioning=None) for path in self._paths]
+            self._all = _together(read)
+        return self._all
+
+    def found(self, wanted: Filter) -> list[int]:
+        try:
+            return sorted(
+                number
+                for dataset in self._datasets
+                for number in dataset.to_table(columns=["id"], filter=_arrow_expression(wanted))["id"].to_pylist()
+            )
+        except pa.ArrowNotImplementedError as error:
+            raise Unsupported(str(error)) from None
+
+    def expected(self, wanted: Filter) -> list[int]:
+        try:
+            return sorted(self.rows().filter(_arrow_expression(wanted))["id"].to_pylist())
+        except pa.ArrowNotImplementedError as error:
+            raise Unsupported(str(error)) from None
+
+
+def _together(tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables([table.replace_schema_metadata() for table in tables], promote_options="permissive")
+
+
+def _arrow_expression(wanted: Filter) -> pc.Expression:
+    column = pc.field(*wanted.path)
+    if wanted.operation == "is null":
+        return column.is_null()
+    if wanted.operation == "is not null":
+        return column.is_valid()
+    values = [arrow_scalar(value, wanted.type) for value in wanted.values]
+    match wanted.operation:
+        case "in":
+            return column.isin(pa.array(values, wanted.type))
+        case "between":
+            return (column >= values[0]) & (column <= values[1])
+        case "=":
+            return column == values[0]
+        case "!=":
+            return column != values[0]
+        case "<":
+            return column < values[0]
+        case "<=":
+            return column <= values[0]
+        case ">":
+            return column > values[0]
+        case _:
+            return column >= values[0]
+
+
+def arrow_scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    if kind == pa.uuid():
+        return pa.scalar(value.bytes if isinstance(value, uuid.UUID) else value, pa.binary(16)).cast(kind)
+    return pa.scalar(value, kind)
+
+
+class DuckDB:
+    name = "duckdb"
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = list(paths)
+        self._connection = duckdb.connect()
+        self._connection.execute("SET TimeZone = 'UTC'")
+        # It replaces a filter by the values that it knows of few rows.
+        self._connection.execute("SET threads = 1")
+        self._loaded = False
+
+    def rows(self) -> pa.Table:
+        return _together(
+            [self._connection.execute(f"FROM read_parquet('{path}')").to_arrow_table() for path in self._paths]
+        )
+
+    def found(self, wanted: Filter) -> list[int]:
+        listed = ", ".join(f"'{path}'" for path in self._paths)
+        return self._ids(f"read_parquet([{listed}])", wanted)
+
+    def expected(self, wanted: Filter) -> list[int]:
+        if not self._loaded:
+            listed = ", ".join(f"'{path}'" for path in self._paths)
+            self._connection.execute(f"CREATE TABLE loaded AS FROM read_parquet([{listed}])")
+            self._loaded = True
+        return self._ids("loaded", wanted)
+
+    def _ids(self, source: str, wanted: Filter) -> list[int]:
+        text = f"SELECT id FROM {source} WHERE {duckdb_condition(wanted)}"
+        try:
+            return sorted(number for (number,) in self._connection.execute(text).fetchall())
+        except duckdb.BinderException as error:
+            raise Unsupported(str(error)) from None
+
+
+def duckdb_condition(wanted: Filter) -> str:
+    column = ".".join(f'"{name}"' for name in wanted.path)
+    values = [_duckdb_literal(value, wanted.type) for value in wanted.values]
+    if wanted.operation in ("is null", "is not null"):
+        return f"{column} {wanted.operation}"
+    if wanted.operation == "in":
+        return f"{column} IN ({', '.join(values)})"
+    if wanted.operation == "between":
+        return f"{column} BETWEEN {values[0]} AND {values[1]}"
+    return f"{column} {wanted.operation} {values[0]}"
+
+
+def _duckdb_literal(value: Any, kind: pa.DataType) -> str:
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        return str(value)
+    if pa.types.is_floating(kind):
+        return f"'{value!r}'::{'FLOAT' if kind == pa.float32() else 'DOUBLE'}"
+    if pa.types.is_decimal(kind):
+        return f"'{value:f}'::DECIMAL({kind.precision}, {kind.scale})"
+    if pa.types.is_timestamp(kind):
+        if kind.unit == "ns":
+            # DuckDB has no nanoseconds with a zone: it reads them as microseconds.
+            return f"make_timestamp_ns({value})" if kind.tz is None else f"to_timestamp({value} / 1e9)"
+        return f"'{value.isoformat()}'::{'TIMESTAMPTZ' if kind.tz else 'TIMESTAMP'}"
+    if kind == pa.uuid():
+        return f"'{uuid.UUID(bytes=value) if isinstance(value, bytes) else value}'::UUID"
+    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return "'" + "".join(f"\\x{byte:02X}" for byte in value) + "'::BLOB"
+    if pa.types.is_string(kind):
+        return "'" + value.replace("'", "''") + "'"
+    return f"'{value}'::{'DATE' if isinstance(value, dt.date) else 'TIME'}"
+
+
+class Polars:
+    name = "polars"
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = list(paths)
+        self._frame: polars.DataFrame | None = None
+
+    def rows(self) -> pa.Table:
+        return _together([polars.read_parquet(path, hive_partitioning=False).to_arrow() for path in self._paths])
+
+    def found(self, wanted: Filter) -> list[int]:
+        scans = [polars.scan_parquet(path, hive_partitioning=False, use_statistics=True) for path in self._paths]
+        return sorted(number for scan in scans for number in self._ids(scan, wanted))
+
+    def expected(self, wanted: Filter) -> list[int]:
+        frames = [polars.read_parquet(path, hive_partitioning=False).lazy() for path in self._paths]
+        return sorted(number for frame in frames for number in self._ids(frame, wanted))
+
+    def _ids(self, frame: polars.LazyFrame, wanted: Filter) -> list[int]:
+        return frame.filter(_polars_expression(wanted)).select("id").collect()["id"].to_list()
+
+
+def _polars_expression(wanted: Filter) -> polars.Expr:
+    column = polars.col(wanted.path[0])
+    for member in wanted.path[1:]:
+        column = column.struct.field(member)
+    if wanted.operation == "is null":
+        return column.is_null()
+    if wanted.operation == "is not null":
+        return column.is_not_null()
+    literals = [_polars_value(value, wanted.type) for value in wanted.values]
+    match wanted.operation:
+        case "in":
+            return column.is_in(polars.concat(literals))
+        case "between":
+            return (column >= literals[0]) & (column <= literals[1])
+        case "=":
+            return column == literals[0]
+        case "!=":
+            return column != literals[0]
+        case "<":
+            return column < literals[0]
+        case "<=":
+            return column <= literals[0]
+        case ">":
+            return column > literals[0]
+        case _:
+            return column >= literals[0]
+
+
+def _polars_value(value: Any, kind: pa.DataType) -> polars.Series:
+    if kind == pa.uuid():
+        array = pa.array([value.bytes if isinstance(value, uuid.UUID) else value], pa.binary())
+    elif pa.types.is_fixed_size_binary(kind):
+        array = pa.array([value], pa.binary())
+    else:
+        array = pa.array([value], kind)
+    series = polars.from_arrow(array)
+    assert isinstance(series, polars.Series)
+    return series
+
+
+class DataFusion:
+    name = "datafusion"
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = list(paths)
+        config = datafusion.SessionConfig(
+            {
+                "datafusion.execution.parquet.pushdown_filters": "true",
+                "datafusion.execution.parquet.reorder_filters": "true",
+                "datafusion.execution.parquet.enable_page_index": "true",
+                "datafusion.execution.parquet.bloom_filter_on_read": "true",
+                "datafusion.execution.parquet.pruning": "true",
+                "datafusion.execution.target_partitions": "1",
+            }
+        )
+        self._context = datafusion.SessionContext(config)
+        self._frames = [self._context.read_parquet(path) for path in paths]
+        self._loaded: list[datafusion.DataFrame] | None = None
+
+    def rows(self) -> pa.Table:
+        return _together([frame.to_arrow_table() for frame in self._frames])
+
+    def found(self, wanted: Filter) -> list[int]:
+        return sorted(number for frame in self._frames for number in self._ids(frame, wanted))
+
+    def expected(self, wanted: Filter) -> list[int]:
+        if self._loaded is None:
+            self._loaded = [self._context.from_arrow(frame.to_arrow_table()) for frame in self._frames]
+        return sorted(number for frame in self._loaded for number in self._ids(frame, wanted))
+
+    def _ids(self, frame: datafusion.DataFrame, wanted: Filter) -> list[int]:
+        try:
+            found = frame.filter(_datafusion_expression(wanted)).select("id")
+        except Exception as error:  # it raises nothing more specific
+            if "type_coercion" in str(error):
+                raise Unsupported(str(error)) from None
+            raise
+        return [number for batch in found.collect() for number in batch.column(0).to_pylist()]
+
+
+def _datafusion_expression(wanted: Filter) -> datafusion.Expr:
+    column = datafusion.col(f'"{wanted.path[0]}"')
+    for member in wanted.path[1:]:
+        column = column[member]
+    if wanted.operation == "is null":
+        return column.is_null()
+    if wanted.operation == "is not null":
+        return column.is_not_null()
+    values = [datafusion.lit(_datafusion_scalar(value, wanted.type)) for value in wanted.values]
+    match wanted.operation:
+        case "in":
+            return datafusion.functions.in_list(column, values)
+        case "between":
+            return (column >= values[0]) & (column <= values[1])
+        case "=":
+            return column == values[0]
+        case "!=":
+            return column != values[0]
+        case "<":
+            return column < values[0]
+        case "<=":
+            return column <= values[0]
+        case ">":
+            return column > values[0]
+        case _:
+            return column >= values[0]
+
+
+def _datafusion_scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    if kind == pa.uuid():
+        return pa.scalar(value.bytes if isinstance(value, uuid.UUID) else value, pa.binary(16))
+    return pa.scalar(value, kind)
+
+
+READERS: tuple[type[Reader], ...] = (Arrow, DuckDB, Polars, DataFusion)

@@ -1,0 +1,27 @@
+"""Files of every writer, rewritten in every way, hold the same rows for every reader and every filter."""
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.matrix.cells import Cell, run_cell
+from tests.matrix.plan import LONG, cells
+from tests.matrix.readers import READERS
+from tests.matrix.tally import PROPERTY
+
+CELLS = cells()
+
+
+@pytest.mark.filterwarnings("ignore:Arrow output on a DB-API result")
+@pytest.mark.parametrize(("number", "cell"), list(enumerate(CELLS)), ids=[str(cell) for cell in CELLS])
+def test_readers_find_after_what_they_found_before(
+    tmp_path: Path, number: int, cell: Cell, record_property: Callable[[str, object], None]
+) -> None:
+    # There are hundreds of filters: in the normal run each cell is for one reader, in turns.
+    filtering = READERS if LONG else [READERS[number % len(READERS)]]
+    logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # it tells of every column without statistics
+    tally = run_cell(cell, tmp_path, READERS, filtering)
+    record_property(PROPERTY, json.dumps(tally.as_dict()))
