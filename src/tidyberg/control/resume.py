@@ -23,6 +23,7 @@ from tidyberg.model.report import Notice, StageStarted
 from tidyberg.model.task import TaskResult
 from tidyberg.planning.document import plan_from_json, plan_to_json
 from tidyberg.planning.predicate import parse_predicate
+from tidyberg.planning.select import fields_of
 from tidyberg.record.store import Finished, JobStore
 from tidyberg.verify.groups import verify_group
 
@@ -126,7 +127,9 @@ def _same_plan(store: JobStore, dead: Job, request: Request) -> Plan | None:
         is_asked = plan.hash == request.plan.hash
     else:
         bench, where = request.bench, request.bench.options.where
-        resolved = parse_predicate(where, pinned.schema, bench.now_ms())[1] if where is not None else None
+        resolved = None
+        if where is not None:
+            _, resolved = parse_predicate(where, pinned.schema, bench.now_ms(), fields_of(pinned))
         is_asked = dead.options == bench.record.job.options and plan.resolved_where == resolved
     fits = (
         plan.tool_version == __version__

@@ -75,7 +75,8 @@ def make_plan(
     """
     pinned = inventory.pinned
     sizes = resolve_sizes(options, pinned.properties)
-    selected, resolved_where = selected_partitions(pinned, inventory.partitions, options, now_ms)
+    selection = selected_partitions(pinned, inventory.partitions, options, now_ms)
+    selected = list(selection.chosen)
     if only is not None:
         mine = [(partition.spec_id, partition.path) in only for partition in inventory.partitions]
         selected = [chosen and own for chosen, own in zip(selected, mine, strict=True)]
@@ -89,11 +90,11 @@ def make_plan(
     if hindrance is None and not options.ignore_wap_branches:
         hindrance = waiting_to_be_published(pinned)
     outcomes: list[Skip | Proposal] = []
-    for chosen, numbers in zip(selected, statistics, strict=True):
+    for number, (chosen, numbers) in enumerate(zip(selected, statistics, strict=True)):
         if hindrance is not None:
             outcomes.append(hindrance)
         elif not chosen:
-            outcomes.append(Skip("filtered", "not selected by the filter"))
+            outcomes.append(Skip("filtered", selection.undecided.get(number, "not selected by the filter")))
         else:
             outcomes.append(judge.judge(numbers))
 
@@ -114,7 +115,7 @@ def make_plan(
         schema_id=pinned.schema.schema_id,
         created_ms=now_ms,
         options=_resolved_options(options, sizes),
-        resolved_where=resolved_where,
+        resolved_where=selection.where,
         target_file_size=sizes.target,
         health=assess(statistics, options, sizes.target, now_ms).score,
         partitions=_in_order(inventory, statistics, judge, verdicts),
