@@ -22,9 +22,11 @@ from tidyberg.cli import (
     commands_tables,
 )
 from tidyberg.cli.flags import CommonFlags
+from tidyberg.cli.unknown_commands import Commands
 from tidyberg.errors import BadInput, TidybergError
 
 app = typer.Typer(
+    cls=Commands,
     help="Keeps Apache Iceberg tables tidy: sees, plans, rewrites on Spark, verifies and commits.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -74,8 +76,18 @@ def main(command: typer.Typer, arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Exception as error:  # noqa: BLE001 - the edge of the process: nobody above could handle it
+        if _was_help(error):
+            return 0
         return _fail(*_unforeseen(error), as_json=as_json)
     return ended if isinstance(ended, int) else 0
+
+
+def _was_help(error: Exception) -> bool:
+    """Without arguments, a group of commands raises its help as a usage error: that is an answer, not a failure."""
+    if type(error).__name__ != "NoArgsIsHelpError":
+        return False
+    error.show(sys.stdout)  # type: ignore[attr-defined]
+    return True
 
 
 def _unforeseen(error: Exception) -> tuple[TidybergError, int]:

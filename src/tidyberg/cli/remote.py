@@ -8,14 +8,14 @@ from zoneinfo import ZoneInfo
 
 import typer
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from tidyberg.cli.as_json import print_json
 from tidyberg.cli.flags import OptionFlags, ServerFlags
+from tidyberg.cli.listing import Listing
 from tidyberg.cli.session import standard_error, standard_output
 from tidyberg.cli.show_jobs import STYLES, in_words
-from tidyberg.cli.words import count, dollars, duration
+from tidyberg.cli.words import dollars, duration, plural
 from tidyberg.client import Client, Event, Job, Schedule
 from tidyberg.errors import BadInput
 from tidyberg.model.job import JobStatus
@@ -122,7 +122,7 @@ def _line(event: Event) -> str:
             return f"{data.get('level', 'info')}: {data.get('message', '')}"
         case "progress":
             done, total = data.get("groups_completed", 0), data.get("groups_total", 0)
-            return f"{done} of {total} groups, {count(data.get('files_processed', 0))} files rewritten"
+            return f"{done} of {plural(total, 'group')}, {plural(data.get('files_processed', 0), 'file')} rewritten"
         case "status":
             return str(data.get("status", ""))
     return ""
@@ -131,7 +131,7 @@ def _line(event: Event) -> str:
 def show_remote_jobs(found: Sequence[Job]) -> RenderableType:
     if not found:
         return Text("no such jobs")
-    table = Table(box=None, pad_edge=True, header_style="dim")
+    table = Listing()
     for heading in ("created", "job", "table", "strategy", "status"):
         table.add_column(heading, no_wrap=True)
     table.add_column("took", justify="right", no_wrap=True)
@@ -146,7 +146,7 @@ def show_remote_jobs(found: Sequence[Job]) -> RenderableType:
 def show_schedules(found: Sequence[Schedule]) -> RenderableType:
     if not found:
         return Text("there are no schedules")
-    table = Table(box=None, pad_edge=True, header_style="dim")
+    table = Listing()
     for heading in ("schedule", "catalog", "table", "cron", "time zone", "last", "next"):
         table.add_column(heading, no_wrap=heading != "schedule", overflow="fold")
     for one in found:

@@ -38,12 +38,12 @@ class Session:
     def settings(self) -> Settings:
         return self.engine_flags.applied_to(self.adjust(load_settings(self.common.config)))
 
-    def show(self, text: RenderableType, document: Any) -> None:
-        """The result: text for people, or the document for programs."""
+    def show(self, text: RenderableType, document: Any, *, soft_wrap: bool = False) -> None:
+        """The result: text for people, or the document for programs. With `soft_wrap` no line is ever broken or cut."""
         if self.common.json:
             print_json(document)
         else:
-            standard_output().print(text)
+            standard_output().print(text, soft_wrap=soft_wrap)
 
     def command(self, *words: str) -> str:
         """A command line that works as printed, with this run's own catalog and configuration."""

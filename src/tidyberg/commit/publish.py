@@ -42,6 +42,7 @@ from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import SentCommit
 from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.task import TaskResult
+from tidyberg.model.words import plural
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import pin
@@ -316,8 +317,8 @@ class Publisher:
             return failure
         if isinstance(failure, CommitFailedException):
             return Conflict(
-                f"{self.plan.table} was too busy: {tries} attempts to commit {len(finished)} groups lost "
-                f"({_brief(failure)}).",
+                f"{self.plan.table} was too busy: {plural(tries, 'attempt')} to commit "
+                f"{plural(len(finished), 'group')} lost ({_brief(failure)}).",
                 hint="Try again when fewer writers commit, or raise commit.retries.",
             )
         if not self._attempts:

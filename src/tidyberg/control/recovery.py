@@ -19,6 +19,7 @@ from tidyberg.commit.metadata_file import swaps_blindly, swaps_in_process
 from tidyberg.commit.outputs import existing_outputs, exists
 from tidyberg.commit.snapshot import last_sequence_number, snapshot_of_job
 from tidyberg.model.job import Intent, Job, JobStatus, SentCommit, Stage
+from tidyberg.model.words import plural
 from tidyberg.record.process import is_alive
 from tidyberg.record.store import JobStore
 from tidyberg.settings.catalog_errors import catalog_errors
@@ -94,7 +95,7 @@ class Recovery:
         if finding.table is None and is_in_doubt and finding.files:
             # A renamed table is gone from its old name only: what a commit may have published stays.
             files = len(finding.files)
-            what = f"{job.table} is gone or renamed; {files} files that a commit may have published are kept"
+            what = f"{job.table} is gone or renamed; {plural(files, 'file')} kept that a commit may have published"
             return self._finish(job, status, what)
         keep = finding.files & self.taken_over(job)
         leftovers = finding.files - finding.referenced - keep

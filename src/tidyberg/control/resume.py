@@ -21,8 +21,10 @@ from tidyberg.model.options import VerifyMode
 from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.report import Notice, StageStarted
 from tidyberg.model.task import TaskResult
+from tidyberg.model.words import plural
 from tidyberg.planning.document import plan_from_json, plan_to_json
 from tidyberg.planning.predicate import parse_predicate
+from tidyberg.planning.select import fields_of
 from tidyberg.record.store import Finished, JobStore
 from tidyberg.verify.groups import verify_group
 
@@ -86,7 +88,7 @@ def settle_others(store: JobStore, recovery: Recovery, request: Request) -> Adop
         if adopted is None and (adopted := adoptable(store, dead, finding, request, taken)) is not None:
             adopted.hand_over(bench.record)
             done = len(adopted.finished)
-            bench.emit(Notice("info", f"job {dead.job_id} had rewritten {done} groups: going on from there"))
+            bench.emit(Notice("info", f"job {dead.job_id} had rewritten {plural(done, 'group')}: going on from there"))
         bench.emit(Notice("info", recovery.conclude(dead, finding)))
     return adopted
 
@@ -126,7 +128,9 @@ def _same_plan(store: JobStore, dead: Job, request: Request) -> Plan | None:
         is_asked = plan.hash == request.plan.hash
     else:
         bench, where = request.bench, request.bench.options.where
-        resolved = parse_predicate(where, pinned.schema, bench.now_ms())[1] if where is not None else None
+        resolved = None
+        if where is not None:
+            _, resolved = parse_predicate(where, pinned.schema, bench.now_ms(), fields_of(pinned))
         is_asked = dead.options == bench.record.job.options and plan.resolved_where == resolved
     fits = (
         plan.tool_version == __version__

@@ -90,14 +90,14 @@ def evaluate(node: sql.Expression, now: datetime) -> Value:
     )
 
 
-def to_literal(value: Value, column: str, kind: IcebergType) -> tuple[Literal, str]:  # type: ignore[type-arg]
+def to_literal(value: Value, name: str, kind: IcebergType, what: str = "column") -> tuple[Literal, str]:  # type: ignore[type-arg]
     """The value as a literal of the column's type, and as text that reads back to the same."""
     try:
         converted = _convert(value, kind)
     except (ValueError, OverflowError, InvalidOperation):
         converted = None
     if converted is None:
-        raise BadPredicate(f"{_show(value)} is not a value of column {column}, which is of type {kind}.")
+        raise BadPredicate(f"{show(value)} is not a value of {what} {name}, which is of type {kind}.")
     return converted
 
 
@@ -107,23 +107,23 @@ def _convert(value: Value, kind: IcebergType) -> tuple[Literal, str] | None:  # 
     if isinstance(value, bool):
         return None
     if isinstance(kind, StringType):
-        return (StringLiteral(value), _quote(value)) if isinstance(value, str) else None
+        return (StringLiteral(value), quote(value)) if isinstance(value, str) else None
     if isinstance(kind, IntegerType | LongType | DecimalType | FloatType | DoubleType):
         return _convert_number(value, kind)
     if isinstance(kind, DateType):
         day = _to_date(value)
-        return None if day is None else (DateLiteral(date_to_days(day)), _quote(day.isoformat()))
+        return None if day is None else (DateLiteral(date_to_days(day)), quote(day.isoformat()))
     if isinstance(kind, TimestampType | TimestamptzType):
         moment = _to_moment(value)
         if moment is None:
             return None
         suffix = "+00:00" if isinstance(kind, TimestamptzType) else ""
-        return TimestampLiteral(datetime_to_micros(moment)), _quote(moment.isoformat(" ") + suffix)
+        return TimestampLiteral(datetime_to_micros(moment)), quote(moment.isoformat(" ") + suffix)
     if isinstance(kind, TimeType) and isinstance(value, str):
         clock = time.fromisoformat(value)
-        return None if clock.tzinfo else (TimeLiteral(time_to_micros(clock)), _quote(clock.isoformat()))
+        return None if clock.tzinfo else (TimeLiteral(time_to_micros(clock)), quote(clock.isoformat()))
     if isinstance(kind, UUIDType) and isinstance(value, str):
-        return UUIDLiteral(UUID(value).bytes), _quote(str(UUID(value)))
+        return UUIDLiteral(UUID(value).bytes), quote(str(UUID(value)))
     return None
 
 
@@ -186,7 +186,7 @@ def _cast(value: Value, node: sql.Cast) -> Value:
             if moment is not None:
                 return moment
     except ValueError:
-        raise BadPredicate(f"{_show(value)} is not a {node.to.sql().lower()}.") from None
+        raise BadPredicate(f"{show(value)} is not a {node.to.sql().lower()}.") from None
     raise BadPredicate(
         f"{node.sql()}: only casts of text to date and timestamp are supported.", hint="Write a plain literal."
     )
@@ -241,11 +241,11 @@ def _add_months(start: date, months: int) -> date:
     return start.replace(year=year, month=month + 1, day=min(start.day, calendar.monthrange(year, month + 1)[1]))
 
 
-def _quote(text: str) -> str:
+def quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _show(value: Value) -> str:
+def show(value: Value) -> str:
     if isinstance(value, str):
-        return _quote(value)
+        return quote(value)
     return value.isoformat() if isinstance(value, date) else str(value).lower()

@@ -257,15 +257,15 @@ class Service:
         return plan_options(self.settings, ref, options_as_asked(request))
 
     def _checked_options(self, ref: TableRef, request: SubmitRequest) -> PlanOptions:
-        """As they would be now; a filter is checked against the table's columns when they are known."""
+        """As they would be now; a filter is checked against columns and partition fields when they are known."""
         options = self._options(ref, request)
         known = self.lookup.table(ref)
         if options.where is not None and known is not None:
             try:
-                parse_predicate(options.where, known.schema, self.now_ms())
+                parse_predicate(options.where, known.schema, self.now_ms(), known.fields)
             except BadPredicate:  # a column may be new
                 if (known := self.lookup.table(ref, anew=True)) is not None:
-                    parse_predicate(options.where, known.schema, self.now_ms())
+                    parse_predicate(options.where, known.schema, self.now_ms(), known.fields)
         return options
 
     def _queue(self, submission: Submission, key: str | None) -> Submission:

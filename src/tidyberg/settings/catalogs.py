@@ -33,7 +33,7 @@ _CANNOT_COMMIT = {CatalogType.DYNAMODB: "DynamoDB", CatalogType.BIGQUERY: "BigQu
 def open_catalog(settings: Settings, name: str | None = None) -> Catalog:
     """The catalog of that name, or the default one; every request to it has a time limit."""
     name = name or default_catalog_name(settings)
-    sealed = _properties(settings, name)
+    sealed = catalog_properties(settings, name)
     secrets = secrets_of(sealed)
     with catalog_errors(name, secrets=secrets):
         kind = _kind(name, unseal(sealed))
@@ -137,7 +137,8 @@ def _tables_below(catalog: Catalog, namespace: Identifier) -> Iterator[TableRef]
             yield from _tables_below(catalog, full)
 
 
-def _properties(settings: Settings, name: str) -> dict[str, Any]:
+def catalog_properties(settings: Settings, name: str) -> dict[str, Any]:
+    """All PyIceberg properties of a catalog, secrets still wrapped; tidyberg's own keys win."""
     own = settings.known_catalogs.get(name)
     of_pyiceberg = _pyiceberg_configuration().get_catalog_config(name)
     if own is None and of_pyiceberg is None:

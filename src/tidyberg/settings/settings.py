@@ -40,7 +40,7 @@ class Settings(BaseSettings, Section):
 
     engine: Literal["spark", "inline"] = Field("spark", description="Where the rewriting runs.")
     spark: Spark = Spark()
-    catalog: Catalog | None = Field(None, description="The catalog, when there is one.")
+    catalog: Catalog | None = Field(None, description="The catalog, when there is one; or several by name.")
     catalogs: dict[str, Catalog] = Field(default_factory=dict, description="Catalogs by name.")
     default_catalog: str | None = Field(None, description="Which catalog is meant when none is named.")
     default_namespace: str | None = Field(None, description="Where a table named without namespace is.")
