@@ -52,6 +52,7 @@ class BoundedProtocol(HttpToolsProtocol):
         is_probe = self.url.partition(b"?")[0] in LIVENESS_PATHS
         if not is_probe and (why := self.connections_open.refusal(self)) is not None:
             self.app = _REFUSED[why]
+        self.scope["state"]["abort"] = self.transport.abort
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:

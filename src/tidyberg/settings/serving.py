@@ -36,6 +36,10 @@ class Server(Section):
     )
     requests_per_second: float = Field(1000.0, gt=0, description="Of one principal, or of one address.")
     burst: int = Field(2000, ge=1, description="Requests that one may send at once before that counts.")
+    max_streams: int = Field(2000, ge=1, description="Streams of events at once; more are refused with 503.")
+    max_streams_per_principal: int = Field(
+        100, ge=1, description="The same for one principal, or one address; more are refused with 429."
+    )
     heartbeat_seconds: float = Field(15.0, gt=0, description="How often watchers of a quiet job hear something.")
 
     @model_validator(mode="after")

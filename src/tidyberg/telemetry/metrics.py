@@ -115,6 +115,7 @@ class Metrics:
             registry=registry,
         )
         self._connections = Gauge("http_connections", "Connections that are open", registry=registry)
+        self._streams = Gauge("http_streams", "Streams of events that are open", registry=registry)
         self._shed = Counter(
             "http_connections_shed_total",
             "Idle connections closed to make room (idle), and requests refused for the number of connections",
@@ -206,6 +207,9 @@ class Metrics:
     def count_connections(self, number: Callable[[], int]) -> None:
         """Ask this whenever someone looks."""
         self._connections.set_function(number)
+
+    def count_streams(self, number: Callable[[], int]) -> None:
+        self._streams.set_function(number)
 
     def connection_shed(self, reason: str) -> None:
         self._shed.labels(reason).inc()
