@@ -1,5 +1,7 @@
 """Makes the application: routes, the door, problems and the OpenAPI document around a service."""
 
+import asyncio
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -12,6 +14,8 @@ from tidyberg.api.openapi import DESCRIPTION, TAGS, openapi_document
 from tidyberg.api.page import docs_page
 from tidyberg.api.rates import Rates
 from tidyberg.api.security import Authenticator, secure
+from tidyberg.api.watchers import StreamLimits, Watchers
+from tidyberg.record.changes import KEPT_EVENTS
 from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
 from tidyberg.telemetry.http import TelemetryMiddleware
@@ -26,6 +30,7 @@ _ROUTERS = (
     upkeep.router,
     upkeep.metrics_router,
 )
+_STREAM_THREADS = 2  # that streams share: they may wait, and nobody waits for them
 _MOST_WAITING = 500  # calls of a kind; whoever comes later is told at once
 
 
@@ -50,6 +55,9 @@ def create_app(
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
     )
+    stopping = asyncio.Event()
+    streams = StreamLimits(server.max_streams, server.max_streams_per_principal)
+    service.metrics.count_streams(lambda: len(streams))
     app.state.context = Context(
         service=service,
         server=server,
@@ -58,6 +66,10 @@ def create_app(
         looking=Threads(server.threads, _MOST_WAITING),
         acting=Threads(server.threads, _MOST_WAITING),
         observing=Threads(server.threads, _MOST_WAITING),
+        watching=Threads(_STREAM_THREADS, server.max_streams),
+        watchers=Watchers(partial(service.records.queue.news, limit=KEPT_EVENTS), stopping),
+        streams=streams,
+        stopping=stopping,
     )
     problems.install(app)
     app.add_middleware(problems.Defects)

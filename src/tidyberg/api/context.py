@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, ParamSpec, TypeVar
 
 import anyio
@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 
 from tidyberg.api.rates import Rates
 from tidyberg.api.refusals import Overloaded
+from tidyberg.api.watchers import StreamLimits, Watchers
 from tidyberg.model.principal import Principal
 from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
@@ -44,7 +45,10 @@ class Context:
     looking: Threads  # asks only the store
     acting: Threads  # changes what is stored; may ask a catalog for a moment
     observing: Threads  # asks catalogs and storage
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    watching: Threads  # reads for streams of events, which may be many
+    watchers: Watchers
+    streams: StreamLimits
+    stopping: asyncio.Event
 
 
 # Both are coroutines because FastAPI gives every other dependency a thread.

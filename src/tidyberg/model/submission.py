@@ -62,6 +62,14 @@ class JobEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class JobNews:
+    """How a job is, and its events since one that is known."""
+
+    status: JobStatus
+    events: tuple[JobEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """How much may run at once, over all replicas."""
 
