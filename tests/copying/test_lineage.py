@@ -45,7 +45,7 @@ INHERITED: list[Lineage] = [
 
 
 def test_inherited_lineage_is_written_beside_the_columns(tmp_path: Path) -> None:
-    inputs = inputs_of(tmp_path)
+    inputs = inputs_of(tmp_path, write_page_index=True)
     copied, encoded = rewrite(inputs, tmp_path / "copied", outputs=2), rewrite(inputs, tmp_path / "e", mode="encode")
     assert (copied.mode, copied.mode_reason) == ("copy", "")
     assert lineage_of(copied) == lineage_of(encoded) == INHERITED

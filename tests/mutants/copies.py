@@ -9,6 +9,8 @@ VERIFIED = ("tests/verify/test_row_groups.py",)
 PAGES = ("tests/copying/test_writers.py",)
 NANS = ("tests/copying/test_nans.py",)
 JOBS = ("tests/control/test_copies.py",)
+MIXED = ("tests/copying/test_mixed_footers.py",)
+SPLICED = ("tests/splicing/test_readers.py",)
 
 COPIES = (
     Mutant(
@@ -136,5 +138,54 @@ COPIES = (
         "if reason := difference(found, expected_elements(task.arrow_schema), same_bytes=False):",
         "if reason := None:",
         COPIED,
+    ),
+    Mutant(
+        "row groups of a copy are numbered all or not at all: else arrow-rs refuses the file",
+        "execute/kernel/copy/merge.py",
+        "        GroupField.ORDINAL: (I16, ordinal),\n",
+        "",
+        MIXED,
+    ),
+    Mutant(
+        "no output has more row groups than arrow-rs can open",
+        "execute/kernel/copy/assemble.py",
+        "if len(part) > MOST_ROW_GROUPS:",
+        "if False:",
+        MIXED,
+    ),
+    Mutant(
+        "row groups sorted each by itself are not passed off as a sorted file",
+        "execute/kernel/copy/merge.py",
+        "keeps_sorting = common.keeps_sorting and len({piece.source.input.path for piece in pieces}) == 1",
+        "keeps_sorting = common.keeps_sorting",
+        MIXED,
+    ),
+    Mutant(
+        "bounds that some row groups lack are not passed off as those of all",
+        "execute/kernel/copy/uniform.py",
+        "if len({field in statistics for statistics in with_values}) > 1:",
+        "if False:",
+        (*MIXED, *SPLICED),
+    ),
+    Mutant(
+        "statistics that count nulls in some row groups only are left out",
+        "execute/kernel/copy/uniform.py",
+        "        return _ALL\n",
+        "        return frozenset((_NULLS,))\n",
+        MIXED,
+    ),
+    Mutant(
+        "page indexes are those of all column chunks of an output or of none",
+        "execute/kernel/copy/uniform.py",
+        "return cls(offsets, offsets and all(bounded))",
+        "return cls(True, True)",
+        (*MIXED, *SPLICED),
+    ),
+    Mutant(
+        "what engines divide a file by is true of every row group",
+        "execute/kernel/copy/merge.py",
+        "        GroupField.TOTAL_COMPRESSED: (I64, _total(placed, MetadataField.COMPRESSED)),\n",
+        "",
+        MIXED,
     ),
 )

@@ -12,7 +12,7 @@ from tidyberg.execute.kernel.copy.assembly import AssembledFile, Assembly
 from tidyberg.execute.kernel.copy.fields import CannotCopy, MetadataField, StatisticsField, substruct
 from tidyberg.execute.kernel.copy.footer import Chunk
 from tidyberg.execute.kernel.copy.lineage import WideRowGroup, inherited_lineage
-from tidyberg.execute.kernel.copy.merge import Piece, merge
+from tidyberg.execute.kernel.copy.merge import MOST_ROW_GROUPS, Piece, merge
 from tidyberg.execute.kernel.copy.nans import with_nans
 from tidyberg.execute.kernel.copy.proof import Common
 from tidyberg.execute.kernel.copy.source import Source
@@ -32,6 +32,8 @@ def assemble(task: Task, attempt: int, sources: Sequence[Source], common: Common
     all_leaves = leaves(with_lineage(schema) if task.lineage else schema)
     files = []
     for number, part in enumerate(_cut(task, pieces)):
+        if len(part) > MOST_ROW_GROUPS:
+            raise CannotCopy(f"an output of it would have {len(part)} row groups, more than every reader can open")
         merged = merge(part, common)
         path = output_path(task, attempt, number)
         written = _described(task, path, merged.size, part, all_leaves, merged.split_offsets)

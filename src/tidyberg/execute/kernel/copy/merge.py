@@ -14,16 +14,18 @@ from tidyberg.execute.kernel.copy.fields import (
     LocationField,
     MetadataField,
     changed,
-    optional_number,
+    number,
 )
 from tidyberg.execute.kernel.copy.footer import MAGIC, Chunk, Extent, RowGroup
 from tidyberg.execute.kernel.copy.proof import Common
 from tidyberg.execute.kernel.copy.source import Source
 from tidyberg.execute.kernel.copy.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, ThriftList, write_struct
+from tidyberg.execute.kernel.copy.uniform import PageIndexes, partial_statistics, without_statistics
 
 # Some writers leave a few bytes between columns: to take them along is cheaper than one more piece to copy.
 _GAP = 4096
-_MOST_ORDINALS = 1 << 15
+# A row group's ordinal has 16 bits: arrow-rs opens no file with more row groups, whether they are numbered or not.
+MOST_ROW_GROUPS = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -54,25 +56,31 @@ class _Placed:
     source: Source
     chunk: Chunk
     shift: int  # of its pages
-    bloom: int | None = None
+    bloom: Extent | None = None
     column_index: int | None = None
     offset_index: Extent | None = None
 
 
 def merge(pieces: Sequence[Piece], common: Common) -> MergedFile:
+    assert len(pieces) <= MOST_ROW_GROUPS
     layout = _Layout()
     layout.add(Literal(MAGIC))
     placed = [_place_piece(piece, layout) for piece in pieces]
     columns = [column for group in placed for column in group]
     for column in columns:
         column.bloom = _place_bloom(column, layout)
-    for column in columns:
+    indexes = PageIndexes.of([[column.chunk for column in group] for group in placed])
+    for column in columns if indexes.bounds else ():
         column.column_index = _place_column_index(column, layout)
-    for column in columns:
+    for column in columns if indexes.offsets else ():
         column.offset_index = _place_offset_index(column, layout)
+    left_out = partial_statistics([[column.chunk.metadata for column in group] for group in placed])
+    chunks = [[_chunk(*each, common) for each in zip(group, left_out, strict=True)] for group in placed]
+    # Row groups of several files are sorted each by itself; readers take it for the order of the whole file.
+    keeps_sorting = common.keeps_sorting and len({piece.source.input.path for piece in pieces}) == 1
     groups = [
-        _row_group(piece, group, ordinal, common)
-        for ordinal, (piece, group) in enumerate(zip(pieces, placed, strict=True))
+        _row_group(piece, placed[ordinal], chunks[ordinal], ordinal, keeps_sorting)
+        for ordinal, piece in enumerate(pieces)
     ]
     footer = write_struct(_footer(pieces, groups, common))
     ending = footer + len(footer).to_bytes(4, "little") + MAGIC
@@ -140,9 +148,9 @@ def _start(group: list[_Placed]) -> int:
     return min(column.chunk.pages.offset + column.shift for column in group)
 
 
-def _place_bloom(column: _Placed, layout: _Layout) -> int | None:
+def _place_bloom(column: _Placed, layout: _Layout) -> Extent | None:
     extent = column.source.bloom_filter(column.chunk)
-    return None if extent is None else layout.add(_segment(column.source, extent))
+    return None if extent is None else Extent(layout.add(_segment(column.source, extent)), extent.length)
 
 
 def _place_column_index(column: _Placed, layout: _Layout) -> int | None:
@@ -168,16 +176,20 @@ def moved_index(source: Source, chunk: Chunk, shift: int) -> bytes | None:
     return write_struct(changed(index, {IndexField.PAGE_LOCATIONS: (kind, ThriftList(STRUCT, moved))}))
 
 
-def _chunk(column: _Placed, common: Common) -> Struct:
+def _chunk(column: _Placed, left_out: frozenset[int], common: Common) -> Struct:
     chunk, shift = column.chunk, column.shift
     metadata: dict[int, tuple[int, Any] | None] = {}
     for field in (MetadataField.DATA_PAGE, MetadataField.INDEX_PAGE, MetadataField.DICTIONARY_PAGE):
-        if (found := chunk.metadata.get(field)) is not None and found[1]:
-            metadata[field] = (I64, found[1] + shift)
+        if (found := chunk.metadata.get(field)) is not None:
+            # Zero is how some writers say that there is none; some readers look there.
+            metadata[field] = (I64, found[1] + shift) if found[1] else None
     if column.bloom is not None:
-        metadata[MetadataField.BLOOM] = (I64, column.bloom)
+        metadata[MetadataField.BLOOM] = (I64, column.bloom.offset)
+        metadata[MetadataField.BLOOM_LENGTH] = (I32, column.bloom.length)
     if not common.keeps_statistics:
         metadata[MetadataField.STATISTICS] = None
+    elif left_out:
+        metadata[MetadataField.STATISTICS] = without_statistics(chunk.metadata, left_out)
     renewed: dict[int, tuple[int, Any] | None] = {
         ChunkField.METADATA: (STRUCT, changed(chunk.metadata, metadata)),
         ChunkField.FILE_OFFSET: (I64, _file_offset(chunk, shift)),
@@ -201,22 +213,23 @@ def _file_offset(chunk: Chunk, shift: int) -> int:
     return found + shift if is_page else 0
 
 
-def _row_group(piece: Piece, placed: list[_Placed], ordinal: int, common: Common) -> Struct:
-    group = piece.group
-    chunks = [_chunk(column, common) for column in placed]
-    renewed: dict[int, tuple[int, Any] | None] = {GroupField.COLUMNS: (LIST, ThriftList(STRUCT, chunks))}
-    if piece.added is not None:
-        more = piece.added.footer.row_groups[0].struct
-        for field in (GroupField.TOTAL_BYTES, GroupField.TOTAL_COMPRESSED):
-            if (size := optional_number(group.struct, field, "how long a row group is")) is not None:
-                renewed[field] = (I64, size + more[field][1])
-    if GroupField.FILE_OFFSET in group.struct:
-        renewed[GroupField.FILE_OFFSET] = (I64, _start(placed))
-    if GroupField.ORDINAL in group.struct:
-        renewed[GroupField.ORDINAL] = (I16, ordinal) if ordinal < _MOST_ORDINALS else None
-    if not common.keeps_sorting:
+def _row_group(piece: Piece, placed: list[_Placed], chunks: list[Struct], ordinal: int, keeps_sorting: bool) -> Struct:
+    """What writers may leave out is said of every row group: some readers refuse files where only some say it."""
+    renewed: dict[int, tuple[int, Any] | None] = {
+        GroupField.COLUMNS: (LIST, ThriftList(STRUCT, chunks)),
+        GroupField.TOTAL_BYTES: (I64, _total(placed, MetadataField.UNCOMPRESSED)),
+        GroupField.FILE_OFFSET: (I64, _start(placed)),
+        # Engines find out by it which of them reads the row group: a wrong one is read by none.
+        GroupField.TOTAL_COMPRESSED: (I64, _total(placed, MetadataField.COMPRESSED)),
+        GroupField.ORDINAL: (I16, ordinal),
+    }
+    if not keeps_sorting:
         renewed[GroupField.SORTING_COLUMNS] = None
-    return changed(group.struct, renewed)
+    return changed(piece.group.struct, renewed)
+
+
+def _total(placed: list[_Placed], field: int) -> int:
+    return sum(number(column.chunk.metadata, field, "how long a column is") for column in placed)
 
 
 def _footer(pieces: Sequence[Piece], groups: list[Struct], common: Common) -> Struct:

@@ -25,6 +25,7 @@ from tidyberg.model.task import Task
 
 _ICEBERG_SCHEMA = b"iceberg.schema"
 _ARROW_SCHEMA = b"ARROW:schema"
+_PANDAS = b"pandas"
 _PARQUET_MR = re.compile(rb"parquet-mr version (\d+)\.(\d+)")
 # Older ones wrote lengths that lacked a page header (PARQUET-816), and pages which readers must know them for to read.
 _FIRST_SOUND_PARQUET_MR = (1, 10)
@@ -140,6 +141,7 @@ def _version(source: Source) -> int:
 
 def _properties(task: Task, sources: Sequence[Source]) -> dict[bytes, bytes | None]:
     found = _shared_properties(sources) | {_ICEBERG_SCHEMA: task.iceberg_schema.encode()}
+    found.pop(_PANDAS, None)  # it may say of how many rows the index of one file is
     if task.lineage:
         found.pop(_ARROW_SCHEMA, None)  # it does not have the columns of lineage, and Arrow would look for them there
     return found

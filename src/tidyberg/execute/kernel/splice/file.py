@@ -13,6 +13,7 @@ from tidyberg.execute.kernel.copy.merge import moved_index
 from tidyberg.execute.kernel.copy.shape import schema_of
 from tidyberg.execute.kernel.copy.source import Source, open_source
 from tidyberg.execute.kernel.copy.thrift import BINARY, I32, I64, LIST, STRUCT, Bytes, Struct, ThriftList, write_struct
+from tidyberg.execute.kernel.copy.uniform import PageIndexes, partial_statistics, without_statistics
 from tidyberg.execute.kernel.digest import DigestingSink
 from tidyberg.execute.kernel.output import Output, abandon_sink
 from tidyberg.execute.kernel.project import Leaf
@@ -84,16 +85,18 @@ class SplicedFile:
 
     def finish(self, iceberg_schema: str) -> Output:
         chunks = [chunk for group in self._groups for chunk in group]
+        if self._created_by == _CREATED_BY:
+            self._leave_partial_statistics_out()
         for chunk in chunks:
             if chunk.bloom_filter is not None:
                 place: dict[int, tuple[int, Any] | None] = {MetadataField.BLOOM: (I64, self._write(chunk.bloom_filter))}
-                metadata = changed(chunk.struct[ChunkField.METADATA][1], place)
-                chunk.struct[ChunkField.METADATA] = (STRUCT, metadata)
-        for chunk in chunks:
+                chunk.struct[ChunkField.METADATA] = (STRUCT, changed(chunk.metadata, place))
+        indexes = PageIndexes.of(self._groups)
+        for chunk in chunks if indexes.bounds else ():
             if chunk.column_index is not None:
                 chunk.struct[ChunkField.COLUMN_INDEX] = (I64, self._write(chunk.column_index))
                 chunk.struct[ChunkField.COLUMN_INDEX_LENGTH] = (I32, len(chunk.column_index))
-        for chunk in chunks:
+        for chunk in chunks if indexes.offsets else ():
             if chunk.offset_index is not None:
                 chunk.struct[ChunkField.OFFSET_INDEX] = (I64, self._write(chunk.offset_index))
                 chunk.struct[ChunkField.OFFSET_INDEX_LENGTH] = (I32, len(chunk.offset_index))
@@ -144,6 +147,16 @@ class SplicedFile:
             chunk.metadata[MetadataField.UNCOMPRESSED][1],
             None if bloom_filter is None else source.bytes_at(bloom_filter.offset, bloom_filter.length),
         )
+
+    def _leave_partial_statistics_out(self) -> None:
+        """Of moved pages; a file of nothing but Arrow's columns says what Arrow would have said."""
+        left_out = partial_statistics([[chunk.metadata for chunk in group] for group in self._groups])
+        for group in self._groups:
+            for chunk, fields in zip(group, left_out, strict=True):
+                if fields:
+                    left = without_statistics(chunk.metadata, fields)
+                    renewed = changed(chunk.metadata, {MetadataField.STATISTICS: left})
+                    chunk.struct[ChunkField.METADATA] = (STRUCT, renewed)
 
     def _footer(self, iceberg_schema: str) -> Struct:
         in_order: Struct = {1: (STRUCT, {})}

@@ -49,6 +49,11 @@ class MergedChunk:
     uncompressed: int
     bloom_filter: bytes | None = None
 
+    @property
+    def metadata(self) -> Struct:
+        found: Struct = self.struct[ChunkField.METADATA][1]
+        return found
+
 
 def merge_parts(
     parts: Sequence[Part],
