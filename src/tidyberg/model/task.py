@@ -200,6 +200,8 @@ class ChecksumTask:
     arrow_schema: bytes
     batch_rows: int = 131_072
     lineage: bool = False  # the rows' lineage counts too: as stored, else as inherited from the inputs
+    described: tuple[WrittenFile, ...] = ()  # those of the inputs to check: what they say, and what manifests will say
+    sources: tuple[TaskInput, ...] = ()  # files whose bytes the inputs may hold, with all that was false in them
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,7 @@ class ChecksumResult:
     group_id: int
     rows: int
     checksum: str
+    problems: tuple[str, ...] = ()  # what files or their manifests say that is not true
 
 
 @dataclass(frozen=True, slots=True)

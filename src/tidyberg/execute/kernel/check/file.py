@@ -12,8 +12,8 @@ Problems are values: the file, row group, column and page they are of, a stable 
 order have no bounds to check. Own code, because no library checks files: readers believe footers.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidyberg.execute.kernel.check.chunk import ChunkPlace, ChunkTruth, Column, Read, check_chunk
@@ -60,6 +60,7 @@ class FileReport:
     rows: int = 0
     row_group_offsets: tuple[int, ...] = ()
     columns: tuple[ColumnTruth, ...] = ()  # empty where the file could not be read through
+    field_ids: Mapping[str, int] = field(default_factory=dict)  # of the columns, by their paths
     created_by: str = ""
 
 
@@ -116,6 +117,7 @@ def check_file(read: Read, size: int, name: str = "") -> FileReport:
         structure.rows,
         tuple(group.start for group in structure.row_groups if group.start is not None),
         tuple(truths) if read_through else (),
+        {truth.column.name: truth.field_id for truth in truths if truth.field_id is not None},
         structure.created_by,
     )
 

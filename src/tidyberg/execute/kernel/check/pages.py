@@ -214,6 +214,9 @@ def _few_runs(content: memoryview | bytes, count: int, most: int) -> LevelArray:
 def _histograms(levels: LevelArray | None, counts: Sequence[int], most: int) -> Counts:
     if levels is None:
         return np.asarray(counts, np.int64).reshape(-1, 1)
+    if most == 1 and all(counts):  # as most columns are, and quicker
+        ones = np.add.reduceat(levels, np.cumsum([0, *counts[:-1]]), dtype=np.int64)
+        return np.stack([np.asarray(counts, np.int64) - ones, ones], axis=1)
     pages = np.repeat(np.arange(len(counts)), counts)
     found = np.bincount(pages * (most + 1) + levels, minlength=len(counts) * (most + 1))
     return found.reshape(len(counts), most + 1)
