@@ -8,9 +8,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.copying.footers import edit_footer
 from tests.copying.pages import check_offsets
 from tests.copying.tables import SCHEMA, copy, rows, write_files
 from tests.execute.builders import STORAGE, make_task
+from tidyberg.execute.kernel.copy.fields import FileField
+from tidyberg.execute.kernel.copy.thrift import BINARY
 from tidyberg.execute.kernel.lineage import LAST_UPDATED_NAME, ROW_ID_NAME, with_lineage
 from tidyberg.execute.kernel.project import LAST_UPDATED, ROW_ID
 from tidyberg.execute.kernel.run import run_task
@@ -85,6 +88,19 @@ def test_stored_lineage_is_copied_with_the_rest(tmp_path: Path) -> None:
         assert (result.mode, result.mode_reason) == ("copy", "")
         assert lineage_of(result) == expected
         check_offsets(Path(result.outputs[0].path))
+
+
+def test_files_of_several_writers_keep_the_counts_of_their_lineage(tmp_path: Path) -> None:
+    """No statistics of other columns can be kept; without those of lineage verification failed the whole job."""
+    inputs = inputs_of(tmp_path)
+    edit_footer(Path(inputs[1].path), lambda footer: footer.update({FileField.CREATED_BY: (BINARY, b"another writer")}))
+    changed = [inputs[0], replace(inputs[1], size=Path(inputs[1].path).stat().st_size)]
+    result = rewrite(changed, tmp_path / "out")
+    assert (result.mode, result.mode_reason) == ("copy", "")
+    assert lineage_of(result) == INHERITED
+    facts = [result.output_facts[field] for field in (ROW_ID, LAST_UPDATED)]
+    assert [fact.nulls for fact in facts] == [0, 0]
+    assert result.output_facts[1].nulls is None
 
 
 def test_rows_that_have_no_ids_yet_get_them_from_the_commit(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class Common:
     stores_lineage: frozenset[str]  # inputs that have the columns of row lineage already
     keeps_statistics: bool
     keeps_sorting: bool
+    has_lineage: bool  # its last columns are those of row lineage
 
 
 def refuse_by_task(task: Task) -> None:
@@ -77,6 +78,7 @@ def prove(task: Task, sources: Sequence[Source]) -> Common:
         stores_lineage=stored,
         keeps_statistics=len(writers) == 1,
         keeps_sorting=_agree([group.get(GroupField.SORTING_COLUMNS) for group in _group_structs(sources)]),
+        has_lineage=task.lineage,
     )
 
 
