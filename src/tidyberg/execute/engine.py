@@ -19,6 +19,9 @@ from tidyberg.model.task import AnyResult as AnyResult
 from tidyberg.model.task import AnyTask as AnyTask
 from tidyberg.model.task import StorageAccess, Task
 
+INLINE_GB = 1.0  # what a process that rewrites takes, about
+SPARK_CONNECT = "spark connect"  # the name of its resources, wherever the server is
+
 
 class CancelToken:
     """Tells a run to stop; may be cancelled from any thread, and from a signal handler."""

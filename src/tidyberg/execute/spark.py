@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tidyberg.errors import EngineError
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, use_idle_cores
+from tidyberg.execute.engine import SPARK_CONNECT, AnyResult, AnyTask, CancelToken, use_idle_cores
 from tidyberg.execute.shipping import write_archive
 from tidyberg.execute.spark_run import ConnectHandle, Handle, LocalHandle, SessionHandle, SparkRun, split_into_jobs
 from tidyberg.execute.spark_session import (
@@ -28,7 +28,6 @@ from tidyberg.execute.spark_session import (
 from tidyberg.model.options import Resources
 from tidyberg.model.task import StorageAccess
 
-SPARK_CONNECT = "spark connect"
 _LOST_ATTEMPTS = 4  # attempts beyond failures: speculation, executors that went away
 
 

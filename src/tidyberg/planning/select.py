@@ -16,7 +16,6 @@ from pyiceberg.schema import Schema
 from tidyberg.model.inventory import Partition
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.table import Pinned
-from tidyberg.planning.predicate import parse_predicate
 
 _Test = Callable[[Any], bool]
 
@@ -27,6 +26,8 @@ def selected_partitions(
     """Which partitions the options ask for, and the filter as it was understood."""
     if options.where is None:
         return [True] * len(partitions), None
+    from tidyberg.planning.predicate import parse_predicate  # sqlglot takes as long to import as a small plan
+
     expression, resolved = parse_predicate(options.where, pinned.schema, now_ms)
     return select_partitions(expression, pinned.schema, pinned.specs, partitions), resolved
 
