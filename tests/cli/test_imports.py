@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Run
+
 _SHOW = """
 import sys
 from tidyberg.cli.main import app, main
@@ -41,3 +43,17 @@ def test_looking_at_a_table_loads_nothing_that_runs_jobs_or_serves(config: Path,
 
 def test_a_filter_loads_what_parses_it(config: Path) -> None:
     assert "sqlglot" in loaded(config.parent, "plan", "analytics.events", "--where", "id > 3")
+
+
+def test_only_jobs_on_spark_launch_a_jvm(run: Run, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[object] = []
+    monkeypatch.setattr("tidyberg.execute.spark_launch.launch_ahead", lambda *given: launched.append(given))
+    monkeypatch.setattr("tidyberg.control.control.Control.expect_work", lambda _: launched.append("engine"))
+    assert run("compact", "analytics.events", "--engine", "inline").status == 0
+    launched.clear()  # the inline engine has nothing to start
+    config.write_text(config.read_text().replace("engine: inline\n", ""))
+    for looking in (["plan"], ["health"], ["compact", "--dry-run"]):
+        assert run(*looking, "analytics.events").status == 0
+    assert launched == []
+    assert run("compact", "analytics.events").status == 0  # there is nothing to do any more
+    assert len(launched) == 2

@@ -22,7 +22,7 @@ from tidyberg.control.lease import LEASE_MS, Lease
 from tidyberg.control.planner import CALIBRATING_JOBS, Planner
 from tidyberg.control.workbench import Workbench
 from tidyberg.errors import BadInput, Cancelled, TidybergError
-from tidyberg.execute.engine import CancelToken, Engine
+from tidyberg.execute.engine import CancelToken, Engine, StartsAhead
 from tidyberg.model.accuracy import CalibrationReport
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.job import Job, JobStatus, Stage
@@ -90,6 +90,12 @@ class Control:
                 self._engine.close()
                 self._engine = None
         self.store.close()
+
+    def expect_work(self) -> None:
+        """Let the engine start while the table is looked at; `close` ends it where there was nothing to do."""
+        engine = self._get_engine()
+        if isinstance(engine, StartsAhead):
+            engine.start_ahead()
 
     def catalog(self, name: str | None = None) -> Catalog:
         """This thread's own."""

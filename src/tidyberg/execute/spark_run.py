@@ -18,6 +18,7 @@ from tidyberg.execute.worker import (
     OUTCOME_SCHEMA,
     Outcome,
     Work,
+    import_kernels,
     in_batches,
     in_own_worker,
     make_worker,
@@ -86,6 +87,11 @@ class LocalHandle:
         self._context.addJobTag(self._tag)
         numbers = self._context.parallelize(range(partitions), partitions)
         return [unpack_outcome(outcome) for outcome in numbers.mapPartitions(in_own_worker(work)).collect()]
+
+    def warm_up(self, workers: int) -> None:
+        """Start so many Python workers and let them import the kernels, before the first task needs them."""
+        numbers = self._context.parallelize(range(workers), workers)
+        numbers.mapPartitions(in_own_worker(import_kernels)).collect()
 
     def interrupt(self) -> None:
         self._context.cancelJobsWithTag(self._tag)

@@ -62,6 +62,14 @@ def in_batches(work: Work) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return work_in_batches
 
 
+def import_kernels(numbers: Iterable[int]) -> Iterator[bytes]:  # noqa: ARG001
+    """Work that does nothing, in a worker that is then ready for the first that does."""
+    from tidyberg.execute.kernel.remote import settle_worker
+
+    settle_worker()
+    return iter(())
+
+
 def in_own_worker(work: Work) -> Work:
     """The same for a worker that runs nothing but our tasks."""
 
