@@ -28,10 +28,14 @@ def compact(
     detailed_exitcode: DetailedExitCode = False,
 ) -> None:
     """Plan, rewrite, verify and commit."""
-    from tidyberg.cli import jobs
-    from tidyberg.cli.session import Session
+    from tidyberg.cli.session import Session, launch_spark
 
-    nothing = jobs.compact(Session(common, engine), table, option, dry_run=dry_run)
+    session = Session(common, engine)
+    if not dry_run:
+        launch_spark(session.settings)
+    from tidyberg.cli import jobs
+
+    nothing = jobs.compact(session, table, option, dry_run=dry_run)
     end(nothing, detailed_exitcode)
 
 
@@ -44,10 +48,14 @@ def apply(
     detailed_exitcode: DetailedExitCode = False,
 ) -> None:
     """Run that very plan; groups that went stale are left out and named."""
-    from tidyberg.cli import jobs
-    from tidyberg.cli.session import Session
+    from tidyberg.cli.session import Session, launch_spark
 
-    nothing = jobs.apply(Session(common, engine), plan_file, dry_run=dry_run)
+    session = Session(common, engine)
+    if not dry_run:
+        launch_spark(session.settings)
+    from tidyberg.cli import jobs
+
+    nothing = jobs.apply(session, plan_file, dry_run=dry_run)
     end(nothing, detailed_exitcode)
 
 

@@ -89,6 +89,7 @@ def _run(session: Session, work: Work) -> bool:
 
     def in_control(cancel: CancelToken) -> CompactionResult:
         with build_control(settings) as control, watching(console, quiet=session.common.json) as on_event:
+            control.expect_work()
             return work(control, on_event, cancel)
 
     result = run_cancellable(in_control, console)

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 
 from pyiceberg.io import FileIO
 
+from tidyberg.execute.access import storage_access
 from tidyberg.execute.kernel.filesystems import S3_SCHEMES
 from tidyberg.execute.kernel.s3.answers import S3Error
 from tidyberg.execute.kernel.s3.reading import fetch_all
 from tidyberg.execute.kernel.s3.store import S3Object, S3Store
 from tidyberg.execute.kernel.storage import Storage
-from tidyberg.execute.tasks import storage_access
 from tidyberg.model.task import output_prefix
 from tidyberg.observe.storage import through_pyiceberg
 

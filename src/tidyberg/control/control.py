@@ -10,23 +10,19 @@ import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 
-from tidyberg.auditing.auditor import Auditor
-from tidyberg.commit.publish import RetryPolicy
+from tidyberg.commit.retrying import RetryPolicy
 from tidyberg.control.calibration import report
 from tidyberg.control.describe import health_report, summarise
 from tidyberg.control.journal import JobRecord
 from tidyberg.control.lease import LEASE_MS, Lease
-from tidyberg.control.pipeline import Pipeline
 from tidyberg.control.planner import CALIBRATING_JOBS, Planner
-from tidyberg.control.preparation import Preparation
-from tidyberg.control.recovery import Recovery
-from tidyberg.control.settling import Settler
 from tidyberg.control.workbench import Workbench
 from tidyberg.errors import BadInput, Cancelled, TidybergError
-from tidyberg.execute.engine import CancelToken, Engine
+from tidyberg.execute.engine import CancelToken, Engine, StartsAhead
 from tidyberg.model.accuracy import CalibrationReport
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.job import Job, JobStatus, Stage
@@ -45,6 +41,9 @@ from tidyberg.settings.catalogs import list_tables, load_table
 from tidyberg.settings.redact import redact_text
 from tidyberg.telemetry.context import about
 from tidyberg.telemetry.traces import Tracer
+
+if TYPE_CHECKING:
+    from tidyberg.control.settling import Settler
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -92,11 +91,18 @@ class Control:
                 self._engine = None
         self.store.close()
 
+    def expect_work(self) -> None:
+        """Let the engine start while the table is looked at; `close` ends it where there was nothing to do."""
+        engine = self._get_engine()
+        if isinstance(engine, StartsAhead):
+            engine.start_ahead()
+
     def catalog(self, name: str | None = None) -> Catalog:
         """This thread's own."""
         opened: dict[str | None, Catalog] = self._of_thread.__dict__.setdefault("catalogs", {})
         if name not in opened:
-            opened[name] = self.open_catalog(name)
+            catalog = self.open_catalog(name)
+            opened[name] = opened.setdefault(catalog.name, catalog)  # the default one has a name too
         return opened[name]
 
     def tables(self, catalog: str | None = None, namespace: str | None = None) -> list[TableSummary]:
@@ -150,6 +156,8 @@ class Control:
         max_parallelism: int | None = None,
     ) -> AuditReport:
         """Whether replace snapshots, all in the branch's history or one, kept every row. Changes nothing."""
+        from tidyberg.auditing.auditor import Auditor
+
         table = load_table(self.catalog(ref.catalog), ref)
         with catalog_errors(ref.catalog, what=str(ref)):
             auditor = Auditor(
@@ -202,7 +210,9 @@ class Control:
         )
 
     @property
-    def _settler(self) -> Settler:
+    def _settler(self) -> "Settler":
+        from tidyberg.control.settling import Settler
+
         return Settler(self.store, self.catalog, self.now_ms, self.sleep, self.lease_ms)
 
     def _run(
@@ -235,6 +245,11 @@ class Control:
         emit: EventSink,
         cancel: CancelToken,
     ) -> CompactionResult:
+        # Whatever rewrites and commits is imported here: plans and reports come sooner without it.
+        from tidyberg.control.pipeline import Pipeline
+        from tidyberg.control.preparation import Preparation
+        from tidyberg.control.recovery import Recovery
+
         catalog = self.catalog(ref.catalog)
         table = load_table(catalog, ref)
         stop = CancelToken()  # the run's own: it also stops when its table is lost
@@ -314,6 +329,8 @@ class Control:
             bench.emit(Notice("info", said))
 
     def _settle_late(self, bench: Workbench) -> str:
+        from tidyberg.control.recovery import Recovery
+
         job = bench.record.job
         recovery = Recovery(self.store, job.job_id, self.now_ms, self.sleep)
         others = self.store.find(table=job.table, unfinished=True, limit=1000)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pyiceberg.table import Table
 
+from tidyberg.execute.access import storage_access
 from tidyberg.execute.engine import CancelToken, Engine
-from tidyberg.execute.tasks import storage_access
 from tidyberg.manifests.entries import ManifestEntries
 from tidyberg.manifests.packed import unpack_entries
 from tidyberg.model.inventory import Partition

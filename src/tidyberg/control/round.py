@@ -14,11 +14,12 @@ from tidyberg.control.leftovers import Leftovers
 from tidyberg.control.tally import Tally, add_copied, add_spliced
 from tidyberg.control.workbench import Workbench, work_of
 from tidyberg.errors import GroupsConflict, StalePlan
+from tidyberg.execute.access import storage_access
 from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import AnyResult, Engine
 from tidyberg.execute.parts import divided
 from tidyberg.execute.renewal import RenewedAccess
-from tidyberg.execute.tasks import build_tasks, storage_access
+from tidyberg.execute.tasks import build_tasks
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import Intent, Stage
 from tidyberg.model.options import VerifyMode

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
 
-from tidyberg.commit.publish import RetryPolicy
+from tidyberg.commit.retrying import RetryPolicy
 from tidyberg.control.journal import JobRecord
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.model.options import PlanOptions, Prices, VerifyMode

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tidyberg.errors import (
     AccessDenied,
@@ -18,6 +18,10 @@ from tidyberg.model.options import Resources, cores_of_task
 from tidyberg.model.task import AnyResult as AnyResult
 from tidyberg.model.task import AnyTask as AnyTask
 from tidyberg.model.task import StorageAccess, Task
+
+INLINE_GB = 1.0  # what a process that rewrites takes, about
+APP_NAME = "tidyberg"  # of its Spark applications
+SPARK_CONNECT = "spark connect"  # the name of its resources, wherever the server is
 
 
 class CancelToken:
@@ -50,6 +54,13 @@ class CancelToken:
     def raise_if_cancelled(self) -> None:
         if self.cancelled:
             raise Cancelled("The job was cancelled.")
+
+
+@runtime_checkable
+class StartsAhead(Protocol):
+    """An engine that takes long to start, and can do so beside other work."""
+
+    def start_ahead(self) -> None: ...
 
 
 class Engine(Protocol):

@@ -7,7 +7,6 @@ from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionKey
 from pyiceberg.schema import Schema
 from pyiceberg.table.locations import LocationProvider
@@ -20,10 +19,9 @@ from tidyberg.model.inventory import Inventory, Partition
 from tidyberg.model.options import PlanOptions, RewriteMode
 from tidyberg.model.plan import DeleteFile, FileGroup
 from tidyberg.model.table import Pinned
-from tidyberg.model.task import NanFacts, PartitionColumn, StorageAccess, Task, TaskDelete, TaskInput, output_name
+from tidyberg.model.task import NanFacts, PartitionColumn, Task, TaskDelete, TaskInput, output_name
 from tidyberg.planning.parts import part_count
 
-_STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")
 _BATCH_ROWS = 131_072
 _OVERSIZE = 1.8  # an output above this many times the target would be split by the next plan
 
@@ -152,17 +150,6 @@ def _task_delete(delete: DeleteFile) -> TaskDelete:
         content_offset=delete.content_offset,
         content_size=delete.content_size,
         records=delete.records,
-    )
-
-
-def storage_access(io: FileIO) -> StorageAccess:
-    """What opens a table's storage, credentials among it; nothing of the catalog's own secrets."""
-    return StorageAccess(
-        {
-            name: str(value)
-            for name, value in io.properties.items()
-            if value is not None and name.startswith(_STORAGE_PREFIXES)
-        }
     )
 
 

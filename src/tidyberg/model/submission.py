@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tidyberg.model.job import JobStatus
+from tidyberg.model.principal import DEFAULT_TENANT as DEFAULT_TENANT
 from tidyberg.model.table import TableRef
 
-DEFAULT_TENANT = "default"
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
 
 

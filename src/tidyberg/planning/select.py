@@ -35,7 +35,6 @@ from tidyberg.model.inventory import Partition
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.table import Pinned
 from tidyberg.planning.partition_fields import PartitionFields, on_column, partition_fields
-from tidyberg.planning.predicate import parse_predicate
 
 _Test = Callable[[Any], bool]
 _NO_FIELDS: PartitionFields = {}
@@ -65,6 +64,8 @@ def selected_partitions(
     """Which partitions the options ask for."""
     if options.where is None:
         return Selection([True] * len(partitions), {}, None)
+    from tidyberg.planning.predicate import parse_predicate  # sqlglot takes as long to import as a small plan
+
     fields = fields_of(pinned)
     expression, resolved = parse_predicate(options.where, pinned.schema, now_ms, fields)
     chosen, undecided = select_partitions(expression, pinned.schema, pinned.specs, partitions, fields)

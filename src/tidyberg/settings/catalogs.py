@@ -23,7 +23,6 @@ from tidyberg.errors import (
 from tidyberg.model.table import TableRef
 from tidyberg.settings.catalog_errors import catalog_errors
 from tidyberg.settings.redact import seal, secrets_of, unseal
-from tidyberg.settings.rest import BoundedRestCatalog
 from tidyberg.settings.settings import Settings
 
 _NEED_URI = (CatalogType.REST, CatalogType.HIVE, CatalogType.SQL)
@@ -49,6 +48,8 @@ def open_catalog(settings: Settings, name: str | None = None) -> Catalog:
             _require_database_file(name, str(properties.get("uri", "")))
         if kind is CatalogType.REST:
             properties.pop("type", None)
+            from tidyberg.settings.rest import BoundedRestCatalog  # other catalogs need no HTTP
+
             return BoundedRestCatalog(name, settings.http_timeout_seconds, **properties)
         return load_catalog(name, **properties)
 
