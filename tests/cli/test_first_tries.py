@@ -109,3 +109,10 @@ def test_the_one_catalog_is_the_default_and_may_come_from_the_environment(
     monkeypatch.delenv("CATALOG_URI")
     monkeypatch.setenv("TIDYBERG_CATALOG__URI", "http://catalog.example.com")
     assert "from environment (TIDYBERG_CATALOG__URI)" in run("config", "show").out
+
+
+def test_the_only_catalog_can_be_called_default(run: Run) -> None:
+    assert run("plan", "analytics.events", "--catalog", "default").status == 0
+    assert run("compact", "analytics.events", "--catalog", "default").status == 0
+    assert "analytics.events" in run("history", "analytics.events", "--catalog", "default").out
+    assert run("plan", "analytics.events", "--catalog", "defaults").status == 2

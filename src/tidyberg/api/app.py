@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, RedirectResponse
 
 from tidyberg._version import __version__
 from tidyberg.api import alive, calibration, jobs, plans, problems, schedules, tables, upkeep
@@ -94,6 +94,11 @@ def _serve_documentation(app: FastAPI, *, secured: bool) -> None:
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+    @app.get("/", include_in_schema=False)
+    async def home() -> RedirectResponse:
+        """For people who open the address that `serve` prints in a browser."""
+        return RedirectResponse("/docs")
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:

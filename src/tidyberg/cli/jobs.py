@@ -21,7 +21,7 @@ from tidyberg.control.control import Control
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.report import CompactionResult, EventSink
 from tidyberg.model.table import TableRef
-from tidyberg.settings.catalogs import default_catalog_name, resolve_table
+from tidyberg.settings.catalogs import named_catalog, resolve_table
 from tidyberg.settings.options import plan_options
 
 Work = Callable[[Control, EventSink, CancelToken], CompactionResult]
@@ -47,7 +47,8 @@ def apply(session: Session, plan_file: Path, *, dry_run: bool) -> bool:
     """Run a plan file; true when there was nothing to do."""
     plan = read_plan(plan_file)
     if session.common.catalog:
-        plan = dataclasses.replace(plan, table=dataclasses.replace(plan.table, catalog=session.common.catalog))
+        catalog = named_catalog(session.settings, session.common.catalog)
+        plan = dataclasses.replace(plan, table=dataclasses.replace(plan.table, catalog=catalog))
     if dry_run:
         present_plan(session, plan, session.command("apply", str(plan_file)))
         return plan.is_empty
@@ -79,7 +80,7 @@ def _table(session: Session, control: Control, table: str | None) -> TableRef | 
         return None
     if "." in table:
         # The name says it all: the history of a table can be told while its catalog is away.
-        return TableRef.parse(table, session.common.catalog or default_catalog_name(session.settings))
+        return TableRef.parse(table, named_catalog(session.settings, session.common.catalog))
     return resolve_table(session.settings, control.catalog(session.common.catalog), table)
 
 

@@ -1,5 +1,6 @@
 """What the commands about a service's jobs do."""
 
+import json
 import os
 from collections.abc import Sequence
 from datetime import datetime
@@ -147,13 +148,22 @@ def show_schedules(found: Sequence[Schedule]) -> RenderableType:
     if not found:
         return Text("there are no schedules")
     table = Listing()
-    for heading in ("schedule", "catalog", "table", "cron", "time zone", "last", "next"):
-        table.add_column(heading, no_wrap=heading != "schedule", overflow="fold")
+    for heading in ("schedule", "catalog", "table", "cron", "time zone", "last", "next", "options"):
+        table.add_column(heading, no_wrap=heading not in ("schedule", "options"), overflow="fold")
     for one in found:
         upcoming = _time_in(one.next_due, one.timezone) if one.enabled else "paused"
         last = _time_in(one.last_due, one.timezone)
-        table.add_row(one.schedule_id, one.catalog or "", one.table, one.cron, one.timezone, last, upcoming)
+        asked = ", ".join(f"{name}={_brief(value)}" for name, value in _asked(one).items()) or "–"
+        table.add_row(one.schedule_id, one.catalog or "", one.table, one.cron, one.timezone, last, upcoming, asked)
     return table
+
+
+def _asked(schedule: Schedule) -> dict[str, Any]:
+    return {**({"strategy": schedule.strategy} if schedule.strategy else {}), **schedule.options}
+
+
+def _brief(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _time_in(then: datetime | None, timezone: str) -> str:

@@ -23,7 +23,7 @@ from tidyberg.errors import (
 from tidyberg.model.table import TableRef
 from tidyberg.settings.catalog_errors import catalog_errors
 from tidyberg.settings.redact import seal, secrets_of, unseal
-from tidyberg.settings.settings import Settings
+from tidyberg.settings.settings import DEFAULT_CATALOG, Settings
 
 _NEED_URI = (CatalogType.REST, CatalogType.HIVE, CatalogType.SQL)
 _CANNOT_COMMIT = {CatalogType.DYNAMODB: "DynamoDB", CatalogType.BIGQUERY: "BigQuery"}
@@ -31,7 +31,7 @@ _CANNOT_COMMIT = {CatalogType.DYNAMODB: "DynamoDB", CatalogType.BIGQUERY: "BigQu
 
 def open_catalog(settings: Settings, name: str | None = None) -> Catalog:
     """The catalog of that name, or the default one; every request to it has a time limit."""
-    name = name or default_catalog_name(settings)
+    name = named_catalog(settings, name or None)
     sealed = catalog_properties(settings, name)
     secrets = secrets_of(sealed)
     with catalog_errors(name, secrets=secrets):
@@ -56,6 +56,13 @@ def open_catalog(settings: Settings, name: str | None = None) -> Catalog:
 
 def known_catalogs(settings: Settings) -> list[str]:
     return sorted({*settings.known_catalogs, *_pyiceberg_configuration().get_known_catalogs()})
+
+
+def named_catalog(settings: Settings, name: str | None) -> str:
+    """The catalog that a name means: none, or `default` where there is just one of another name, means the default."""
+    if name is None or (name == DEFAULT_CATALOG and len(known := known_catalogs(settings)) == 1 and name not in known):
+        return default_catalog_name(settings)
+    return name
 
 
 def default_catalog_name(settings: Settings) -> str:
@@ -192,7 +199,11 @@ def _unknown_namespace(catalog: Catalog, namespace: Identifier) -> UnknownNamesp
     known = [".".join(name) for name in catalog.list_namespaces()]
     close = get_close_matches(".".join(namespace), known, n=1)
     hint = f"Did you mean {close[0]!r}?" if close else (f"Known: {', '.join(known[:10])}." if known else None)
-    return UnknownNamespace(f"There is no namespace {'.'.join(namespace)!r} in catalog {catalog.name!r}.", hint=hint)
+    return unknown_namespace(catalog.name, ".".join(namespace), hint)
+
+
+def unknown_namespace(catalog: str, namespace: str, hint: str | None = None) -> UnknownNamespace:
+    return UnknownNamespace(f"There is no namespace {namespace!r} in catalog {catalog!r}.", hint=hint)
 
 
 def _pyiceberg_configuration() -> Config:

@@ -55,7 +55,8 @@ def set_up_logs(
 
 def known_secrets(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Every secret that this process was given, also as it looks inside a quoted text or an address."""
-    given = (*secrets_of(settings), *(value for name, value in environ.items() if is_secret_key(name)))
+    of_settings = (secret for secret in secrets_of(settings) if not _is_open_address(secret))
+    given = (*of_settings, *(value for name, value in environ.items() if is_secret_key(name)))
     found = {part for secret in given for part in (secret, *_secret_parts(secret))}
     spelled = {
         form
@@ -64,6 +65,11 @@ def known_secrets(settings: Settings, environ: Mapping[str, str]) -> tuple[str, 
         if len(secret) >= 4
     }
     return tuple(sorted(spelled, key=len, reverse=True))  # one may contain another
+
+
+def _is_open_address(secret: str) -> bool:
+    """An address without a password is kept with the secrets because it could have one; logs may name it."""
+    return _ADDRESS.match(secret) is not None and redact_text(secret) == secret
 
 
 def _secret_parts(secret: str) -> Iterator[str]:
