@@ -6,6 +6,7 @@ import typer
 
 from tidyberg.cli.commands_tables import DetailedExitCode, PlanFile, TableName, end
 from tidyberg.cli.flags import CommonFlags, EngineFlags, OptionFlags, takes
+from tidyberg.errors import BadInput
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only plan; change nothing.")]
 OneTable = Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only of this table.")]
@@ -72,8 +73,25 @@ def history(
 
 
 @takes(CommonFlags)
-def recover(common: CommonFlags, table: OneTable = None) -> None:
+def recover(
+    common: CommonFlags,
+    table: OneTable = None,
+    scan: Annotated[
+        bool, typer.Option("--scan", help="List outputs of TABLE that no snapshot references and no job claims.")
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="With --scan: remove those that are old enough.")] = False,
+    min_age_hours: Annotated[
+        float, typer.Option("--min-age-hours", min=24, help="With --remove: how old they must be.")
+    ] = 24.0,
+) -> None:
     """Settle jobs that died: find out what became of them and remove what they left."""
     from tidyberg.cli import jobs
 
-    jobs.recover(common, table)
+    if not scan:
+        if remove:
+            raise BadInput("--remove needs --scan.", hint="tidyberg recover --scan TABLE --remove")
+        jobs.recover(common, table)
+    elif table is None:
+        raise BadInput("--scan needs a table.", hint="tidyberg recover --scan TABLE")
+    else:
+        jobs.scan(common, table, remove=remove, min_age_hours=min_age_hours)

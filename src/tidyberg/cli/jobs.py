@@ -17,13 +17,19 @@ from tidyberg.cli.running import run_cancellable, watching
 from tidyberg.cli.session import Session, standard_error
 from tidyberg.cli.show_jobs import show_jobs
 from tidyberg.cli.show_result import show_result
+from tidyberg.cli.show_scan import scan_json, show_scan
 from tidyberg.control.control import Control
+from tidyberg.control.scan import Scan
 from tidyberg.execute.engine import CancelToken
-from tidyberg.model.report import CompactionResult, EventSink
+from tidyberg.model.report import CompactionResult, EventSink, StageStarted
 from tidyberg.model.table import TableRef
 from tidyberg.settings.catalogs import named_catalog, resolve_table
 from tidyberg.settings.options import plan_options
 
+_NOTHING_TO_RECOVER = (
+    "nothing to recover: the job store knows of no job that died\n"
+    "If the store was lost or emptied since, `tidyberg recover --scan TABLE` lists what dead jobs may have left."
+)
 Work = Callable[[Control, EventSink, CancelToken], CompactionResult]
 
 
@@ -69,10 +75,32 @@ def history(common: CommonFlags, table: str | None, limit: int) -> None:
 
 def recover(common: CommonFlags, table: str | None) -> None:
     session = Session(common)
-    with build_control(session.settings) as control:
-        done = control.recover(_table(session, control, table))
-    shown = Group(*(Text(words) for words in done)) if done else Text("nothing to recover")
+    console = standard_error()
+
+    def work(cancel: CancelToken) -> list[str]:
+        with build_control(session.settings) as control, watching(console, quiet=session.common.json) as show:
+            progress = _only_stages(show)  # what was done is shown at the end
+            return control.recover(_table(session, control, table), progress, cancel)
+
+    done = run_cancellable(work, console)
+    shown = Group(*(Text(words) for words in done)) if done else Text(_NOTHING_TO_RECOVER)
     session.show(shown, {"recovered": done})
+
+
+def scan(common: CommonFlags, table: str, *, remove: bool, min_age_hours: float) -> None:
+    session = Session(common)
+
+    def work(cancel: CancelToken) -> Scan:
+        with build_control(session.settings) as control:
+            ref = resolve_table(session.settings, control.catalog(common.catalog), table)
+            return control.scan(ref, remove_after_hours=min_age_hours if remove else None, cancel=cancel)
+
+    found = run_cancellable(work, standard_error())
+    session.show(show_scan(found, table), scan_json(found))
+
+
+def _only_stages(show: EventSink) -> EventSink:
+    return lambda event: show(event) if isinstance(event, StageStarted) else None
 
 
 def _table(session: Session, control: Control, table: str | None) -> TableRef | None:

@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from tidyberg.model.audit import AuditReport
 from tidyberg.model.job import Job, JobStatus, Stage
 from tidyberg.model.options import PlanOptions, Prices, Resources, VerifyMode
 from tidyberg.model.plan import Plan
-from tidyberg.model.report import CompactionResult, EventSink, HealthReport, Notice, TableSummary
+from tidyberg.model.report import CompactionResult, EventSink, HealthReport, Notice, StageStarted, TableSummary
 from tidyberg.model.table import TableRef
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.pin import pin
@@ -43,6 +43,7 @@ from tidyberg.telemetry.context import about
 from tidyberg.telemetry.traces import Tracer
 
 if TYPE_CHECKING:
+    from tidyberg.control.scan import Scan
     from tidyberg.control.settling import Settler
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -178,15 +179,33 @@ class Control:
         """What estimates are made from, and how good they were for tables that may be shown."""
         return report(self.store.find(limit=CALIBRATING_JOBS), self.resources.name, shown)
 
-    def recover(self, ref: TableRef | None = None, on_event: EventSink | None = None) -> list[str]:
-        """Settle jobs that died, of one table or of all, that no living process holds; says what was done."""
-        emit = on_event or _ignore
+    def recover(
+        self, ref: TableRef | None = None, on_event: EventSink | None = None, cancel: CancelToken | None = None
+    ) -> list[str]:
+        """Settle jobs that died, of one table or of all, that no living process holds; says what was done.
+
+        What a cancelled one had not removed is left to the next.
+        """
+        emit, cancel = on_event or _ignore, cancel or CancelToken()
+        settler = replace(self._settler, cancel=cancel, notify=lambda said: emit(StageStarted(Stage.RECOVER, said)))
         done = []
         for job in self.store.find(table=ref, unfinished=True, limit=1000):
-            if said := self._settler.settle(job):
+            cancel.raise_if_cancelled()
+            if said := settler.settle(job):
                 done.append(said)
                 emit(Notice("info", said))
         return done
+
+    def scan(
+        self, ref: TableRef, *, remove_after_hours: float | None = None, cancel: CancelToken | None = None
+    ) -> "Scan":
+        """Outputs that no snapshot of the table references and no open run claims; removes the old ones if told to."""
+        from tidyberg.control.scan import Scanner
+
+        table = load_table(self.catalog(ref.catalog), ref)
+        scanner = Scanner(self.store, self.now_ms, cancel or CancelToken())
+        with catalog_errors(ref.catalog, what=str(ref)):
+            return scanner.scan(table) if remove_after_hours is None else scanner.remove(table, remove_after_hours)
 
     def settled(self, run_id: str) -> Job | None:
         """The run as it ended, by itself or dead after its last commit landed: then there is nothing to run again.
@@ -248,7 +267,6 @@ class Control:
         # Whatever rewrites and commits is imported here: plans and reports come sooner without it.
         from tidyberg.control.pipeline import Pipeline
         from tidyberg.control.preparation import Preparation
-        from tidyberg.control.recovery import Recovery
 
         catalog = self.catalog(ref.catalog)
         table = load_table(catalog, ref)
@@ -299,7 +317,7 @@ class Control:
                 sleep=self.sleep,
                 tracer=self.tracer,
             )
-            recovery = Recovery(self.store, job.job_id, self.now_ms, self.sleep)
+            recovery = bench.recovery(self.store)
             preparation = Preparation(bench, self._planner, recovery, plan, self.max_output_age_ms)
             try:
                 result = Pipeline(
@@ -329,10 +347,9 @@ class Control:
             bench.emit(Notice("info", said))
 
     def _settle_late(self, bench: Workbench) -> str:
-        from tidyberg.control.recovery import Recovery
 
         job = bench.record.job
-        recovery = Recovery(self.store, job.job_id, self.now_ms, self.sleep)
+        recovery = bench.recovery(self.store)
         others = self.store.find(table=job.table, unfinished=True, limit=1000)
         late = [other for other in others if other.job_id != job.job_id and other.table_uuid == job.table_uuid]
         return "; ".join(recovery.recover(bench.catalog, other) for other in late)

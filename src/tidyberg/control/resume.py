@@ -156,6 +156,8 @@ def _that_hold(
         group_id = done.result.group_id
         if group_id not in valid or (request.bench.verify is VerifyMode.FULL and done.result.checksum is None):
             continue
+        if not finding.files.issuperset(output.path for output in done.result.outputs):
+            continue  # a record says what it likes: only files that are the dead job's own are committed
         if not all(output.digest for output in done.result.outputs):
             continue  # copied: quickly done again, and nobody has seen the bytes that were written
         try:

@@ -13,7 +13,7 @@ from tidyberg.commit.publish import Committed, FinishedGroup, Publisher
 from tidyberg.control.leftovers import Leftovers
 from tidyberg.control.tally import Tally, add_copied, add_spliced
 from tidyberg.control.workbench import Workbench, work_of
-from tidyberg.errors import GroupsConflict, StalePlan
+from tidyberg.errors import GroupsConflict, StalePlan, TooManyOutputs
 from tidyberg.execute.access import storage_access
 from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import AnyResult, Engine
@@ -44,6 +44,7 @@ class Round:
     adopted: Mapping[int, TaskResult] = field(default_factory=dict)  # groups that a dead job had finished
     after_death: bool = False  # of the process that worked on the table last
     settle_seconds: float = 0.0  # how long workers may still write, when the round ended by an error
+    _outputs: int = 0
     _groups: dict[int, FileGroup] = field(default_factory=dict)
     _tasks: dict[int, Task] = field(default_factory=dict)
     _waiting: list[TaskResult] = field(default_factory=list)  # finished, and not committed yet
@@ -174,6 +175,7 @@ class Round:
         if result.group_id not in self.adopted:
             self.bench.record.save_finished(result, self.bench.now_ms())
         self._count(result)
+        self._check_outputs(len(result.outputs))
         self.bench.record.raise_if_lost()
         for warning in result.warnings:
             if self.tally.note(warning):
@@ -182,6 +184,16 @@ class Round:
         if self.bench.options.commit_every is not None and len(self._waiting) >= self.bench.options.commit_every:
             self._commit_waiting()
             self.bench.record.update(stage=Stage.EXECUTE)
+
+    def _check_outputs(self, outputs: int) -> None:
+        """How many files rows are sorted into is known only afterwards: the job ends before it floods the storage."""
+        self._outputs += outputs
+        most = self.bench.options.max_output_files
+        if self._outputs > most:
+            raise TooManyOutputs(
+                f"The job came to {self._outputs:,} files; it may write {most:,}.",
+                hint="Give a larger target_file_size or a filter, or raise limits.max_output_files.",
+            )
 
     def _trace(self, result: TaskResult) -> None:
         """Tasks run elsewhere: their span is made from the times that came back with the result."""

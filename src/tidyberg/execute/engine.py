@@ -12,6 +12,7 @@ from tidyberg.errors import (
     DamagedFile,
     StorageError,
     TidybergError,
+    TooManyOutputs,
 )
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.model.options import Resources, cores_of_task
@@ -118,6 +119,11 @@ def error_of(failure: KernelFailure) -> TidybergError:
         )
     if failure.kind is FailureKind.STORAGE:
         return StorageError(failure.message)
+    if failure.kind is FailureKind.LIMIT:
+        return TooManyOutputs(
+            failure.message,
+            hint="Nothing was changed. Give a larger target_file_size, or raise limits.max_output_files.",
+        )
     if failure.kind is FailureKind.STOPPED:
         return Cancelled("The job was cancelled.")
     return DamagedFile(

@@ -23,6 +23,7 @@ from tidyberg.model.task import NanFacts, PartitionColumn, Task, TaskDelete, Tas
 from tidyberg.planning.parts import part_count
 
 _BATCH_ROWS = 131_072
+_FAR_MORE, _FAR_MORE_SPARE = 4, 32  # times as many outputs as planned, and some: a writer that rolls so often is wrong
 _OVERSIZE = 1.8  # an output above this many times the target would be split by the next plan
 
 
@@ -77,6 +78,7 @@ def build_tasks(
             iceberg_schema=iceberg_schema,
             output_directory=_output_directory(location_provider, job_id, group),
             outputs=group.outputs,
+            max_outputs=_most_outputs(group, options),
             target_bytes=target_file_size,
             max_bytes=max(max_bytes, target_file_size),
             write=settings,
@@ -106,6 +108,13 @@ def build_tasks(
         )
         for group in groups
     ]
+
+
+def _most_outputs(group: FileGroup, options: PlanOptions) -> int:
+    """Where rows are sorted into partitions, nobody knows how many these are: only the job's limit holds."""
+    if group.output_spec_id is not None:
+        return options.max_output_files
+    return min(options.max_output_files, _FAR_MORE * group.outputs + _FAR_MORE_SPARE)
 
 
 def _partitioning(group: FileGroup, pinned: Pinned) -> tuple[PartitionColumn, ...] | None:

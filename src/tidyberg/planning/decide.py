@@ -258,7 +258,7 @@ def _verdict(proposal: Proposal, groups: Sequence[FileGroup], left: Sequence[Lef
     )
 
 
-_LIMIT_NAMES = {"budget": "max_cost", "limit": "max_files"}
+_LIMIT_NAMES = {"budget": "max_cost", "limit": "max_files", "outputs": "max_output_files"}
 
 
 def _in_order(

@@ -79,7 +79,7 @@ class Service:
             self.now_ms,
         )
         every_seconds = self.settings.queue.upkeep_seconds
-        upkeep = Upkeep(self.control, self.records, self.settings.retention, self.now_ms)
+        self._upkeep = upkeep = Upkeep(self.control, self.records, self.settings.retention, self.now_ms)
         self.loops = [  # what else is to go on while the service runs may be added before it starts
             Loop("retention", upkeep.forget_old, every_seconds),
             Loop("recovery", upkeep.settle_dead_runs, every_seconds),
@@ -98,6 +98,7 @@ class Service:
         """End what runs within the grace time, or put it back for others, and let go of the store."""
         for loop in self.loops:
             loop.stop(0.0)
+        self._upkeep.cancel.cancel()
         ended = self._workers.stop()
         for loop in self.loops:
             loop.stop(LOOP_GRACE_SECONDS)

@@ -8,6 +8,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from tidyberg.model.options import VerifyMode
 from tidyberg.settings.access import Access, Tenants, check_tenants
 from tidyberg.settings.fields import Section, TimeZoneName
+from tidyberg.settings.limits import Limits
 from tidyberg.settings.scheduling import Scheduler
 from tidyberg.settings.sections import (
     Catalog,
@@ -46,6 +47,7 @@ class Settings(BaseSettings, Section):
     default_namespace: str | None = Field(None, description="Where a table named without namespace is.")
     storage: Storage | None = None
     compaction: Compaction = Compaction()
+    limits: Limits = Field(Limits(), description="What no request may go beyond.")
     tables: tuple[TableEntry, ...] = Field((), description="What differs per table; the first match counts.")
     verify: VerifyMode = Field(VerifyMode.COUNTS, description="counts, full or off.")
     commit: Commit = Commit()
