@@ -9,11 +9,12 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from tidyberg._version import __version__
 from tidyberg.api import alive, calibration, jobs, plans, problems, schedules, tables, upkeep
-from tidyberg.api.context import Context, Identify, Threads
+from tidyberg.api.context import Context, Identify
 from tidyberg.api.openapi import DESCRIPTION, TAGS, openapi_document
 from tidyberg.api.page import docs_page
 from tidyberg.api.rates import Rates
 from tidyberg.api.security import Authenticator, secure
+from tidyberg.api.threads import Threads
 from tidyberg.api.watchers import StreamLimits, Watchers
 from tidyberg.record.changes import KEPT_EVENTS
 from tidyberg.service.service import Service
@@ -31,6 +32,8 @@ _ROUTERS = (
     upkeep.metrics_router,
 )
 _STREAM_THREADS = 2  # that streams share: they may wait, and nobody waits for them
+_STREAM_SECONDS = 30.0  # how long they may wait
+_PLANNING_SECONDS = 10.0  # the same for calls that ask catalogs and storage, which take long themselves
 _MOST_WAITING = 500  # calls of a kind; whoever comes later is told at once
 
 
@@ -63,10 +66,10 @@ def create_app(
         server=server,
         identify=identify or Authenticator(service.settings),
         rates=Rates(server.requests_per_second, server.burst),
-        looking=Threads(server.threads, _MOST_WAITING),
-        acting=Threads(server.threads, _MOST_WAITING),
-        observing=Threads(server.threads, _MOST_WAITING),
-        watching=Threads(_STREAM_THREADS, server.max_streams),
+        looking=Threads(server.threads, _MOST_WAITING, server.max_wait_seconds),
+        acting=Threads(server.threads, _MOST_WAITING, server.max_wait_seconds),
+        observing=Threads(server.threads, _MOST_WAITING, _PLANNING_SECONDS),
+        watching=Threads(_STREAM_THREADS, server.max_streams, _STREAM_SECONDS),
         watchers=Watchers(partial(service.records.queue.news, limit=KEPT_EVENTS), stopping),
         streams=streams,
         stopping=stopping,

@@ -23,6 +23,7 @@ class Shed(StrEnum):
     IDLE = "idle"
     ADDRESS = "address"
     FULL = "full"
+    LAG = "lag"  # the event loop is behind
 
 
 class Connection(Protocol):
@@ -37,11 +38,13 @@ class Connections:
         most: int,
         most_of_address: int,
         on_shed: Callable[[Shed], None] = lambda _: None,
+        is_behind: Callable[[str], bool] = lambda _: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._most = most
         self._most_of_address = min(most, most_of_address)
         self._on_shed = on_shed
+        self._is_behind = is_behind
         self._clock = clock
         self._addresses: dict[Connection, str] = {}
         self._number_of: Counter[str] = Counter()
@@ -77,13 +80,16 @@ class Connections:
             self._idle[connection] = self._clock()
             self._idle.move_to_end(connection)
 
-    def refusal(self, connection: Connection) -> Shed | None:
+    def refusal(self, connection: Connection, method: str = "GET") -> Shed | None:
         """Why a request on this connection is not answered; None when it is."""
         why = self._surplus.get(connection)
-        if why is None or not self._is_over(connection, why):
-            self._surplus.pop(connection, None)
-            return None
-        self._on_shed(why)
+        if why is not None and not self._is_over(connection, why):
+            self._surplus.pop(connection)
+            why = None
+        if why is None and self._is_behind(method):
+            why = Shed.LAG
+        if why is not None:
+            self._on_shed(why)
         return why
 
     def _is_over(self, connection: Connection, why: Shed) -> bool:

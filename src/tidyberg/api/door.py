@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from tidyberg.api.bodies import JsonRequest, judge_text
 from tidyberg.api.context import Context
+from tidyberg.api.threads import calling_tenant
 from tidyberg.errors import NotAuthenticated
 from tidyberg.model.principal import LOCAL, Principal
 
@@ -24,7 +25,8 @@ class DoorRoute(APIRoute):
 
         async def enter(request: Request) -> Response:
             context: Context = request.app.state.context
-            request.state.principal = await admit(request, context)
+            request.state.principal = principal = await admit(request, context)
+            calling_tenant.set(principal.tenant)
             judge_text(request.url.path)
             _refuse_unknown_parameters(request, known)
             if self.body_field is None:

@@ -49,8 +49,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self.connections_open.busy(self)
         self.app = self.config.loaded_app
         # Whether the process lives must be known most of all when it has more to do than it can.
+        method = self.parser.get_method().decode("ascii")
         is_probe = self.url.partition(b"?")[0] in LIVENESS_PATHS
-        if not is_probe and (why := self.connections_open.refusal(self)) is not None:
+        if not is_probe and (why := self.connections_open.refusal(self, method)) is not None:
             self.app = _REFUSED[why]
         self.scope["state"]["abort"] = self.transport.abort
         super().on_headers_complete()
@@ -79,13 +80,17 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_timer = None
 
 
-async def _refuse(error: TidybergError, scope: Scope, receive: Receive, send: Send) -> None:
+async def _refuse(error: TidybergError, scope: Scope, receive: Receive, send: Send, *, closes: bool = True) -> None:
     response = respond(error)
-    response.headers["Connection"] = "close"
+    if closes:
+        response.headers["Connection"] = "close"
     await response(scope, receive, send)
 
 
 _REFUSED: dict[Shed, ASGIApp] = {
+    Shed.LAG: partial(
+        _refuse, Overloaded("The service has more to answer than it can.", hint="Try again in a moment."), closes=False
+    ),
     Shed.FULL: partial(_refuse, Overloaded("All connections are in use.", hint="Try again in a moment.")),
     Shed.ADDRESS: partial(
         _refuse,

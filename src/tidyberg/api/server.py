@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 
 from tidyberg.api.connections import Connections, affordable
 from tidyberg.api.context import Context
+from tidyberg.api.lag import LoopLag
 from tidyberg.api.protocol import BoundedProtocol, ProbesOnly
 from tidyberg.errors import BadInput
 from tidyberg.settings.serving import Server
@@ -41,7 +42,13 @@ class ApiServer(uvicorn.Server):
         most = affordable(server.max_connections)
         if most < server.max_connections:
             _log.warning("only %d connections can be open at once: raise the limit of open files (ulimit -n)", most)
-        connections = Connections(most, server.max_connections_per_address, metrics.connection_shed)
+        self._lag = LoopLag()
+        connections = Connections(
+            most,
+            server.max_connections_per_address,
+            metrics.connection_shed,
+            lambda method: self._lag.is_beyond(server.max_wait_seconds, method),
+        )
         metrics.count_connections(lambda: len(connections))
         super().__init__(
             _config(
@@ -55,6 +62,7 @@ class ApiServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self._lag.start()
         if self._probes is not None:
             self.servers.append(await self._listen_for_probes(self._probes))
 

@@ -17,6 +17,11 @@ class Server(Section):
         None, description="Clients must show a certificate of these authorities, besides a key or a token."
     )
     threads: int = Field(16, ge=1, le=256, description="Calls of each kind that are answered at once.")
+    max_wait_seconds: float = Field(
+        0.5,
+        gt=0,
+        description="How long a call may wait to be begun; what would wait longer is refused with 503.",
+    )
     max_request_size: Size = Field(MB, description="Largest body of a request.")
     request_timeout_seconds: float = Field(30.0, gt=0, description="How long a client may take to send a request.")
     header_timeout_seconds: float = Field(

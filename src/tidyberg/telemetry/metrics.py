@@ -118,11 +118,11 @@ class Metrics:
         self._streams = Gauge("http_streams", "Streams of events that are open", registry=registry)
         self._shed = Counter(
             "http_connections_shed_total",
-            "Idle connections closed to make room (idle), and requests refused for the number of connections",
+            "Idle connections closed to make room (idle), and requests refused before they were read",
             ("reason",),
             registry=registry,
         )
-        for reason in ("idle", "address", "full"):
+        for reason in ("idle", "address", "full", "lag"):
             self._shed.labels(reason)
         self._fired = Counter("compaction_schedules_fired_total", "Times of schedules dealt with", registry=registry)
         self._missed = Counter("compaction_schedules_missed_total", "Times of schedules let pass", registry=registry)
