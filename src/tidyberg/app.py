@@ -30,6 +30,7 @@ from tidyberg.telemetry.traces import open_tracer
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from tidyberg.execute.kept_spark import SparkSettings
     from tidyberg.service.service import Service
 
 
@@ -106,20 +107,39 @@ def _check_engine(settings: Settings) -> None:
 
 
 def build_engine(settings: Settings) -> Engine:
-    memory_gb = planned_resources(settings).memory_gb
     if settings.engine == "inline":
         from tidyberg.execute.inline import InlineEngine
 
-        return InlineEngine(memory_gb=memory_gb)
-    from tidyberg.execute.spark import SparkEngine
+        return InlineEngine(memory_gb=planned_resources(settings).memory_gb)
+    return _spark_settings(settings).make_engine()
 
-    return SparkEngine(
+
+def _spark_settings(settings: Settings) -> "SparkSettings":
+    from tidyberg.execute.kept_spark import SparkSettings
+
+    return SparkSettings(
         master=settings.spark.master,
         conf=settings.spark.conf,
         connect=settings.spark.connect,
         driver_memory=settings.spark.driver_memory,
-        memory_gb=memory_gb,
+        memory_gb=planned_resources(settings).memory_gb,
     )
+
+
+def stop_spark() -> None:
+    """Stop the Spark that calls of this process share, once none of them runs; the next one starts it again."""
+    from tidyberg.execute.kept_spark import kept_spark
+
+    kept_spark.stop()
+
+
+def _borrow_engine(settings: Settings) -> Engine:
+    """For one call of the Python API: Spark goes on for the next."""
+    if settings.engine == "inline":
+        return build_engine(settings)
+    from tidyberg.execute.kept_spark import kept_spark
+
+    return kept_spark.borrow(_spark_settings(settings))
 
 
 def planned_resources(settings: Settings) -> Resources:
@@ -190,6 +210,7 @@ def _with_engine(settings: Settings, engine: str | Engine | None) -> tuple[Setti
 def _control_for(table: "Table", settings: Settings, engine: Engine | None) -> Control:
     control = build_control(settings)
     control.open_catalog = lambda _: table.catalog
+    control.open_engine = lambda: _borrow_engine(settings)
     if engine is not None:
         control.open_engine = lambda: engine
         control.resources = engine.resources

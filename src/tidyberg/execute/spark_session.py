@@ -95,7 +95,9 @@ def check_java() -> None:
         raise ConfigurationError(f"Spark needs Java {_NEEDED_JAVA}, but {java} is Java {version}.", hint=_INSTALL_JAVA)
 
 
-def start_classic(master: str, app_name: str, settings: Mapping[str, str], log: Path, launch: Launch | None) -> Any:
+def start_classic(
+    master: str, app_name: str, settings: Mapping[str, str], log: Path, launch: Launch | None = None
+) -> Any:
     """A context in a JVM of our own whose chatter goes to a log file instead of the user's terminal.
 
     A session would take it another second, and is made of it where it is needed.
