@@ -7,6 +7,7 @@ UNFOLDED = ("tests/splicing/test_unfold.py",)
 
 PARTS = ("tests/splicing/test_parts.py",)
 DELETED = ("tests/splicing/test_deletes.py",)
+PROVEN = ("tests/verify/test_splices.py",)
 
 CORES = ("tests/execute/test_several_cores.py",)
 
@@ -48,10 +49,38 @@ SPLICES = (
     ),
     Mutant(
         "no page of a file that loses rows is moved [I1]",
-        "execute/kernel/splice/write.py",
-        "found = {} if len(deleted) else self._pages_of",
-        "found = self._pages_of",
+        "execute/kernel/surviving.py",
+        "is_movable = not self._deleted_rows.may_take_from(file.input)",
+        "is_movable = True",
         DELETED,
+    ),
+    Mutant(
+        "pages of a file that a delete touches are refused, whatever the worker counts (proof) [I1]",
+        "verify/groups.py",
+        "    raise_problems(group, list(splice_problems(group, result, deletes, paths_of)))\n",
+        "",
+        ("tests/control/test_splices.py",),
+    ),
+    Mutant(
+        "a delete of a whole partition touches only the files that it names (proof)",
+        "verify/splices.py",
+        'if delete.kind != "position" or file.path in paths_of(delete):',
+        "if True:",
+        PROVEN,
+    ),
+    Mutant(
+        "an equality delete touches every older file (proof) [I3]",
+        "verify/splices.py",
+        "return file.sequence_number < delete.sequence_number",
+        "return False",
+        PROVEN,
+    ),
+    Mutant(
+        "pages of a file that tasks share are refused (proof) [I1]",
+        "verify/parts.py",
+        "    _check_splices(task, parts)\n",
+        "",
+        PROVEN,
     ),
     Mutant(
         "deleted rows are left out of a file that is written anew beside moved pages [I1]",

@@ -50,10 +50,3 @@ def test_a_copy_of_what_must_be_written_anew_is_refused(planned: Any) -> None:
 
 def test_a_planned_copy_that_was_encoded_is_judged_as_such() -> None:
     verify_counts(PLANNED, result(mode_reason="columns were dropped"), SCHEMA)
-
-
-@pytest.mark.parametrize("planned", [replace(group(), deletes=(0,)), replace(group(), output_spec_id=1)])
-def test_pages_moved_from_what_must_be_written_anew_are_refused(planned: Any) -> None:
-    verify_counts(group(), result(bytes_spliced=1), SCHEMA)
-    with pytest.raises(VerificationFailed, match="pages of it were moved as they are, but the plan says"):
-        verify_counts(planned, result(bytes_spliced=1), SCHEMA)

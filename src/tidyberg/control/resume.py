@@ -15,6 +15,7 @@ from tidyberg.control.journal import JobRecord
 from tidyberg.control.recovery import Finding, Recovery, open_groups
 from tidyberg.control.workbench import Workbench
 from tidyberg.errors import BadPlan, DamagedFile, VerificationFailed
+from tidyberg.execute.access import storage_access
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import Intent, Job, Stage
 from tidyberg.model.options import VerifyMode
@@ -26,6 +27,7 @@ from tidyberg.planning.document import plan_from_json, plan_to_json
 from tidyberg.planning.predicate import parse_predicate
 from tidyberg.planning.select import fields_of
 from tidyberg.record.store import Finished, JobStore
+from tidyberg.verify.delete_paths import DeletePaths
 from tidyberg.verify.groups import verify_group
 
 
@@ -152,6 +154,7 @@ def _that_hold(
     known = [done for done in finished if done.result.group_id in groups]
     validation = validate_groups([groups[done.result.group_id] for done in known], request.inventory, plan)
     valid = {replaceable.group.group_id for replaceable in validation.replaceable}
+    paths_of = DeletePaths(storage_access(finding.io))
     for done in known:
         group_id = done.result.group_id
         if group_id not in valid or (request.bench.verify is VerifyMode.FULL and done.result.checksum is None):
@@ -162,7 +165,7 @@ def _that_hold(
             continue  # copied: quickly done again, and nobody has seen the bytes that were written
         try:
             check_outputs(finding.io, [done.result])
-            verify_group(groups[group_id], done.result, request.inventory.pinned)
+            verify_group(groups[group_id], done.result, request.inventory.pinned, plan.deletes, paths_of)
         except (DamagedFile, VerificationFailed):
             continue
         yield group_id, done

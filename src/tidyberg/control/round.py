@@ -30,6 +30,7 @@ from tidyberg.model.words import plural
 from tidyberg.observe.nans import read_nans
 from tidyberg.planning.document import plan_to_json
 from tidyberg.verify.contents import checksum_tasks, verify_contents
+from tidyberg.verify.delete_paths import DeletePaths
 from tidyberg.verify.groups import verify_group
 from tidyberg.verify.parts import Joining
 
@@ -279,8 +280,9 @@ class Round:
         self.bench.emit(
             StageStarted(Stage.VERIFY, f"verifying {plural(len(groups), 'group')} ({self.bench.verify.value})")
         )
+        paths_of = DeletePaths(self._access())
         for group, result in zip(groups, results, strict=True):
-            verify_group(group, result, self.inventory.pinned)
+            verify_group(group, result, self.inventory.pinned, self.plan.deletes, paths_of)
         if self.bench.verify is VerifyMode.FULL:
             found = self.bench.engine().run(
                 checksum_tasks(list(self._tasks.values()), results),

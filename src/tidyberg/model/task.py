@@ -190,6 +190,7 @@ class TaskResult:
     requests: dict[str, int] = field(default_factory=dict)  # to storage, by kind (get, put, ...); empty: not counted
     bytes_moved: int = 0  # copied inside the store: they never crossed the worker
     bytes_spliced: int = 0  # of an encoded group: pages moved as they are, without being decoded
+    spliced_files: tuple[str, ...] = ()  # the inputs that these pages are of
     # Of a copied group, from the footers of its inputs and of the outputs: rows and compressed bytes of each row group.
     input_row_groups: tuple[tuple[int, int], ...] = ()
     output_row_groups: tuple[tuple[int, int], ...] = ()

@@ -1,6 +1,6 @@
 """Rows, values, nulls and bounds of a group before and after, compared without reading the data again."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -30,6 +30,10 @@ def verify_counts(group: FileGroup, result: TaskResult, schema: Schema, *, linea
             after = result.output_facts.get(field_id)
             found = _metrics_problems(field_id, leaf, after, result) if after is not None else ()
             problems += [f"column {leaf.name}: {problem}" for problem in found]
+    raise_problems(group, problems)
+
+
+def raise_problems(group: FileGroup, problems: Sequence[str]) -> None:
     if problems:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         partition = unquote_plus(group.partition_path) or "(unpartitioned)"

@@ -1,14 +1,20 @@
 """All that is verified of a group without reading its data again."""
 
-from tidyberg.model.plan import FileGroup
+from collections.abc import Sequence
+
+from tidyberg.model.plan import DeleteFile, FileGroup
 from tidyberg.model.table import Pinned
 from tidyberg.model.task import TaskResult
-from tidyberg.verify.counts import verify_counts
+from tidyberg.verify.counts import raise_problems, verify_counts
 from tidyberg.verify.partitions import verify_partitions
+from tidyberg.verify.splices import PathsOf, splice_problems
 
 
-def verify_group(group: FileGroup, result: TaskResult, pinned: Pinned) -> None:
-    """Raise VerificationFailed unless the result is what the group must become."""
+def verify_group(
+    group: FileGroup, result: TaskResult, pinned: Pinned, deletes: Sequence[DeleteFile], paths_of: PathsOf
+) -> None:
+    """Raise VerificationFailed unless the result is what the group must become; `deletes` are the plan's."""
     verify_counts(group, result, pinned.schema, lineage=pinned.format_version >= 3)
+    raise_problems(group, list(splice_problems(group, result, deletes, paths_of)))
     if group.output_spec_id is not None:
         verify_partitions(group, result, pinned.schema, pinned.specs[group.output_spec_id])

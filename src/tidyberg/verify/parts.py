@@ -38,6 +38,7 @@ class Joining:
 def joined(task: Task, parts: Sequence[TaskResult], known: Mapping[int, Leaf]) -> TaskResult:
     """`parts` in their order; raises VerificationFailed unless they took every row of shared files once."""
     _check_cuts(task, parts)
+    _check_splices(task, parts)
     checksums = [part.checksum for part in parts if part.checksum is not None]
     return replace(
         parts[0],
@@ -51,6 +52,7 @@ def joined(task: Task, parts: Sequence[TaskResult], known: Mapping[int, Leaf]) -
         bytes_read=sum(part.bytes_read for part in parts),
         bytes_written=sum(part.bytes_written for part in parts),
         bytes_spliced=sum(part.bytes_spliced for part in parts),
+        spliced_files=tuple(path for part in parts for path in part.spliced_files),
         seconds=sum(part.seconds for part in parts),
         peak_rss_bytes=max(part.peak_rss_bytes for part in parts),
         input_facts=_facts_together([part.input_facts for part in parts], known),
@@ -79,6 +81,20 @@ def _check_cuts(task: Task, parts: Sequence[TaskResult]) -> None:
             f"{', '.join(f'{begin} to {end}' for begin, end in taken)}.",
             hint="Nothing was committed and the outputs are removed; the table is as it was.",
         )
+
+
+def _check_splices(task: Task, parts: Sequence[TaskResult]) -> None:
+    """Pages hold all rows of their file: they are moved only by a task that takes all of them, and by one alone."""
+    moved = Counter(path for part in parts for path in part.spliced_files)
+    for file in task.inputs:
+        ends = [part.rows_taken[file.path] for part in parts if file.path in part.rows_taken]
+        is_whole = all(end in ((0, file.records), (0, 0), (file.records, file.records)) for end in ends)
+        if moved[file.path] > 1 or (moved[file.path] and not is_whole):
+            raise VerificationFailed(
+                f"Group {task.group_id} did not pass verification: pages of {file.path} were moved as they are by "
+                f"{moved[file.path]} tasks, of {len(ends)} that take rows of it.",
+                hint="Nothing was committed and the outputs are removed; the table is as it was.",
+            )
 
 
 def _facts_together(parts: Sequence[Mapping[int, ColumnFacts]], known: Mapping[int, Leaf]) -> dict[int, ColumnFacts]:

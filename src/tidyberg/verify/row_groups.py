@@ -9,8 +9,6 @@ from tidyberg.model.task import TaskResult
 
 def row_group_problems(group: FileGroup, result: TaskResult) -> Iterator[str]:
     """What is wrong with the row groups of a copied group, by the plan and by the footers."""
-    if result.bytes_spliced and (group.deletes or group.output_spec_id is not None or result.rows_deleted):
-        yield "pages of it were moved as they are, but the plan says that its rows must be written anew"
     if result.mode != "copy":
         return
     if group.mode != "copy" or group.deletes or group.output_spec_id is not None or result.rows_deleted:

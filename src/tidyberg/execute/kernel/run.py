@@ -178,7 +178,7 @@ def _encode_files(
     surviving = SurvivingRows(task, deleted_rows, reader, all_leaves, should_stop)
     try:
         if isinstance(writer, SplicingWriter):
-            surviving.spliced(chain(judged, files), writer.add)
+            surviving.spliced(chain(judged, files), writer)
         else:
             pieces = surviving.pieces(chain(judged, files))
             _write(pieces, writer, checksum)
@@ -222,6 +222,7 @@ def _encode_files(
         part=task.part,
         rows_taken=surviving.rows_taken,
         bytes_spliced=writer.bytes_moved if isinstance(writer, SplicingWriter) else 0,
+        spliced_files=tuple(writer.files_moved) if isinstance(writer, SplicingWriter) else (),
     )
 
 

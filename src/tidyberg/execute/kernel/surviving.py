@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,10 @@ class Announcement:
     rows: int
     uncompressed_bytes: int
     rows_in_all: int
+
+
+class TakesFiles(Protocol):
+    def add(self, file: OpenFile, deleted: Positions, rows_in_all: int, *, is_movable: bool) -> None: ...
 
 
 class SurvivingRows:
@@ -88,14 +93,15 @@ class SurvivingRows:
             yield without_rows(batch, first, deleted)
             first += batch.num_rows
 
-    def spliced(self, files: Iterable[OpenFile], add: Callable[[OpenFile, Positions, int], None]) -> None:
+    def spliced(self, files: Iterable[OpenFile], writer: TakesFiles) -> None:
         """Hands files over, with the positions of their deleted rows and how many rows the task will write in all."""
         for file in files:
             if self._should_stop():
                 raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
             shape = self._reader.shape(file)
             deleted = self._deleted_rows.positions(file)
-            add(file, deleted, self._deleted_rows.surviving_rows)
+            is_movable = not self._deleted_rows.may_take_from(file.input)
+            writer.add(file, deleted, self._deleted_rows.surviving_rows, is_movable=is_movable)
             self.rows_deleted += len(deleted)
             self.rows_read += file.end_row - file.first_row
             if file.rows_taken is not None:

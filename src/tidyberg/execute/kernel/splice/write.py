@@ -46,6 +46,7 @@ class SplicingWriter:
         """`target` is the table's schema, `schema` the same with dictionary strings, `moved` are columns of both."""
         self.outputs: list[Output] = []
         self.rows_written = self.bytes_moved = 0
+        self.files_moved: list[str] = []  # inputs of which pages were moved
         self._task = task
         self._attempt = attempt
         self._storage = storage
@@ -75,17 +76,18 @@ class SplicingWriter:
         self._current: SplicedFile | None = None
         self._start_row_group()
 
-    def add(self, file: OpenFile, deleted: Positions, rows_in_all: int) -> None:
+    def add(self, file: OpenFile, deleted: Positions, rows_in_all: int, *, is_movable: bool) -> None:
         """The rows that the task takes of a file, less the deleted ones; the file is closed then.
 
-        Files come in the order of the task's inputs; `rows_in_all` is how many the task will write.
+        Files come in the order of the task's inputs; `rows_in_all` is how many the task will write. Pages are moved
+        only of files that are movable: which no delete touches.
         """
         if file.uncompressed_bytes > self._task.write.row_group_bytes:
             raise CannotCopy(f"{file.input.path} is larger than a row group")  # which would have to hold all of it
         rows = file.end_row - file.first_row - len(deleted)
         with file.source:
             if rows:
-                self._take(file, deleted)
+                self._take(file, deleted, is_movable)
         self._sizing.expect(rows_in_all - self.rows_written)
         self._rows += rows
         self._files_taken += 1
@@ -124,9 +126,12 @@ class SplicingWriter:
         wanted = self._sizing.rows_for_next_group(most)
         return any(self._rows + file.rows_expected / 2 > wanted for file in following)
 
-    def _take(self, file: OpenFile, deleted: Positions) -> None:
-        found = {} if len(deleted) else self._pages_of(SplicedInput(file, self._storage))  # I1: pages have all rows
-        self.bytes_moved += sum(part.size for leaf in found.values() for parts in leaf for part in parts)
+    def _take(self, file: OpenFile, deleted: Positions, is_movable: bool) -> None:
+        # I1: pages have all rows of the file.
+        found = self._pages_of(SplicedInput(file, self._storage)) if is_movable else {}
+        if moved := sum(part.size for leaf in found.values() for parts in leaf for part in parts):
+            self.bytes_moved += moved
+            self.files_moved.append(file.input.path)
         made_anew = [position for position in self._moved if position not in found]
         if made_anew:
             found |= self._made_plain(file, made_anew, deleted)
