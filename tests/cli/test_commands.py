@@ -191,7 +191,7 @@ def test_options_of_the_command_line_reach_the_plan(run: Run) -> None:
         (("plan", "analytics.events", "--max-files", "few"), "bad-input", "--max-files"),
         (("plan", "analytics.events", "--parquet", "x"), "bad-input", "KEY=VALUE"),
         (("plan", "analytics.events", "--target-size", "1GB"), "bad-input", "No such option"),
-        (("plan",), "bad-input", "Missing argument"),
+        (("plan",), "bad-input", "No table is named"),
         (("squash", "analytics.events"), "bad-input", "No such command"),
         (("compact", "analytics.events", "--engine", "flink"), "bad-input", "flink"),
         (("plan", "analytics.events", "--config", "absent.yaml"), "configuration", "not a file"),

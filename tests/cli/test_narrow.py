@@ -71,6 +71,12 @@ def test_a_result_and_the_history(narrow: Run) -> None:
     assert "8 of 10 files rewritten" in history
 
 
+def test_a_summary_of_several_tables(narrow: Run) -> None:
+    summary = said(narrow("plan", "analytics.*").out)
+    assert f"{NAME} health " in summary
+    assert "rewrite 8 → 1" in summary
+
+
 def test_bars_shrink_with_the_terminal() -> None:
     from tests.cli.test_show import rendered
 

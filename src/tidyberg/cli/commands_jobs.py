@@ -4,7 +4,18 @@ from typing import Annotated
 
 import typer
 
-from tidyberg.cli.commands_tables import DetailedExitCode, PlanFile, TableName, end
+from tidyberg.cli.commands_tables import (
+    AllTables,
+    DetailedExitCode,
+    FailFast,
+    PlanFile,
+    ShowAll,
+    TableNames,
+    end,
+    end_as,
+    named_tables,
+    shows_all,
+)
 from tidyberg.cli.flags import CommonFlags, EngineFlags, OptionFlags, takes
 from tidyberg.errors import BadInput
 
@@ -21,22 +32,34 @@ def register(app: typer.Typer) -> None:
 
 @takes(CommonFlags, OptionFlags, EngineFlags)
 def compact(
-    table: TableName,
     common: CommonFlags,
     option: OptionFlags,
     engine: EngineFlags,
+    tables: TableNames = None,
+    show_all: ShowAll = False,
+    all_tables: AllTables = False,
+    fail_fast: FailFast = False,
     dry_run: DryRun = False,
     detailed_exitcode: DetailedExitCode = False,
 ) -> None:
-    """Plan, rewrite, verify and commit."""
+    """Plan, rewrite, verify and commit; several tables one after the other, with one Spark."""
     from tidyberg.cli.session import Session, launch_spark
 
+    named = named_tables(tables, show_all, all_tables)
+    if tables and show_all and not (all_tables or dry_run or common.json):
+        note = "--all shows every partition of the tables that are named; --all-tables takes every table."
+        typer.echo(f"note: {note}", err=True)
     session = Session(common, engine)
     if not dry_run:
         launch_spark(session.settings)
     from tidyberg.cli import jobs
+    from tidyberg.cli.several import SeveralTables
 
-    nothing = jobs.compact(session, table, option, dry_run=dry_run)
+    if (table := named.single) is None:
+        several = SeveralTables(session, named, option, fail_fast=fail_fast, show_all=shows_all(tables, show_all))
+        end_as(several.plan() if dry_run else several.compact(), detailed_exitcode=detailed_exitcode)
+        return
+    nothing = jobs.compact(session, table, option, dry_run=dry_run, show_all=show_all)
     end(nothing, detailed_exitcode)
 
 

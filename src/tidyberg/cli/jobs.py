@@ -33,11 +33,13 @@ _NOTHING_TO_RECOVER = (
 Work = Callable[[Control, EventSink, CancelToken], CompactionResult]
 
 
-def compact(session: Session, table: str, option: OptionFlags, *, dry_run: bool = False) -> bool:
+def compact(
+    session: Session, table: str, option: OptionFlags, *, dry_run: bool = False, show_all: bool = False
+) -> bool:
     """Compact a table; true when there was nothing to do."""
     if dry_run:
         made = make_plan(session, table, option)
-        present_plan(session, made, session.command("compact", str(made.table)))
+        present_plan(session, made, session.command("compact", str(made.table)), show_all=show_all)
         return made.is_empty
     settings = session.settings
 

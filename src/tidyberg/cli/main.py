@@ -102,24 +102,19 @@ def _unforeseen(error: Exception) -> tuple[TidybergError, int]:
         context = getattr(error, "ctx", None)
         path = getattr(context, "command_path", "tidyberg")
         return BadInput(str(error.format_message()), hint=f"See {path} --help."), BadInput.exit_code
-    from tidyberg.settings.redact import redact_text
+    from tidyberg.cli.failures import unforeseen
 
-    words = redact_text(f"{type(error).__name__}: {error}")
-    hint = "This is a defect of tidyberg. TIDYBERG_DEBUG=1 shows where."
-    return TidybergError(f"Unexpected failure: {words}", hint=hint), TidybergError.exit_code
+    return unforeseen(error), TidybergError.exit_code
 
 
 def _fail(error: TidybergError, status: int, as_json: bool) -> int:
     from tidyberg.cli.as_json import error_json, print_json
-    from tidyberg.cli.session import standard_error
+    from tidyberg.cli.failures import tell
     from tidyberg.settings.redact import redact_text
 
     if os.environ.get("TIDYBERG_DEBUG") == "1":
         sys.stderr.write(redact_text(traceback.format_exc()))
     if as_json:
         print_json(error_json(error))
-    console = standard_error()
-    console.print(f"error: {error.message}", style="bold red", markup=False, soft_wrap=True)
-    if error.hint:
-        console.print(error.hint, markup=False, soft_wrap=True)
+    tell(error)
     return status
