@@ -3,6 +3,7 @@
 PYTHON ?=
 VENV := .venv
 STAMP := $(VENV)/.tidyberg-setup
+RUNTIME_STAMP := $(VENV)/.tidyberg-runtime
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
@@ -15,16 +16,22 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## create .venv with everything in requirements.lock (uv when present, pip when not)
+setup: $(STAMP) ## create .venv with everything in requirements.lock (by uv, or by pip where uv cannot)
 
 # Redone only when the package definition or the lock changes. $(if …) runs before the slow part and
 # ends make with one line.
 $(STAMP): pyproject.toml requirements.lock scripts/setup.sh
 	$(if $(PYTHON_PROBLEM),$(error $(PYTHON_PROBLEM)))
-	@PYTHON="$(PYTHON)" sh scripts/setup.sh "$(VENV)"
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh "$(VENV)" requirements.lock
+	@touch $@ $(RUNTIME_STAMP)
+
+# Without the tools of developers, which are as large as tidyberg itself.
+$(RUNTIME_STAMP): pyproject.toml requirements-runtime.lock scripts/setup.sh
+	$(if $(PYTHON_PROBLEM),$(error $(PYTHON_PROBLEM)))
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh "$(VENV)" requirements-runtime.lock
 	@touch $@
 
-demo: check-java setup ## see it work: a messy table is planned, compacted, verified and committed
+demo: check-java $(RUNTIME_STAMP) ## see it work: a messy table is planned, compacted, verified and committed
 	@$(BIN)/tidyberg demo
 
 test: check-java lint ## everything that must hold: lint, types, import rules, all tests, branch coverage

@@ -1,13 +1,17 @@
 #!/bin/sh
-# Resolves pyproject.toml, development tools included, into requirements.lock: exact versions, no addresses.
+# Resolves pyproject.toml into exact versions, no addresses: requirements.lock with the development tools, and
+# requirements-runtime.lock, the part of it that tidyberg needs to run.
 set -eu
 venv=$1
 if command -v uv >/dev/null 2>&1; then
   uv=uv
 else
-  "$venv/bin/python" -m pip install --quiet uv
+  [ -x "$venv/bin/uv" ] || "$venv/bin/python" -m pip install --quiet uv
   uv="$venv/bin/uv"
 fi
-"$uv" pip compile --quiet --universal --python-version 3.11 --group dev \
-  --no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" \
-  --output-file requirements.lock --upgrade pyproject.toml
+resolve() {
+  "$uv" pip compile --quiet --universal --python-version 3.11 \
+    --no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" "$@" pyproject.toml
+}
+resolve --group dev --upgrade --output-file requirements.lock
+resolve --constraints requirements.lock --output-file requirements-runtime.lock

@@ -1,7 +1,9 @@
 #!/bin/sh
-# Makes the virtual environment $1 and installs the locked tree and tidyberg itself, editable.
+# Makes the virtual environment $1 and installs tidyberg itself, editable, on the locked tree of $2:
+# requirements.lock for everything, requirements-runtime.lock for what tidyberg needs to run.
 set -eu
 venv=$1
+lock=$2
 here=$(dirname "$0")
 python=$(sh "$here/find-python.sh")
 
@@ -10,23 +12,49 @@ if [ -d "$venv" ] && ! "$venv/bin/python" -c 'import sys; sys.exit(sys.version_i
   rm -rf "$venv"
 fi
 
+make_venv() {
+  [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" 2>/dev/null ||
+    uv venv --quiet --seed --clear --python "$python" "$venv"
+}
+
+# The machine's own where it is new enough, else one from PyPI in the environment itself: 4 seconds that save minutes.
+find_uv() {
+  for uv in uv "$venv/bin/uv"; do
+    if "$uv" pip install --help 2>/dev/null | grep -q -e --config-settings-package; then return 0; fi
+  done
+  uv="$venv/bin/uv"
+  "$venv/bin/python" -m pip install --quiet "uv>=0.9" >/dev/null 2>&1
+}
+
+# uv and pip are configured apart: hand on where packages come from and which certificates to trust.
+use_settings_of_pip() {
+  settings=$("$venv/bin/python" -m pip config list 2>/dev/null || true)
+  pip_setting() { printf '%s\n' "$settings" | sed -n "s/^.*\.$1='\(.*\)'\$/\1/p" | tail -n 1; }
+  index=$(pip_setting index-url)
+  cert=$(pip_setting cert)
+  if [ -n "$index" ] && [ -z "${UV_DEFAULT_INDEX:-}${UV_INDEX_URL:-}" ]; then export UV_DEFAULT_INDEX="$index"; fi
+  if [ -n "$cert" ] && [ -z "${SSL_CERT_FILE:-}" ]; then export SSL_CERT_FILE="$cert"; fi
+}
+
+# The lock is complete, so nothing has to be resolved. PySpark comes as a source archive of 450 MB, from which a wheel
+# is made: its jars are compressed as they are, and doing it again takes 20 seconds.
 with_uv() {
-  [ -d "$venv" ] || uv venv --quiet --seed --python "$python" "$venv" || return 1
-  uv pip install --quiet --python "$venv/bin/python" -r requirements.lock || return 1
-  uv pip install --quiet --python "$venv/bin/python" --no-deps --editable .
+  "$uv" pip install --quiet --python "$venv/bin/python" --no-deps \
+    --config-settings-package "pyspark:--build-option=--compression=stored" -r "$lock" || return 1
+  "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --editable .
 }
 
 with_pip() {
-  [ -x "$venv/bin/pip" ] || "$python" -m venv --clear "$venv"
-  "$venv/bin/python" -m pip install --quiet -r requirements.lock
+  "$venv/bin/python" -m pip install --quiet --no-deps -r "$lock"
   "$venv/bin/python" -m pip install --quiet --no-deps --editable .
 }
 
-if command -v uv >/dev/null 2>&1; then
-  echo "setting up $venv with uv"
-  # uv and pip are configured apart: where only pip knows how to reach packages, pip does it.
-  with_uv || { echo "uv could not do it; setting up $venv with pip"; with_pip; }
+echo "setting up $venv"
+make_venv
+if find_uv; then
+  use_settings_of_pip
+  with_uv || { echo "uv could not do it; setting up $venv with pip (a few minutes the first time)"; with_pip; }
 else
-  echo "setting up $venv with pip (a few minutes the first time)"
+  echo "there is no uv to be had; setting up $venv with pip (a few minutes the first time)"
   with_pip
 fi

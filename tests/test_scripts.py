@@ -1,8 +1,10 @@
 """The set-up says in one line what a machine lacks, before anything slow begins."""
 
 import os
+import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """The files that make needs, without a virtual environment."""
-    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
+    for name in ("Makefile", "pyproject.toml", "requirements.lock", "requirements-runtime.lock"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     return tmp_path
@@ -89,7 +91,85 @@ def test_help_lists_every_target_that_people_call(clone: Path) -> None:
         assert f"make {target} " in listed
 
 
-def test_the_lock_names_versions_and_no_addresses() -> None:
-    lines = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if not line.startswith("#")]
-    assert all("==" in line for line in lines)
-    assert not any("://" in line or line.startswith("-") for line in lines)
+LOCKS = ("requirements.lock", "requirements-runtime.lock")
+
+
+def pinned(lock: str) -> list[str]:
+    return [line for line in (ROOT / lock).read_text().splitlines() if not line.startswith("#")]
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_the_lock_names_versions_and_no_addresses(lock: str) -> None:
+    assert all("==" in line for line in pinned(lock))
+    assert not any("://" in line or line.startswith("-") for line in pinned(lock))
+
+
+def test_the_runtime_lock_is_the_part_of_the_lock_that_running_needs() -> None:
+    runtime = {line.split(" ;")[0] for line in pinned("requirements-runtime.lock")}
+    everything = {line.split(" ;")[0] for line in pinned("requirements.lock")}
+    assert runtime <= everything
+    names = {line.split("==")[0] for line in runtime}
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert {re.split(r"[\[<>=; ]", dependency)[0] for dependency in declared} <= names
+    assert not names & {"pytest", "mypy", "ruff", "polars", "duckdb", "moto", "botocore"}
+
+
+@pytest.fixture
+def fake_venv(clone: Path) -> Path:
+    """An environment whose Python writes down what it is asked; the log lies beside it."""
+    log = clone / "calls"
+    fake(clone / ".venv", "python", f'case "$*" in -c*) exit 0;; esac; echo "python $*" >> {log}')
+    return log
+
+
+def uv(clone: Path, log: Path, *, reaches: bool) -> str:
+    """A uv on the PATH that writes down what it is asked, and may reach packages or not."""
+    status = 0 if reaches else 2
+    fake(
+        clone,
+        "uv",
+        f"""case "$*" in *--help) echo --config-settings-package; exit 0;; esac
+        echo "uv $* index=$UV_DEFAULT_INDEX" >> {log}; exit {status}""",
+    )
+    return f"{clone / 'bin'}:{os.environ['PATH']}"
+
+
+def test_the_demo_installs_only_what_running_needs(clone: Path, fake_venv: Path) -> None:
+    path = uv(clone, fake_venv, reaches=True)
+    make(clone, ".venv/.tidyberg-runtime", PATH=path)
+    calls = fake_venv.read_text()
+    assert "-r requirements-runtime.lock" in calls
+    assert "-r requirements.lock" not in calls
+    assert "$(RUNTIME_STAMP)" in next(line for line in (ROOT / "Makefile").read_text().splitlines() if "demo:" in line)
+
+
+def test_after_a_full_setup_the_demo_installs_nothing(clone: Path, fake_venv: Path) -> None:
+    path = uv(clone, fake_venv, reaches=True)
+    assert make(clone, "setup", PATH=path).returncode == 0
+    assert "-r requirements.lock" in fake_venv.read_text()
+    assert "up to date" in make(clone, ".venv/.tidyberg-runtime", PATH=path).stdout
+
+
+def test_without_uv_the_setup_gets_one_with_pip_first(clone: Path, fake_venv: Path) -> None:
+    fake(clone, "uv", "exit 127")  # hides one that this machine may have
+    make(clone, "setup", PATH=f"{clone / 'bin'}:{os.environ['PATH']}")
+    first = fake_venv.read_text().splitlines()[0]
+    assert first.startswith("python -m pip install")
+    assert "uv" in first
+
+
+def test_where_uv_reaches_no_packages_pip_installs_them(clone: Path, fake_venv: Path) -> None:
+    result = make(clone, "setup", PATH=uv(clone, fake_venv, reaches=False))
+    assert result.returncode == 0
+    assert "uv could not do it" in result.stdout
+    assert "python -m pip install --quiet --no-deps -r requirements.lock" in fake_venv.read_text()
+
+
+def test_uv_takes_packages_from_where_pip_does(clone: Path, fake_venv: Path) -> None:
+    fake(
+        clone / ".venv",
+        "python",
+        """case "$*" in *"config list"*) echo "global.index-url='https://mirror.invalid/simple'";; esac""",
+    )
+    assert make(clone, "setup", PATH=uv(clone, fake_venv, reaches=True)).returncode == 0
+    assert "index=https://mirror.invalid/simple" in fake_venv.read_text()

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from tidyberg._version import __version__
 
 if TYPE_CHECKING:
-    from tidyberg.app import audit, compact, plan
+    from tidyberg.app import audit, compact, plan, stop_spark
 
-__all__ = ["__version__", "audit", "compact", "plan"]
+__all__ = ["__version__", "audit", "compact", "plan", "stop_spark"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("audit", "compact", "plan"):
+    if name in ("audit", "compact", "plan", "stop_spark"):
         from tidyberg import app
 
         return getattr(app, name)

@@ -1,18 +1,16 @@
-"""The one place where parts are wired: from settings to a control room, and the Python API on top of it."""
+"""The one place where parts are wired: from settings to a control room, and the Python API on top of it.
+
+What only a service or an engine needs is imported where one is made: a plan is sooner made than all of that is loaded.
+"""
 
 import os
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyiceberg.table import Table
-
-from tidyberg.commit.publish import RetryPolicy
+from tidyberg.commit.retrying import RetryPolicy
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput
-from tidyberg.execute.engine import Engine
-from tidyberg.execute.inline import INLINE_GB, InlineEngine
-from tidyberg.execute.spark import SPARK_CONNECT, SparkEngine
-from tidyberg.execute.spark_session import check_java
+from tidyberg.execute.engine import INLINE_GB, SPARK_CONNECT, Engine
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.options import PlanOptions, Resources, VerifyMode
 from tidyberg.model.plan import Plan
@@ -21,20 +19,19 @@ from tidyberg.model.table import TableRef
 from tidyberg.record.process import is_alive
 from tidyberg.record.records import Records, open_sqlite
 from tidyberg.record.store import JobStore
-from tidyberg.service.access import Access
-from tidyberg.service.auto_look import ASK_SECONDS, AutoMode
-from tidyberg.service.loop import Loop
-from tidyberg.service.scheduler import LOOK_SECONDS, Scheduler
-from tidyberg.service.service import Service
 from tidyberg.settings.catalogs import open_catalog
 from tidyberg.settings.load import load_settings
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.redact import redact_text
 from tidyberg.settings.settings import Settings
-from tidyberg.telemetry.counted import counted
 from tidyberg.telemetry.logs import known_secrets
-from tidyberg.telemetry.metrics import Metrics
 from tidyberg.telemetry.traces import open_tracer
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from tidyberg.execute.kept_spark import SparkSettings
+    from tidyberg.service.service import Service
 
 
 def open_records(settings: Settings) -> Records:
@@ -67,8 +64,16 @@ def build_control(settings: Settings, store: JobStore | None = None) -> Control:
     )
 
 
-def build_service(settings: Settings) -> Service:
+def build_service(settings: Settings) -> "Service":
     """Takes in jobs; `start()` runs them too."""
+    from tidyberg.service.access import Access
+    from tidyberg.service.auto_look import ASK_SECONDS, AutoMode
+    from tidyberg.service.loop import Loop
+    from tidyberg.service.scheduler import LOOK_SECONDS, Scheduler
+    from tidyberg.service.service import Service
+    from tidyberg.telemetry.counted import counted
+    from tidyberg.telemetry.metrics import Metrics
+
     metrics = Metrics(table_labels=settings.telemetry.table_labels)
     records = counted(open_records(settings), metrics.store_failed)
     control = build_control(settings, records.store)
@@ -91,6 +96,8 @@ def build_service(settings: Settings) -> Service:
 
 @cache  # a Java that is there stays; one that is missing is looked for again
 def _check_java() -> None:
+    from tidyberg.execute.spark_session import check_java
+
     check_java()
 
 
@@ -100,16 +107,39 @@ def _check_engine(settings: Settings) -> None:
 
 
 def build_engine(settings: Settings) -> Engine:
-    memory_gb = planned_resources(settings).memory_gb
     if settings.engine == "inline":
-        return InlineEngine(memory_gb=memory_gb)
-    return SparkEngine(
+        from tidyberg.execute.inline import InlineEngine
+
+        return InlineEngine(memory_gb=planned_resources(settings).memory_gb)
+    return _spark_settings(settings).make_engine()
+
+
+def _spark_settings(settings: Settings) -> "SparkSettings":
+    from tidyberg.execute.kept_spark import SparkSettings
+
+    return SparkSettings(
         master=settings.spark.master,
         conf=settings.spark.conf,
         connect=settings.spark.connect,
         driver_memory=settings.spark.driver_memory,
-        memory_gb=memory_gb,
+        memory_gb=planned_resources(settings).memory_gb,
     )
+
+
+def stop_spark() -> None:
+    """Stop the Spark that calls of this process share, once none of them runs; the next one starts it again."""
+    from tidyberg.execute.kept_spark import kept_spark
+
+    kept_spark.stop()
+
+
+def _borrow_engine(settings: Settings) -> Engine:
+    """For one call of the Python API: Spark goes on for the next."""
+    if settings.engine == "inline":
+        return build_engine(settings)
+    from tidyberg.execute.kept_spark import kept_spark
+
+    return kept_spark.borrow(_spark_settings(settings))
 
 
 def planned_resources(settings: Settings) -> Resources:
@@ -127,7 +157,7 @@ def planned_resources(settings: Settings) -> Resources:
     )
 
 
-def plan(table: Table, *, strategy: str | None = None, where: str | None = None, **options: Any) -> Plan:
+def plan(table: "Table", *, strategy: str | None = None, where: str | None = None, **options: Any) -> Plan:
     """What tidyberg would do to this table, why, and for how much. Changes nothing and starts no JVM."""
     settings = load_settings()
     with _control_for(table, settings, None) as control:
@@ -135,7 +165,7 @@ def plan(table: Table, *, strategy: str | None = None, where: str | None = None,
 
 
 def compact(
-    table: Table,
+    table: "Table",
     *,
     strategy: str | None = None,
     where: str | None = None,
@@ -156,7 +186,7 @@ def compact(
 
 
 def audit(
-    table: Table,
+    table: "Table",
     *,
     branch: str = "main",
     snapshot_id: int | None = None,
@@ -177,22 +207,23 @@ def _with_engine(settings: Settings, engine: str | Engine | None) -> tuple[Setti
     return settings.model_copy(update={"engine": engine}), None
 
 
-def _control_for(table: Table, settings: Settings, engine: Engine | None) -> Control:
+def _control_for(table: "Table", settings: Settings, engine: Engine | None) -> Control:
     control = build_control(settings)
     control.open_catalog = lambda _: table.catalog
+    control.open_engine = lambda: _borrow_engine(settings)
     if engine is not None:
         control.open_engine = lambda: engine
         control.resources = engine.resources
     return control
 
 
-def _ref(table: Table) -> TableRef:
+def _ref(table: "Table") -> TableRef:
     *namespace, name = table.name()
     return TableRef(table.catalog.name, tuple(namespace), name)
 
 
 def _options(
-    settings: Settings, table: Table, strategy: str | None, where: str | None, options: dict[str, Any]
+    settings: Settings, table: "Table", strategy: str | None, where: str | None, options: dict[str, Any]
 ) -> PlanOptions:
     named = {"strategy": strategy, "where": where}
     return plan_options(settings, _ref(table), {**{k: v for k, v in named.items() if v is not None}, **options})

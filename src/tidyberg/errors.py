@@ -209,6 +209,12 @@ class GivenUp(Terminal):
     code = "given-up"
 
 
+class TooManyOutputs(Terminal):
+    """A job would write more files than it may, or than its plan foresaw."""
+
+    code = "too-many-outputs"
+
+
 class VerificationFailed(Terminal):
     """Outputs do not hold the rows of their inputs: nothing was committed."""
 

@@ -1,9 +1,12 @@
 """Watching a job: every event once, also after a break, and no thread held."""
 
 import json
+import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +14,7 @@ import httpx
 import pytest
 
 from tests.api.conftest import Serve
+from tidyberg.api.watchers import HELD_EVENTS
 from tidyberg.errors import StoreUnreachable
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Limits
@@ -130,19 +134,119 @@ def test_many_watch_with_few_threads(serve: Serve, service: Service) -> None:
     assert all(events[-1].kind == "end" and any(e.data.get("stage") == "commit" for e in events) for events in seen)
 
 
-def test_a_store_that_is_away_for_a_moment_ends_no_watch(
-    client: httpx.Client, service: Service, job: Ended, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_is_away_for_a_moment_ends_no_watch(serve: Serve, service: Service) -> None:
+    away = threading.Event()
+    found: Any = service.records.queue.news
+
+    def news(*asked: Any, **more: Any) -> Any:
+        if away.is_set():
+            raise StoreUnreachable("away")
+        return found(*asked, **more)
+
+    service.records.queue.news = news  # type: ignore[method-assign]
+    client = serve()
+    job = Ended(service, client)
     with client.stream("GET", f"/jobs/{job.job_id}/events") as stream:
         events = events_of(stream.iter_lines())
         job.tell(stage="observe")
         assert next(event for event in events if event.data.get("stage") == "observe")
-        with monkeypatch.context() as patch:
-
-            def away(*_: object, **__: object) -> Any:
-                raise StoreUnreachable("away")
-
-            patch.setattr(service.records.queue, "events", away)
-            time.sleep(1.2)
+        away.set()
+        time.sleep(1.2)
+        away.clear()
         job.tell(stage="plan")
         assert next(event for event in events if event.data.get("stage") == "plan")
+
+
+def test_watchers_share_one_look_at_the_store(serve: Serve, service: Service) -> None:
+    queue: Any = service.records.queue
+    asked: Counter[str] = Counter()
+
+    def counted(name: str, call: Any) -> Any:
+        def count(*args: Any, **more: Any) -> Any:
+            asked[name] += 1
+            return call(*args, **more)
+
+        return count
+
+    for name in ("submission", "events", "news"):
+        setattr(queue, name, counted(name, getattr(queue, name)))
+    client = serve()
+    job = Ended(service, client)
+    with ExitStack() as stack:
+        streams = [
+            stack.enter_context(httpx.stream("GET", f"{client.base_url}/jobs/{job.job_id}/events", timeout=30))
+            for _ in range(20)
+        ]
+        asked.clear()
+        time.sleep(2)
+        assert asked["submission"] == asked["events"] == 0
+        assert 0 < asked["news"] <= 6, "about twice a second, for all of them"
+        job.tell(stage="commit")
+        for stream in streams:
+            assert next(events_of(stream.iter_lines())).data["stage"] == "commit"
+
+
+def test_a_principal_has_so_many_streams(serve: Serve, service: Service) -> None:
+    client = serve(Server(max_streams_per_principal=2))
+    job = Ended(service, client)
+    path = f"/api/v1/jobs/{job.job_id}/events"
+    with client.stream("GET", path), client.stream("GET", path):
+        refused = client.get(path)
+        assert (refused.status_code, refused.json()["code"]) == (429, "rate-limited")
+        assert int(refused.headers["retry-after"]) > 0
+        assert client.get(f"/api/v1/jobs/{job.job_id}").status_code == 200
+    deadline = time.monotonic() + 10
+    while (status := _status(client, path)) == 429 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert status == 200, "those that ended make room"
+    assert client.get("/api/v1/jobs/unknown/events").status_code == 404
+    assert "http_streams " in service.metrics.render().decode()
+
+
+def _status(client: httpx.Client, path: str) -> int:
+    with client.stream("GET", path) as stream:
+        return stream.status_code
+
+
+def test_nobody_can_spoil_a_watch_by_asking_for_numbers_that_are_not_there(client: httpx.Client, job: Ended) -> None:
+    with client.stream("GET", f"/jobs/{job.job_id}/events", headers={"Last-Event-ID": "9" * 15}) as stream:
+        assert stream.status_code == 200
+        with client.stream("GET", f"/jobs/{job.job_id}/events") as second:
+            events = events_of(second.iter_lines())
+            for number in range(HELD_EVENTS + 5):
+                job.tell(stage="execute", step=number)
+            steps = [next(events).data["step"] for _ in range(HELD_EVENTS + 5)]
+    assert steps == list(range(HELD_EVENTS + 5)), "none lost, none twice"
+
+
+def test_a_reader_that_takes_nothing_holds_no_memory_and_does_not_stay(
+    serve: Serve, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidyberg.api.watching.SEND_SECONDS", 0.5)
+    client = serve()
+    job = Ended(service, client)
+    address = (client.base_url.host, int(client.base_url.port or 0))
+    with socket.socket() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.connect(address)
+        lazy.sendall(f"GET /jobs/{job.job_id}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        deadline = time.monotonic() + 60
+        told = 0
+        while "http_streams 1.0" in service.metrics.render().decode() or told < 10:
+            assert time.monotonic() < deadline, "it stays"
+            job.tell(stage="execute", words="x" * 100_000)
+            told += 1
+            time.sleep(0.02)
+    watched = client.get(f"/jobs/{job.job_id}")
+    assert watched.status_code == 200
+
+
+def test_the_last_word_of_a_job_is_told_before_its_end(client: httpx.Client, service: Service, job: Ended) -> None:
+    """A worker says how a job ended just after it has ended."""
+    with client.stream("GET", f"/jobs/{job.job_id}/events") as stream:
+        events = events_of(stream.iter_lines())
+        job.end()
+        time.sleep(0.7)
+        service.records.queue.add_event(job.job_id, service.now_ms(), "status", {"status": "succeeded"})
+        told = [(event.kind, event.data["status"]) for event in events]
+    assert told == [("status", "succeeded"), ("end", "succeeded")]

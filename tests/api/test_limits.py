@@ -93,6 +93,15 @@ def test_a_field_that_is_not_valid_is_named(
     assert words in found["message"]
 
 
+def test_a_target_of_a_byte_is_refused_with_what_to_do(shared_client: httpx.Client) -> None:
+    asked = {"table": "public.events", "options": {"target_file_size": 1, "force": True}}
+    for path in ("/api/v1/compact", "/api/v1/plan"):
+        answer = shared_client.post(path, json=asked)
+        assert code_of(answer) == (422, "bad-input")
+        assert "target_file_size is 1 B; the smallest that is taken is 1 MB" in answer.json()["detail"]
+        assert "Give a larger one, such as 512MB" in answer.text
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -64,6 +64,8 @@ def test_every_reference_leads_somewhere(shared_client: httpx.Client) -> None:
 
 
 def test_the_docs_need_nothing_from_elsewhere(shared_client: httpx.Client) -> None:
+    home = shared_client.get("/", follow_redirects=False)
+    assert (home.status_code, home.headers["Location"]) == (307, "/docs")
     page = shared_client.get("/docs")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert not re.search(r"<script|<link|<img|url\(|https?://", page.text)

@@ -23,7 +23,7 @@ KEYS = [
     {"name": "ada", "hash": hash_key(ADMIN), "role": "admin"},
     {"name": "old", "hash": hash_key(EXPIRED), "role": "admin", "expires": "2020-01-01"},
 ]
-OPEN = {"/health", "/health/live", "/health/ready", "/docs", "/openapi.json"}
+OPEN = {"/", "/health", "/health/live", "/health/ready", "/docs", "/openapi.json"}
 
 Start = Callable[..., httpx.Client]
 

@@ -15,7 +15,7 @@ from tidyberg.settings.access import hash_key, new_key
 from tidyberg.settings.settings import Settings
 from tidyberg.testing import Warehouse
 
-SALES, FINANCE, ADMIN, WATCHER = (new_key() for _ in range(4))
+SALES, FINANCE, ADMIN, WATCHER, AUDIT = (new_key() for _ in range(5))
 SCHEDULE = {"cron": "0 2 * * *", "table": "sales.*"}
 
 
@@ -29,7 +29,8 @@ def service_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             lake.append_files(lake.create_table(table), 2, 5)
         books.create_table("finance.ledger")
         keys = [("ann", SALES, "operator", "sales"), ("bob", FINANCE, "operator", "finance"),
-                ("ada", ADMIN, "admin", None), ("cam", WATCHER, "viewer", "*")]  # fmt: skip
+                ("ada", ADMIN, "admin", None), ("cam", WATCHER, "viewer", "*"),
+                ("dan", AUDIT, "operator", "audit")]  # fmt: skip
         settings = Settings.model_validate(
             {
                 "engine": "inline",
@@ -41,6 +42,7 @@ def service_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 "tenants": {
                     "sales": {"catalogs": ["lake"], "namespaces": ["sales"], "max_queued": 50},
                     "finance": {"namespaces": ["finance"], "submissions_per_minute": 5},
+                    "audit": {"catalogs": ["lake"], "namespaces": ["audit"]},  # there is no such namespace yet
                 },
             }
         )  # fmt: skip
@@ -193,8 +195,46 @@ def test_who_works_for_all_schedules_a_table_for_its_owner(ask: Ask) -> None:
     assert saved["tenant"] == "finance"
     assert ask(FINANCE, "DELETE", "/schedules/of-admin").status_code == 204
     saved = ask(ADMIN, "PUT", "/schedules/of-admin", json={"cron": "0 2 * * *", "table": "finance.*"}).json()
+    assert saved["tenant"] == "finance", "the default tenant's schedule would find no table there"
+    saved = ask(ADMIN, "PUT", "/schedules/of-admin", json={"cron": "0 2 * * *", "table": "*.bills"}).json()
     assert saved["tenant"] == "default"
     assert ask(ADMIN, "DELETE", "/schedules/of-admin").status_code == 204
+
+
+@pytest.mark.parametrize("of", [{"table": "finance.bills"}, {"table": "finance.*"}, {"catalog": "books", "table": "*"}])
+def test_a_schedule_on_what_is_anothers_is_refused_when_it_is_made(ask: Ask, of: dict[str, str]) -> None:
+    refused = ask(SALES, "POST", "/schedules", json={"cron": "0 2 * * *", **of})
+    assert refused.status_code == 403
+    never = {key: value.replace("bills", "never").replace("books", "never") for key, value in of.items()}
+    again = ask(SALES, "POST", "/schedules", json={"cron": "0 2 * * *", **never})
+    assert same_answer(refused, again, "bills", "books", "never")
+    for_others = {"cron": "0 2 * * *", "table": "finance.bills", "tenant": "sales"}
+    assert ask(ADMIN, "POST", "/schedules", json=for_others).status_code == 403
+    own = ask(SALES, "PUT", "/schedules/own", json={"cron": "0 2 * * *", "table": "*.orders"})
+    assert own.status_code == 200, "a pattern over namespaces takes those of one's own"
+    assert ask(SALES, "DELETE", "/schedules/own").status_code == 204
+
+
+def test_namespaces_of_others_are_as_unknown_as_those_that_never_were(ask: Ask) -> None:
+    theirs, none = (ask(SALES, "GET", "/tables", params={"namespace": name}) for name in ("finance", "nothere"))
+    assert theirs.status_code == 404
+    assert same_answer(theirs, none, "finance", "nothere")
+    assert ask(SALES, "GET", "/tables", params={"namespace": "sales"}).json()["total"] == 2
+
+
+def test_no_hint_names_namespaces_of_others(ask: Ask) -> None:
+    """Of a tenant's own namespaces, some may not exist; what is near belongs to others."""
+    answers = [
+        ask(AUDIT, "GET", "/tables", params={"namespace": "audit"}),
+        ask(AUDIT, "GET", "/tables/lake/audit/x/health"),
+        ask(AUDIT, "POST", "/plan", json={"table": "audit.x"}),
+        ask(AUDIT, "POST", "/compact", json={"table": "audit.x"}),
+        ask(AUDIT, "POST", "/compact", json={"table": "audit.x", "options": {"where": "id = 1"}}),
+    ]
+    for answer in answers:
+        assert answer.status_code == 404, answer.text
+        assert not any(name in answer.text for name in ("finance", "sales", "tmp")), answer.text
+    assert "sales" in ask(ADMIN, "GET", "/tables", params={"namespace": "audit"}).text, "who sees all gets the hint"
 
 
 def test_a_quota_is_the_tenants_own(ask: Ask) -> None:

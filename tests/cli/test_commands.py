@@ -1,10 +1,16 @@
 """Every command on a real catalog, with the inline engine."""
 
 import dataclasses
+import datetime as dt
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import DayTransform
+from pyiceberg.types import LongType, NestedField, TimestampType
 
 from tests.cli.conftest import Run
 from tidyberg._version import __version__
@@ -82,6 +88,28 @@ def test_a_copy_is_asked_for_explained_and_told(run: Run, tmp_path: Path, wareho
     refused = run("plan", "analytics.events", "--mode", "move")
     assert refused.status == 2
     assert "'move' is not a way to rewrite" in refused.err
+
+
+def test_a_filter_names_partitions_as_the_plan_prints_them(run: Run, warehouse: Warehouse) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "ts", TimestampType()))
+    spec = PartitionSpec(PartitionField(2, 1000, DayTransform(), "day"))
+    table = warehouse.create_table("analytics.clicks", schema, spec)
+    today, files = dt.datetime.now(dt.UTC).replace(tzinfo=None), range(6)
+    for back in (9, 1):
+        rows = pa.table({"id": [1], "ts": [today - dt.timedelta(days=back)]}, schema=table.schema().as_arrow())
+        warehouse.append_files(table, len(files), rows=lambda _, rows=rows: rows)  # type: ignore[misc]
+    yesterday = f"{today - dt.timedelta(days=1):%Y-%m-%d}"
+    ran = run("plan", "analytics.clicks", "--where", "day >= current_date - 7", "--strategy", "full")
+    assert ran.status == 0, ran.err
+    assert f"where day >= '{today - dt.timedelta(days=7):%Y-%m-%d}'" in ran.out
+    lines = {line.split()[0]: line for line in ran.out.splitlines() if line.startswith(" day=")}
+    assert "6 → 1" in lines.pop(f"day={yesterday}")
+    assert all("not selected by the filter" in line for line in lines.values())
+    assert run("compact", "analytics.clicks", "--where", f"day = '{yesterday}'", "-s", "full").status == 0
+    assert len(list(table.refresh().scan().plan_files())) == 7
+    refused = run("plan", "analytics.clicks", "--where", "nothing_like_it = 1")
+    assert refused.status == 2
+    assert "The table has id, ts; its partition fields are day." in refused.err
 
 
 def test_plan_as_json_is_the_plan_file(run: Run, tmp_path: Path) -> None:
@@ -163,7 +191,7 @@ def test_options_of_the_command_line_reach_the_plan(run: Run) -> None:
         (("plan", "analytics.events", "--max-files", "few"), "bad-input", "--max-files"),
         (("plan", "analytics.events", "--parquet", "x"), "bad-input", "KEY=VALUE"),
         (("plan", "analytics.events", "--target-size", "1GB"), "bad-input", "No such option"),
-        (("plan",), "bad-input", "Missing argument"),
+        (("plan",), "bad-input", "No table is named"),
         (("squash", "analytics.events"), "bad-input", "No such command"),
         (("compact", "analytics.events", "--engine", "flink"), "bad-input", "flink"),
         (("plan", "analytics.events", "--config", "absent.yaml"), "configuration", "not a file"),

@@ -72,12 +72,14 @@ def test_a_token_is_read_from_a_file(run: Run, server: str, tmp_path: Path) -> N
 def test_schedules_are_listed_with_the_times_they_come(run: Run, server: str) -> None:
     assert "there are no schedules" in run("schedules", "--server", server).out
     with Client(server) as client:
-        client.save_schedule(Schedule(schedule_id="nightly", cron="0 2 * * *", table="a.b", timezone="Asia/Kathmandu"))
+        client.save_schedule(Schedule(schedule_id="nightly", cron="0 2 * * *", table="a.b", timezone="Asia/Kathmandu",
+                                      strategy="full", options={"max_files": 9}))  # fmt: skip
         client.save_schedule(Schedule(schedule_id="off", cron="@hourly", table="a.*", enabled=False))
     out = run("schedules", "--server", server).out
     assert "nightly" in out
     assert "02:00" in out
     assert "paused" in out
+    assert "strategy=full, max_files=9" in " ".join(out.split())
     nightly, off = run("schedules", "--server", server, "--json").json["schedules"]
     assert nightly["next_due"][11:16] == "20:15"
     assert nightly["last_due"] is None

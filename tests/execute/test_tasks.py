@@ -21,10 +21,11 @@ from pyiceberg.types import (
 )
 
 from tidyberg.errors import BadInput, Unsupported
+from tidyberg.execute.access import storage_access
 from tidyberg.execute.kernel.names import field_id
 from tidyberg.execute.kernel.project import leaves
 from tidyberg.execute.schemas import arrow_schema
-from tidyberg.execute.tasks import build_tasks, storage_access
+from tidyberg.execute.tasks import build_tasks
 from tidyberg.model.inventory import DATA_FILES, DELETE_FILES, Inventory, Partition
 from tidyberg.model.options import PlanOptions, RewriteMode
 from tidyberg.model.plan import Estimate, FileGroup, InputFile

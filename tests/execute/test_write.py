@@ -51,6 +51,15 @@ def test_rows_go_through_unchanged_and_in_order(tmp_path: Path) -> None:
     assert result.peak_rss_bytes > 0
 
 
+def test_a_writer_that_rolls_far_more_often_than_planned_ends_the_task(tmp_path: Path) -> None:
+    files = noise_files(tmp_path, 3, 2_000, 100)
+    task = make_task(files, NOISE, tmp_path / "out", outputs=6, target_bytes=100_000, max_outputs=3)
+    with pytest.raises(KernelFailure, match="came to more than 3 files; its plan foresaw 6") as failure:
+        run(task)
+    assert failure.value.kind is FailureKind.LIMIT
+    assert list((tmp_path / "out").iterdir()) == [], "and leaves nothing"
+
+
 def test_output_names_are_computable(tmp_path: Path) -> None:
     files = number_files(tmp_path, 1, 10)
     result = run(make_task(files, NUMBERS, tmp_path / "out", group_id=12), attempt=3)

@@ -291,6 +291,13 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
         return [self._run("info", path, LOOKS, lambda: self._filesystem.get_file_info(path)) for path in paths]  # noqa: B023
 
+    def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
+        def listed() -> list[fs.FileInfo]:
+            return self._filesystem.get_file_info(selector)
+
+        found: list[fs.FileInfo] = self._run("list", selector.base_dir, LOOKS, listed)
+        return found
+
     def create_dir(self, path: str, recursive: bool) -> None:
         self._run("mkdir", path, CHANGES, lambda: self._filesystem.create_dir(path, recursive=recursive))
 
@@ -312,5 +319,5 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
     def _unused(self, *_: Any) -> Any:
         raise NotImplementedError("no kernel needs this")
 
-    get_file_info_selector = delete_dir = delete_dir_contents = delete_root_dir_contents = _unused
+    delete_dir = delete_dir_contents = delete_root_dir_contents = _unused
     move = copy_file = open_input_stream = open_append_stream = normalize_path = _unused

@@ -28,7 +28,7 @@ from tests.deletes.tables import (
     paths,
 )
 from tests.moving.tables import MOVE, change_spec, make_table, move
-from tidyberg.errors import Conflict, TidybergError
+from tidyberg.errors import Conflict, TidybergError, TooManyOutputs
 from tidyberg.model.options import Strategy
 from tidyberg.model.plan import Rewrite
 from tidyberg.testing import Warehouse
@@ -228,3 +228,14 @@ def test_another_spec_change_during_the_job_does_no_harm(warehouse: Warehouse) -
     move(warehouse)
     assert specs_of(warehouse, table) == {2}
     assert ids(warehouse, table) == list(range(60))
+
+
+@pytest.mark.parametrize("most", [2, 5], ids=["by one task", "by all together"])
+def test_rows_that_fall_into_more_partitions_than_a_job_may_write_files_end_it(warehouse: Warehouse, most: int) -> None:
+    """How many there are is known only when they are sorted: a column of ids would flood the storage."""
+    table = change_spec(make_table(warehouse, BY_REGION), BUCKET)
+    before = warehouse.rows(table)
+    with pytest.raises(TooManyOutputs, match="files"):
+        move(warehouse, how=replace(MOVE, max_output_files=most))
+    assert warehouse.rows(table) == before
+    assert not leftovers(warehouse, table)

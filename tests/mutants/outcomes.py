@@ -44,13 +44,6 @@ JOB_OUTCOMES = (
         (f"{OUTCOMES}::test_a_catalog_that_shows_an_old_state_after_the_commit_costs_no_file",),
     ),
     Mutant(
-        "outcome: metadata of a settled commit of a table that is gone is kept",
-        "control/recovery.py",
-        "leftovers -= finding.noted",
-        "pass",
-        (f"{OUTCOMES}::test_metadata_of_a_commit_outlives_a_death_before_it_was_forgotten_and_a_rename",),
-    ),
-    Mutant(
         "outcome: recovery looks at a job again once it holds the table",
         "control/settling.py",
         "if found is None or not found.is_open:",

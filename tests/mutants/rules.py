@@ -10,6 +10,7 @@ from tests.mutants.manifests import SEQUENCE_NUMBERS
 from tests.mutants.moves import MOVES
 from tests.mutants.mutant import Mutant
 from tests.mutants.outcomes import JOB_OUTCOMES
+from tests.mutants.recoveries import RECOVERIES
 from tests.mutants.redis_scripts import REDIS_SCRIPTS
 from tests.mutants.splices import SPLICES
 from tests.mutants.values import EVOLUTION, LINEAGE, VALUES
@@ -26,6 +27,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *FORMAT_V3,
     *JOB_OUTCOMES,
     *LEASES,
+    *RECOVERIES,
     *REDIS_SCRIPTS,
     *MOVES,
     *COPIES,

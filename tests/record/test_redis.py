@@ -1,5 +1,6 @@
 """Redis that is away, restarts, moves, is short of memory or loses its answers: nothing is lost, nothing done twice."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -7,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis import Redis
+from redis.exceptions import NoPermissionError
 
 from tests.record.contract.jobs import MANY, fill, submission, take, take_all, token
 from tests.record.places import nobody_knows
@@ -18,6 +21,7 @@ from tidyberg.model.submission import AuditEntry, KeptPlan, Schedule
 from tidyberg.model.table import TableRef
 from tidyberg.record import redis_client
 from tidyberg.record.records import Records
+from tidyberg.record.redis_health import redis_health
 from tidyberg.record.redis_records import open_redis
 
 
@@ -248,3 +252,22 @@ def test_of_forgotten_jobs_nothing_stays_behind(redis_server: RedisServer, recor
         left = {str(key).removeprefix("tidyberg:") for key in client.scan_iter()}
     left = {key for key in left if not key.startswith("once:")}  # these go by themselves
     assert left == {"last_number", "last_served", "last_token", "served_at", "tenants"}
+
+
+def test_the_redis_user_of_the_docs_can_keep_jobs_and_touch_nothing_else(redis_server: RedisServer) -> None:
+    docs = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    rules = re.search(r"ACL SETUSER tidyberg (on .*)", docs)
+    assert rules is not None
+    with closing(Redis.from_url(redis_server.url)) as admin:
+        admin.execute_command("ACL", "SETUSER", "documented", *rules[1].split())
+        admin.set("another:key", "1")
+    url = redis_server.url.replace(f":{redis_server.password}@", "documented:LONG-PASSWORD@")
+    with closing(open_redis(url, "tidyberg:", nobody_knows)) as records:
+        for call in CALLS:
+            call(records)
+        assert records.queue.submission("a") is not None
+    assert redis_health(url).version
+    with closing(Redis.from_url(url)) as user:
+        for forbidden in (lambda: user.get("another:key"), user.flushall, lambda: user.config_set("dir", "/")):
+            with pytest.raises(NoPermissionError):
+                forbidden()

@@ -1,6 +1,7 @@
 """The SQLite file: who may open it, what older and newer versions of it mean, and what a failure leaves."""
 
 import errno
+import os
 import sqlite3
 import threading
 import time
@@ -31,6 +32,18 @@ def test_a_store_that_is_no_database_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "jobs.db").write_text("not a database, but long enough to be one " * 100)
     with pytest.raises(ConfigurationError, match=r"cannot be opened"):
         SqliteStore(tmp_path / "jobs.db", is_alive)
+
+
+def test_only_its_owner_can_read_the_file(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        file = SqliteFile(tmp_path / "new" / "t.db")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "new").iterdir()}
+    file.close()
+    assert {"t.db", "t.db-wal"} <= set(modes)
+    assert set(modes.values()) == {0o600}
 
 
 def test_sqlite_is_new_enough_for_the_store() -> None:

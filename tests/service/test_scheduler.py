@@ -232,10 +232,13 @@ def test_a_schedule_that_is_deleted_comes_no_more(make: Make) -> None:
 
 
 def test_schedules_of_the_settings_are_shown_with_their_times_and_cannot_be_changed(make: Make) -> None:
-    lab = make(tables=[{"name": "db.events", "schedule": "0 * * * *", "timezone": "Asia/Kathmandu"}])
+    options = {"target_file_size": "1GB", "partition_filter": "id > 3"}
+    entry = {"name": "db.events", "schedule": "0 * * * *", "timezone": "Asia/Kathmandu", "options": options}
+    lab = make(tables=[entry])
     lab.save(replace(HOURLY, schedule_id="zz", enabled=False))
     of_settings, of_api = lab.service.schedules(LOCAL)
     assert (of_settings.source, of_settings.timezone, of_api.schedule_id) == ("settings", "Asia/Kathmandu", "zz")
+    assert of_settings.options == {"target_file_size": 1024**3, "where": "id > 3"}
     lab.look_at(30)
     assert lab.service.schedule_times(of_settings).last_due_ms is None
     lab.look_at(60, 76)
@@ -249,7 +252,15 @@ def test_schedules_of_the_settings_are_shown_with_their_times_and_cannot_be_chan
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"cron": "61 * * * *"}, {"timezone": "Mars/Base"}, {"jitter_seconds": -1}, {"missed": "some"}]
+    "wrong",
+    [
+        {"cron": "61 * * * *"},
+        {"timezone": "Mars/Base"},
+        {"jitter_seconds": -1},
+        {"missed": "some"},
+        {"options": {"parquet": {"compression-level": "99"}}},
+        {"options": {"target_file_size": "1GB", "max_file_size": "1MB"}},
+    ],
 )
 def test_schedules_that_make_no_sense_are_not_kept(make: Make, wrong: dict[str, Any]) -> None:
     with pytest.raises(BadInput):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.transforms import BucketTransform
 
 from tests.service.conftest import submit, untidy_table
 from tidyberg.errors import (
@@ -23,7 +24,7 @@ from tidyberg.errors import (
 )
 from tidyberg.model.job import JobStatus
 from tidyberg.model.principal import LOCAL, Principal, Role
-from tidyberg.model.submission import Query
+from tidyberg.model.submission import Query, Schedule
 from tidyberg.model.table import TableRef
 from tidyberg.service.lookup import Lookup
 from tidyberg.service.names import table_ref
@@ -79,6 +80,10 @@ def test_a_table_can_be_named_in_several_ways(service: Service, warehouse: Wareh
         ({"table": "db.events", "options": {"max_cost": -1}}, BadInput),
         ({"table": "db.events", "options": {"max_cost": float("nan")}}, BadInput),
         ({"table": "db.events", "options": {"parquet": {"compression-codec": "\ud800"}}}, BadInput),
+        ({"table": "db.events", "options": {"parquet": {"compresion": "zstd"}}}, BadInput),
+        ({"table": "db.events", "options": {"parquet": {"compression-level": "99"}}}, BadInput),
+        ({"table": "db.events", "options": {"parquet": {"row-group-limit": "many"}}}, BadInput),
+        ({"table": "db.events", "options": {"target_file_size": "1GB", "min_file_size": "2GB"}}, BadInput),
         ({"table": "db.events", "options": {"where": "x" * 70_000}}, BadInput),
         ({"table": "db.events", "options": {"partition_filter": "no_such_column = 1"}}, BadPredicate),
         ({"table": "db.events", "options": {"strategy": "full"}, "strategy": "auto"}, BadInput),
@@ -95,6 +100,32 @@ def test_what_makes_no_sense_is_refused(
         service.submit(SubmitRequest(**bad), LOCAL)
     assert not service.jobs(Query(), LOCAL).submissions
     assert [entry.outcome for entry in service.audit(LOCAL)] == ["failed"]
+
+
+def test_the_only_catalog_is_the_default_whatever_its_name(service: Service, warehouse: Warehouse) -> None:
+    untidy_table(warehouse)
+    for catalog in (None, "default", "lab"):
+        assert submit(service, catalog=catalog).table == TableRef("lab", ("db",), "events")
+    saved = service.save_schedule(Schedule("s", "@daily", "default", "db.events"), LOCAL)
+    assert saved.catalog == "lab"
+
+
+def test_parquet_options_are_checked_against_the_tables_own(service: Service, warehouse: Warehouse) -> None:
+    untidy_table(warehouse)
+    with warehouse.catalog.load_table("db.events").transaction() as transaction:
+        transaction.set_properties({"write.parquet.compression-codec": "gzip"})
+    with pytest.raises(BadInput, match="'15' is not a level of gzip"):
+        submit(service, options={"parquet": {"compression-level": "15"}})
+    submit(service, options={"parquet": {"compression-level": "15", "compression-codec": "zstd"}})
+
+
+def test_a_filter_may_name_a_partition_field(service: Service, warehouse: Warehouse) -> None:
+    untidy_table(warehouse)
+    with warehouse.catalog.load_table("db.events").update_spec() as update:
+        update.add_field("id", BucketTransform(4), "id_bucket")
+    submit(service, options={"where": "id_bucket = 3"})
+    with pytest.raises(BadPredicate, match="no column or partition field nothing"):
+        submit(service, options={"where": "nothing = 3"})
 
 
 @given(st.text(max_size=40), st.none() | st.text(max_size=20))

@@ -261,3 +261,26 @@ def test_without_any_source_the_defaults_hold() -> None:
     assert settings.verify is VerifyMode.COUNTS
     assert settings.prices.to_prices() == Prices()
     assert settings.timezone == "UTC"
+
+
+def test_catalogs_by_name_under_catalog_are_catalogs(tmp_path: Path) -> None:
+    settings = load(tmp_path, "catalog:\n  lab:\n    uri: http://a\ncatalogs:\n  more:\n    uri: http://b\n")
+    assert settings.catalog is None
+    assert {name: catalog.uri for name, catalog in settings.catalogs.items()} == {"lab": "http://a", "more": "http://b"}
+    one = load(tmp_path, "catalog:\n  uri: http://a\n  properties: {a: b}\n  auth: {type: noop}\n")
+    assert one.catalog is not None
+    nested = load(tmp_path, "catalog:\n  properties: {uri: http://a}\n")
+    assert nested.catalog is not None
+    assert nested.catalog.reveal() == {"uri": "http://a"}
+
+
+def test_mistakes_in_catalogs_by_name_are_told_with_their_lines(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"line 4: catalogs\.lab: 'tokn' is not a property; did you mean"):
+        load(tmp_path, "engine: inline\ncatalog:\n\n  lab:\n    uri: http://a\n    tokn: x\n")
+    with pytest.raises(ConfigurationError, match="catalog 'lab' is given twice"):
+        load(tmp_path, "catalog:\n  lab:\n    uri: http://a\ncatalogs:\n  lab:\n    uri: http://b\n")
+
+
+def test_variables_reach_catalogs_by_name(tmp_path: Path) -> None:
+    settings = load(tmp_path, "catalog:\n  lab:\n    uri: http://a\n", TIDYBERG_CATALOG__LAB__WAREHOUSE="file:///here")
+    assert settings.catalogs["lab"].warehouse == "file:///here"

@@ -21,11 +21,12 @@ def resolve(settings: dict[str, Any], overrides: dict[str, Any] | None = None, r
 
 
 def test_every_option_of_a_plan_can_be_set() -> None:
-    assert set(Options.model_fields) == {field.name for field in fields(PlanOptions)}
+    limits = {"min_target_file_size", "max_output_files"}  # the installation's, and not for callers
+    assert set(Options.model_fields) == {field.name for field in fields(PlanOptions)} - limits
 
 
 def test_nothing_set_gives_the_built_in_defaults() -> None:
-    assert resolve({}) == PlanOptions()
+    assert resolve({}) == PlanOptions(min_target_file_size=MB)
 
 
 def test_the_callers_word_counts_above_the_tables_above_the_sections() -> None:
@@ -58,6 +59,25 @@ def test_the_callers_word_counts_above_the_tables_above_the_sections() -> None:
 )
 def test_options_in_the_spelling_of_the_contract(given: dict[str, Any], name: str, value: object) -> None:
     assert getattr(resolve({}, given), name) == value
+
+
+def test_a_target_of_a_byte_is_refused_whoever_asks_for_it() -> None:
+    said = "target_file_size is 1 B; the smallest that is taken is 1 MB"
+    with pytest.raises(BadInput, match=said):
+        resolve({}, {"target_file_size": 1, "force": True})
+    with pytest.raises(BadInput, match=said):
+        resolve({"compaction": {"target_file_size": 1}})
+    with pytest.raises(BadInput, match=said):
+        resolve({"tables": [{"name": "events", "options": {"target_file_size": 1}}]})
+    assert resolve({}, {"target_file_size": MB}).target_file_size == MB
+    assert resolve({"limits": {"min_target_file_size": 1}}, {"target_file_size": 1}).target_file_size == 1
+
+
+def test_no_request_raises_the_limits_of_the_installation() -> None:
+    for given in ({"max_output_files": 10**9}, {"min_target_file_size": 1}):
+        with pytest.raises(BadInput, match="is not an option"):
+            resolve({}, given)
+    assert resolve({"limits": {"max_output_files": 7}}).max_output_files == 7
 
 
 @pytest.mark.parametrize(

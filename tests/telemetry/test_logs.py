@@ -14,6 +14,7 @@ from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.job import Progress, Stage
 from tidyberg.model.report import Event, GroupFinished, Notice, StageStarted
 from tidyberg.model.task import StorageAccess
+from tidyberg.settings.redact import redact_text
 from tidyberg.settings.sections import Catalog, Spark
 from tidyberg.settings.settings import Settings
 from tidyberg.settings.telemetry import Telemetry
@@ -175,3 +176,15 @@ def test_events_of_a_job_are_lines_of_the_log_and_go_on() -> None:
         "INFO    group 0 rewritten (1 of 2)",
         "WARNING group 1 is left out",
     ]
+
+
+def test_the_address_of_the_job_store_is_named_without_its_password() -> None:
+    for url, shown in (
+        ("redis://redis.internal:6379/0", "redis://redis.internal:6379/0"),
+        ("rediss://:open-sesame@redis.internal:6379/0", "rediss://:***@redis.internal:6379/0"),
+        ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+    ):
+        settings = Settings.model_validate({"store": {"url": url}})
+        secrets = known_secrets(settings, {})
+        assert redact_text(f"recorded in {redact_text(url)}", secrets) == f"recorded in {shown}"
+        assert ("open-sesame" in url) == (redact_text("open-sesame", secrets) == "***")

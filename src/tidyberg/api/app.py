@@ -1,17 +1,22 @@
 """Makes the application: routes, the door, problems and the OpenAPI document around a service."""
 
+import asyncio
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, RedirectResponse
 
 from tidyberg._version import __version__
 from tidyberg.api import alive, calibration, jobs, plans, problems, schedules, tables, upkeep
-from tidyberg.api.context import Context, Identify, Threads
+from tidyberg.api.context import Context, Identify
 from tidyberg.api.openapi import DESCRIPTION, TAGS, openapi_document
 from tidyberg.api.page import docs_page
 from tidyberg.api.rates import Rates
 from tidyberg.api.security import Authenticator, secure
+from tidyberg.api.threads import Threads
+from tidyberg.api.watchers import StreamLimits, Watchers
+from tidyberg.record.changes import KEPT_EVENTS
 from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
 from tidyberg.telemetry.http import TelemetryMiddleware
@@ -26,6 +31,9 @@ _ROUTERS = (
     upkeep.router,
     upkeep.metrics_router,
 )
+_STREAM_THREADS = 2  # that streams share: they may wait, and nobody waits for them
+_STREAM_SECONDS = 30.0  # how long they may wait
+_PLANNING_SECONDS = 10.0  # the same for calls that ask catalogs and storage, which take long themselves
 _MOST_WAITING = 500  # calls of a kind; whoever comes later is told at once
 
 
@@ -50,14 +58,21 @@ def create_app(
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
     )
+    stopping = asyncio.Event()
+    streams = StreamLimits(server.max_streams, server.max_streams_per_principal)
+    service.metrics.count_streams(lambda: len(streams))
     app.state.context = Context(
         service=service,
         server=server,
         identify=identify or Authenticator(service.settings),
         rates=Rates(server.requests_per_second, server.burst),
-        looking=Threads(server.threads, _MOST_WAITING),
-        acting=Threads(server.threads, _MOST_WAITING),
-        observing=Threads(server.threads, _MOST_WAITING),
+        looking=Threads(server.threads, _MOST_WAITING, server.max_wait_seconds),
+        acting=Threads(server.threads, _MOST_WAITING, server.max_wait_seconds),
+        observing=Threads(server.threads, _MOST_WAITING, _PLANNING_SECONDS),
+        watching=Threads(_STREAM_THREADS, server.max_streams, _STREAM_SECONDS),
+        watchers=Watchers(partial(service.records.queue.news, limit=KEPT_EVENTS), stopping),
+        streams=streams,
+        stopping=stopping,
     )
     problems.install(app)
     app.add_middleware(problems.Defects)
@@ -82,6 +97,11 @@ def _serve_documentation(app: FastAPI, *, secured: bool) -> None:
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+    @app.get("/", include_in_schema=False)
+    async def home() -> RedirectResponse:
+        """For people who open the address that `serve` prints in a browser."""
+        return RedirectResponse("/docs")
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from tidyberg.api.bodies import JsonRequest, judge_text
 from tidyberg.api.context import Context
+from tidyberg.api.threads import calling_tenant
 from tidyberg.errors import NotAuthenticated
 from tidyberg.model.principal import LOCAL, Principal
 
@@ -24,7 +25,8 @@ class DoorRoute(APIRoute):
 
         async def enter(request: Request) -> Response:
             context: Context = request.app.state.context
-            request.state.principal = await admit(request, context)
+            request.state.principal = principal = await admit(request, context)
+            calling_tenant.set(principal.tenant)
             judge_text(request.url.path)
             _refuse_unknown_parameters(request, known)
             if self.body_field is None:
@@ -38,14 +40,19 @@ class DoorRoute(APIRoute):
 
 async def admit(request: Request, context: Context) -> Principal:
     """Who asks; counted by name, and by address as long as that says more than the name does."""
-    address = f"address:{request.client.host if request.client else ''}"
     try:
         principal = await context.identify(request)
     except NotAuthenticated:
-        context.rates.take(address)  # guessing is limited too
+        context.rates.take(counted_as(request, LOCAL))  # guessing is limited too
         raise
-    context.rates.take(address if principal == LOCAL else f"principal:{principal.tenant}:{principal.name}")
+    context.rates.take(counted_as(request, principal))
     return principal
+
+
+def counted_as(request: Request, principal: Principal) -> str:
+    if principal == LOCAL:
+        return f"address:{request.client.host if request.client else ''}"
+    return f"principal:{principal.tenant}:{principal.name}"
 
 
 def _refuse_unknown_parameters(request: Request, known: frozenset[str]) -> None:

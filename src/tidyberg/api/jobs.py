@@ -8,11 +8,11 @@ from starlette.responses import StreamingResponse
 from tidyberg.api.answers import JobAnswer, JobCreated, JobPage
 from tidyberg.api.context import Here, Who
 from tidyberg.api.described import WITH_BODY, problems
-from tidyberg.api.door import DoorRoute
+from tidyberg.api.door import DoorRoute, counted_as
 from tidyberg.api.names import IdempotencyKey, JobId
 from tidyberg.api.requests import CompactRequest, JobFilters
 from tidyberg.api.show_jobs import created, job_answer
-from tidyberg.api.watching import EVENT_SCHEMA, EVENT_STREAM, watch
+from tidyberg.api.watching import EVENT_SCHEMA, EVENT_STREAM, EventStream, watch
 from tidyberg.errors import BadInput
 from tidyberg.model import submission as model
 from tidyberg.model.principal import Principal
@@ -120,7 +120,11 @@ async def watch_job(
 ) -> StreamingResponse:
     """Server-sent events: `status`, `stage`, `progress`, `notice`, and `end`."""
     start = int(last_event_id) if last_event_id is not None else after
-    view = await here.looking(here.service.job, job_id, who)  # refuses before the stream begins
-    stream = watch(here, request, view.submission.job_id, who, start)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
+    key = counted_as(request, who)
+    here.streams.enter(key)
+    try:
+        view = await here.watching(here.service.job, job_id, who)  # refuses before the stream begins
+    except BaseException:
+        here.streams.leave(key)
+        raise
+    return EventStream(watch(here, view.submission.job_id, start), lambda: here.streams.leave(key))

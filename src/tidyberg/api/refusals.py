@@ -52,3 +52,7 @@ class Overloaded(Transient):
     """More calls wait than can be answered in time."""
 
     code = "overloaded"
+
+    def __init__(self, message: str, *, hint: str | None = None, retry_after_seconds: int = 1) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after_seconds = retry_after_seconds

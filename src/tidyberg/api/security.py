@@ -16,6 +16,7 @@ from tidyberg.model.submission import DEFAULT_TENANT
 from tidyberg.settings.access import KEY_PREFIX, Access, ApiKey, hash_key
 from tidyberg.settings.serving import Server
 from tidyberg.settings.settings import Settings
+from tidyberg.telemetry.sparing import kind
 
 METRICS_PATHS = ("/metrics", "/api/v1/metrics")
 _MOST_KEY_CHARACTERS = 256
@@ -45,7 +46,7 @@ class Authenticator:
                 return await self._identify(*credential)
         except NotAuthenticated as error:
             address = request.client.host if request.client else "somewhere"
-            _log.warning("A credential from %s was refused: %s", address, error.message)
+            _log.warning("A credential from %s was refused: %s", address, error.message, extra=kind("credential"))
             raise
         if request.url.path in METRICS_PATHS and self._access.metrics_are_open:
             return Principal("anonymous", Role.VIEWER, ALL_TENANTS)

@@ -1,7 +1,8 @@
-"""uvicorn as the service needs it: streams end when it stops, and clients that send slowly do not stay."""
+"""uvicorn as the service needs it: limits of its own, a listener for probes, and streams that end when it stops."""
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -11,38 +12,71 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
+from tidyberg.api.connections import Connections, affordable
 from tidyberg.api.context import Context
+from tidyberg.api.lag import LoopLag
+from tidyberg.api.protocol import BoundedProtocol, ProbesOnly
 from tidyberg.errors import BadInput
 from tidyberg.settings.serving import Server
 
-MOST_HEAD_BYTES = 64 * 1024  # of a request line with its headers
 _GRACE_SECONDS = 10  # for requests under way when the server stops
 _BACKLOG = 2048
+_MOST_PROBES = 64  # connections to the listener for probes
+_PROBE_SECONDS = 5.0
+
+_log = logging.getLogger(__name__)
 
 
 class ApiServer(uvicorn.Server):
     """Serves until it is asked to stop by a signal or `should_exit`. It ends without raising the signal again."""
 
-    def __init__(self, app: FastAPI, **tls: Any) -> None:
+    def __init__(self, app: FastAPI, *, probes: socket.socket | None = None, **tls: Any) -> None:
         context: Context = app.state.context
+        server = context.server
         self._stopping = context.stopping
-        seconds = context.server.request_timeout_seconds
-        protocol = type("Protocol", (ImpatientProtocol,), {"head_seconds": seconds})
-        config = uvicorn.Config(
-            app,
-            http=protocol,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=context.server.max_connections,
-            timeout_graceful_shutdown=_GRACE_SECONDS,
-            **tls,
+        self._app = app
+        self._probes = probes
+        metrics = context.service.metrics
+        most = affordable(server.max_connections)
+        if most < server.max_connections:
+            _log.warning("only %d connections can be open at once: raise the limit of open files (ulimit -n)", most)
+        self._lag = LoopLag()
+        connections = Connections(
+            most,
+            server.max_connections_per_address,
+            metrics.connection_shed,
+            lambda method: self._lag.is_beyond(server.max_wait_seconds, method),
         )
-        super().__init__(config)
+        metrics.count_connections(lambda: len(connections))
+        super().__init__(
+            _config(
+                app,
+                connections,
+                min(server.header_timeout_seconds, server.request_timeout_seconds),
+                server.keep_alive_seconds,
+                **tls,
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._lag.start()
+        if self._probes is not None:
+            self.servers.append(await self._listen_for_probes(self._probes))
+
+    async def _listen_for_probes(self, listener: socket.socket) -> asyncio.base_events.Server:
+        """In the same event loop, so that an answer tells that it goes round; without TLS, which probers lack."""
+        open_probes = Connections(_MOST_PROBES, _MOST_PROBES)
+        config = _config(ProbesOnly(self._app), open_probes, _PROBE_SECONDS, _PROBE_SECONDS)
+        config.load()
+        state = ServerState()
+
+        def protocol() -> asyncio.Protocol:
+            return config.http_protocol_class(config=config, server_state=state, app_state={})  # type: ignore[call-arg]
+
+        return await asyncio.get_running_loop().create_server(protocol, sock=listener, backlog=_MOST_PROBES)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stopping.set()
@@ -62,56 +96,32 @@ class ApiServer(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-class ImpatientProtocol(HttpToolsProtocol):
-    """Closes connections whose request line and headers are too long, or too long in coming."""
-
-    head_seconds = 30.0
-    _head_timer: asyncio.TimerHandle | None = None
-    _head_bytes = 0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._await_head()
-
-    def data_received(self, data: bytes) -> None:
-        self._head_bytes += len(data)
-        super().data_received(data)
-        if self._head_timer is not None and self._head_bytes > MOST_HEAD_BYTES:
-            self.transport.close()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._await_head()
-
-    def on_headers_complete(self) -> None:
-        self._end_head()
-        super().on_headers_complete()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._head_bytes = 0
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end_head()
-        super().connection_lost(exc)
-
-    def _await_head(self) -> None:
-        if self._head_timer is None:
-            self._head_timer = self.loop.call_later(self.head_seconds, self.transport.close)
-
-    def _end_head(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+def _config(
+    app: Any, connections: Connections, head_seconds: float, keep_alive_seconds: float, **tls: Any
+) -> uvicorn.Config:
+    protocol = type("Protocol", (BoundedProtocol,), {"connections_open": connections, "head_seconds": head_seconds})
+    return uvicorn.Config(
+        app,
+        http=protocol,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=keep_alive_seconds,  # type: ignore[arg-type]  # any number of seconds will do
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+        **tls,
+    )
 
 
-def listen(server: Server) -> socket.socket:
+def listen(server: Server, port: int | None = None) -> socket.socket:
     """The socket to serve on, before anything else is started."""
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+    port = server.port if port is None else port
     try:
-        return socket.create_server((server.host, server.port), family=family, backlog=_BACKLOG)
+        return socket.create_server((server.host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise BadInput(
-            f"Cannot listen on {server.host}:{server.port}: {os.strerror(error.errno) if error.errno else error}.",
+            f"Cannot listen on {server.host}:{port}: {os.strerror(error.errno) if error.errno else error}.",
             hint="Choose another port with --port, or stop what listens there.",
         ) from None

@@ -1,18 +1,16 @@
-"""Server-sent events of a job: many may watch, none of them holds a thread."""
+"""Server-sent events of a job: many may watch, none of them holds a thread or asks the store by itself."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
-from fastapi import Request
+from starlette.responses import StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 
-from tidyberg.api.answers import moment_text
 from tidyberg.api.context import Context
-from tidyberg.errors import Transient, UnknownJob
-from tidyberg.model.job import JobStatus
-from tidyberg.model.principal import Principal
-from tidyberg.model.submission import JobEvent
+from tidyberg.api.watchers import LOOK_SECONDS, WatchedJob, encoded
+from tidyberg.errors import Transient
 
 EVENT_STREAM = "text/event-stream"
 EVENT_SCHEMA = {
@@ -25,46 +23,63 @@ EVENT_SCHEMA = {
         "retry": {"type": "string"},
     },
 }
-_LOOK_SECONDS = 0.5
 _RETRY_MILLISECONDS = 2000  # how long a client waits before it connects again
+SEND_SECONDS = 60.0  # a client that takes nothing for so long is not there
 
 
-async def watch(context: Context, request: Request, job_id: str, who: Principal, after: int) -> AsyncIterator[str]:
-    """Events after that number as they come, comments while there are none, and `end` when the job has ended."""
-    yield f"retry: {_RETRY_MILLISECONDS}\n\n"
-    quiet = 0.0
-    while not await request.is_disconnected():
+class EventStream(StreamingResponse):
+    """Ends with its job, its client, the service, or when the client does not read what it is sent."""
+
+    media_type = EVENT_STREAM
+
+    def __init__(self, events: AsyncIterator[bytes], on_end: Callable[[], None]) -> None:
+        super().__init__(events, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        self._on_end = on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            async with asyncio.timeout(SEND_SECONDS):
+                await send(message)
+
         try:
-            status, events = await context.looking(_look, context, job_id, who, after)
-        except UnknownJob:
-            return  # it ended long ago and was forgotten meanwhile
-        except Transient:  # the store is away for now
-            status, events = JobStatus.RUNNING, []
-        for event in events:
-            yield _event(event)
-            after = event.number
-        if not events and status.is_final:
-            yield f"event: end\ndata: {json.dumps({'status': status.value})}\n\n"
-            return
-        if events:
-            quiet = 0.0
-            continue
-        if context.stopping.is_set():
-            return  # clients come back, to another replica or to the next process
-        quiet += _LOOK_SECONDS
-        if quiet >= context.server.heartbeat_seconds:
-            yield ": still here\n\n"
-            quiet = 0.0
-        with suppress(TimeoutError):
-            await asyncio.wait_for(context.stopping.wait(), _LOOK_SECONDS)
+            await super().__call__(scope, receive, send_in_time)
+        except TimeoutError:
+            scope["state"]["abort"]()  # to close it would wait for the client to read
+            await asyncio.sleep(0.1)
+        finally:
+            self._on_end()
 
 
-def _look(context: Context, job_id: str, who: Principal, after: int) -> tuple[JobStatus, list[JobEvent]]:
-    # The status first: when it is final, all events are there to be read.
-    status = context.service.job(job_id, who).submission.status
-    return status, context.service.events(job_id, who, after)
+async def watch(context: Context, job_id: str, after: int) -> AsyncIterator[bytes]:
+    """Events after that number as they come, comments while there are none, and `end` when the job has ended."""
+    yield f"retry: {_RETRY_MILLISECONDS}\n\n".encode()
+    with context.watchers.watching(job_id) as (job, woken):
+        while True:
+            woken.clear()
+            events = await _events(context, job, after)
+            for number, text in events:
+                yield text
+                after = number
+            if events:
+                continue
+            if job.is_over:
+                if job.status is not None and job.status.is_final:
+                    yield f"event: end\ndata: {json.dumps({'status': job.status.value})}\n\n".encode()
+                return
+            if context.stopping.is_set():
+                return  # clients come back, to another replica or to the next process
+            try:
+                await asyncio.wait_for(woken.wait(), context.server.heartbeat_seconds)
+            except TimeoutError:
+                yield b": still here\n\n"
 
 
-def _event(event: JobEvent) -> str:
-    data = json.dumps({"at": moment_text(event.at_ms), **event.data}, ensure_ascii=False)
-    return f"id: {event.number}\nevent: {event.kind}\ndata: {data}\n\n"
+async def _events(context: Context, job: WatchedJob, after: int) -> list[tuple[int, bytes]]:
+    while (events := job.after(after)) is None:
+        with suppress(Transient):  # the store is away for now
+            found = await context.watching(context.service.records.queue.events, job.job_id, after=after)
+            if found:
+                return [(event.number, encoded(event)) for event in found]
+            return []  # they were forgotten meanwhile
+        await asyncio.sleep(LOOK_SECONDS)
+    return events

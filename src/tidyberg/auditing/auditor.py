@@ -22,10 +22,10 @@ from tidyberg.commit.receipt import (
     copied_files,
 )
 from tidyberg.errors import BadInput, DamagedFile, UnknownReference, Unsupported
+from tidyberg.execute.access import storage_access
 from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, Engine
 from tidyberg.execute.kernel.audit import PARTS, read_rows, read_sums
-from tidyberg.execute.tasks import storage_access
 from tidyberg.model.audit import AuditReport, Harm, Receipt, SnapshotAudit, Verdict
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import Progress, Stage

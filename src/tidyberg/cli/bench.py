@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table as Grid
 from rich.text import Text
 
 from tidyberg.app import build_control, planned_resources
@@ -15,6 +14,7 @@ from tidyberg.bench.runs import Measured, ModeRun, measure_modes
 from tidyberg.bench.scratch import Scratch
 from tidyberg.cli.as_json import plain
 from tidyberg.cli.flags import OptionFlags
+from tidyberg.cli.listing import Listing
 from tidyberg.cli.running import run_cancellable
 from tidyberg.cli.session import Session, engine_label, standard_error
 from tidyberg.cli.words import count, duration, plural
@@ -101,7 +101,7 @@ def _say(session: Session, words: str) -> None:
 
 
 def _shown(session: Session, outcome: Outcome) -> Group:
-    grid = Grid(box=None, pad_edge=False)
+    grid = Listing()
     for name in (
         "mode",
         "seconds",

@@ -4,8 +4,20 @@ from typing import Annotated
 
 import typer
 
-from tidyberg.cli.commands_tables import DetailedExitCode, PlanFile, TableName, end
+from tidyberg.cli.commands_tables import (
+    AllTables,
+    DetailedExitCode,
+    FailFast,
+    PlanFile,
+    ShowAll,
+    TableNames,
+    end,
+    end_as,
+    named_tables,
+    shows_all,
+)
 from tidyberg.cli.flags import CommonFlags, EngineFlags, OptionFlags, takes
+from tidyberg.errors import BadInput
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only plan; change nothing.")]
 OneTable = Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only of this table.")]
@@ -20,18 +32,34 @@ def register(app: typer.Typer) -> None:
 
 @takes(CommonFlags, OptionFlags, EngineFlags)
 def compact(
-    table: TableName,
     common: CommonFlags,
     option: OptionFlags,
     engine: EngineFlags,
+    tables: TableNames = None,
+    show_all: ShowAll = False,
+    all_tables: AllTables = False,
+    fail_fast: FailFast = False,
     dry_run: DryRun = False,
     detailed_exitcode: DetailedExitCode = False,
 ) -> None:
-    """Plan, rewrite, verify and commit."""
-    from tidyberg.cli import jobs
-    from tidyberg.cli.session import Session
+    """Plan, rewrite, verify and commit; several tables one after the other, with one Spark."""
+    from tidyberg.cli.session import Session, launch_spark
 
-    nothing = jobs.compact(Session(common, engine), table, option, dry_run=dry_run)
+    named = named_tables(tables, show_all, all_tables)
+    if tables and show_all and not (all_tables or dry_run or common.json):
+        note = "--all shows every partition of the tables that are named; --all-tables takes every table."
+        typer.echo(f"note: {note}", err=True)
+    session = Session(common, engine)
+    if not dry_run:
+        launch_spark(session.settings)
+    from tidyberg.cli import jobs
+    from tidyberg.cli.several import SeveralTables
+
+    if (table := named.single) is None:
+        several = SeveralTables(session, named, option, fail_fast=fail_fast, show_all=shows_all(tables, show_all))
+        end_as(several.plan() if dry_run else several.compact(), detailed_exitcode=detailed_exitcode)
+        return
+    nothing = jobs.compact(session, table, option, dry_run=dry_run, show_all=show_all)
     end(nothing, detailed_exitcode)
 
 
@@ -44,10 +72,14 @@ def apply(
     detailed_exitcode: DetailedExitCode = False,
 ) -> None:
     """Run that very plan; groups that went stale are left out and named."""
-    from tidyberg.cli import jobs
-    from tidyberg.cli.session import Session
+    from tidyberg.cli.session import Session, launch_spark
 
-    nothing = jobs.apply(Session(common, engine), plan_file, dry_run=dry_run)
+    session = Session(common, engine)
+    if not dry_run:
+        launch_spark(session.settings)
+    from tidyberg.cli import jobs
+
+    nothing = jobs.apply(session, plan_file, dry_run=dry_run)
     end(nothing, detailed_exitcode)
 
 
@@ -64,8 +96,25 @@ def history(
 
 
 @takes(CommonFlags)
-def recover(common: CommonFlags, table: OneTable = None) -> None:
+def recover(
+    common: CommonFlags,
+    table: OneTable = None,
+    scan: Annotated[
+        bool, typer.Option("--scan", help="List outputs of TABLE that no snapshot references and no job claims.")
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="With --scan: remove those that are old enough.")] = False,
+    min_age_hours: Annotated[
+        float, typer.Option("--min-age-hours", min=24, help="With --remove: how old they must be.")
+    ] = 24.0,
+) -> None:
     """Settle jobs that died: find out what became of them and remove what they left."""
     from tidyberg.cli import jobs
 
-    jobs.recover(common, table)
+    if not scan:
+        if remove:
+            raise BadInput("--remove needs --scan.", hint="tidyberg recover --scan TABLE --remove")
+        jobs.recover(common, table)
+    elif table is None:
+        raise BadInput("--scan needs a table.", hint="tidyberg recover --scan TABLE")
+    else:
+        jobs.scan(common, table, remove=remove, min_age_hours=min_age_hours)

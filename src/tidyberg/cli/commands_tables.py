@@ -1,12 +1,17 @@
 """Commands that only look: tables, health, plan, explain, audit, bench. What they do is imported when they run."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidyberg.cli.flags import CommonFlags, EngineFlags, OptionFlags, takes
+from tidyberg.errors import BadInput
+
+if TYPE_CHECKING:
+    from tidyberg.cli.naming_tables import NamedTables
 
 
 class Opponent(StrEnum):
@@ -14,8 +19,14 @@ class Opponent(StrEnum):
 
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="namespace.table", show_default=False)]
+TableNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TABLE...", help="namespace.table, or patterns such as 'sales.*'", show_default=False),
+]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN.json", help="A plan written by `plan --out`.")]
-ShowAll = Annotated[bool, typer.Option("--all", help="Show every partition.")]
+ShowAll = Annotated[bool, typer.Option("--all", help="Show every partition; without TABLE: take every table.")]
+AllTables = Annotated[bool, typer.Option("--all-tables", help="Take every table of the catalog.")]
+FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop at the first table that fails.")]
 DetailedExitCode = Annotated[bool, typer.Option("--detailed-exitcode", help="End with 3 when there is nothing to do.")]
 
 
@@ -40,26 +51,52 @@ def tables(
 
 
 @takes(CommonFlags, OptionFlags)
-def health(table: TableName, common: CommonFlags, option: OptionFlags, show_all: ShowAll = False) -> None:
-    """Score a table from 0 to 100, with the reasons."""
+def health(
+    common: CommonFlags,
+    option: OptionFlags,
+    tables: TableNames = None,
+    show_all: ShowAll = False,
+    all_tables: AllTables = False,
+    fail_fast: FailFast = False,
+) -> None:
+    """Score tables from 0 to 100, with the reasons."""
     from tidyberg.cli import looking
+    from tidyberg.cli.session import Session
+    from tidyberg.cli.several import SeveralTables
 
-    looking.report_health(common, table, option, show_all=show_all)
+    named = named_tables(tables, show_all, all_tables)
+    if (table := named.single) is not None:
+        looking.report_health(common, table, option, show_all=show_all)
+        return
+    several = SeveralTables(Session(common), named, option, fail_fast=fail_fast, show_all=shows_all(tables, show_all))
+    end_as(several.health(), detailed_exitcode=False)
 
 
 @takes(CommonFlags, OptionFlags, EngineFlags)
 def plan(
-    table: TableName,
     common: CommonFlags,
     option: OptionFlags,
     engine: EngineFlags,
+    tables: TableNames = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the plan here, for `apply`.")] = None,
     show_all: ShowAll = False,
+    all_tables: AllTables = False,
+    fail_fast: FailFast = False,
     detailed_exitcode: DetailedExitCode = False,
 ) -> None:
     """Say what a compaction would do, why, and for how much. Changes nothing."""
     from tidyberg.cli import looking
+    from tidyberg.cli.session import Session
+    from tidyberg.cli.several import SeveralTables
 
+    named = named_tables(tables, show_all, all_tables)
+    if (table := named.single) is None:
+        if out is not None:
+            raise BadInput("--out takes the plan of one table.", hint="Plan each table by itself, or use --json.")
+        session, shown = Session(common, engine), shows_all(tables, show_all)
+        several = SeveralTables(session, named, option, fail_fast=fail_fast, show_all=shown)
+        end_as(several.plan(), detailed_exitcode=detailed_exitcode)
+        return
     nothing = looking.plan(common, engine, table, option, out=out, show_all=show_all)
     end(nothing, detailed_exitcode)
 
@@ -113,6 +150,23 @@ def bench(
     from tidyberg.cli.session import Session
 
     benching.bench(Session(common, engine), table, option, max_bytes, scratch, against is not None)
+
+
+def named_tables(tables: Sequence[str] | None, show_all: bool, all_tables: bool) -> "NamedTables":
+    """`--all` shows every partition of the tables that are named; where none is named, it takes every table."""
+    from tidyberg.cli.naming_tables import NamedTables
+
+    return NamedTables(tuple(tables or ()), every=all_tables or (show_all and not tables))
+
+
+def shows_all(tables: Sequence[str] | None, show_all: bool) -> bool:
+    return show_all and bool(tables)
+
+
+def end_as(status: int, *, detailed_exitcode: bool) -> None:
+    """As several tables ended: nothing to do is told apart from a success only when asked."""
+    if status not in (0, 3) or (status == 3 and detailed_exitcode):
+        raise typer.Exit(status)
 
 
 def end(nothing: bool, detailed_exitcode: bool) -> None:

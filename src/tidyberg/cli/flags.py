@@ -13,9 +13,20 @@ import typer
 
 from tidyberg.errors import BadInput
 from tidyberg.model.options import RewriteMode, Strategy, VerifyMode
+from tidyberg.model.sizes import MB
 
 if TYPE_CHECKING:
     from tidyberg.settings.settings import Settings
+
+
+_SIZE_FLAGS = (
+    "target_file_size",
+    "min_file_size",
+    "max_file_size",
+    "small_file_threshold",
+    "max_group_size",
+    "copy_min_row_group_bytes",
+)
 
 
 class EngineName(StrEnum):
@@ -106,6 +117,8 @@ class OptionFlags:
         for switch in ("force", "rewrite_to_current_spec", "ignore_wap_branches"):
             given[switch] = given[switch] or None
         given["parquet"] = pairs("--parquet", self.parquet) or None
+        for name in _SIZE_FLAGS:
+            _refuse_forgotten_unit(name, given[name])
         return given
 
 
@@ -150,6 +163,15 @@ class ServerFlags:
         Path | None, _option("--token-file", help="A file that holds the token; else $TIDYBERG_TOKEN.")
     ] = None
     json: Annotated[bool, _option("--json", help="Print one JSON document instead of text.")] = False
+
+
+def _refuse_forgotten_unit(name: str, text: str | None) -> None:
+    """A bare number is bytes. Below a megabyte it is a number of something else whose unit was forgotten."""
+    if text is not None and (number := text.strip()).isdigit() and 0 < int(number) < MB:
+        flag = "--" + name.replace("_", "-")
+        raise BadInput(
+            f"{flag} {number}: {number} bytes? Write {number}MB.", hint=f"If bytes are meant, write {number}B."
+        )
 
 
 def pairs(flag: str, given: list[str] | None) -> dict[str, str]:

@@ -17,21 +17,29 @@ from tidyberg.cli.running import run_cancellable, watching
 from tidyberg.cli.session import Session, standard_error
 from tidyberg.cli.show_jobs import show_jobs
 from tidyberg.cli.show_result import show_result
+from tidyberg.cli.show_scan import scan_json, show_scan
 from tidyberg.control.control import Control
+from tidyberg.control.scan import Scan
 from tidyberg.execute.engine import CancelToken
-from tidyberg.model.report import CompactionResult, EventSink
+from tidyberg.model.report import CompactionResult, EventSink, StageStarted
 from tidyberg.model.table import TableRef
-from tidyberg.settings.catalogs import default_catalog_name, resolve_table
+from tidyberg.settings.catalogs import named_catalog, resolve_table
 from tidyberg.settings.options import plan_options
 
+_NOTHING_TO_RECOVER = (
+    "nothing to recover: the job store knows of no job that died\n"
+    "If the store was lost or emptied since, `tidyberg recover --scan TABLE` lists what dead jobs may have left."
+)
 Work = Callable[[Control, EventSink, CancelToken], CompactionResult]
 
 
-def compact(session: Session, table: str, option: OptionFlags, *, dry_run: bool = False) -> bool:
+def compact(
+    session: Session, table: str, option: OptionFlags, *, dry_run: bool = False, show_all: bool = False
+) -> bool:
     """Compact a table; true when there was nothing to do."""
     if dry_run:
         made = make_plan(session, table, option)
-        present_plan(session, made, session.command("compact", str(made.table)))
+        present_plan(session, made, session.command("compact", str(made.table)), show_all=show_all)
         return made.is_empty
     settings = session.settings
 
@@ -47,7 +55,8 @@ def apply(session: Session, plan_file: Path, *, dry_run: bool) -> bool:
     """Run a plan file; true when there was nothing to do."""
     plan = read_plan(plan_file)
     if session.common.catalog:
-        plan = dataclasses.replace(plan, table=dataclasses.replace(plan.table, catalog=session.common.catalog))
+        catalog = named_catalog(session.settings, session.common.catalog)
+        plan = dataclasses.replace(plan, table=dataclasses.replace(plan.table, catalog=catalog))
     if dry_run:
         present_plan(session, plan, session.command("apply", str(plan_file)))
         return plan.is_empty
@@ -68,10 +77,32 @@ def history(common: CommonFlags, table: str | None, limit: int) -> None:
 
 def recover(common: CommonFlags, table: str | None) -> None:
     session = Session(common)
-    with build_control(session.settings) as control:
-        done = control.recover(_table(session, control, table))
-    shown = Group(*(Text(words) for words in done)) if done else Text("nothing to recover")
+    console = standard_error()
+
+    def work(cancel: CancelToken) -> list[str]:
+        with build_control(session.settings) as control, watching(console, quiet=session.common.json) as show:
+            progress = _only_stages(show)  # what was done is shown at the end
+            return control.recover(_table(session, control, table), progress, cancel)
+
+    done = run_cancellable(work, console)
+    shown = Group(*(Text(words) for words in done)) if done else Text(_NOTHING_TO_RECOVER)
     session.show(shown, {"recovered": done})
+
+
+def scan(common: CommonFlags, table: str, *, remove: bool, min_age_hours: float) -> None:
+    session = Session(common)
+
+    def work(cancel: CancelToken) -> Scan:
+        with build_control(session.settings) as control:
+            ref = resolve_table(session.settings, control.catalog(common.catalog), table)
+            return control.scan(ref, remove_after_hours=min_age_hours if remove else None, cancel=cancel)
+
+    found = run_cancellable(work, standard_error())
+    session.show(show_scan(found, table), scan_json(found))
+
+
+def _only_stages(show: EventSink) -> EventSink:
+    return lambda event: show(event) if isinstance(event, StageStarted) else None
 
 
 def _table(session: Session, control: Control, table: str | None) -> TableRef | None:
@@ -79,7 +110,7 @@ def _table(session: Session, control: Control, table: str | None) -> TableRef | 
         return None
     if "." in table:
         # The name says it all: the history of a table can be told while its catalog is away.
-        return TableRef.parse(table, session.common.catalog or default_catalog_name(session.settings))
+        return TableRef.parse(table, named_catalog(session.settings, session.common.catalog))
     return resolve_table(session.settings, control.catalog(session.common.catalog), table)
 
 
@@ -89,6 +120,7 @@ def _run(session: Session, work: Work) -> bool:
 
     def in_control(cancel: CancelToken) -> CompactionResult:
         with build_control(settings) as control, watching(console, quiet=session.common.json) as on_event:
+            control.expect_work()
             return work(control, on_event, cancel)
 
     result = run_cancellable(in_control, console)

@@ -13,6 +13,7 @@ from tidyberg.cli.plan_files import read_plan, write_plan
 from tidyberg.cli.session import Session, engine_label
 from tidyberg.cli.show_health import show_health, show_tables
 from tidyberg.cli.show_plan import show_groups, show_plan
+from tidyberg.execute.kernel.without_pandas import use_arrow_without_pandas
 from tidyberg.model.plan import Plan
 from tidyberg.planning.document import plan_to_json
 from tidyberg.record.clock import wall_clock_ms
@@ -20,15 +21,24 @@ from tidyberg.settings.catalogs import resolve_table
 from tidyberg.settings.options import plan_options
 
 
+def _session(common: CommonFlags, engine: EngineFlags | None = None) -> Session:
+    """Of a command that looks: it need not wait for pandas, unless a cluster may have to read its manifests."""
+    session = Session(common, engine or EngineFlags())
+    spark = session.settings.spark
+    if session.settings.engine != "spark" or (spark.connect is None and spark.master.startswith("local")):
+        use_arrow_without_pandas()
+    return session
+
+
 def list_tables(common: CommonFlags, namespace: str | None) -> None:
-    session = Session(common)
+    session = _session(common)
     with build_control(session.settings) as control:
         found = control.tables(common.catalog, namespace)
     session.show(show_tables(found, now_ms=wall_clock_ms()), {"tables": [table_json(summary) for summary in found]})
 
 
 def report_health(common: CommonFlags, table: str, option: OptionFlags, *, show_all: bool) -> None:
-    session = Session(common)
+    session = _session(common)
     with build_control(session.settings) as control:
         ref = resolve_table(session.settings, control.catalog(common.catalog), table)
         report = control.health(ref, plan_options(session.settings, ref, option.overrides()))
@@ -41,7 +51,7 @@ def plan(
     common: CommonFlags, engine: EngineFlags, table: str, option: OptionFlags, *, out: Path | None, show_all: bool
 ) -> bool:
     """Make and show a plan; true when it has nothing to do."""
-    session = Session(common, engine)
+    session = _session(common, engine)
     made = make_plan(session, table, option)
     if out is not None:
         write_plan(made, out)

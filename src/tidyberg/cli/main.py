@@ -3,6 +3,7 @@
 Only flags are imported here, so that help and completion answer at once; a command imports what it needs.
 """
 
+import gc
 import os
 import sys
 import traceback
@@ -22,9 +23,13 @@ from tidyberg.cli import (
     commands_tables,
 )
 from tidyberg.cli.flags import CommonFlags
+from tidyberg.cli.unknown_commands import Commands
 from tidyberg.errors import BadInput, TidybergError
 
+_OBJECTS_BEFORE_COLLECTION = 50_000
+
 app = typer.Typer(
+    cls=Commands,
     help="Keeps Apache Iceberg tables tidy: sees, plans, rewrites on Spark, verifies and commits.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -54,6 +59,9 @@ def _before_any_command(
 
 
 def run() -> None:
+    # Importing makes hundreds of thousands of objects that stay: looking through them for garbage, as often as Python
+    # does by itself, takes a tenth of a short command.
+    gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
     sys.exit(main(app, sys.argv[1:]))
 
 
@@ -74,8 +82,18 @@ def main(command: typer.Typer, arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Exception as error:  # noqa: BLE001 - the edge of the process: nobody above could handle it
+        if _was_help(error):
+            return 0
         return _fail(*_unforeseen(error), as_json=as_json)
     return ended if isinstance(ended, int) else 0
+
+
+def _was_help(error: Exception) -> bool:
+    """Without arguments, a group of commands raises its help as a usage error: that is an answer, not a failure."""
+    if type(error).__name__ != "NoArgsIsHelpError":
+        return False
+    error.show(sys.stdout)  # type: ignore[attr-defined]
+    return True
 
 
 def _unforeseen(error: Exception) -> tuple[TidybergError, int]:
@@ -84,24 +102,19 @@ def _unforeseen(error: Exception) -> tuple[TidybergError, int]:
         context = getattr(error, "ctx", None)
         path = getattr(context, "command_path", "tidyberg")
         return BadInput(str(error.format_message()), hint=f"See {path} --help."), BadInput.exit_code
-    from tidyberg.settings.redact import redact_text
+    from tidyberg.cli.failures import unforeseen
 
-    words = redact_text(f"{type(error).__name__}: {error}")
-    hint = "This is a defect of tidyberg. TIDYBERG_DEBUG=1 shows where."
-    return TidybergError(f"Unexpected failure: {words}", hint=hint), TidybergError.exit_code
+    return unforeseen(error), TidybergError.exit_code
 
 
 def _fail(error: TidybergError, status: int, as_json: bool) -> int:
     from tidyberg.cli.as_json import error_json, print_json
-    from tidyberg.cli.session import standard_error
+    from tidyberg.cli.failures import tell
     from tidyberg.settings.redact import redact_text
 
     if os.environ.get("TIDYBERG_DEBUG") == "1":
         sys.stderr.write(redact_text(traceback.format_exc()))
     if as_json:
         print_json(error_json(error))
-    console = standard_error()
-    console.print(f"error: {error.message}", style="bold red", markup=False, soft_wrap=True)
-    if error.hint:
-        console.print(error.hint, markup=False, soft_wrap=True)
+    tell(error)
     return status

@@ -1,5 +1,6 @@
 """What the commands about a service's jobs do."""
 
+import json
 import os
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,14 +9,14 @@ from zoneinfo import ZoneInfo
 
 import typer
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from tidyberg.cli.as_json import print_json
 from tidyberg.cli.flags import OptionFlags, ServerFlags
+from tidyberg.cli.listing import Listing
 from tidyberg.cli.session import standard_error, standard_output
 from tidyberg.cli.show_jobs import STYLES, in_words
-from tidyberg.cli.words import count, dollars, duration
+from tidyberg.cli.words import dollars, duration, plural
 from tidyberg.client import Client, Event, Job, Schedule
 from tidyberg.errors import BadInput
 from tidyberg.model.job import JobStatus
@@ -122,7 +123,7 @@ def _line(event: Event) -> str:
             return f"{data.get('level', 'info')}: {data.get('message', '')}"
         case "progress":
             done, total = data.get("groups_completed", 0), data.get("groups_total", 0)
-            return f"{done} of {total} groups, {count(data.get('files_processed', 0))} files rewritten"
+            return f"{done} of {plural(total, 'group')}, {plural(data.get('files_processed', 0), 'file')} rewritten"
         case "status":
             return str(data.get("status", ""))
     return ""
@@ -131,7 +132,7 @@ def _line(event: Event) -> str:
 def show_remote_jobs(found: Sequence[Job]) -> RenderableType:
     if not found:
         return Text("no such jobs")
-    table = Table(box=None, pad_edge=True, header_style="dim")
+    table = Listing()
     for heading in ("created", "job", "table", "strategy", "status"):
         table.add_column(heading, no_wrap=True)
     table.add_column("took", justify="right", no_wrap=True)
@@ -146,14 +147,23 @@ def show_remote_jobs(found: Sequence[Job]) -> RenderableType:
 def show_schedules(found: Sequence[Schedule]) -> RenderableType:
     if not found:
         return Text("there are no schedules")
-    table = Table(box=None, pad_edge=True, header_style="dim")
-    for heading in ("schedule", "catalog", "table", "cron", "time zone", "last", "next"):
-        table.add_column(heading, no_wrap=heading != "schedule", overflow="fold")
+    table = Listing()
+    for heading in ("schedule", "catalog", "table", "cron", "time zone", "last", "next", "options"):
+        table.add_column(heading, no_wrap=heading not in ("schedule", "options"), overflow="fold")
     for one in found:
         upcoming = _time_in(one.next_due, one.timezone) if one.enabled else "paused"
         last = _time_in(one.last_due, one.timezone)
-        table.add_row(one.schedule_id, one.catalog or "", one.table, one.cron, one.timezone, last, upcoming)
+        asked = ", ".join(f"{name}={_brief(value)}" for name, value in _asked(one).items()) or "–"
+        table.add_row(one.schedule_id, one.catalog or "", one.table, one.cron, one.timezone, last, upcoming, asked)
     return table
+
+
+def _asked(schedule: Schedule) -> dict[str, Any]:
+    return {**({"strategy": schedule.strategy} if schedule.strategy else {}), **schedule.options}
+
+
+def _brief(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _time_in(then: datetime | None, timezone: str) -> str:

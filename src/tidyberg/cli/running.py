@@ -12,7 +12,7 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from tidyberg.cli.words import size
+from tidyberg.cli.words import plural, size
 from tidyberg.errors import Cancelled
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Stage
@@ -106,7 +106,7 @@ def _move_bar(progress: Progress, bar: TaskID, event: Event) -> None:
         progress.update(bar, description=event.message or event.stage.value)
     elif isinstance(event, GroupFinished):
         made = event.progress
-        detail = f"{made.files_processed:,} files, {size(made.bytes_read)}"
+        detail = f"{plural(made.files_processed, 'file')}, {size(made.bytes_read)}"
         progress.update(bar, total=made.groups_total, completed=made.groups_completed, detail=detail)
     else:
         style = "yellow" if event.level == "warning" else "dim"

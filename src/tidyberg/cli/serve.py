@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,11 +64,14 @@ def run(session: Session, flags: ServeFlags) -> None:
     if not catalogs:
         raise ConfigurationError("No catalog is configured.", hint="Set CATALOG_URI, or write a tidyberg.yaml.")
     tls = tls_arguments(settings.server)
-    with listen(settings.server) as socket:  # first: a port that is taken should cost nothing
+    with ExitStack() as sockets:  # first: a port that is taken should cost nothing
+        socket = sockets.enter_context(listen(settings.server))
+        probe_port = settings.server.probe_port
+        probes = sockets.enter_context(listen(settings.server, probe_port)) if probe_port is not None else None
         set_up_logs(settings)
         sys.setswitchinterval(_SWITCH_SECONDS)
         service = build_service(settings)
-        server = ApiServer(create_app(service), **tls)
+        server = ApiServer(create_app(service), probes=probes, **tls)
         _spare_collector()
         service.start()
         try:

@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,6 +13,7 @@ from rich.console import Console, RenderableType
 
 from tidyberg.cli.as_json import print_json
 from tidyberg.cli.flags import CommonFlags, EngineFlags
+from tidyberg.errors import TidybergError
 from tidyberg.settings.load import load_settings
 from tidyberg.settings.settings import Settings
 
@@ -38,12 +40,12 @@ class Session:
     def settings(self) -> Settings:
         return self.engine_flags.applied_to(self.adjust(load_settings(self.common.config)))
 
-    def show(self, text: RenderableType, document: Any) -> None:
-        """The result: text for people, or the document for programs."""
+    def show(self, text: RenderableType, document: Any, *, soft_wrap: bool = False) -> None:
+        """The result: text for people, or the document for programs. With `soft_wrap` no line is ever broken or cut."""
         if self.common.json:
             print_json(document)
         else:
-            standard_output().print(text)
+            standard_output().print(text, soft_wrap=soft_wrap)
 
     def command(self, *words: str) -> str:
         """A command line that works as printed, with this run's own catalog and configuration."""
@@ -61,3 +63,16 @@ def engine_label(settings: Settings) -> str:
     if settings.spark.connect:
         return settings.spark.connect.split(";")[0]
     return settings.spark.master.replace("local[*]", f"local[{os.cpu_count() or 1}]")
+
+
+def launch_spark(settings: Settings) -> None:
+    """Begin to start the JVM that a job on this machine's own Spark needs, before anything else is imported."""
+    spark = settings.spark
+    if settings.engine != "spark" or spark.connect is not None:
+        return
+    from tidyberg.execute.engine import APP_NAME
+    from tidyberg.execute.spark_launch import launch_ahead
+    from tidyberg.execute.spark_session import engine_launch, retrying_master
+
+    with suppress(TidybergError):  # whatever it is, the job will say it
+        launch_ahead(*engine_launch(retrying_master(spark.master), spark.driver_memory, spark.conf, APP_NAME))

@@ -8,6 +8,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from tidyberg.cli.words import plural
+
 State = Literal["ok", "warn", "fail"]
 _STYLES: dict[State, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -37,5 +39,5 @@ def _verdict(checks: Sequence[Check]) -> str:
     failed = sum(check.state == "fail" for check in checks)
     warned = sum(check.state == "warn" for check in checks)
     if failed:
-        return f"{failed} of {len(checks)} checks failed"
+        return f"{failed} of {plural(len(checks), 'check')} failed"
     return f"ready, with {warned} warning{'s' * (warned != 1)}" if warned else "ready"

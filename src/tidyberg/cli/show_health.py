@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from tidyberg.cli.listing import Listing
 from tidyberg.cli.show_plan import title_line
 from tidyberg.cli.show_sizes import show_histogram
 from tidyberg.cli.words import ago, count, plural, short_id, size
@@ -28,7 +28,7 @@ def show_health(report: HealthReport, *, now_ms: int, next_command: str, show_al
 def show_tables(tables: Sequence[TableSummary], *, now_ms: int) -> RenderableType:
     if not tables:
         return Text("no tables")
-    shown = Table(box=None, pad_edge=True, header_style="dim")
+    shown = Listing()
     shown.add_column("table", no_wrap=True)
     for heading in ("files", "bytes", "average", "rows", "deletes", "last commit"):
         shown.add_column(heading, justify="right", no_wrap=True)
@@ -61,7 +61,7 @@ def _totals(report: HealthReport) -> Text:
 
 
 def _partitions(report: HealthReport, now_ms: int, show_all: bool) -> Group:
-    table = Table(box=None, pad_edge=True, header_style="dim")
+    table = Listing()
     table.add_column("partition", no_wrap=True, max_width=44)
     for heading in ("files", "small", "bytes", "deletes", "last write", "last compaction"):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from tidyberg.cli.words import count, dollars, duration, moment, size
+from tidyberg.cli.listing import Listing
+from tidyberg.cli.words import count, dollars, duration, moment, plural, size
 from tidyberg.model.job import CompactionStats, Job, JobStatus
 
 STYLES = {JobStatus.SUCCEEDED: "green", JobStatus.FAILED: "red", JobStatus.CANCELLED: "yellow"}
@@ -15,7 +15,7 @@ STYLES = {JobStatus.SUCCEEDED: "green", JobStatus.FAILED: "red", JobStatus.CANCE
 def show_jobs(jobs: Sequence[Job], *, timezone: str) -> RenderableType:
     if not jobs:
         return Text("no jobs are recorded")
-    table = Table(box=None, pad_edge=True, header_style="dim")
+    table = Listing()
     for heading in ("started", "job", "table", "strategy", "status"):
         table.add_column(heading, no_wrap=True)
     table.add_column("took", justify="right", no_wrap=True)
@@ -41,7 +41,7 @@ def what_happened(job: Job) -> str:
 
 def in_words(stats: CompactionStats) -> str:
     return (
-        f"{count(stats.files_compacted)} of {count(stats.files_before)} files rewritten,"
+        f"{count(stats.files_compacted)} of {plural(stats.files_before, 'file')} rewritten,"
         f" {count(stats.files_after)} now; {size(stats.bytes_before)} → {size(stats.bytes_after)}"
     )
 

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tidyberg.cli.listing import Listing
 from tidyberg.cli.words import ago, count, dollars, duration, partition_label, plural, short_id, size
 from tidyberg.model.plan import Estimate, PartitionVerdict, Plan, Rewrite
 
@@ -27,7 +28,7 @@ def show_plan(plan: Plan, *, now_ms: int, engine: str, next_command: str | None,
 
 def show_groups(plan: Plan) -> Table:
     """The very list that `apply` runs."""
-    table = Table(box=None, pad_edge=True, header_style="dim")
+    table = Listing()
     for heading, justify in (("group", "right"), ("partition", "left"), ("files", "right"), ("rows", "right"),
                              ("read", "right"), ("outputs", "right"), ("mode", "left"), ("because", "left"),
                              ("score", "right"), ("price", "right")):  # fmt: skip
@@ -75,7 +76,7 @@ def _verdicts(plan: Plan, show_all: bool) -> Group:
     shown = ordered if show_all else ordered[:SHOWN_PARTITIONS]
     modes = {group.group_id: group.mode for group in plan.groups}
     widths = _widths(shown)
-    table = Table(box=None, pad_edge=True, header_style="dim")
+    table = Listing()
     table.add_column("partition", no_wrap=True, max_width=44)
     for heading in ("files", "small", "deletes"):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -1,7 +1,9 @@
 """Histograms of file sizes."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -28,24 +30,40 @@ def bucket_label(number: int) -> str:
     return f"{size(_EDGES[number - 1])} – {size(_EDGES[number])}"
 
 
-def show_histogram(before: Sequence[int], after: Sequence[int] | None = None) -> Table:
-    """One row a range of sizes, from the smallest that holds a file to the largest."""
-    columns = [size_buckets(sizes) for sizes in (before, after) if sizes is not None]
-    used = [n for n in range(len(_EDGES) + 1) if any(column[n] for column in columns)]
-    largest = max((value for column in columns for value in column), default=0)
-    table = Table(box=None, pad_edge=True, header_style="dim")
-    table.add_column("file size", justify="right")
-    for heading in ("files",) if after is None else ("before", "after"):
-        table.add_column(heading, no_wrap=True)
-    for number in range(used[0], used[-1] + 1) if used else ():
-        colours = ("cyan",) if after is None else ("yellow", "green")
-        bars = [_bar(column[number], largest, colour) for column, colour in zip(columns, colours, strict=True)]
-        table.add_row(bucket_label(number), *bars)
-    return table
+@dataclass(frozen=True)
+class Histogram:
+    """One row a range of sizes, from the smallest that holds a file to the largest; bars shrink with the terminal."""
+
+    counts: Sequence[Sequence[int]]  # by range, before and maybe after
+    headings: Sequence[str]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        used = [n for n in range(len(_EDGES) + 1) if any(column[n] for column in self.counts)]
+        largest = max((value for column in self.counts for value in column), default=0)
+        shown = range(used[0], used[-1] + 1) if used else range(0)
+        labels = max((len(bucket_label(number)) for number in shown), default=0)
+        # Every column has a space on each side, and one between a bar and its number.
+        around = labels + 2 + len(self.counts) * (3 + len(count(largest)))
+        bar = max(1, min(_BAR, (options.max_width - around) // len(self.counts)))
+        table = Table(box=None, pad_edge=True, header_style="dim")
+        table.add_column("file size", justify="right", no_wrap=True)
+        for heading in self.headings:
+            table.add_column(heading, no_wrap=True)
+        colours = ("cyan",) if len(self.counts) == 1 else ("yellow", "green")
+        for number in shown:
+            bars = [_bar(c[number], largest, bar, colour) for c, colour in zip(self.counts, colours, strict=True)]
+            table.add_row(bucket_label(number), *bars)
+        yield table
 
 
-def _bar(value: int, largest: int, colour: str) -> Text:
+def show_histogram(before: Sequence[int], after: Sequence[int] | None = None) -> Histogram:
+    if after is None:
+        return Histogram([size_buckets(before)], ("files",))
+    return Histogram([size_buckets(before), size_buckets(after)], ("before", "after"))
+
+
+def _bar(value: int, largest: int, longest: int, colour: str) -> Text:
     if value == 0:
         return Text("–", style="dim")
-    width = max(1, round(value / largest * _BAR))
+    width = max(1, round(value / largest * longest))
     return Text.assemble(("█" * width, colour), f" {count(value)}")

@@ -1,60 +1,114 @@
 """Removes what a job wrote and no snapshot references. Deletes nothing that it cannot prove to be unreferenced [I6]."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
+from tidyberg.commit.entries import ListedManifest
 from tidyberg.commit.manifests import read_manifest, read_manifest_list
 from tidyberg.commit.objects import abort_uploads, delete
+from tidyberg.commit.ownership import Ownership, name_of
 from tidyberg.model.job import Intent
+
+AT_A_TIME = 16
+
+
+def _never() -> None:
+    return None
 
 
 @dataclass(frozen=True)
 class Removal:
     removed: tuple[str, ...]
     refused: tuple[tuple[str, str], ...]  # path and the storage's answer; recorded, not fatal
+    foreign: tuple[str, ...] = ()  # not the job's own, whatever its record says: left alone
 
 
-def referenced_paths(table: Table, candidates: set[str], written_after: int) -> set[str]:
+def referenced_paths(
+    table: Table, candidates: Collection[str], written_after: int | None, check: Callable[[], None] = _never
+) -> set[str]:
     """Those of the candidates that some snapshot of a freshly loaded table references.
 
-    Manifests of the plan's snapshot and older (by sequence number) cannot list what was written after it; v1 tables
-    have no sequence numbers, so all their manifests are read.
+    Manifests of the plan's snapshot and older (by sequence number) cannot list what was written after it. Whoever
+    knows that number only from a record gives None: then all are read, as in v1 tables, which have no such numbers.
+
+    Compared by name, which is unique: one place may be spelled in several ways (`s3://`, `s3a://`, `file:/`).
     """
+    wanted = {name_of(path) for path in candidates}
+    if not wanted:
+        return set()
     metadata = table.metadata
-    found = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)} & candidates
-    seen: set[str] = set()
-    for snapshot in metadata.snapshots:
-        found |= {snapshot.manifest_list} & candidates
-        for manifest in read_manifest_list(table.io, snapshot.manifest_list):
-            if manifest.path in seen:
-                continue
-            seen.add(manifest.path)
-            found |= {manifest.path} & candidates
-            if (
-                manifest.sequence_number > written_after
-                or metadata.format_version == 1
-                or manifest.sequence_number == 0
-            ):
-                found |= {entry.path for entry in read_manifest(table.io, manifest).entries} & candidates
-    return found
+    names = {name_of(path) for path in (table.metadata_location, *(log.metadata_file for log in metadata.metadata_log))}
+    names |= {name_of(snapshot.manifest_list) for snapshot in metadata.snapshots}
+    manifests: dict[str, ListedManifest] = {}
+
+    def listed(path: str) -> list[ListedManifest]:
+        check()
+        return read_manifest_list(table.io, path)
+
+    def entries(manifest: ListedManifest) -> set[str]:
+        check()
+        return wanted & {name_of(entry.path) for entry in read_manifest(table.io, manifest).entries}
+
+    with ThreadPoolExecutor(max_workers=AT_A_TIME) as pool:
+        for several in pool.map(listed, [snapshot.manifest_list for snapshot in metadata.snapshots]):
+            manifests.update((manifest.path, manifest) for manifest in several)
+        names |= {name_of(path) for path in manifests}
+        relevant = [
+            manifest
+            for manifest in manifests.values()
+            if written_after is None
+            or manifest.sequence_number > written_after
+            or metadata.format_version == 1
+            or manifest.sequence_number == 0
+        ]
+        for several_names in pool.map(entries, relevant):
+            names |= several_names
+    return {path for path in candidates if name_of(path) in names}
 
 
-def remove(io: FileIO, paths: Iterable[str], intent: Intent) -> Removal:
-    """Remove these files, and what the intent's workers had begun to upload when they were killed."""
+def remove(
+    io: FileIO,
+    paths: Collection[str],
+    intent: Intent,
+    ownership: Ownership,
+    *,
+    check: Callable[[], None] = _never,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Removal:
+    """Remove these files, and what the intent's workers had begun to upload when they were killed.
+
+    `check` is called before each, and raises to end it; `progress` hears how many are gone.
+    """
+    adopted = frozenset(path for several in intent.adopted.values() for path in several)
+    own = [path for path in sorted(paths) if ownership.owns(path, adopted)]
+    foreign = sorted(set(paths) - set(own))
+    directories = [directory for directory in intent.directories.values() if ownership.holds(directory)]
     removed, refused = [], []
+    check()
     try:
-        abort_uploads(io, intent.job_id, intent.directories.values())
+        abort_uploads(io, ownership.run_id, directories)
     except OSError as error:
-        refused.append((next(iter(intent.directories.values())), str(error)))
-    for path in paths:
+        refused.append((directories[0], str(error)))
+
+    def deleted(path: str) -> OSError | bool:
+        check()
         try:
             delete(io, path)
-            removed.append(path)
         except FileNotFoundError:
-            continue
+            return False
         except OSError as error:
-            refused.append((path, str(error)))
-    return Removal(tuple(removed), tuple(refused))
+            return error
+        return True
+
+    with ThreadPoolExecutor(max_workers=AT_A_TIME) as pool:
+        for number, (path, answer) in enumerate(zip(own, pool.map(deleted, own), strict=True), start=1):
+            if isinstance(answer, OSError):
+                refused.append((path, str(answer)))
+            elif answer:
+                removed.append(path)
+            progress(number)
+    return Removal(tuple(removed), tuple(refused), tuple(foreign))

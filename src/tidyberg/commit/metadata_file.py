@@ -7,7 +7,6 @@ before.
 
 import copy
 import json
-import uuid
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any
@@ -23,14 +22,13 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import IcebergBaseModel
 
 from tidyberg.commit import objects
-
-METADATA_NAMES = uuid.UUID("7c9a5f0e-6f0f-4c55-9b52-0f3f7a0d7a11")
+from tidyberg.commit.ownership import metadata_file_id
 
 
 def catalog_for_attempt(catalog: Catalog, attempt: str, about_to_write: Callable[[Sequence[str]], None]) -> Catalog:
     """The catalog, with a way of writing metadata files of our own where it writes them before its swap.
 
-    `attempt` is a name that no other attempt has, of this job or another.
+    `attempt` is a name that no other attempt has, of this job or another; it begins with the job's id and a slash.
 
     PyIceberg leaves that file behind when the swap is lost or the process dies, and would name it at random.
     """
@@ -47,7 +45,7 @@ def catalog_for_attempt(catalog: Catalog, attempt: str, about_to_write: Callable
         directory, _, name = staged.metadata_location.rpartition("/")
         version = name.partition("-")[0]
         suffix = name[name.index(".") :]
-        staged.metadata_location = f"{directory}/{version}-{uuid.uuid5(METADATA_NAMES, attempt)}{suffix}"
+        staged.metadata_location = f"{directory}/{version}-{metadata_file_id(attempt)}{suffix}"
         about_to_write([staged.metadata_location])
         parents.append(current_table)
         return staged

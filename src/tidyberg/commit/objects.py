@@ -6,12 +6,13 @@ from contextlib import contextmanager
 
 from pyiceberg.io import FileIO
 
+from tidyberg.execute.access import storage_access
+from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.filesystems import S3_SCHEMES
 from tidyberg.execute.kernel.s3.answers import S3Error
 from tidyberg.execute.kernel.s3.reading import fetch_all
 from tidyberg.execute.kernel.s3.store import S3Object, S3Store
-from tidyberg.execute.kernel.storage import Storage
-from tidyberg.execute.tasks import storage_access
+from tidyberg.execute.kernel.storage import Listed, Storage
 from tidyberg.model.task import output_prefix
 from tidyberg.observe.storage import through_pyiceberg
 
@@ -66,6 +67,16 @@ def delete(io: FileIO, path: str) -> None:
         return
     with _as_os_errors(path):
         store.delete(S3Object.of(path))
+
+
+def files_in(io: FileIO, directory: str, prefix: str = "", *, recursive: bool = False) -> Iterator[Listed]:
+    """The files of a directory whose names begin with the prefix; `recursive`: and of those below it."""
+    storage = Storage(storage_access(io))
+    try:
+        yield from storage.files(storage.place(directory), prefix, recursive=recursive)
+    except KernelFailure as failure:
+        kind = PermissionError if failure.kind in (FailureKind.DENIED, FailureKind.EXPIRED) else OSError
+        raise kind(failure.message) from failure
 
 
 def abort_uploads(io: FileIO, job_id: str, directories: Iterable[str]) -> None:

@@ -1,19 +1,18 @@
 """The files a job wrote, looked up in storage: before they are committed, and to find what was left behind."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
 
 from pyiceberg.io import FileIO
 
 from tidyberg.commit import objects
+from tidyberg.commit.ownership import Ownership
 from tidyberg.errors import AccessDenied, DamagedFile, StorageError, TidybergError
 from tidyberg.model.job import Intent
-from tidyberg.model.task import TaskResult, WrittenFile, output_name
+from tidyberg.model.task import OUTPUT_NAME, TaskResult, WrittenFile, output_prefix
 
 LOOKUPS = 16  # at a time
-SPARE_OUTPUTS = 2  # a writer may roll once or twice more often than planned when data compress worse than before
 
 
 def check_outputs(io: FileIO, results: Sequence[TaskResult]) -> None:
@@ -49,30 +48,41 @@ def _size(io: FileIO, path: str) -> int:
     raise AssertionError("the last round returns or raises")
 
 
-def existing_outputs(io: FileIO, intent: Intent) -> list[str]:
-    """The outputs that are really there, those taken over from a dead job among them."""
+def existing_outputs(
+    io: FileIO, intent: Intent, ownership: Ownership, check: Callable[[], None] = lambda: None
+) -> list[str]:
+    """The outputs that are really there, those taken over from a dead job among them.
+
+    Found by one listing a directory, whatever the number of attempts and files; `check` is called before each, and
+    raises to end it. Only directories of the table are looked into.
+    """
+    groups = intent.groups
+    adopted = sorted(path for paths in intent.adopted.values() for path in paths if ownership.owns(path, (path,)))
+    directories = sorted({directory for directory in intent.directories.values() if ownership.holds(directory)})
+
+    def listed(directory: str) -> list[str]:
+        check()
+        return [path for path in _outputs_in(io, directory, ownership.run_id) if group_of(path) in groups]
+
+    def there(path: str) -> list[str]:
+        check()
+        return [path] if exists(io, path) else []
+
     with ThreadPoolExecutor(max_workers=LOOKUPS) as pool:
-        found = pool.map(lambda group_id: _existing_of(io, intent, group_id), sorted(intent.groups))
-        return [path for paths in found for path in paths]
+        found = [*pool.map(there, adopted), *pool.map(listed, directories)]
+    return list(dict.fromkeys(path for paths in found for path in paths))
 
 
-def _existing_of(io: FileIO, intent: Intent, group_id: int) -> list[str]:
-    found = [path for path in intent.adopted.get(group_id, ()) if exists(io, path)]
-    if group_id not in intent.directories:
-        return found
-    parts = intent.parts.get(group_id)
-    promised = -(-intent.outputs[group_id] // (parts or 1))
-    for part, attempt in product((None,) if parts is None else range(parts), range(intent.attempts)):
-        number = 0
-        while True:
-            name = output_name(intent.job_id, group_id, attempt, number, part)
-            path = f"{intent.directories[group_id]}/{name}"
-            if exists(io, path):
-                found.append(path)
-            elif number >= promised + SPARE_OUTPUTS:
-                break
-            number += 1
-    return found
+def _outputs_in(io: FileIO, directory: str, run_id: str) -> list[str]:
+    try:
+        return [file.location for file in objects.files_in(io, directory, output_prefix(run_id))]
+    except OSError as error:
+        raise _no_answer(directory, error) from error
+
+
+def group_of(path: str) -> int | None:
+    name = OUTPUT_NAME.fullmatch(path.rpartition("/")[2])
+    return int(name["group"]) if name else None
 
 
 def exists(io: FileIO, path: str) -> bool:

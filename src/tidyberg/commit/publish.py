@@ -26,6 +26,7 @@ from pyiceberg.table import Table
 from tidyberg.commit import objects
 from tidyberg.commit.conflicts import hindrance, validate_groups
 from tidyberg.commit.metadata_file import send_commit, swaps_in_process
+from tidyberg.commit.retrying import RetryPolicy as RetryPolicy
 from tidyberg.commit.snapshot import Staged, Stager, last_sequence_number, next_row_id, snapshot_of_job
 from tidyberg.errors import (
     AccessDenied,
@@ -42,25 +43,13 @@ from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import SentCommit
 from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.task import TaskResult
+from tidyberg.model.words import plural
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import pin
 from tidyberg.record.clock import wall_clock_ms
 
 STORAGE_RETRIES = 3  # of a commit
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    retries: int = 20
-    min_wait_ms: int = 100
-    max_wait_ms: int = 10_000
-    total_timeout_ms: int = 600_000
-
-    def wait_seconds(self, attempt: int, rng: random.Random) -> float:
-        """Exponential, with full jitter, so that two losers do not meet again."""
-        longest: int = min(self.max_wait_ms, self.min_wait_ms << min(attempt, 20))
-        return rng.uniform(0.5, 1.0) * longest / 1000
 
 
 class Journal(Protocol):
@@ -102,7 +91,7 @@ class Publisher:
     cache: ManifestCache
     name_mapping: str | None = None  # the table's when the groups were read
     chunk: int = 0
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
     notice: Callable[[str], None] = lambda _: None
     now_ms: Callable[[], int] = wall_clock_ms
     sleep: Callable[[float], None] = time.sleep
@@ -316,8 +305,8 @@ class Publisher:
             return failure
         if isinstance(failure, CommitFailedException):
             return Conflict(
-                f"{self.plan.table} was too busy: {tries} attempts to commit {len(finished)} groups lost "
-                f"({_brief(failure)}).",
+                f"{self.plan.table} was too busy: {plural(tries, 'attempt')} to commit "
+                f"{plural(len(finished), 'group')} lost ({_brief(failure)}).",
                 hint="Try again when fewer writers commit, or raise commit.retries.",
             )
         if not self._attempts:

@@ -41,6 +41,7 @@ from tidyberg.commit.manifests import (
 )
 from tidyberg.commit.merging import merge_losses
 from tidyberg.commit.new_partitions import empty_manifest, encode_partition, partition_summaries, partition_types
+from tidyberg.commit.ownership import manifest_list_name, manifest_name
 from tidyberg.commit.receipt import receipt
 from tidyberg.commit.statistics import carried_statistics
 from tidyberg.commit.summary import replace_summary, roll_forward
@@ -129,7 +130,7 @@ class Stager:
             format_version=version,
             first_row_id=first_row_id,
         )
-        list_path = self._location(table, f"snap-{self.snapshot_id}-{attempt}-{self.job_id}.avro")
+        list_path = self._location(table, manifest_list_name(self.job_id, self.snapshot_id, attempt))
         self._write(table, list_path, content)
         snapshot = Snapshot(
             snapshot_id=self.snapshot_id,
@@ -251,7 +252,7 @@ class Stager:
     def _next_manifest_path(self, table: Table) -> str:
         # Never one that was tried before: storage may carry out a write late that it had said to have failed.
         self._names += 1
-        return self._location(table, f"{self.job_id}-c{self.chunk}-m{self._names - 1}.avro")
+        return self._location(table, manifest_name(self.job_id, self.chunk, self._names - 1))
 
     def _location(self, table: Table, name: str) -> str:
         return table.location_provider().new_metadata_location(name)

@@ -8,31 +8,27 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 
-from tidyberg.auditing.auditor import Auditor
-from tidyberg.commit.publish import RetryPolicy
+from tidyberg.commit.retrying import RetryPolicy
 from tidyberg.control.calibration import report
 from tidyberg.control.describe import health_report, summarise
 from tidyberg.control.journal import JobRecord
 from tidyberg.control.lease import LEASE_MS, Lease
-from tidyberg.control.pipeline import Pipeline
 from tidyberg.control.planner import CALIBRATING_JOBS, Planner
-from tidyberg.control.preparation import Preparation
-from tidyberg.control.recovery import Recovery
-from tidyberg.control.settling import Settler
 from tidyberg.control.workbench import Workbench
 from tidyberg.errors import BadInput, Cancelled, TidybergError
-from tidyberg.execute.engine import CancelToken, Engine
+from tidyberg.execute.engine import CancelToken, Engine, StartsAhead
 from tidyberg.model.accuracy import CalibrationReport
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.job import Job, JobStatus, Stage
 from tidyberg.model.options import PlanOptions, Prices, Resources, VerifyMode
 from tidyberg.model.plan import Plan
-from tidyberg.model.report import CompactionResult, EventSink, HealthReport, Notice, TableSummary
+from tidyberg.model.report import CompactionResult, EventSink, HealthReport, Notice, StageStarted, TableSummary
 from tidyberg.model.table import TableRef
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.pin import pin
@@ -45,6 +41,10 @@ from tidyberg.settings.catalogs import list_tables, load_table
 from tidyberg.settings.redact import redact_text
 from tidyberg.telemetry.context import about
 from tidyberg.telemetry.traces import Tracer
+
+if TYPE_CHECKING:
+    from tidyberg.control.scan import Scan
+    from tidyberg.control.settling import Settler
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -92,11 +92,18 @@ class Control:
                 self._engine = None
         self.store.close()
 
+    def expect_work(self) -> None:
+        """Let the engine start while the table is looked at; `close` ends it where there was nothing to do."""
+        engine = self._get_engine()
+        if isinstance(engine, StartsAhead):
+            engine.start_ahead()
+
     def catalog(self, name: str | None = None) -> Catalog:
         """This thread's own."""
         opened: dict[str | None, Catalog] = self._of_thread.__dict__.setdefault("catalogs", {})
         if name not in opened:
-            opened[name] = self.open_catalog(name)
+            catalog = self.open_catalog(name)
+            opened[name] = opened.setdefault(catalog.name, catalog)  # the default one has a name too
         return opened[name]
 
     def tables(self, catalog: str | None = None, namespace: str | None = None) -> list[TableSummary]:
@@ -150,6 +157,8 @@ class Control:
         max_parallelism: int | None = None,
     ) -> AuditReport:
         """Whether replace snapshots, all in the branch's history or one, kept every row. Changes nothing."""
+        from tidyberg.auditing.auditor import Auditor
+
         table = load_table(self.catalog(ref.catalog), ref)
         with catalog_errors(ref.catalog, what=str(ref)):
             auditor = Auditor(
@@ -170,15 +179,33 @@ class Control:
         """What estimates are made from, and how good they were for tables that may be shown."""
         return report(self.store.find(limit=CALIBRATING_JOBS), self.resources.name, shown)
 
-    def recover(self, ref: TableRef | None = None, on_event: EventSink | None = None) -> list[str]:
-        """Settle jobs that died, of one table or of all, that no living process holds; says what was done."""
-        emit = on_event or _ignore
+    def recover(
+        self, ref: TableRef | None = None, on_event: EventSink | None = None, cancel: CancelToken | None = None
+    ) -> list[str]:
+        """Settle jobs that died, of one table or of all, that no living process holds; says what was done.
+
+        What a cancelled one had not removed is left to the next.
+        """
+        emit, cancel = on_event or _ignore, cancel or CancelToken()
+        settler = replace(self._settler, cancel=cancel, notify=lambda said: emit(StageStarted(Stage.RECOVER, said)))
         done = []
         for job in self.store.find(table=ref, unfinished=True, limit=1000):
-            if said := self._settler.settle(job):
+            cancel.raise_if_cancelled()
+            if said := settler.settle(job):
                 done.append(said)
                 emit(Notice("info", said))
         return done
+
+    def scan(
+        self, ref: TableRef, *, remove_after_hours: float | None = None, cancel: CancelToken | None = None
+    ) -> "Scan":
+        """Outputs that no snapshot of the table references and no open run claims; removes the old ones if told to."""
+        from tidyberg.control.scan import Scanner
+
+        table = load_table(self.catalog(ref.catalog), ref)
+        scanner = Scanner(self.store, self.now_ms, cancel or CancelToken())
+        with catalog_errors(ref.catalog, what=str(ref)):
+            return scanner.scan(table) if remove_after_hours is None else scanner.remove(table, remove_after_hours)
 
     def settled(self, run_id: str) -> Job | None:
         """The run as it ended, by itself or dead after its last commit landed: then there is nothing to run again.
@@ -202,7 +229,9 @@ class Control:
         )
 
     @property
-    def _settler(self) -> Settler:
+    def _settler(self) -> "Settler":
+        from tidyberg.control.settling import Settler
+
         return Settler(self.store, self.catalog, self.now_ms, self.sleep, self.lease_ms)
 
     def _run(
@@ -235,6 +264,10 @@ class Control:
         emit: EventSink,
         cancel: CancelToken,
     ) -> CompactionResult:
+        # Whatever rewrites and commits is imported here: plans and reports come sooner without it.
+        from tidyberg.control.pipeline import Pipeline
+        from tidyberg.control.preparation import Preparation
+
         catalog = self.catalog(ref.catalog)
         table = load_table(catalog, ref)
         stop = CancelToken()  # the run's own: it also stops when its table is lost
@@ -284,7 +317,7 @@ class Control:
                 sleep=self.sleep,
                 tracer=self.tracer,
             )
-            recovery = Recovery(self.store, job.job_id, self.now_ms, self.sleep)
+            recovery = bench.recovery(self.store)
             preparation = Preparation(bench, self._planner, recovery, plan, self.max_output_age_ms)
             try:
                 result = Pipeline(
@@ -314,8 +347,9 @@ class Control:
             bench.emit(Notice("info", said))
 
     def _settle_late(self, bench: Workbench) -> str:
+
         job = bench.record.job
-        recovery = Recovery(self.store, job.job_id, self.now_ms, self.sleep)
+        recovery = bench.recovery(self.store)
         others = self.store.find(table=job.table, unfinished=True, limit=1000)
         late = [other for other in others if other.job_id != job.job_id and other.table_uuid == job.table_uuid]
         return "; ".join(recovery.recover(bench.catalog, other) for other in late)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pyiceberg.table import Table
 
+from tidyberg.execute.access import storage_access
 from tidyberg.execute.engine import CancelToken, Engine
-from tidyberg.execute.tasks import storage_access
 from tidyberg.manifests.entries import ManifestEntries
 from tidyberg.manifests.packed import unpack_entries
 from tidyberg.model.inventory import Partition
@@ -46,8 +46,8 @@ def reading_on(engine: Callable[[], Engine], table: Table) -> ReadManifests:
 def resting_for(pinned: Pinned, options: PlanOptions, now_ms: int) -> Resting:
     """What a plan under these options at that time need not see."""
 
-    def select(partitions: Sequence[Partition]) -> list[bool]:
-        return selected_partitions(pinned, partitions, options, now_ms)[0]
+    def select(partitions: Sequence[Partition]) -> Sequence[bool]:
+        return selected_partitions(pinned, partitions, options, now_ms).chosen
 
     return Resting(rest_rule(pinned, options), None if options.where is None else select)
 

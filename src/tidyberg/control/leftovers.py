@@ -8,6 +8,7 @@ from pyiceberg.table import Table
 
 from tidyberg.commit.cleanup import referenced_paths, remove
 from tidyberg.commit.outputs import existing_outputs
+from tidyberg.commit.ownership import Ownership
 from tidyberg.commit.publish import Committed
 from tidyberg.commit.snapshot import last_sequence_number
 from tidyberg.control.workbench import Workbench
@@ -69,7 +70,8 @@ class Leftovers:
         assert intent is not None
         if not record.may_delete(groups):
             return "another job took over the table"
-        candidates = {*existing_outputs(self.table.io, intent.only(groups)), *record.noted_paths()} - keep
+        written = existing_outputs(self.table.io, intent.only(groups), self._ownership)
+        candidates = {*written, *record.noted_paths()} - keep
         fresh = self._fresh()
         if fresh is None:
             return _GONE
@@ -86,7 +88,7 @@ class Leftovers:
         if not record.may_delete():
             return "another job took over the table"
         noted = record.noted_paths()
-        candidates = {*existing_outputs(self.table.io, job.intent), *noted}
+        candidates = {*existing_outputs(self.table.io, job.intent, self._ownership), *noted}
         referenced: set[str] = set()
         fresh: Table | None = None
         # Without a commit, and without metadata for one, no snapshot can know them. That a commit is settled proves
@@ -102,6 +104,10 @@ class Leftovers:
                 referenced = set(noted)
         problem = self._remove(candidates - referenced, job.intent)
         return problem or (_GONE if fresh is None and referenced else None)
+
+    @property
+    def _ownership(self) -> Ownership:
+        return Ownership.of(self.table, self.bench.record.job.job_id)
 
     def _shows_our_commit(self, fresh: Table) -> bool:
         """Else it is older than the commit, as a cache may show it, and knows nothing of the commit's files."""
@@ -119,7 +125,5 @@ class Leftovers:
         return fresh if fresh.metadata.table_uuid == self.table.metadata.table_uuid else None
 
     def _remove(self, paths: set[str], intent: Intent) -> str | None:
-        refused = remove(self.table.io, sorted(paths), intent).refused
-        if refused:
-            self.bench.record.about_to_write([path for path, _ in refused])  # else a gap in names hides them
+        refused = remove(self.table.io, paths, intent, self._ownership).refused
         return f"{len(refused)} could not be removed, first {refused[0][0]}: {refused[0][1]}" if refused else None

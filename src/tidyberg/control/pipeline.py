@@ -15,6 +15,7 @@ from tidyberg.model.job import CompactionStats, JobStatus, Stage
 from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.task import TaskResult
+from tidyberg.model.words import plural, plural_was
 from tidyberg.planning.price import request_dollars
 
 
@@ -141,9 +142,9 @@ class Pipeline:
             compute = seconds * self.bench.engine().resources.memory_gb * self.bench.prices.compute_per_gb_second
             changes["actual_dollars"] = compute + self._request_dollars()
             if tally.commits > 1:
-                notes.insert(0, f"{tally.groups} groups were committed in {tally.commits} snapshots")
+                notes.insert(0, f"{plural_was(tally.groups, 'group')} committed in {plural(tally.commits, 'snapshot')}")
             if tally.open:
-                notes.append(f"{len(tally.open)} groups were not committed")
+                notes.append(f"{plural_was(len(tally.open), 'group')} not committed")
             changes["notes"] = tuple(notes)
         return changes
 

@@ -2,42 +2,57 @@
 
 Not finding a job's snapshot proves nothing, so nothing is removed that any snapshot references, and nothing at all
 while a commit that was sent could still land: a fence in the table sees to it that it cannot.
+
+A job's record says where to look, and proves nothing: whoever can write to the store could have written it. What may be
+deleted is told by the table's metadata and by the files' names (commit/ownership.py), and every manifest is read to see
+what is referenced.
 """
 
+import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from tidyberg.commit.cleanup import referenced_paths, remove
 from tidyberg.commit.fence import FenceInDoubtError, fence_name, put_up_fence
 from tidyberg.commit.metadata_file import swaps_blindly, swaps_in_process
-from tidyberg.commit.outputs import existing_outputs, exists
+from tidyberg.commit.outputs import existing_outputs, exists, group_of
+from tidyberg.commit.ownership import Ownership
 from tidyberg.commit.snapshot import last_sequence_number, snapshot_of_job
+from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Intent, Job, JobStatus, SentCommit, Stage
 from tidyberg.record.process import is_alive
 from tidyberg.record.store import JobStore
 from tidyberg.settings.catalog_errors import catalog_errors
 
+log = logging.getLogger(__name__)
+
 DIED = "died"  # the error code of a job whose process did
 COMMIT_GRACE_MS = 600_000  # how long a swap through a catalog may be under way that a fence does not stop
+MOST_SETTLE_SECONDS = 30.0  # engines ask for a few; a record cannot ask for more
+PROGRESS_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Finding:
     """What became of a dead job that had begun to write."""
 
-    io: FileIO
     table: Table | None  # None when it is gone, or another one has its name now
-    files: frozenset[str]  # those of the job that exist
-    noted: frozenset[str]  # those of them that are metadata
-    referenced: frozenset[str]  # those of them that some snapshot references
-    landed: bool  # whether the commit that it sent last, if any, went through
+    files: frozenset[str] = frozenset()  # those of the job that exist
+    foreign: frozenset[str] = frozenset()  # those that its record names and that are not its own
+    referenced: frozenset[str] = frozenset()  # those of its files that some snapshot references
+    landed: bool = False  # whether the commit that it sent last, if any, went through
     doubt: str | None = None  # why that commit could still land
+
+    @property
+    def io(self) -> FileIO:
+        assert self.table is not None, "nothing is looked up of a table that is gone"
+        return self.table.io
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,8 @@ class Recovery:
     holder: str  # the job, or the claim of a recovery, that holds the table
     now_ms: Callable[[], int]
     sleep: Callable[[float], None] = time.sleep
+    cancel: CancelToken = field(default_factory=CancelToken)
+    notify: Callable[[str], None] = log.info  # hears how far a long one is
 
     def recover(self, catalog: Catalog, job: Job) -> str:
         """Settle one dead job whose table the caller holds; says what was done."""
@@ -61,25 +78,29 @@ class Recovery:
         intent = job.intent
         if intent is None:
             return None
-        if not job.status.is_final and intent.settle_seconds:
-            self.sleep(intent.settle_seconds)  # workers outlive the process that started them by some seconds
-        table, doubt = self._rule_out(catalog, table, job) if table else (None, None)
-        written = self.store.paths(job.job_id)
-        if table is not None and job.sent is not None and fence_name(job.job_id, job.sent.chunk) in table.metadata.refs:
-            written += self.store.paths(_fencing(job))  # no other recovery can swap one of them in any more
-        io = table.io if table else load_file_io(dict(catalog.properties), _location(intent, written))
-        noted = [path for path in written if exists(io, path)]
-        files = {*existing_outputs(io, intent), *noted}
         if table is None:
-            return Finding(io, None, frozenset(files), frozenset(noted), frozenset(), landed=False)
-        referenced = referenced_paths(table, files, intent.sequence_number)
+            return Finding(None)
+        if not job.status.is_final and intent.settle_seconds:
+            # Workers outlive the process that started them by some seconds.
+            self.sleep(min(intent.settle_seconds, MOST_SETTLE_SECONDS))
+        table, doubt = self._rule_out(catalog, table, job)
+        written = self.store.paths(job.job_id)
+        if job.sent is not None and fence_name(job.job_id, job.sent.chunk) in table.metadata.refs:
+            written += self.store.paths(_fencing(job))  # no other recovery can swap one of them in any more
+        ownership, check = Ownership.of(table, job.job_id), self.cancel.raise_if_cancelled
+        noted = [path for path in written if ownership.owns(path) and exists(table.io, path)]
+        outputs = existing_outputs(table.io, intent, ownership, check)
+        files = {*outputs, *noted}
+        referenced = referenced_paths(table, files, None, check)
+        sent = frozenset(job.sent.groups) if job.sent is not None else frozenset()
         landed = job.sent is not None and (
             snapshot_of_job(table.metadata, job.job_id, job.sent.chunk) is not None
             # Our snapshot may be expired already while its files live on.
-            or not referenced.isdisjoint(existing_outputs(io, intent.only(job.sent.groups)))
+            or not referenced.isdisjoint(outputs_of(intent.only(sent), outputs))
         )
         doubt = None if landed else doubt
-        return Finding(io, table, frozenset(files), frozenset(noted), frozenset(referenced), landed, doubt)
+        foreign = foreign_paths(intent, written, ownership)
+        return Finding(table, frozenset(files), foreign, frozenset(referenced), landed, doubt)
 
     def conclude(self, job: Job, finding: Finding | None) -> str:
         """Record what became of the job and remove what it left, but for files that another job has taken over."""
@@ -90,28 +111,31 @@ class Recovery:
             return self._postpone(job, what)
         has_committed = finding.landed or job.commits > 0
         status = JobStatus.SUCCEEDED if has_committed or job.status is JobStatus.SUCCEEDED else JobStatus.FAILED
-        is_in_doubt = job.sent is not None or (job.unresolved and job.commits > 0)
-        if finding.table is None and is_in_doubt and finding.files:
-            # A renamed table is gone from its old name only: what a commit may have published stays.
-            files = len(finding.files)
-            what = f"{job.table} is gone or renamed; {files} files that a commit may have published are kept"
-            return self._finish(job, status, what)
+        assert job.intent is not None  # else nothing would have been found
+        if finding.table is None:
+            # A renamed table is gone from its old name only, and only its metadata tells which files are its own.
+            where = next(iter(job.intent.directories.values()), None)
+            kept = f"; what the job may have left is kept (first in {where})" if where else ""
+            return self._finish(job, status, f"{job.table} is gone or renamed{kept}")
         keep = finding.files & self.taken_over(job)
         leftovers = finding.files - finding.referenced - keep
-        if finding.table is None and job.commits:
-            leftovers -= finding.noted  # they may be of a commit that is settled: it died before that was forgotten
         if not self.store.withdraw(job.table_uuid, self.holder, job.job_id):
             return self._lost(job)
-        assert job.intent is not None  # else nothing would have been found
-        removal = remove(finding.io, sorted(leftovers), job.intent)
+        removal = remove(
+            finding.io,
+            leftovers,
+            job.intent,
+            Ownership.of(finding.table, job.job_id),
+            check=self.cancel.raise_if_cancelled,
+            progress=self._telling(job, len(leftovers)),
+        )
         if removal.refused:
             path, answer = removal.refused[0]
-            self.store.note_paths(job.job_id, [path for path, _ in removal.refused])  # else a gap in names hides them
             return self._postpone(
                 job, f"{len(removal.refused)} leftovers could not be removed, first {path} ({answer})"
             )
         taken_over = f", {len(keep)} taken over by the next job" if keep else ""
-        removed = f"{len(removal.removed)} leftovers removed{taken_over}"
+        removed = f"{len(removal.removed)} leftovers removed{taken_over}{self._left_alone(job, finding)}"
         if not has_committed:
             return self._finish(job, status, f"had not committed; {removed}")
         rest = len(open_groups(job, finding))
@@ -121,6 +145,30 @@ class Recovery:
                 job = replace(job, error_code=None, error=None)
         what = f"had committed snapshot {job.snapshot_id}" + (f", but not {rest} further groups" if rest else "")
         return self._finish(job, status, f"{what}; {removed}", died=rest > 0)
+
+    def _telling(self, job: Job, total: int) -> Callable[[int], None]:
+        last = time.monotonic()
+
+        def tell(number: int) -> None:
+            nonlocal last
+            if time.monotonic() - last >= PROGRESS_SECONDS:
+                last = time.monotonic()
+                self.notify(f"job {job.job_id}: {number:,} of {total:,} leftovers removed")
+
+        return tell
+
+    def _left_alone(self, job: Job, finding: Finding) -> str:
+        if not finding.foreign:
+            return ""
+        first = min(finding.foreign)
+        log.warning(
+            "The record of job %s names %d paths that are not its own, first %s: they are left alone. "
+            "Check who can write to the job store.",
+            job.job_id,
+            len(finding.foreign),
+            first,
+        )
+        return f"; {len(finding.foreign)} paths of its record are not its own and were left alone, first {first}"
 
     def taken_over(self, job: Job) -> frozenset[str]:
         """Outputs that other open jobs have from dead ones, of this job or of others: theirs to commit or remove."""
@@ -209,12 +257,20 @@ def open_groups(job: Job, finding: Finding) -> frozenset[int]:
     return job.intent.groups - frozenset(committed)
 
 
+def outputs_of(intent: Intent, paths: Collection[str]) -> frozenset[str]:
+    """Those of the paths that are outputs of the intent's groups."""
+    adopted = {path for several in intent.adopted.values() for path in several}
+    return frozenset(path for path in paths if path in adopted or group_of(path) in intent.directories)
+
+
+def foreign_paths(intent: Intent, noted: Collection[str], ownership: Ownership) -> frozenset[str]:
+    """What a record names and the job cannot have written."""
+    adopted = (path for several in intent.adopted.values() for path in several)
+    directories = (directory for directory in intent.directories.values() if not ownership.holds(directory))
+    paths = (path for path in [*adopted, *noted] if not ownership.owns(path, (path,)))
+    return frozenset([*directories, *paths])
+
+
 def _fencing(job: Job) -> str:
     """Under what the store keeps the metadata files of fences against this job."""
     return f"{job.job_id}/fence"
-
-
-def _location(intent: Intent, written: Sequence[str]) -> str | None:
-    """Some place of the table, to open its storage by; None where there is nothing to look for."""
-    adopted = (path for paths in intent.adopted.values() for path in paths)
-    return next(iter([*intent.directories.values(), *adopted, *written]), None)

@@ -15,15 +15,17 @@ from tidyberg.control.journal import JobRecord
 from tidyberg.control.recovery import Finding, Recovery, open_groups
 from tidyberg.control.workbench import Workbench
 from tidyberg.errors import BadPlan, DamagedFile, VerificationFailed
-from tidyberg.execute.tasks import storage_access
+from tidyberg.execute.access import storage_access
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import Intent, Job, Stage
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.report import Notice, StageStarted
 from tidyberg.model.task import TaskResult
+from tidyberg.model.words import plural
 from tidyberg.planning.document import plan_from_json, plan_to_json
 from tidyberg.planning.predicate import parse_predicate
+from tidyberg.planning.select import fields_of
 from tidyberg.record.store import Finished, JobStore
 from tidyberg.verify.delete_paths import DeletePaths
 from tidyberg.verify.groups import verify_group
@@ -88,7 +90,7 @@ def settle_others(store: JobStore, recovery: Recovery, request: Request) -> Adop
         if adopted is None and (adopted := adoptable(store, dead, finding, request, taken)) is not None:
             adopted.hand_over(bench.record)
             done = len(adopted.finished)
-            bench.emit(Notice("info", f"job {dead.job_id} had rewritten {done} groups: going on from there"))
+            bench.emit(Notice("info", f"job {dead.job_id} had rewritten {plural(done, 'group')}: going on from there"))
         bench.emit(Notice("info", recovery.conclude(dead, finding)))
     return adopted
 
@@ -128,7 +130,9 @@ def _same_plan(store: JobStore, dead: Job, request: Request) -> Plan | None:
         is_asked = plan.hash == request.plan.hash
     else:
         bench, where = request.bench, request.bench.options.where
-        resolved = parse_predicate(where, pinned.schema, bench.now_ms())[1] if where is not None else None
+        resolved = None
+        if where is not None:
+            _, resolved = parse_predicate(where, pinned.schema, bench.now_ms(), fields_of(pinned))
         is_asked = dead.options == bench.record.job.options and plan.resolved_where == resolved
     fits = (
         plan.tool_version == __version__
@@ -155,6 +159,8 @@ def _that_hold(
         group_id = done.result.group_id
         if group_id not in valid or (request.bench.verify is VerifyMode.FULL and done.result.checksum is None):
             continue
+        if not finding.files.issuperset(output.path for output in done.result.outputs):
+            continue  # a record says what it likes: only files that are the dead job's own are committed
         if not all(output.digest for output in done.result.outputs):
             continue  # copied: quickly done again, and nobody has seen the bytes that were written
         try:

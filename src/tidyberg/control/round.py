@@ -13,18 +13,20 @@ from tidyberg.commit.publish import Committed, FinishedGroup, Publisher
 from tidyberg.control.leftovers import Leftovers
 from tidyberg.control.tally import Tally, add_copied, add_spliced
 from tidyberg.control.workbench import Workbench, work_of
-from tidyberg.errors import GroupsConflict, StalePlan
+from tidyberg.errors import GroupsConflict, StalePlan, TooManyOutputs
+from tidyberg.execute.access import storage_access
 from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import AnyResult, Engine
 from tidyberg.execute.parts import divided
 from tidyberg.execute.renewal import RenewedAccess
-from tidyberg.execute.tasks import build_tasks, storage_access
+from tidyberg.execute.tasks import build_tasks
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import Intent, Stage
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.report import GroupFinished, StageStarted
 from tidyberg.model.task import ChecksumResult, Task, TaskResult
+from tidyberg.model.words import plural
 from tidyberg.observe.nans import read_nans
 from tidyberg.planning.document import plan_to_json
 from tidyberg.verify.contents import checksum_tasks, verify_contents
@@ -43,6 +45,7 @@ class Round:
     adopted: Mapping[int, TaskResult] = field(default_factory=dict)  # groups that a dead job had finished
     after_death: bool = False  # of the process that worked on the table last
     settle_seconds: float = 0.0  # how long workers may still write, when the round ended by an error
+    _outputs: int = 0
     _groups: dict[int, FileGroup] = field(default_factory=dict)
     _tasks: dict[int, Task] = field(default_factory=dict)
     _waiting: list[TaskResult] = field(default_factory=list)  # finished, and not committed yet
@@ -136,7 +139,7 @@ class Round:
         return [file.path for group in groups if group.group_id not in self.adopted for file in group.files]
 
     def _execute(self, engine: Engine, tasks: Sequence[Task]) -> None:
-        self.bench.emit(StageStarted(Stage.EXECUTE, f"rewriting {len(tasks)} groups on {engine.name}"))
+        self.bench.emit(StageStarted(Stage.EXECUTE, f"rewriting {plural(len(tasks), 'group')} on {engine.name}"))
         storage = self._access()
         work = work_of([self._groups[task.group_id] for task in tasks])
         joining = Joining(self._tasks, self.inventory.pinned.schema)
@@ -173,6 +176,7 @@ class Round:
         if result.group_id not in self.adopted:
             self.bench.record.save_finished(result, self.bench.now_ms())
         self._count(result)
+        self._check_outputs(len(result.outputs))
         self.bench.record.raise_if_lost()
         for warning in result.warnings:
             if self.tally.note(warning):
@@ -181,6 +185,16 @@ class Round:
         if self.bench.options.commit_every is not None and len(self._waiting) >= self.bench.options.commit_every:
             self._commit_waiting()
             self.bench.record.update(stage=Stage.EXECUTE)
+
+    def _check_outputs(self, outputs: int) -> None:
+        """How many files rows are sorted into is known only afterwards: the job ends before it floods the storage."""
+        self._outputs += outputs
+        most = self.bench.options.max_output_files
+        if self._outputs > most:
+            raise TooManyOutputs(
+                f"The job came to {self._outputs:,} files; it may write {most:,}.",
+                hint="Give a larger target_file_size or a filter, or raise limits.max_output_files.",
+            )
 
     def _trace(self, result: TaskResult) -> None:
         """Tasks run elsewhere: their span is made from the times that came back with the result."""
@@ -263,7 +277,9 @@ class Round:
         self.bench.record.update(stage=Stage.VERIFY)
         if self.bench.verify is VerifyMode.OFF:
             return
-        self.bench.emit(StageStarted(Stage.VERIFY, f"verifying {len(groups)} groups ({self.bench.verify.value})"))
+        self.bench.emit(
+            StageStarted(Stage.VERIFY, f"verifying {plural(len(groups), 'group')} ({self.bench.verify.value})")
+        )
         paths_of = DeletePaths(self._access())
         for group, result in zip(groups, results, strict=True):
             verify_group(group, result, self.inventory.pinned, self.plan.deletes, paths_of)
@@ -280,7 +296,7 @@ class Round:
     def _publish(self, groups: Sequence[FileGroup], results: Sequence[TaskResult]) -> Committed:
         record = self.bench.record
         record.update(stage=Stage.COMMIT)
-        self.bench.emit(StageStarted(Stage.COMMIT, f"committing {len(groups)} groups"))
+        self.bench.emit(StageStarted(Stage.COMMIT, f"committing {plural(len(groups), 'group')}"))
         check_outputs(self.table.io, results)
         self.tally.chunks += 1
         publisher = Publisher(

@@ -1,19 +1,23 @@
 """Settles single jobs: for `recover`, for the service before it runs something again, for a job that woke up late."""
 
+import logging
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
 
 from tidyberg.control.journal import JobRecord
 from tidyberg.control.lease import Lease
 from tidyberg.control.recovery import DIED, Recovery, open_groups
-from tidyberg.errors import TableBusy, TidybergError
+from tidyberg.errors import Cancelled, TableBusy, TidybergError
+from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Job
 from tidyberg.record.process import this_process
 from tidyberg.record.store import JobStore
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,8 @@ class Settler:
     now_ms: Callable[[], int]
     sleep: Callable[[float], None]
     lease_ms: int
+    cancel: CancelToken = field(default_factory=CancelToken)
+    notify: Callable[[str], None] = log.info  # hears how far a long recovery is
 
     def settle(self, job: Job) -> str | None:
         """Says what was done; None: it lives, or was settled before its table was ours."""
@@ -35,6 +41,8 @@ class Settler:
                 return self._recovery(claim).recover(self.catalog(job.table.catalog), found)
         except TableBusy:
             return None
+        except Cancelled:
+            raise
         except TidybergError as error:  # one catalog that does not answer keeps no other from being tidied
             return f"job {job.job_id} is not settled: {error}"
 
@@ -79,7 +87,7 @@ class Settler:
         return Lease(self.store, claim, this_process(), self.now_ms, ttl_ms=self.lease_ms)
 
     def _recovery(self, claim: Job) -> Recovery:
-        return Recovery(self.store, claim.job_id, self.now_ms, self.sleep)
+        return Recovery(self.store, claim.job_id, self.now_ms, self.sleep, self.cancel, self.notify)
 
 
 def _is_known(job: Job) -> bool:

@@ -5,13 +5,16 @@ from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
 
-from tidyberg.commit.publish import RetryPolicy
+from tidyberg.commit.retrying import RetryPolicy
 from tidyberg.control.journal import JobRecord
+from tidyberg.control.recovery import Recovery
 from tidyberg.execute.engine import CancelToken, Engine
+from tidyberg.model.job import Stage
 from tidyberg.model.options import PlanOptions, Prices, VerifyMode
 from tidyberg.model.plan import FileGroup
-from tidyberg.model.report import EventSink, Notice
+from tidyberg.model.report import EventSink, Notice, StageStarted
 from tidyberg.observe.cache import ManifestCache
+from tidyberg.record.store import JobStore
 from tidyberg.telemetry.traces import Tracer
 
 
@@ -33,6 +36,14 @@ class Workbench:
 
     def warn(self, message: str) -> None:
         self.emit(Notice("warning", message))
+
+    def recovery(self, store: JobStore) -> Recovery:
+        """Of other jobs of the table, by the one that holds it."""
+
+        def notify(said: str) -> None:
+            self.emit(StageStarted(Stage.RECOVER, said))
+
+        return Recovery(store, self.record.job.job_id, self.now_ms, self.sleep, self.cancel, notify)
 
 
 def work_of(groups: Sequence[FileGroup]) -> dict[str, int]:

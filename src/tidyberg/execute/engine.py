@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tidyberg.errors import (
     AccessDenied,
@@ -12,12 +12,17 @@ from tidyberg.errors import (
     DamagedFile,
     StorageError,
     TidybergError,
+    TooManyOutputs,
 )
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.model.options import Resources, cores_of_task
 from tidyberg.model.task import AnyResult as AnyResult
 from tidyberg.model.task import AnyTask as AnyTask
 from tidyberg.model.task import StorageAccess, Task
+
+INLINE_GB = 1.0  # what a process that rewrites takes, about
+APP_NAME = "tidyberg"  # of its Spark applications
+SPARK_CONNECT = "spark connect"  # the name of its resources, wherever the server is
 
 
 class CancelToken:
@@ -50,6 +55,13 @@ class CancelToken:
     def raise_if_cancelled(self) -> None:
         if self.cancelled:
             raise Cancelled("The job was cancelled.")
+
+
+@runtime_checkable
+class StartsAhead(Protocol):
+    """An engine that takes long to start, and can do so beside other work."""
+
+    def start_ahead(self) -> None: ...
 
 
 class Engine(Protocol):
@@ -107,6 +119,11 @@ def error_of(failure: KernelFailure) -> TidybergError:
         )
     if failure.kind is FailureKind.STORAGE:
         return StorageError(failure.message)
+    if failure.kind is FailureKind.LIMIT:
+        return TooManyOutputs(
+            failure.message,
+            hint="Nothing was changed. Give a larger target_file_size, or raise limits.max_output_files.",
+        )
     if failure.kind is FailureKind.STOPPED:
         return Cancelled("The job was cancelled.")
     return DamagedFile(

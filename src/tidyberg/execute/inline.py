@@ -9,7 +9,7 @@ from contextvars import copy_context
 import pyarrow as pa
 
 from tidyberg.errors import EngineError
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, error_of, use_idle_cores
+from tidyberg.execute.engine import INLINE_GB, AnyResult, AnyTask, CancelToken, error_of, use_idle_cores
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.options import Resources
@@ -17,8 +17,6 @@ from tidyberg.model.task import StorageAccess
 
 _POLL_SECONDS = 0.1
 _FIRST_WAIT_SECONDS = 0.025  # doubled before each new attempt of a task
-
-INLINE_GB = 1.0  # what a process that rewrites takes, about
 
 
 class InlineEngine:

@@ -1,6 +1,7 @@
 """Runs tasks on Spark: local, a cluster, a session the caller has, or Spark Connect; one API for all."""
 
 import contextlib
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -8,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from tidyberg.errors import EngineError
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, use_idle_cores
+from tidyberg.execute.engine import APP_NAME, SPARK_CONNECT, AnyResult, AnyTask, CancelToken, use_idle_cores
 from tidyberg.execute.shipping import write_archive
+from tidyberg.execute.spark_launch import Launch, launched
 from tidyberg.execute.spark_run import ConnectHandle, Handle, LocalHandle, SessionHandle, SparkRun, split_into_jobs
 from tidyberg.execute.spark_session import (
+    engine_launch,
     forget,
     is_alive,
     is_connect,
@@ -28,7 +31,6 @@ from tidyberg.execute.spark_session import (
 from tidyberg.model.options import Resources
 from tidyberg.model.task import StorageAccess
 
-SPARK_CONNECT = "spark connect"
 _LOST_ATTEMPTS = 4  # attempts beyond failures: speculation, executors that went away
 
 
@@ -44,7 +46,7 @@ class SparkEngine:
         connect: str | None = None,
         driver_memory: str = "1g",
         memory_gb: float = 4.0,
-        app_name: str = "tidyberg",
+        app_name: str = APP_NAME,
     ) -> None:
         if session is not None and connect is not None:
             raise EngineError("Give SparkEngine a session or a Connect address, not both.")
@@ -56,7 +58,10 @@ class SparkEngine:
         self._spark = session  # or, where Spark is our own and local, its context
         self._owns_spark = session is None
         self._shipped = False
+        self._closing = False
         self._lock = threading.Lock()
+        self._launch: Launch | None = None  # of a start ahead, until it has ended
+        self._ahead: threading.Thread | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._is_own_local = session is None and connect is None and local_cores(self._master) is not None
         self._cores = self._find_cores()
@@ -81,6 +86,11 @@ class SparkEngine:
         """Workers were seen writing up to 1.8 s after a cancel with our kill timeout, 3.7 s with Spark's own."""
         return 2.5 if self._is_own_local else 5.0
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether a run will find or start a Spark: not with somebody else's that has been stopped."""
+        return self._spark is None or self._owns_spark or is_alive(self._spark)
+
     def start(self) -> None:
         """Start the session now, or anew where it has died; a run does it by itself."""
         with self._lock:
@@ -90,18 +100,44 @@ class SparkEngine:
             if self._spark is None:
                 self._spark = self._start()
 
+    def start_ahead(self) -> None:
+        """Begin to start, beside what the caller does before its first run; where it fails, that run says why."""
+        if self._spark is not None or self._connect is not None or self._ahead is not None:
+            return
+        if "pyspark" in sys.modules and running_context() is not None:
+            return
+        launch = engine_launch(self._master, self._driver_memory, self._conf, self._app_name)
+        with contextlib.suppress(OSError, EngineError):
+            self._launch = launched(*launch, self._directory() / "spark.log")
+            self._ahead = threading.Thread(target=self._start_quietly, name="tidyberg-spark-start", daemon=True)
+            self._ahead.start()
+
+    def _start_quietly(self) -> None:
+        with contextlib.suppress(Exception):
+            self.start()
+            if self._is_own_local and not self._closing:
+                LocalHandle(self._spark).warm_up(self._cores or 1)
+
     def close(self) -> None:
+        self._closing = True
+        if (launch := self._launch) is not None:
+            launch.abandon()  # it may be seconds from its start, and nobody will need it
         with self._lock:
             spark, self._spark = self._spark, None if self._owns_spark else self._spark
             if spark is not None and self._owns_spark:
                 if is_connect(spark):
                     spark.stop()
-                else:
+                elif is_alive(spark):
                     stop_classic(spark)
+                else:
+                    forget(spark)
             self._shipped = False
             if self._scratch is not None:
                 self._scratch.cleanup()
                 self._scratch = None
+        if self._ahead is not None:
+            self._ahead.join()
+        self._ahead, self._closing = None, False
 
     def run(
         self,
@@ -131,7 +167,11 @@ class SparkEngine:
             self._owns_spark = self._is_own_local = False
             return session_of(shared)
         settings = session_settings(self._master, self._driver_memory, self._conf)
-        context = start_classic(self._master, self._app_name, settings, self._directory() / "spark.log")
+        log = self._directory() / "spark.log"
+        try:
+            context = start_classic(self._master, self._app_name, settings, log, self._launch)
+        finally:
+            self._launch = None
         return context if self._is_own_local else session_of(context)
 
     def _handle(self) -> Handle:

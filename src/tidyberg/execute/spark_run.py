@@ -14,7 +14,16 @@ from tidyberg.errors import Cancelled, EngineError, TidybergError
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, error_of
 from tidyberg.execute.kernel.failures import find_failure
 from tidyberg.execute.spark_session import first_line
-from tidyberg.execute.worker import OUTCOME_SCHEMA, Outcome, Work, in_batches, make_worker, unpack_outcome
+from tidyberg.execute.worker import (
+    OUTCOME_SCHEMA,
+    Outcome,
+    Work,
+    import_kernels,
+    in_batches,
+    in_own_worker,
+    make_worker,
+    unpack_outcome,
+)
 from tidyberg.model.task import StorageAccess
 
 _POLL_SECONDS = 0.1
@@ -77,7 +86,12 @@ class LocalHandle:
     def collect(self, work: Work, partitions: int) -> list[Outcome]:
         self._context.addJobTag(self._tag)
         numbers = self._context.parallelize(range(partitions), partitions)
-        return [unpack_outcome(outcome) for outcome in numbers.mapPartitions(work).collect()]
+        return [unpack_outcome(outcome) for outcome in numbers.mapPartitions(in_own_worker(work)).collect()]
+
+    def warm_up(self, workers: int) -> None:
+        """Start so many Python workers and let them import the kernels, before the first task needs them."""
+        numbers = self._context.parallelize(range(workers), workers)
+        numbers.mapPartitions(in_own_worker(import_kernels)).collect()
 
     def interrupt(self) -> None:
         self._context.cancelJobsWithTag(self._tag)

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 from tidyberg.errors import ConfigurationError, EngineError
+from tidyberg.execute.spark_launch import Launch, changed_environment, launched
 
 _NEEDED_JAVA = 17
 _INSTALL_JAVA = "Install Java 17 (a JDK or JRE) and set JAVA_HOME, or use the inline engine."
@@ -94,29 +95,56 @@ def check_java() -> None:
         raise ConfigurationError(f"Spark needs Java {_NEEDED_JAVA}, but {java} is Java {version}.", hint=_INSTALL_JAVA)
 
 
-def start_classic(master: str, app_name: str, settings: Mapping[str, str], log: Path) -> Any:
+def start_classic(
+    master: str, app_name: str, settings: Mapping[str, str], log: Path, launch: Launch | None = None
+) -> Any:
     """A context in a JVM of our own whose chatter goes to a log file instead of the user's terminal.
 
     A session would take it another second, and is made of it where it is needed.
     """
-    check_java()
+    if launch is None:
+        check_java()
     from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
 
     conf = SparkConf(loadDefaults=False)
-    for name, value in settings.items():
+    for name, value in launch_settings(master, app_name, settings).items():
         conf.set(name, value)
-    conf.setMaster(master).setAppName(app_name)
-    with _environment(master, settings), log.open("ab") as chatter:
+    with changed_environment(launch_environment(master, settings)):
         try:
-            gateway = launch_gateway(conf=conf, popen_kwargs={"stdout": chatter, "stderr": chatter})
-            return SparkContext(conf=conf, gateway=gateway)
+            launch = launch or launched(launch_settings(master, app_name, settings), {}, log)
+            return SparkContext(conf=conf, gateway=launch.gateway(conf))
         except Exception as error:
             _forget_gateway()
+            if launch is not None:
+                launch.abandon()
+            check_java()
             raise EngineError(
-                f"Spark did not start on {master}: {_last_words(log) or error}",
+                f"Spark did not start on {master}: {_last_words(launch.log if launch else log) or error}",
                 hint="Check the master's address and the Spark settings.",
             ) from error
+
+
+def engine_launch(
+    master: str, driver_memory: str, conf: Mapping[str, str], app_name: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Settings and environment that an engine launches its JVM with."""
+    settings = session_settings(master, driver_memory, conf)
+    return launch_settings(master, app_name, settings), launch_environment(master, settings)
+
+
+def launch_settings(master: str, app_name: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """What the JVM is launched with."""
+    return {**settings, "spark.master": master, "spark.app.name": app_name}
+
+
+def launch_environment(master: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """What PySpark and its JVM take from the environment when they start."""
+    changed = {"PYSPARK_PIN_THREAD": "true"}  # jobs are cancelled by the tag of the thread that submits them
+    if local_cores(master) is not None and "PYSPARK_PYTHON" not in os.environ:
+        changed["PYSPARK_PYTHON"] = sys.executable  # not whatever `python3` the PATH has
+    if "spark.pyspark.python" in settings:
+        changed["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
+    return changed
 
 
 def running_context() -> Any:
@@ -237,26 +265,6 @@ def _forget_gateway() -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-@contextlib.contextmanager
-def _environment(master: str, settings: Mapping[str, str]) -> Iterator[None]:
-    """What PySpark takes from there when it starts."""
-    changed = {"PYSPARK_PIN_THREAD": "true"}  # jobs are cancelled by the tag of the thread that submits them
-    if local_cores(master) is not None and "PYSPARK_PYTHON" not in os.environ:
-        changed["PYSPARK_PYTHON"] = sys.executable  # not whatever `python3` the PATH has
-    if "spark.pyspark.python" in settings:
-        changed["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
-    before = {name: os.environ.get(name) for name in changed}
-    os.environ.update(changed)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _last_words(log: Path) -> str:

@@ -7,7 +7,6 @@ from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionKey
 from pyiceberg.schema import Schema
 from pyiceberg.table.locations import LocationProvider
@@ -20,11 +19,11 @@ from tidyberg.model.inventory import Inventory, Partition
 from tidyberg.model.options import PlanOptions, RewriteMode
 from tidyberg.model.plan import DeleteFile, FileGroup
 from tidyberg.model.table import Pinned
-from tidyberg.model.task import NanFacts, PartitionColumn, StorageAccess, Task, TaskDelete, TaskInput, output_name
+from tidyberg.model.task import NanFacts, PartitionColumn, Task, TaskDelete, TaskInput, output_name
 from tidyberg.planning.parts import part_count
 
-_STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")
 _BATCH_ROWS = 131_072
+_FAR_MORE, _FAR_MORE_SPARE = 4, 32  # times as many outputs as planned, and some: a writer that rolls so often is wrong
 _OVERSIZE = 1.8  # an output above this many times the target would be split by the next plan
 
 
@@ -79,6 +78,7 @@ def build_tasks(
             iceberg_schema=iceberg_schema,
             output_directory=_output_directory(location_provider, job_id, group),
             outputs=group.outputs,
+            max_outputs=_most_outputs(group, options),
             target_bytes=target_file_size,
             max_bytes=max(max_bytes, target_file_size),
             write=settings,
@@ -108,6 +108,13 @@ def build_tasks(
         )
         for group in groups
     ]
+
+
+def _most_outputs(group: FileGroup, options: PlanOptions) -> int:
+    """Where rows are sorted into partitions, nobody knows how many these are: only the job's limit holds."""
+    if group.output_spec_id is not None:
+        return options.max_output_files
+    return min(options.max_output_files, _FAR_MORE * group.outputs + _FAR_MORE_SPARE)
 
 
 def _partitioning(group: FileGroup, pinned: Pinned) -> tuple[PartitionColumn, ...] | None:
@@ -152,17 +159,6 @@ def _task_delete(delete: DeleteFile) -> TaskDelete:
         content_offset=delete.content_offset,
         content_size=delete.content_size,
         records=delete.records,
-    )
-
-
-def storage_access(io: FileIO) -> StorageAccess:
-    """What opens a table's storage, credentials among it; nothing of the catalog's own secrets."""
-    return StorageAccess(
-        {
-            name: str(value)
-            for name, value in io.properties.items()
-            if value is not None and name.startswith(_STORAGE_PREFIXES)
-        }
     )
 
 

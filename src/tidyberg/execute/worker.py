@@ -62,6 +62,26 @@ def in_batches(work: Work) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return work_in_batches
 
 
+def import_kernels(numbers: Iterable[int]) -> Iterator[bytes]:  # noqa: ARG001
+    """Work that does nothing, in a worker that is then ready for the first that does."""
+    from tidyberg.execute.kernel.remote import settle_worker
+
+    settle_worker()
+    return iter(())
+
+
+def in_own_worker(work: Work) -> Work:
+    """The same for a worker that runs nothing but our tasks."""
+
+    def work_alone(numbers: Iterable[int]) -> Iterator[bytes]:
+        from tidyberg.execute.kernel.without_pandas import use_arrow_without_pandas
+
+        use_arrow_without_pandas()
+        return work(numbers)
+
+    return work_alone
+
+
 def unpack_outcome(data: bytes) -> Outcome:
     position, result, failure = pickle.loads(data)  # noqa: S301 - written by our own worker function
     return Outcome(position, result, failure)

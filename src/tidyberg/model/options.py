@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tidyberg.errors import BadInput
-from tidyberg.model.sizes import MB
+from tidyberg.model.sizes import MB, format_size
 
 
 class Strategy(StrEnum):
@@ -55,7 +55,11 @@ class VerifyMode(StrEnum):
             ) from None
 
 
+MOST_OUTPUT_FILES = 100_000
+
 _AT_LEAST_ONE = (
+    "min_target_file_size",
+    "max_output_files",
     "target_file_size",
     "min_file_size",
     "max_file_size",
@@ -81,6 +85,9 @@ class PlanOptions:
     ignore_wap_branches: bool = False  # compact although another branch can then no longer fast-forward to it
     mode: RewriteMode = RewriteMode.AUTO
     copy_min_row_group_bytes: int = 8 * MB  # what row groups must have on average for `auto` to keep them
+    # Not for callers: what the installation allows.
+    min_target_file_size: int = 1
+    max_output_files: int = MOST_OUTPUT_FILES
     # Sizes in bytes; None means: from the table's properties, else derived from the target.
     target_file_size: int | None = None  # table's write.target-file-size-bytes, else 512 MB
     min_file_size: int | None = None  # files below are candidates of `full`; default 0.75 x target
@@ -105,6 +112,12 @@ class PlanOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise BadInput(f"{name} must be at least 1, not {value}.")
+        if self.target_file_size is not None and self.target_file_size < self.min_target_file_size:
+            raise BadInput(
+                f"target_file_size is {format_size(self.target_file_size)}; the smallest that is taken is "
+                f"{format_size(self.min_target_file_size)}.",
+                hint="Give a larger one, such as 512MB. The floor is the setting limits.min_target_file_size.",
+            )
         if self.max_cost is not None and self.max_cost < 0:
             raise BadInput(f"max_cost must not be negative, not {self.max_cost}.")
         if self.max_delete_ratio < 0:

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidyberg.model.submission import DEFAULT_TENANT
-
+DEFAULT_TENANT = "default"  # whose everything is where nobody tells tenants apart
 ALL_TENANTS = "*"  # of those who look or operate for everyone without being admins, such as a collector of metrics
 
 

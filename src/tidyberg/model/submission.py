@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tidyberg.model.job import JobStatus
+from tidyberg.model.principal import DEFAULT_TENANT as DEFAULT_TENANT
 from tidyberg.model.table import TableRef
 
-DEFAULT_TENANT = "default"
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
 
 
@@ -59,6 +59,14 @@ class JobEvent:
     at_ms: int
     kind: Literal["status", "stage", "progress", "notice"]
     data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JobNews:
+    """How a job is, and its events since one that is known."""
+
+    status: JobStatus
+    events: tuple[JobEvent, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
+from typing import TYPE_CHECKING
 
 from tidyberg.errors import BadInput
+
+if TYPE_CHECKING:  # the command line names tables long before it needs to know what is in one
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
 
 NAME_MAPPING = "schema.name-mapping.default"
 
@@ -57,13 +59,13 @@ class Pinned:
     snapshot_id: int | None  # None: the branch has no snapshot yet, the table is empty
     sequence_number: int
     timestamp_ms: int | None
-    schema: Schema
-    specs: Mapping[int, PartitionSpec]
+    schema: "Schema"
+    specs: Mapping[int, "PartitionSpec"]
     default_spec_id: int
     sort_order_id: int
     properties: Mapping[str, str]
     snapshots: Mapping[int, SnapshotInfo] = field(repr=False)
-    schemas: Mapping[int, Schema] = field(default_factory=dict, repr=False)  # all of its history, by schema id
+    schemas: Mapping[int, "Schema"] = field(default_factory=dict, repr=False)  # all of its history, by schema id
     branches: Mapping[str, int] = field(default_factory=dict, repr=False)  # all branches, by name: their heads
 
     @property

@@ -1,5 +1,6 @@
 """What travels to a worker and back. Standard library only: this module is shipped to executors."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,12 +118,13 @@ class Task:
     mode: str = "encode"  # encode | copy: a worker that cannot prove a copy safe encodes, and says why
     splices: bool = False  # where rows are encoded, pages that need not be decoded may be moved as they are
     min_row_group_bytes: int = 0  # on average: smaller row groups are not worth keeping, so they are encoded
+    max_outputs: int = 100_000  # files that it may write; one more ends it
     parts: int = 1  # tasks that the group is to be divided among
     part: int | None = None  # which of them this is; None: it has the whole group
 
 
 def output_name(job_id: str, group_id: int, attempt: int, number: int, part: int | None = None) -> str:
-    """Computable from the recorded intent, so that recovery needs no listing."""
+    """By it recovery finds the outputs of a job in a listing of their directory."""
     group = f"g{group_id:05d}" if part is None else f"g{group_id:05d}p{part:04d}"
     return f"{output_prefix(job_id)}{group}-a{attempt:02d}-{number:04d}.parquet"
 
@@ -130,6 +132,11 @@ def output_name(job_id: str, group_id: int, attempt: int, number: int, part: int
 def output_prefix(job_id: str) -> str:
     """What the names of all outputs of a job begin with."""
     return f"tidyberg-{job_id}-"
+
+
+OUTPUT_NAME = re.compile(
+    r"tidyberg-(?P<run>.+)-g(?P<group>\d{5,9})(?:p(?P<part>\d{4,9}))?-a(?P<attempt>\d{2,9})-(?P<number>\d{4,9})\.parquet"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +208,8 @@ class ChecksumTask:
     arrow_schema: bytes
     batch_rows: int = 131_072
     lineage: bool = False  # the rows' lineage counts too: as stored, else as inherited from the inputs
+    described: tuple[WrittenFile, ...] = ()  # those of the inputs to check: what they say, and what manifests will say
+    sources: tuple[TaskInput, ...] = ()  # files whose bytes the inputs may hold, with all that was false in them
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +218,7 @@ class ChecksumResult:
     group_id: int
     rows: int
     checksum: str
+    problems: tuple[str, ...] = ()  # what files or their manifests say that is not true
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class FileSizes:
 
 
 def resolve_sizes(options: PlanOptions, properties: Mapping[str, str]) -> FileSizes:
-    target = options.target_file_size or _target_of_table(properties)
+    target = options.target_file_size or max(_target_of_table(properties), options.min_target_file_size)
     minimum = options.min_file_size or max(1, int(target * MIN_FILE_RATIO))
     maximum = options.max_file_size or int(target * MAX_FILE_RATIO)
     if minimum > target:

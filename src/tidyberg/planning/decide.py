@@ -27,6 +27,7 @@ from tidyberg.model.plan import (
     Verdict,
 )
 from tidyberg.model.sizes import format_size
+from tidyberg.model.words import plural
 from tidyberg.planning.bounds import FileSizes, resolve_sizes
 from tidyberg.planning.candidates import Candidates, find_candidates
 from tidyberg.planning.document import plan_hash
@@ -75,7 +76,8 @@ def make_plan(
     """
     pinned = inventory.pinned
     sizes = resolve_sizes(options, pinned.properties)
-    selected, resolved_where = selected_partitions(pinned, inventory.partitions, options, now_ms)
+    selection = selected_partitions(pinned, inventory.partitions, options, now_ms)
+    selected = list(selection.chosen)
     if only is not None:
         mine = [(partition.spec_id, partition.path) in only for partition in inventory.partitions]
         selected = [chosen and own for chosen, own in zip(selected, mine, strict=True)]
@@ -89,11 +91,11 @@ def make_plan(
     if hindrance is None and not options.ignore_wap_branches:
         hindrance = waiting_to_be_published(pinned)
     outcomes: list[Skip | Proposal] = []
-    for chosen, numbers in zip(selected, statistics, strict=True):
+    for number, (chosen, numbers) in enumerate(zip(selected, statistics, strict=True)):
         if hindrance is not None:
             outcomes.append(hindrance)
         elif not chosen:
-            outcomes.append(Skip("filtered", "not selected by the filter"))
+            outcomes.append(Skip("filtered", selection.undecided.get(number, "not selected by the filter")))
         else:
             outcomes.append(judge.judge(numbers))
 
@@ -114,7 +116,7 @@ def make_plan(
         schema_id=pinned.schema.schema_id,
         created_ms=now_ms,
         options=_resolved_options(options, sizes),
-        resolved_where=resolved_where,
+        resolved_where=selection.where,
         target_file_size=sizes.target,
         health=assess(statistics, options, sizes.target, now_ms).score,
         partitions=_in_order(inventory, statistics, judge, verdicts),
@@ -243,10 +245,10 @@ def _verdict(proposal: Proposal, groups: Sequence[FileGroup], left: Sequence[Lef
     files_left = sum(rest.files for rest in left)
     if not groups:
         code = left[0].code
-        return Skip(code, f"{_LIMIT_NAMES[code]}: leaves all {files_left:,} files for another time")
+        return Skip(code, f"{_LIMIT_NAMES[code]}: leaves all {plural(files_left, 'file')} for another time")
     reason = proposal.reason
     if files_left:
-        reason += f"; {_LIMIT_NAMES[left[0].code]} leaves {files_left:,} files for another time"
+        reason += f"; {_LIMIT_NAMES[left[0].code]} leaves {plural(files_left, 'file')} for another time"
     return Rewrite(
         reason=reason,
         groups=tuple(group.group_id for group in groups),
@@ -256,7 +258,7 @@ def _verdict(proposal: Proposal, groups: Sequence[FileGroup], left: Sequence[Lef
     )
 
 
-_LIMIT_NAMES = {"budget": "max_cost", "limit": "max_files"}
+_LIMIT_NAMES = {"budget": "max_cost", "limit": "max_files", "outputs": "max_output_files"}
 
 
 def _in_order(
@@ -315,11 +317,12 @@ def _left_out(left: Sequence[Left], inventory: Inventory) -> tuple[str, ...]:
         files, size = sums.get((rest.partition, rest.code), (0, 0))
         sums[rest.partition, rest.code] = (files + rest.files, size + rest.bytes)
     lines = [
-        f"{inventory.partitions[partition].label}: {files:,} files, {format_size(size)} left by {_LIMIT_NAMES[code]}"
+        f"{inventory.partitions[partition].label}: {plural(files, 'file')}, {format_size(size)} left by "
+        f"{_LIMIT_NAMES[code]}"
         for (partition, code), (files, size) in sums.items()
     ]
     if len(lines) > _LEFT_OUT_LINES:
-        return (*lines[:_LEFT_OUT_LINES], f"and {len(lines) - _LEFT_OUT_LINES:,} more partitions")
+        return (*lines[:_LEFT_OUT_LINES], f"and {plural(len(lines) - _LEFT_OUT_LINES, 'more partition')}")
     return tuple(lines)
 
 

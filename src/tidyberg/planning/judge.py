@@ -220,6 +220,8 @@ class Judge:
         size = sum(sizes)
         expected = round(candidates.expected_sizes[members].sum()) if len(deletes) else size
         outputs = output_count(expected, self._sizes)
+        if max(sizes) <= self._sizes.maximum:
+            outputs = min(outputs, len(members))  # as many outputs are within the maximum too
         moves = self._move is not None and bool(candidates.moved[members].any())
         if moves:
             assert self._move is not None

@@ -9,7 +9,7 @@ from tidyberg.model.options import PlanOptions
 from tidyberg.planning.judge import Draft
 from tidyberg.planning.price import Pricing, Work
 
-LimitCode = Literal["budget", "limit"]
+LimitCode = Literal["budget", "limit", "outputs"]
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,13 @@ def take_within_limits(
     `manifests_of` tells which of the `manifests` name a group's files and `specs` the spec of every partition: both
     are written anew at the commit, which is part of the price.
     """
-    if options.max_files is None and options.max_cost is None:
+    fits = sum(draft.outputs for draft in drafts) <= options.max_output_files
+    if options.max_files is None and options.max_cost is None and fits:
         return Taken(tuple(drafts), ())
     taken: list[Draft] = []
     left: list[Left] = []
     work = Work()
+    outputs = 0
     touched: set[int] = set()
     touched_specs: set[int] = set()
     for draft in drafts:
@@ -55,6 +57,9 @@ def take_within_limits(
         if options.max_files is not None and work.input_files + len(draft.members) > options.max_files:
             candidate = _cut(draft, options.max_files - work.input_files, smaller)
             left.append(_rest(draft, candidate, "limit"))
+        if candidate is not None and outputs + candidate.outputs > options.max_output_files:
+            left.append(_rest(candidate, None, "outputs"))
+            continue
         if candidate is None:
             continue
         now_touched = touched | manifests_of(candidate)
@@ -65,6 +70,7 @@ def take_within_limits(
             left.append(_rest(candidate, None, "budget"))
             continue
         taken.append(candidate)
+        outputs += candidate.outputs
         work, touched, touched_specs = work + candidate.work, now_touched, now_specs
     return Taken(tuple(taken), tuple(left))
 

@@ -1,13 +1,14 @@
-"""SQL filters such as `day >= current_date - 7` to Iceberg expressions, checked against the schema.
+"""SQL filters such as `day >= current_date - 7` to Iceberg expressions, checked against columns and partition fields.
 
 Nothing is executed: the text is parsed by sqlglot, and every node that is not known here is refused.
 """
 
 import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from pyiceberg.expressions import (
     AlwaysFalse,
@@ -28,18 +29,23 @@ from pyiceberg.expressions import (
     Reference,
     StartsWith,
 )
+from pyiceberg.expressions.literals import Literal
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.schema import Schema
-from pyiceberg.types import BooleanType, IcebergType, PrimitiveType, StringType
+from pyiceberg.types import BooleanType, IcebergType, NestedField, PrimitiveType, StringType
 from sqlglot import Dialect, ParseError, TokenError, tokens
 from sqlglot import expressions as sql
 
 from tidyberg.errors import BadPredicate
-from tidyberg.planning.literals import Value, evaluate, is_constant, to_literal
+from tidyberg.planning.constants import evaluate, is_constant
+from tidyberg.planning.literals import Value, to_literal
+from tidyberg.planning.partition_fields import NamedField, PartitionFields
 
 MAX_LENGTH = 100_000
 MAX_DEPTH = 100
 
+_NO_FIELDS: PartitionFields = {}
+_FIELD_IDS = 2**31 - 100_000  # of partition fields while a filter is checked; no column has them
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -72,8 +78,11 @@ class _Clause:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
+    """A column, or a partition field that is compared like one."""
+
     name: str
     kind: IcebergType
+    field: NamedField | None = None
 
     def predicate(self, kind: Callable[..., BooleanExpression], *operands: object) -> BooleanExpression:
         return kind(Reference(self.name), *operands)
@@ -83,20 +92,32 @@ class _Column:
         parts = self.name.split(".")
         return ".".join(p if _PLAIN_NAME.fullmatch(p) else '"' + p.replace('"', '""') + '"' for p in parts)
 
+    def literal(self, value: Value) -> tuple[Literal[Any], str]:
+        if self.field is not None:
+            return self.field.literal(value, self.text)
+        return to_literal(value, self.text, self.kind)
 
-def parse_predicate(text: str, schema: Schema, now_ms: int) -> tuple[BooleanExpression, str]:
-    """An unbound Iceberg expression that binds to `schema`, and the filter with the clock resolved (UTC)."""
+
+def parse_predicate(
+    text: str, schema: Schema, now_ms: int, fields: PartitionFields = _NO_FIELDS
+) -> tuple[BooleanExpression, str]:
+    """An unbound Iceberg expression over columns and partition fields, and the filter with the clock resolved (UTC)."""
     if len(text) > MAX_LENGTH:
         raise BadPredicate(f"The filter is {len(text):,} characters long; at most {MAX_LENGTH:,} are allowed.")
     try:
         tree = _parse(text)
-        clause = _Translator(schema, _EPOCH + timedelta(milliseconds=now_ms)).clause(tree, depth=0)
-        bind(schema, clause.expression, case_sensitive=True)
+        clause = _Translator(schema, fields, _EPOCH + timedelta(milliseconds=now_ms)).clause(tree, depth=0)
+        bind(_with_fields(schema, fields), clause.expression, case_sensitive=True)
     except RecursionError:
         raise _too_deep() from None
     except (ValueError, TypeError) as error:
         raise BadPredicate(f"The filter {text!r} does not fit the table: {error}.") from error
     return clause.expression, clause.text
+
+
+def _with_fields(schema: Schema, fields: PartitionFields) -> Schema:
+    named = enumerate(fields.values(), start=_FIELD_IDS)
+    return Schema(*schema.fields, *(NestedField(number, field.name, field.kind) for number, field in named))
 
 
 def _parse(text: str) -> sql.Expression:
@@ -116,8 +137,9 @@ def _parse(text: str) -> sql.Expression:
 
 
 class _Translator:
-    def __init__(self, schema: Schema, now: datetime) -> None:
+    def __init__(self, schema: Schema, fields: PartitionFields, now: datetime) -> None:
         self._schema = schema
+        self._fields = fields
         self._now = now
         self._names = sorted(schema.column_names)
 
@@ -181,14 +203,14 @@ class _Translator:
             left, right, kind = right, left, _COMPARISONS[kind][2]
         predicate, operator, _ = _COMPARISONS[kind]
         column = self._comparable(left)
-        literal, shown = to_literal(self._value(right), column.text, column.kind)
+        literal, shown = column.literal(self._value(right))
         return _Clause(column.predicate(predicate, literal), f"{column.text} {operator} {shown}")
 
     def _membership(self, node: sql.In) -> _Clause:
         if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
             raise BadPredicate(f"Subqueries are not supported: {node.sql()}.", hint="Write the values out.")
         column = self._comparable(node.this)
-        values = [to_literal(self._value(item), column.text, column.kind) for item in node.expressions]
+        values = [column.literal(self._value(item)) for item in node.expressions]
         if not values:
             raise BadPredicate(f"{node.sql()}: the list is empty.")
         unique = {shown: literal for literal, shown in values}
@@ -196,8 +218,8 @@ class _Translator:
 
     def _between(self, node: sql.Between) -> _Clause:
         column = self._comparable(node.this)
-        low, low_text = to_literal(self._value(node.args["low"]), column.text, column.kind)
-        high, high_text = to_literal(self._value(node.args["high"]), column.text, column.kind)
+        low, low_text = column.literal(self._value(node.args["low"]))
+        high, high_text = column.literal(self._value(node.args["high"]))
         both = And(column.predicate(GreaterThanOrEqual, low), column.predicate(LessThanOrEqual, high))
         return _Clause(both, f"{column.text} between {low_text} and {high_text}", compound=True)
 
@@ -217,7 +239,7 @@ class _Translator:
             raise BadPredicate(
                 f"{node.sql()}: only patterns that end in one % are supported.", hint="Write like 'abc%'."
             )
-        literal, shown = to_literal(prefix, column.text, column.kind)
+        literal, shown = column.literal(prefix)
         if prefix == pattern:
             return _Clause(column.predicate(EqualTo, literal), f"{column.text} = {shown}")
         if not prefix:
@@ -253,19 +275,29 @@ class _Translator:
         if parts is None:
             raise _unsupported(node)
         wanted = ".".join(parts)
-        matches = [wanted] if wanted in self._names else []
-        if not matches:  # SQL names ignore case; where two columns differ by case only, the exact one is meant
-            matches = [name for name in self._names if name.lower() == wanted.lower()]
-        if len(matches) != 1:
-            raise BadPredicate(f"There is no column {wanted}.", hint=self._suggestion(wanted))
-        return _Column(matches[0], self._schema.find_field(matches[0]).field_type)
+        if len(columns := _called(wanted, self._names)) == 1:
+            return _Column(columns[0], self._schema.find_field(columns[0]).field_type)
+        if len(fields := _called(wanted, sorted(self._fields))) == 1 and not columns:
+            field = self._fields[fields[0]]
+            return _Column(field.name, field.kind, field)
+        kinds = "column or partition field" if self._fields else "column"
+        raise BadPredicate(f"There is no {kinds} {wanted}.", hint=self._suggestion(wanted))
 
     def _suggestion(self, wanted: str) -> str:
-        close = difflib.get_close_matches(wanted, self._names, n=3, cutoff=0.6)
+        close = difflib.get_close_matches(wanted, [*self._names, *sorted(self._fields)], n=3, cutoff=0.6)
         if close:
             return f"Did you mean {' or '.join(close)}?"
-        shown = self._names[:10]
-        return f"The table has {', '.join(shown)}{', …' if len(self._names) > len(shown) else ''}."
+        words = f"The table has {_some(self._names)}"
+        return f"{words}; its partition fields are {_some(sorted(self._fields))}." if self._fields else f"{words}."
+
+
+def _called(wanted: str, names: Sequence[str]) -> list[str]:
+    """SQL names ignore case; where two names differ by case only, the exact one is meant."""
+    return [wanted] if wanted in names else [name for name in names if name.lower() == wanted.lower()]
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
 
 
 def _name_parts(node: sql.Expression) -> list[str] | None:

@@ -1,34 +1,79 @@
 """Which partitions a filter selects, judged by their partition values alone.
 
-Inclusive: where the values cannot tell, the partition is selected. Files are rewritten whole, so selecting
-too much costs time and never a row.
+Inclusive: where the values cannot tell of a column, the partition is selected. Files are rewritten whole, so selecting
+too much costs time and never a row. A filter that names a partition field asks for partitions: those that have no such
+field are judged by what they know of the field's column, and where that is nothing they are left alone, and it is said.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    BoundPredicate,
+    Or,
+    Reference,
+    UnboundPredicate,
+)
+from pyiceberg.expressions.visitors import (
+    BooleanExpressionVisitor,
+    expression_evaluator,
+    inclusive_projection,
+    rewrite_not,
+    visit,
+)
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
 
 from tidyberg.model.inventory import Partition
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.table import Pinned
-from tidyberg.planning.predicate import parse_predicate
+from tidyberg.planning.partition_fields import PartitionFields, on_column, partition_fields
 
 _Test = Callable[[Any], bool]
+_NO_FIELDS: PartitionFields = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which partitions are taken, why not where the filter cannot tell (by position), and the filter as understood."""
+
+    chosen: Sequence[bool]
+    undecided: Mapping[int, str]
+    where: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _SpecTest:
+    """How the filter answers for the partitions of a spec: at best, and for sure; None: always yes."""
+
+    possible: _Test | None
+    certain: _Test | None
+    missing: tuple[str, ...] = ()  # fields of which the spec knows nothing
 
 
 def selected_partitions(
     pinned: Pinned, partitions: Sequence[Partition], options: PlanOptions, now_ms: int
-) -> tuple[list[bool], str | None]:
-    """Which partitions the options ask for, and the filter as it was understood."""
+) -> Selection:
+    """Which partitions the options ask for."""
     if options.where is None:
-        return [True] * len(partitions), None
-    expression, resolved = parse_predicate(options.where, pinned.schema, now_ms)
-    return select_partitions(expression, pinned.schema, pinned.specs, partitions), resolved
+        return Selection([True] * len(partitions), {}, None)
+    from tidyberg.planning.predicate import parse_predicate  # sqlglot takes as long to import as a small plan
+
+    fields = fields_of(pinned)
+    expression, resolved = parse_predicate(options.where, pinned.schema, now_ms, fields)
+    chosen, undecided = select_partitions(expression, pinned.schema, pinned.specs, partitions, fields)
+    return Selection(chosen, undecided, resolved)
+
+
+def fields_of(pinned: Pinned) -> PartitionFields:
+    return partition_fields(pinned.specs, pinned.default_spec_id, pinned.schema, pinned.schemas)
 
 
 def select_partitions(
@@ -36,22 +81,106 @@ def select_partitions(
     schema: Schema,
     specs: Mapping[int, PartitionSpec],
     partitions: Sequence[Partition],
-) -> list[bool]:
-    """For every partition whether it may hold rows that the filter selects."""
-    tests = {spec_id: _partition_test(expression, schema, spec) for spec_id, spec in specs.items()}
-    return [_selects(tests.get(partition.spec_id), partition.values) for partition in partitions]
+    fields: PartitionFields = _NO_FIELDS,
+) -> tuple[list[bool], dict[int, str]]:
+    """For every partition whether it may hold rows that the filter selects; and why not, where it cannot tell."""
+    plain = rewrite_not(expression)
+    tests = {spec_id: _spec_test(plain, schema, spec, fields) for spec_id, spec in specs.items()}
+    chosen: list[bool] = []
+    undecided: dict[int, str] = {}
+    for number, partition in enumerate(partitions):
+        test = tests.get(partition.spec_id, _SpecTest(None, None))
+        chosen.append(_selects(test.certain, partition.values))
+        if not chosen[-1] and test.missing and _selects(test.possible, partition.values):
+            undecided[number] = (
+                f"the filter cannot tell: partition spec {partition.spec_id} has no field {', '.join(test.missing)}"
+            )
+    return chosen, undecided
 
 
-def _partition_test(expression: BooleanExpression, schema: Schema, spec: PartitionSpec) -> _Test | None:
-    """A test of partition tuples, or None where this spec's values cannot answer the filter.
+def _spec_test(
+    expression: BooleanExpression, schema: Schema, spec: PartitionSpec, fields: PartitionFields
+) -> _SpecTest:
+    """Tests of partition tuples. `expression` has its negations at the leaves, so what is not known only widens it.
 
-    A field whose source column was dropped answers nothing; the filter cannot name that column any more.
+    A field whose source column was dropped answers nothing about columns; the filter cannot name that column any more.
     """
-    projected = inclusive_projection(schema, spec)(expression)
+    projection = _Projection(schema, spec, fields)
+    possible = visit(expression, projection)
+    if not projection.missing:
+        test = _test(possible, schema, spec, fields)
+        return _SpecTest(test, test)
+    certain = visit(expression, _Projection(schema, spec, fields, when_missing=AlwaysFalse()))
+    return _SpecTest(
+        _test(possible, schema, spec, fields), _test(certain, schema, spec, fields), tuple(sorted(projection.missing))
+    )
+
+
+def _test(projected: BooleanExpression, schema: Schema, spec: PartitionSpec, fields: PartitionFields) -> _Test | None:
     if projected == AlwaysTrue():
         return None
-    partition_schema = Schema(*spec.partition_type(schema).fields)
-    return expression_evaluator(partition_schema, projected, case_sensitive=True)
+    return expression_evaluator(_tuple_schema(schema, spec, fields), projected, case_sensitive=True)
+
+
+def _tuple_schema(schema: Schema, spec: PartitionSpec, fields: PartitionFields) -> Schema:
+    """Of the spec's partition tuples; fields that can be named have a type though their column was dropped."""
+    found = []
+    for field, typed in zip(spec.fields, spec.partition_type(schema).fields, strict=True):
+        named = fields.get(field.name)
+        kind = named.kind if named is not None and named.is_(field) else typed.field_type
+        found.append(NestedField(typed.field_id, typed.name, kind, required=False))
+    return Schema(*found)
+
+
+class _Projection(BooleanExpressionVisitor[BooleanExpression]):
+    """From columns and named partition fields to the tuples of one spec."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        spec: PartitionSpec,
+        fields: PartitionFields,
+        when_missing: BooleanExpression | None = None,
+    ) -> None:
+        self._schema = schema
+        self._spec = spec
+        self._project = inclusive_projection(schema, spec)
+        self._fields = fields
+        self._when_missing = AlwaysTrue() if when_missing is None else when_missing
+        self._columns = set(schema.column_names)
+        self.missing: set[str] = set()
+
+    def visit_true(self) -> BooleanExpression:
+        return AlwaysTrue()
+
+    def visit_false(self) -> BooleanExpression:
+        return AlwaysFalse()
+
+    def visit_not(self, child_result: BooleanExpression) -> BooleanExpression:
+        raise AssertionError(f"a negation above the leaves: {child_result}")
+
+    def visit_and(self, left_result: BooleanExpression, right_result: BooleanExpression) -> BooleanExpression:
+        return And(left_result, right_result)
+
+    def visit_or(self, left_result: BooleanExpression, right_result: BooleanExpression) -> BooleanExpression:
+        return Or(left_result, right_result)
+
+    def visit_bound_predicate(self, predicate: BoundPredicate) -> BooleanExpression:
+        raise AssertionError(f"a filter is not bound before it is projected: {predicate}")
+
+    def visit_unbound_predicate(self, predicate: UnboundPredicate) -> BooleanExpression:
+        assert isinstance(predicate.term, Reference)
+        named = self._fields.get(predicate.term.name)
+        if named is None or named.name in self._columns:
+            return self._project(predicate)
+        if any(named.is_(field) for field in self._spec.fields):
+            return predicate
+        elsewhere = on_column(predicate, named, self._schema)
+        projected = AlwaysTrue() if elsewhere is None else self._project(elsewhere)
+        if projected == AlwaysTrue():
+            self.missing.add(named.name)
+            return self._when_missing
+        return projected
 
 
 def _selects(test: _Test | None, values: tuple[Any, ...]) -> bool:

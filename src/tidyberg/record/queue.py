@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
 from tidyberg.model.job import JobStatus
-from tidyberg.model.submission import JobEvent, Limits, Page, Query, Submission
+from tidyberg.model.submission import JobEvent, JobNews, Limits, Page, Query, Submission
 
 
 class JobQueue(Protocol):
@@ -72,6 +72,11 @@ class JobQueue(Protocol):
         ...
 
     def events(self, job_id: str, *, after: int = 0, limit: int = 100) -> list[JobEvent]: ...
+
+    def news(self, after: Mapping[str, int], *, limit: int = 100) -> Mapping[str, JobNews]:
+        """Of each of these jobs its status, and then its events after that number: when the status is final, all that
+        were recorded before are there. One question to the store, however many jobs; unknown jobs are left out."""
+        ...
 
     def prune(self, *, ended_before_ms: int, at_most: int = 1000) -> int:
         """Forget submissions that ended before then, with their events and idempotency keys, oldest first."""

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from redis import Redis
+
 from tidyberg.model.job import JobStatus
-from tidyberg.model.submission import JobEvent, Limits, Page, Query, Submission
+from tidyberg.model.submission import JobEvent, JobNews, Limits, Page, Query, Submission
 from tidyberg.record import changes as change
 from tidyberg.record.redis_client import RedisClient
 from tidyberg.record.redis_fields import ANY, event_of, fields_of, json_text, submission_of, table_id
@@ -97,6 +99,23 @@ class RedisQueue:
             return []
         key, start = self._client.key(f"events:{job_id}"), f"{max(after, 0) + 1}-0"
         return [event_of(*row) for row in self._client.ask(lambda redis: redis.xrange(key, start, "+", count=limit))]
+
+    def news(self, after: Mapping[str, int], *, limit: int = 100) -> Mapping[str, JobNews]:
+        key = self._client.key
+
+        def look(redis: Redis) -> list[Any]:
+            with redis.pipeline(transaction=False) as pipeline:
+                for job_id, number in after.items():
+                    pipeline.hget(key(f"job:{job_id}"), "status")
+                    pipeline.xrange(key(f"events:{job_id}"), f"{max(number, 0) + 1}-0", "+", count=limit)
+                return pipeline.execute()
+
+        found = self._client.ask(look) if after else []
+        return {
+            job_id: JobNews(JobStatus(status), tuple(event_of(*row) for row in rows))
+            for job_id, status, rows in zip(after, found[::2], found[1::2], strict=True)
+            if status is not None
+        }
 
     def prune(self, *, ended_before_ms: int, at_most: int = 1000) -> int:
         forgotten = 0

@@ -1,9 +1,10 @@
 """One SQLite file, shared safely by the threads of a process and by the processes of one machine."""
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tidyberg.errors import ConfigurationError, StorageError
@@ -20,6 +21,7 @@ class SqliteFile:
         self._writing, self._reading = threading.Lock(), threading.Lock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            _create_private(path)
             self._writer = _connect(path)
             # A reader sees the last commit and waits for nobody, not even while a commit reaches the disk.
             self._writer.execute("PRAGMA journal_mode=WAL")
@@ -95,6 +97,12 @@ class SqliteFile:
 
     def _version(self) -> int:
         return int(self._writer.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _create_private(path: Path) -> None:
+    """Only its owner reads it: it names tables, paths and who did what. SQLite gives its other files the same mode."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from tidyberg.model.job import JobStatus
-from tidyberg.model.submission import Claim, JobEvent, Limits, Page, Query, Submission
+from tidyberg.model.submission import Claim, JobEvent, JobNews, Limits, Page, Query, Submission
 from tidyberg.model.table import TableRef
 from tidyberg.record import changes as change
 from tidyberg.record.documents import EVENT, SUBMISSION
@@ -168,6 +168,19 @@ class SqliteQueue:
         with self._file.reading() as connection:
             rows = connection.execute(statement, (job_id, after, limit)).fetchall()
         return [EVENT.validate_json(row[0]) for row in rows]
+
+    def news(self, after: Mapping[str, int], *, limit: int = 100) -> Mapping[str, JobNews]:
+        status = "SELECT status FROM submissions WHERE job_id = ?"
+        events = "SELECT document FROM events WHERE job_id = ? AND number > ? ORDER BY number LIMIT ?"
+        found: dict[str, tuple[str, list[tuple[str]]]] = {}
+        with self._file.reading() as connection:
+            for job_id, number in after.items():
+                if (row := connection.execute(status, (job_id,)).fetchone()) is not None:
+                    found[job_id] = row[0], connection.execute(events, (job_id, number, limit)).fetchall()
+        return {
+            job_id: JobNews(JobStatus(status), tuple(EVENT.validate_json(row[0]) for row in rows))
+            for job_id, (status, rows) in found.items()
+        }
 
     def prune(self, *, ended_before_ms: int, at_most: int = 1000) -> int:
         ended = "SELECT job_id FROM submissions WHERE finished_ms < ? ORDER BY finished_ms, number LIMIT ?"

@@ -55,6 +55,9 @@ class Access:
     def may_see(self, who: Principal, table: TableRef) -> bool:
         return who.tenants is None or any(self._owns(tenant, table) for tenant in who.tenants)
 
+    def may_see_namespace(self, who: Principal, catalog: str, namespace: str) -> bool:
+        return self.may_see(who, TableRef(catalog, tuple(namespace.split(".")), ""))
+
     def may_see_catalog(self, who: Principal, catalog: str) -> bool:
         """Whether this one may know that there is such a catalog."""
         return who.tenants is None or any(self._has_part_of(tenant, catalog) for tenant in who.tenants)

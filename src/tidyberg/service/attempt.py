@@ -19,6 +19,7 @@ from tidyberg.errors import (
     GivenUp,
     TidybergError,
     Transient,
+    UnknownNamespace,
     UnknownPlan,
 )
 from tidyberg.execute.engine import CancelToken
@@ -187,7 +188,8 @@ class Attempt:
         why, queue = self._heartbeat.stopped, self.settings.queue
         if why is Stop.LOST:
             return  # it is another's now
-        words = self.control.scrub(str(error))  # I12
+        # Hints at namespaces that are near would name those of other tenants.
+        words = self.control.scrub(error.message if isinstance(error, UnknownNamespace) else str(error))  # I12
         said = {"error_code": error.code, "error": words}
         if isinstance(error, Cancelled) and why is Stop.SHUTDOWN:
             self._put_back(0.0, "The service that ran it was stopped.")

@@ -10,6 +10,7 @@ from tidyberg.model.plan import Estimate
 from tidyberg.model.sizes import format_size
 from tidyberg.model.submission import Submission
 from tidyberg.model.table import TableRef
+from tidyberg.model.words import plural
 
 HOUR_MS = 3_600_000
 
@@ -101,15 +102,15 @@ def _judge(
     if estimate.payback_scans is None:
         return "no-payback", "a rewrite would never pay for itself"
     if estimate.payback_scans > max_payback_scans:
-        scans = f"{estimate.payback_scans:,} full scans"
+        scans = plural(estimate.payback_scans, "full scan")
         return "slow-payback", f"a rewrite pays for itself after {scans}, more than {max_payback_scans:,}"
     if left.dollars is not None and estimate.dollars > left.dollars:
         return "budget", f"it costs ${estimate.dollars:.4f}, and ${max(0, left.dollars):.4f} of today's are left"
     if left.gb_hours is not None and gb_hours > left.gb_hours:
         return "budget", f"it takes {gb_hours:.3f} GB-hours, and {max(0, left.gb_hours):.3f} of today's are left"
     return "taken", (
-        f"{estimate.input_files:,} files ({format_size(estimate.bytes_read)}) become {estimate.output_files:,}"
-        f" for ${estimate.dollars:.4f}, which pays for itself after {estimate.payback_scans:,} full scans"
+        f"{plural(estimate.input_files, 'file')} ({format_size(estimate.bytes_read)}) become {estimate.output_files:,}"
+        f" for ${estimate.dollars:.4f}, which pays for itself after {plural(estimate.payback_scans, 'full scan')}"
     )
 
 

@@ -4,9 +4,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from pyiceberg.schema import Schema
+
 from tidyberg.errors import BadInput
-from tidyberg.model.options import Strategy
+from tidyberg.execute.write_settings import write_settings
+from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.submission import MAX_PRIORITY, MIN_PRIORITY
+from tidyberg.planning.bounds import resolve_sizes
 from tidyberg.service.requests import SubmitRequest
 
 MOST_OPTION_BYTES = 64 * 1024
@@ -21,6 +25,15 @@ def options_as_asked(request: SubmitRequest) -> dict[str, Any]:
             raise BadInput("The strategy is given twice, and differently.", hint="Leave it out of the options.")
         options["strategy"] = request.strategy
     return options
+
+
+def check_plan_options(
+    options: PlanOptions, schema: Schema | None = None, properties: Mapping[str, str] | None = None
+) -> None:
+    """What a job would find out only when it runs: sizes that contradict each other, Parquet settings that are none."""
+    resolve_sizes(options, properties or {})
+    if options.parquet:
+        write_settings(schema or Schema(), properties or {}, options.parquet)
 
 
 def _check_text(options: Mapping[str, Any]) -> None:

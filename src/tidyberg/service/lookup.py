@@ -16,6 +16,7 @@ from pyiceberg.schema import Schema
 
 from tidyberg.errors import CatalogUnreachable, TidybergError, Transient, UnknownTable
 from tidyberg.model.table import TableRef
+from tidyberg.planning.partition_fields import PartitionFields, partition_fields
 from tidyberg.settings.catalog_errors import catalog_errors
 from tidyberg.settings.catalogs import catalog_secrets, list_tables, load_table
 
@@ -35,6 +36,7 @@ class KnownTable:
     uuid: str
     schema: Schema
     properties: Mapping[str, str]
+    fields: PartitionFields  # that a filter may name besides columns
 
 
 @dataclass
@@ -96,7 +98,9 @@ class Lookup:
 
     def _load(self, ref: TableRef) -> KnownTable:
         metadata = load_table(self.open_catalog(ref.catalog), ref).metadata
-        return KnownTable(str(metadata.table_uuid), metadata.schema(), dict(metadata.properties))
+        schema, schemas = metadata.schema(), {one.schema_id: one for one in metadata.schemas}
+        fields = partition_fields(metadata.specs(), metadata.default_spec_id, schema, schemas)
+        return KnownTable(str(metadata.table_uuid), schema, dict(metadata.properties), fields)
 
     def _find(self, catalog: str, name: str) -> tuple[TableRef, ...]:
         return tuple(ref for ref in list_tables(self.open_catalog(catalog)) if ref.name == name)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from tidyberg.errors import QuotaExceeded
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Query
+from tidyberg.model.words import plural
 from tidyberg.record.queue import JobQueue
 from tidyberg.settings.access import Tenant
 
@@ -78,12 +79,13 @@ def _submitted(tenant: str, quota: Tenant, queue: JobQueue, now_ms: int) -> int:
 def _refusal(tenant: str, quota: Tenant, look: _Look) -> QuotaExceeded | None:
     if quota.max_queued is not None and look.queued + look.admitted >= quota.max_queued:
         return QuotaExceeded(
-            f"Tenant {tenant!r} has {quota.max_queued} jobs waiting, which is all it may have.",
+            f"Tenant {tenant!r} has {plural(quota.max_queued, 'job')} waiting, which is all it may have.",
             hint="Try again when some have run, or cancel some.",
         )
     if quota.submissions_per_minute is not None and look.submitted + look.admitted >= quota.submissions_per_minute:
         return QuotaExceeded(
-            f"Tenant {tenant!r} has submitted {quota.submissions_per_minute} jobs within a minute: that is all it may.",
+            f"Tenant {tenant!r} has submitted {plural(quota.submissions_per_minute, 'job')} within a minute:"
+            " that is all it may.",
             hint="Try again in a minute.",
         )
     return None

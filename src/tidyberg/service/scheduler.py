@@ -155,7 +155,7 @@ class Scheduler:
                 table=str(ref),
                 catalog=ref.catalog,
                 strategy=schedule.strategy if of_api else None,
-                options=schedule.options,
+                options=schedule.options if of_api else {},
                 priority=schedule.priority,
             )
             job = self.service.submit(request, acting_for(schedule), key=submission_key(schedule, due.due_ms, ref))

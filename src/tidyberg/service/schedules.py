@@ -8,16 +8,17 @@ from tidyberg.model.cron import parse_cron, time_zone
 from tidyberg.model.options import Strategy
 from tidyberg.model.principal import ALL_TENANTS, Principal, Role
 from tidyberg.model.submission import DEFAULT_TENANT, Schedule
+from tidyberg.model.table import TableRef
 from tidyberg.record.ledger import Ledger
 from tidyberg.service.access import Access
 from tidyberg.service.auditing import AuditLog
-from tidyberg.service.checks import checked_priority
+from tidyberg.service.checks import check_plan_options, checked_priority
 from tidyberg.service.due import next_due
 from tidyberg.service.names import is_id
 from tidyberg.service.requests import ScheduleTimes
-from tidyberg.service.timetable import TimedTables, settings_schedules
-from tidyberg.settings.catalogs import default_catalog_name
-from tidyberg.settings.options import parse_options
+from tidyberg.service.timetable import has_wildcards, settings_schedules
+from tidyberg.settings.catalogs import named_catalog
+from tidyberg.settings.options import parse_options, plan_options
 from tidyberg.settings.settings import Settings
 
 MOST_JITTER_SECONDS = 86_400
@@ -49,12 +50,16 @@ class Schedules:
         """`new`: one that exists is not replaced."""
         with self.log.acting(who, "schedule.save", schedule.schedule_id) as act:
             self.access.require(who, Role.OPERATOR)
-            schedule = self._for_its_owner(schedule, who)
+            catalog = named_catalog(self.settings, schedule.catalog)
+            schedule = replace(schedule, catalog=None if schedule.catalog is None else catalog)
+            schedule = self._for_its_owner(schedule, catalog, who)
             act.tenant = schedule.tenant
             if not _is_visible(schedule, who):
                 raise AccessDenied(f"{who.name} may not schedule for tenant {schedule.tenant!r}.")
             self.access.check_tenant(schedule.tenant)
             _check(schedule)
+            self._check_tables(schedule, catalog, who)
+            self._check_options(schedule, catalog)
             self._refuse_of_settings(schedule.schedule_id)
             before = self.ledger.schedule(schedule.schedule_id)
             if before is not None and not _is_visible(before, who):
@@ -83,13 +88,23 @@ class Schedules:
         upcoming = next_due(schedule, self.now_ms()).due_ms if schedule.enabled else None
         return ScheduleTimes(reached_ms if came else None, upcoming)
 
-    def _for_its_owner(self, schedule: Schedule, who: Principal) -> Schedule:
-        """Who works for all tenants schedules a table for the one that owns it, and otherwise what nobody owns."""
+    def _for_its_owner(self, schedule: Schedule, catalog: str, who: Principal) -> Schedule:
+        """Who works for all tenants schedules tables of a namespace for the one that owns it, others for nobody."""
         if who.tenants is not None or schedule.tenant not in (DEFAULT_TENANT, ALL_TENANTS):
             return schedule
-        catalog = schedule.catalog or default_catalog_name(self.settings)
-        table = TimedTables(schedule, catalog, lambda _: True).only_table
+        table = _in_namespace(schedule, catalog)
         return replace(schedule, tenant=DEFAULT_TENANT if table is None else self.access.tenant_for(who, table, None))
+
+    def _check_tables(self, schedule: Schedule, catalog: str, who: Principal) -> None:
+        """Tables of others are refused now, not at every time of the schedule; patterns take one's own only."""
+        if not self.access.may_see_catalog(who, catalog):
+            raise AccessDenied(f"Catalog {catalog!r} does not belong to tenant {schedule.tenant!r}.")
+        if (table := _in_namespace(schedule, catalog)) is not None:
+            self.access.tenant_for(who, table, schedule.tenant)
+
+    def _check_options(self, schedule: Schedule, catalog: str) -> None:
+        asked = {**schedule.options, **({} if schedule.strategy is None else {"strategy": schedule.strategy})}
+        check_plan_options(plan_options(self.settings, TableRef(catalog, (), schedule.table), asked))
 
     def _of_settings(self, schedule_id: str) -> Schedule | None:
         return next((s for s in settings_schedules(self.settings) if s.schedule_id == schedule_id), None)
@@ -97,6 +112,12 @@ class Schedules:
     def _refuse_of_settings(self, schedule_id: str) -> None:
         if self._of_settings(schedule_id) is not None:
             raise Conflict(f"Schedule {schedule_id!r} comes from the settings.", hint="Change it in tidyberg.yaml.")
+
+
+def _in_namespace(schedule: Schedule, catalog: str) -> TableRef | None:
+    """The table, or the pattern as one, where the schedule names the namespace; None where it may be for any."""
+    namespace, dot, name = schedule.table.rpartition(".")
+    return TableRef(catalog, tuple(namespace.split(".")), name) if dot and not has_wildcards(namespace) else None
 
 
 def _is_visible(schedule: Schedule, who: Principal) -> bool:

@@ -1,12 +1,13 @@
 """The service as the API, the scheduler and tests see it: checks what is asked, and who asks, and keeps it."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tidyberg.control.control import Control
-from tidyberg.errors import BadInput, BadPredicate, UnknownCatalog, UnknownJob, UnknownPlan
+from tidyberg.errors import BadInput, BadPredicate, UnknownCatalog, UnknownJob, UnknownNamespace, UnknownPlan
 from tidyberg.model.accuracy import CalibrationReport
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.plan import Plan
@@ -30,7 +31,7 @@ from tidyberg.record.records import Records
 from tidyberg.service.access import Access
 from tidyberg.service.attempt import Attempt
 from tidyberg.service.auditing import AuditLog
-from tidyberg.service.checks import checked_priority, options_as_asked
+from tidyberg.service.checks import check_plan_options, checked_priority, options_as_asked
 from tidyberg.service.estimates import Estimates
 from tidyberg.service.lookup import Lookup
 from tidyberg.service.loop import Loop
@@ -40,9 +41,9 @@ from tidyberg.service.requests import JobView, Readiness, ScheduleTimes, SubmitR
 from tidyberg.service.schedules import Schedules
 from tidyberg.service.upkeep import Upkeep
 from tidyberg.service.workers import Workers
-from tidyberg.settings.catalogs import default_catalog_name, known_catalogs
+from tidyberg.settings.catalogs import default_catalog_name, known_catalogs, unknown_namespace
 from tidyberg.settings.options import plan_options
-from tidyberg.settings.settings import Settings
+from tidyberg.settings.settings import DEFAULT_CATALOG, Settings
 from tidyberg.telemetry.metrics import Metrics
 
 MOST_ON_A_PAGE = 1000
@@ -78,7 +79,7 @@ class Service:
             self.now_ms,
         )
         every_seconds = self.settings.queue.upkeep_seconds
-        upkeep = Upkeep(self.control, self.records, self.settings.retention, self.now_ms)
+        self._upkeep = upkeep = Upkeep(self.control, self.records, self.settings.retention, self.now_ms)
         self.loops = [  # what else is to go on while the service runs may be added before it starts
             Loop("retention", upkeep.forget_old, every_seconds),
             Loop("recovery", upkeep.settle_dead_runs, every_seconds),
@@ -97,6 +98,7 @@ class Service:
         """End what runs within the grace time, or put it back for others, and let go of the store."""
         for loop in self.loops:
             loop.stop(0.0)
+        self._upkeep.cancel.cancel()
         ended = self._workers.stop()
         for loop in self.loops:
             loop.stop(LOOP_GRACE_SECONDS)
@@ -110,7 +112,8 @@ class Service:
             ref = self.resolve(request.table, request.catalog, request.namespace, who=who)
             act.target = f"{ref.catalog}.{ref}"
             act.tenant = tenant = self.access.tenant_for(who, ref, request.tenant)
-            options = self._checked_options(ref, request)
+            with self._telling_nothing_of_others(who):
+                options = self._checked_options(ref, request)
             submission = Submission(
                 job_id=str(uuid.uuid4()),
                 table=ref,
@@ -158,7 +161,8 @@ class Service:
         self.access.require(who, Role.VIEWER)
         ref = self.resolve(request.table, request.catalog, request.namespace, who=who)
         tenant = self.access.tenant_for(who, ref, request.tenant)
-        plan = self.control.plan(ref, self._options(ref, request))
+        with self._telling_nothing_of_others(who):
+            plan = self.control.plan(ref, self._options(ref, request))
         self.records.ledger.keep_plan(KeptPlan(plan.hash, ref, tenant, self.now_ms(), plan_to_json(plan)))
         return plan
 
@@ -190,14 +194,20 @@ class Service:
 
     def tables(self, who: Principal, catalog: str | None = None, namespace: str | None = None) -> list[TableSummary]:
         self.access.require(who, Role.VIEWER)
-        found = self.control.tables(self._catalog(catalog, who), namespace)
-        return [summary for summary in found if self.access.may_see(who, summary.table)]
+        catalog = self._catalog(catalog, who)
+        with self._telling_nothing_of_others(who):
+            found = self.control.tables(catalog, namespace)
+        mine = [summary for summary in found if self.access.may_see(who, summary.table)]
+        if not mine and namespace is not None and not self.access.may_see_namespace(who, catalog, namespace):
+            raise unknown_namespace(catalog, namespace)  # as if it were not there
+        return mine
 
     def health(self, ref: TableRef, who: Principal) -> HealthReport:
         self.access.require(who, Role.VIEWER)
         self._catalog(ref.catalog, who)
         self.access.tenant_for(who, ref, None)
-        return self.control.health(ref, plan_options(self.settings, ref, {}))
+        with self._telling_nothing_of_others(who):
+            return self.control.health(ref, plan_options(self.settings, ref, {}))
 
     def schedules(self, who: Principal) -> list[Schedule]:
         return self._schedules.all(who)
@@ -246,8 +256,10 @@ class Service:
 
     def _catalog(self, name: str | None, who: Principal) -> str:
         """Catalogs of other tenants are as unknown as those that never were."""
-        name = name if name is not None else self._default_catalog
         visible = [known for known in sorted(self._catalogs) if self.access.may_see_catalog(who, known)]
+        if name == DEFAULT_CATALOG and name not in self._catalogs and len(self._catalogs) == 1:
+            name = None  # where there is just one, that is the default, whatever it is called
+        name = name if name is not None else self._default_catalog
         if name not in visible:
             known = ", ".join(visible) or "none is configured"
             raise UnknownCatalog(f"There is no catalog {name[:100]!r}.", hint=f"Known: {known}.")
@@ -257,16 +269,30 @@ class Service:
         return plan_options(self.settings, ref, options_as_asked(request))
 
     def _checked_options(self, ref: TableRef, request: SubmitRequest) -> PlanOptions:
-        """As they would be now; a filter is checked against the table's columns when they are known."""
+        """As they would be now, checked against the table's columns, partition fields and properties when known."""
         options = self._options(ref, request)
         known = self.lookup.table(ref)
         if options.where is not None and known is not None:
             try:
-                parse_predicate(options.where, known.schema, self.now_ms())
+                parse_predicate(options.where, known.schema, self.now_ms(), known.fields)
             except BadPredicate:  # a column may be new
                 if (known := self.lookup.table(ref, anew=True)) is not None:
-                    parse_predicate(options.where, known.schema, self.now_ms())
+                    parse_predicate(options.where, known.schema, self.now_ms(), known.fields)
+        if known is None:
+            check_plan_options(options)
+        else:
+            check_plan_options(options, known.schema, known.properties)
         return options
+
+    @contextmanager
+    def _telling_nothing_of_others(self, who: Principal) -> Iterator[None]:
+        """Hints at namespaces that are near would name those of other tenants."""
+        try:
+            yield
+        except UnknownNamespace as error:
+            if who.tenants is None:
+                raise
+            raise UnknownNamespace(error.message) from None
 
     def _queue(self, submission: Submission, key: str | None) -> Submission:
         if key is not None and not is_id(key):

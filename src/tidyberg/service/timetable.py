@@ -31,12 +31,16 @@ class TimedTables:
     def only_table(self) -> TableRef | None:
         """The one table that it can be for; None: the catalog must be asked."""
         name = self.schedule.table
-        if "." not in name or _WILDCARDS & set(name):
+        if "." not in name or has_wildcards(name):
             return None
         try:
             return TableRef.parse(name, self.catalog)
         except BadInput:
             return None
+
+
+def has_wildcards(name: str) -> bool:
+    return bool(_WILDCARDS & set(name))
 
 
 def timetable(settings: Settings, kept: Sequence[Schedule]) -> list[TimedTables]:
@@ -95,6 +99,7 @@ def _of_entry(settings: Settings, entry: TableEntry, catalog: str) -> TimedTable
         jitter_seconds=entry.jitter_seconds if entry.jitter_seconds is not None else scheduler.jitter_seconds,
         missed=entry.missed if entry.missed is not None else scheduler.missed,
         strategy=entry.strategy.value if entry.strategy is not None else None,
+        options=entry.options.model_dump(mode="json", exclude_none=True),  # to be shown
         source="settings",
     )
     # The first entry that matches a table is the table's; its options are found again when the job runs.

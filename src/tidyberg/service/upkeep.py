@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidyberg.control.control import Control
+from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Job
+from tidyberg.model.report import Event, Notice, StageStarted
 from tidyberg.record.records import Records
 from tidyberg.settings.serving import Retention
 
@@ -15,12 +17,18 @@ DAY_MS = 24 * 60 * 60 * 1000
 _BATCH = 1000
 
 
+def _log(event: Event) -> None:
+    if isinstance(event, Notice | StageStarted):
+        log.info("%s", event.message)
+
+
 @dataclass
 class Upkeep:
     control: Control
     records: Records
     retention: Retention
     now_ms: Callable[[], int]
+    cancel: CancelToken = field(default_factory=CancelToken)  # ends a recovery that is under way
 
     def forget_old(self) -> int:
         now, keep = self.now_ms(), self.retention
@@ -40,9 +48,7 @@ class Upkeep:
         waiting = {run.table for run in runs if self._is_to_go_on(run)}
         done: list[str] = []
         for table in dict.fromkeys(run.table for run in runs if run.table not in waiting):
-            done += self.control.recover(table)
-        for line in done:
-            log.info("%s", line)
+            done += self.control.recover(table, on_event=_log, cancel=self.cancel)
         return done
 
     def _is_to_go_on(self, run: Job) -> bool:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import requests
 from pydantic import ValidationError
 from pyiceberg import exceptions as iceberg
 
@@ -23,11 +22,7 @@ from tidyberg.settings.redact import redact_text
 
 _DENIED = (iceberg.UnauthorizedError, iceberg.ForbiddenError, iceberg.AuthorizationExpiredError, iceberg.OAuthError)
 _BUSY = (iceberg.ServiceUnavailableError, iceberg.ServerError, iceberg.TooManyRequestsError)
-_BAD_ADDRESS = (
-    requests.exceptions.InvalidURL,
-    requests.exceptions.MissingSchema,
-    requests.exceptions.InvalidSchema,
-)
+_BAD_ADDRESS = ("InvalidURL", "MissingSchema", "InvalidSchema")
 # How PyIceberg says that it does not know a type of the specification (variant), or not all of its forms.
 _UNKNOWN_TYPE = re.compile(r"Unsupported field type: '([^']+)'|Could not parse (\S+) into a")
 _UNKNOWN_VERSION = re.compile(r"Input tag '(\d+)' found using 'format_version'|Unknown format version: (\d+)")
@@ -51,7 +46,7 @@ def catalog_errors(catalog: str, *, what: str = "", secrets: Sequence[str] = ())
     except (
         iceberg.RESTError, iceberg.NoSuchTableError, iceberg.NoSuchNamespaceError, iceberg.NoSuchIdentifierError,
         iceberg.NotInstalledError, iceberg.SignError, iceberg.DynamoDbError, iceberg.ValidationError,
-        requests.RequestException, OSError, EOFError, ValueError, ImportError, NotImplementedError,
+        OSError, EOFError, ValueError, ImportError, NotImplementedError,
     ) as error:  # fmt: skip
         raise translate(error, catalog, what, secrets) from _without_secrets(error, secrets)
     except Exception as error:
@@ -76,9 +71,9 @@ def translate(error: Exception, catalog: str, what: str, secrets: Sequence[str])
         return AccessDenied(
             f"Catalog {catalog!r} refused access: {said}", hint="Check its credential, token or access keys."
         )
-    if isinstance(error, _BAD_ADDRESS) or _is_sql(error, "ArgumentError"):
+    if _is_http(error, *_BAD_ADDRESS) or _is_sql(error, "ArgumentError"):
         return ConfigurationError(f"The address of catalog {catalog!r} is not usable: {said}")
-    if isinstance(error, requests.RequestException) or _is_sql(error, "OperationalError", "InterfaceError"):
+    if _is_http(error, "RequestException") or _is_sql(error, "OperationalError", "InterfaceError"):
         return _unreachable(catalog, error, said)
     if isinstance(error, iceberg.ValidationError | EOFError):  # what is missing in a compressed file is an EOFError
         return DamagedFile(f"The metadata of {what or 'a table'} cannot be understood: {' '.join(str(error).split())}")
@@ -116,8 +111,17 @@ def _unknown(error: Exception, what: str) -> Unsupported | None:
 
 
 def _is_sql(error: Exception, *names: str) -> bool:
-    kinds = type(error).__mro__
-    return any(kind.__module__ == "sqlalchemy.exc" and kind.__name__ in names for kind in kinds)
+    return _is(error, "sqlalchemy.exc", names)
+
+
+def _is_http(error: Exception, *names: str) -> bool:
+    """One of requests; its exceptions are all OSErrors."""
+    return _is(error, "requests.exceptions", names)
+
+
+def _is(error: Exception, module: str, names: Sequence[str]) -> bool:
+    """By name, so that nothing is imported for an error that cannot come from there."""
+    return any(kind.__module__ == module and kind.__name__ in names for kind in type(error).__mro__)
 
 
 def _missing(error: Exception, catalog: str, what: str, said: str) -> TidybergError | None:
@@ -131,13 +135,13 @@ def _missing(error: Exception, catalog: str, what: str, said: str) -> TidybergEr
 
 
 def _unreachable(catalog: str, error: Exception, said: str) -> TidybergError:
-    if isinstance(error, requests.Timeout):
+    if _is_http(error, "Timeout"):
         said = "it did not answer in time"
-    elif isinstance(error, requests.ConnectionError):
+    elif _is_http(error, "ConnectionError"):
         said = "no connection to its address could be made"
     elif _is_sql(error, "DBAPIError"):
         said = redact_text(_first_line(str(getattr(error, "orig", said))))
-    elif isinstance(error, requests.exceptions.JSONDecodeError):
+    elif _is_http(error, "JSONDecodeError"):
         said = "its answer is not JSON"
     return CatalogUnreachable(
         f"Catalog {catalog!r} cannot be reached: {said}.", hint="Check its uri, and that it is running."

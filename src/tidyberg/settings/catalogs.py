@@ -23,8 +23,7 @@ from tidyberg.errors import (
 from tidyberg.model.table import TableRef
 from tidyberg.settings.catalog_errors import catalog_errors
 from tidyberg.settings.redact import seal, secrets_of, unseal
-from tidyberg.settings.rest import BoundedRestCatalog
-from tidyberg.settings.settings import Settings
+from tidyberg.settings.settings import DEFAULT_CATALOG, Settings
 
 _NEED_URI = (CatalogType.REST, CatalogType.HIVE, CatalogType.SQL)
 _CANNOT_COMMIT = {CatalogType.DYNAMODB: "DynamoDB", CatalogType.BIGQUERY: "BigQuery"}
@@ -32,8 +31,8 @@ _CANNOT_COMMIT = {CatalogType.DYNAMODB: "DynamoDB", CatalogType.BIGQUERY: "BigQu
 
 def open_catalog(settings: Settings, name: str | None = None) -> Catalog:
     """The catalog of that name, or the default one; every request to it has a time limit."""
-    name = name or default_catalog_name(settings)
-    sealed = _properties(settings, name)
+    name = named_catalog(settings, name or None)
+    sealed = catalog_properties(settings, name)
     secrets = secrets_of(sealed)
     with catalog_errors(name, secrets=secrets):
         kind = _kind(name, unseal(sealed))
@@ -49,12 +48,21 @@ def open_catalog(settings: Settings, name: str | None = None) -> Catalog:
             _require_database_file(name, str(properties.get("uri", "")))
         if kind is CatalogType.REST:
             properties.pop("type", None)
+            from tidyberg.settings.rest import BoundedRestCatalog  # other catalogs need no HTTP
+
             return BoundedRestCatalog(name, settings.http_timeout_seconds, **properties)
         return load_catalog(name, **properties)
 
 
 def known_catalogs(settings: Settings) -> list[str]:
     return sorted({*settings.known_catalogs, *_pyiceberg_configuration().get_known_catalogs()})
+
+
+def named_catalog(settings: Settings, name: str | None) -> str:
+    """The catalog that a name means: none, or `default` where there is just one of another name, means the default."""
+    if name is None or (name == DEFAULT_CATALOG and len(known := known_catalogs(settings)) == 1 and name not in known):
+        return default_catalog_name(settings)
+    return name
 
 
 def default_catalog_name(settings: Settings) -> str:
@@ -137,7 +145,8 @@ def _tables_below(catalog: Catalog, namespace: Identifier) -> Iterator[TableRef]
             yield from _tables_below(catalog, full)
 
 
-def _properties(settings: Settings, name: str) -> dict[str, Any]:
+def catalog_properties(settings: Settings, name: str) -> dict[str, Any]:
+    """All PyIceberg properties of a catalog, secrets still wrapped; tidyberg's own keys win."""
     own = settings.known_catalogs.get(name)
     of_pyiceberg = _pyiceberg_configuration().get_catalog_config(name)
     if own is None and of_pyiceberg is None:
@@ -190,7 +199,11 @@ def _unknown_namespace(catalog: Catalog, namespace: Identifier) -> UnknownNamesp
     known = [".".join(name) for name in catalog.list_namespaces()]
     close = get_close_matches(".".join(namespace), known, n=1)
     hint = f"Did you mean {close[0]!r}?" if close else (f"Known: {', '.join(known[:10])}." if known else None)
-    return UnknownNamespace(f"There is no namespace {'.'.join(namespace)!r} in catalog {catalog.name!r}.", hint=hint)
+    return unknown_namespace(catalog.name, ".".join(namespace), hint)
+
+
+def unknown_namespace(catalog: str, namespace: str, hint: str | None = None) -> UnknownNamespace:
+    return UnknownNamespace(f"There is no namespace {namespace!r} in catalog {catalog!r}.", hint=hint)
 
 
 def _pyiceberg_configuration() -> Config:

@@ -1,7 +1,7 @@
 """Finds and merges settings: a file, then TIDYBERG_* variables; every mistake names its place."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from pydantic_settings.sources.utils import parse_env_vars
 from tidyberg.errors import ConfigurationError
 from tidyberg.settings.document import Document, KeyPath, read_document
 from tidyberg.settings.problems import describe_problem
-from tidyberg.settings.settings import Settings
+from tidyberg.settings.settings import DEFAULT_CATALOG, Settings
 from tidyberg.settings.store import state_directory
 
 CONFIG_VARIABLE = "TIDYBERG_CONFIG"
@@ -34,6 +34,8 @@ _CATALOG_VARIABLES = {
     "CATALOG_TOKEN": "token",
     "CATALOG_CREDENTIAL": "credential",
 }
+_CATALOGS = "catalogs"
+_NESTED_PROPERTIES = {"properties", "auth"}  # of one catalog; they are mappings too
 
 
 def load_settings(path: Path | None = None, *, environ: Mapping[str, str] | None = None) -> Settings:
@@ -41,7 +43,7 @@ def load_settings(path: Path | None = None, *, environ: Mapping[str, str] | None
     environ = os.environ if environ is None else environ
     found = find_config(path, environ)
     document = _read(found, environ) if found else Document({}, {})
-    overrides = _environment_overrides(environ)
+    overrides = _catalogs_by_name(_environment_overrides(environ))
     data = _merge(document.data, overrides)
     _add_catalog_of_environment(data, environ)
     _add_store(data, environ)
@@ -76,7 +78,36 @@ def _read(path: Path, environ: Mapping[str, str]) -> Document:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}.") from None
-    return read_document(text, str(path), environ)
+    document = read_document(text, str(path), environ)
+    if not _is_by_name(document.data.get("catalog")):
+        return document
+    # Lines are looked up by where settings end up.
+    moved = {(_CATALOGS, *at[1:]) if at[0] == "catalog" and len(at) > 1 else at: n for at, n in _paths(document)}
+    return Document(_catalogs_by_name(document.data, f"{path}: "), {(): document.lines.get((), 1), **moved})
+
+
+def _paths(document: Document) -> Iterator[tuple[KeyPath, int]]:
+    return ((at, line) for at, line in document.lines.items() if at)
+
+
+def _is_by_name(catalog: Any) -> bool:
+    """Whether `catalog:` holds catalogs by name, as ~/.pyiceberg.yaml has it, and not the properties of one."""
+    if not isinstance(catalog, Mapping) or not catalog:
+        return False
+    return all(isinstance(value, Mapping) for value in catalog.values()) and not _NESTED_PROPERTIES & set(catalog)
+
+
+def _catalogs_by_name(data: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """`catalog: {lab: {…}}` is `catalogs: {lab: {…}}`."""
+    if not _is_by_name(data.get("catalog")):
+        return dict(data)
+    below = dict(data)
+    named, more = below.pop("catalog"), below.get(_CATALOGS) or {}
+    if isinstance(more, Mapping):
+        if twice := sorted(set(named) & set(more)):
+            raise ConfigurationError(f"{where}catalog {twice[0]!r} is given twice: under `catalog:` and `catalogs:`.")
+        below[_CATALOGS] = {**named, **more}
+    return below
 
 
 class _Environment(EnvSettingsSource):
@@ -118,6 +149,39 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
         else:
             merged[key] = value
     return merged
+
+
+def catalogs_of_file(path: Path, environ: Mapping[str, str]) -> list[str]:
+    """The names of the catalogs that a settings file describes."""
+    return list(_names(_read(path, environ).data))
+
+
+def catalogs_of_environment(path: Path | None, environ: Mapping[str, str]) -> dict[str, str]:
+    """The names of the catalogs that variables describe, each with one of its variables."""
+    found = find_config(path, environ)
+    data = _merge(_read(found, environ).data if found else {}, _catalogs_by_name(_environment_overrides(environ)))
+    single = data.get("catalog")
+    name_of_single = str((single.get("name") if isinstance(single, Mapping) else None) or DEFAULT_CATALOG)
+    prefix = str(Settings.model_config["env_prefix"])
+    names: dict[str, str] = {}
+    for variable in sorted(environ):
+        section, *rest = variable.upper().removeprefix(prefix).split("__")
+        if not variable.upper().startswith(prefix) or section not in ("CATALOG", "CATALOGS"):
+            continue
+        of_one = section == "CATALOG" and isinstance(single, Mapping)
+        for name in [name_of_single] if of_one else _names(data):
+            if of_one or not rest or rest[0] == name.upper():
+                names.setdefault(name, variable)
+    if not single and not data.get(_CATALOGS) and environ.get("CATALOG_URI"):
+        names[DEFAULT_CATALOG] = "CATALOG_URI"
+    return names
+
+
+def _names(data: Mapping[str, Any]) -> Iterator[str]:
+    single, several = data.get("catalog"), data.get(_CATALOGS)
+    if isinstance(single, Mapping):
+        yield str(single.get("name") or DEFAULT_CATALOG)
+    yield from several if isinstance(several, Mapping) else ()
 
 
 def catalog_of_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -29,7 +29,11 @@ def plan_options(settings: Settings, ref: TableRef, overrides: Mapping[str, Any]
     layers = (of_settings, of_strategy, of_table, asked)
     layered = {key: value for layer in layers for key, value in layer.items()}
     parquet = {key: value for layer in layers for key, value in layer.get("parquet", {}).items()}
-    return PlanOptions(**{**layered, "strategy": strategy, "parquet": parquet})
+    limits = {
+        "min_target_file_size": settings.limits.min_target_file_size,
+        "max_output_files": settings.limits.max_output_files,
+    }
+    return PlanOptions(**{**layered, **limits, "strategy": strategy, "parquet": parquet})
 
 
 def parse_options(given: Mapping[str, Any]) -> dict[str, Any]:

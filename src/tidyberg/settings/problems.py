@@ -26,7 +26,7 @@ def describe_problem(model: type[BaseModel], problem: ErrorDetails) -> str:
         return f"{key!r} is missing."
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ").rstrip(".")
     if problem["type"] == "value_error":
-        return redact_text(f"{key + ': ' if key else ''}{message}.")
+        return redact_text(f"{key + ': ' if key else ''}{message}{'' if message.endswith('?') else '.'}")
     return redact_text(f"{key!r} should be {message[0].lower()}{message[1:]}.")
 
 

@@ -172,7 +172,8 @@ class Catalog(Section):
 
     def sealed(self) -> dict[str, Any]:
         """All PyIceberg properties, secrets still wrapped."""
-        named = {key: getattr(self, key) for key in ("type", "uri", "warehouse", "credential", "token")}
+        keys = ("type", "uri", "warehouse", "credential", "token")
+        named = {key: value for key in keys if (value := getattr(self, key)) is not None}
         merged = {**self.properties, **(self.model_extra or {}), **named}
         return {key: _as_property(value) for key, value in merged.items() if value is not None}
 

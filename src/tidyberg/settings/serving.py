@@ -17,11 +17,34 @@ class Server(Section):
         None, description="Clients must show a certificate of these authorities, besides a key or a token."
     )
     threads: int = Field(16, ge=1, le=256, description="Calls of each kind that are answered at once.")
+    max_wait_seconds: float = Field(
+        0.5,
+        gt=0,
+        description="How long a call may wait to be begun; what would wait longer is refused with 503.",
+    )
     max_request_size: Size = Field(MB, description="Largest body of a request.")
     request_timeout_seconds: float = Field(30.0, gt=0, description="How long a client may take to send a request.")
-    max_connections: int = Field(2000, ge=1, description="Clients at once, watchers included; more are turned away.")
+    header_timeout_seconds: float = Field(
+        10.0, gt=0, description="How long a connection may stay open before the headers of a request have come."
+    )
+    keep_alive_seconds: float = Field(
+        5.0, gt=0, description="How long a connection stays open between two requests; longer than a load balancer's."
+    )
+    max_connections: int = Field(
+        4000, ge=1, description="At once, watchers included; beyond it the longest idle one makes room, else 503."
+    )
+    max_connections_per_address: int = Field(
+        1000, ge=1, description="The same for one address; behind a load balancer raise it to max_connections."
+    )
+    probe_port: int | None = Field(
+        None, ge=0, le=65535, description="Another port that answers /health… only, without TLS, for probes."
+    )
     requests_per_second: float = Field(1000.0, gt=0, description="Of one principal, or of one address.")
     burst: int = Field(2000, ge=1, description="Requests that one may send at once before that counts.")
+    max_streams: int = Field(2000, ge=1, description="Streams of events at once; more are refused with 503.")
+    max_streams_per_principal: int = Field(
+        100, ge=1, description="The same for one principal, or one address; more are refused with 429."
+    )
     heartbeat_seconds: float = Field(15.0, gt=0, description="How often watchers of a quiet job hear something.")
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from tidyberg.model.options import VerifyMode
 from tidyberg.settings.access import Access, Tenants, check_tenants
 from tidyberg.settings.fields import Section, TimeZoneName
+from tidyberg.settings.limits import Limits
 from tidyberg.settings.scheduling import Scheduler
 from tidyberg.settings.sections import (
     Catalog,
@@ -40,12 +41,13 @@ class Settings(BaseSettings, Section):
 
     engine: Literal["spark", "inline"] = Field("spark", description="Where the rewriting runs.")
     spark: Spark = Spark()
-    catalog: Catalog | None = Field(None, description="The catalog, when there is one.")
+    catalog: Catalog | None = Field(None, description="The catalog, when there is one; or several by name.")
     catalogs: dict[str, Catalog] = Field(default_factory=dict, description="Catalogs by name.")
     default_catalog: str | None = Field(None, description="Which catalog is meant when none is named.")
     default_namespace: str | None = Field(None, description="Where a table named without namespace is.")
     storage: Storage | None = None
     compaction: Compaction = Compaction()
+    limits: Limits = Field(Limits(), description="What no request may go beyond.")
     tables: tuple[TableEntry, ...] = Field((), description="What differs per table; the first match counts.")
     verify: VerifyMode = Field(VerifyMode.COUNTS, description="counts, full or off.")
     commit: Commit = Commit()

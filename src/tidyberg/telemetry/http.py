@@ -9,6 +9,7 @@ from typing import Any
 
 from tidyberg.telemetry.context import about
 from tidyberg.telemetry.metrics import UNMATCHED, Metrics
+from tidyberg.telemetry.sparing import kind
 from tidyberg.telemetry.traces import Tracer
 
 _LOG = logging.getLogger(__name__)
@@ -21,6 +22,7 @@ REQUEST_ID = "x-request-id"
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._:\-]{1,64}")
 _PREFIX = "/api/v1"
 _PROBES = frozenset({"/health", "/health/live", "/health/ready", "/metrics"})  # asked all the time
+_MANY = frozenset({400, 401, 403, 404, 405, 408, 421, 429, 503})  # refusals, of which a client may cause any number
 _CLOSED_BY_CLIENT = 499  # what is counted when it went away before there was an answer
 
 
@@ -63,7 +65,9 @@ class TelemetryMiddleware:
                 span.set(**{"http.response.status_code": asked.status})
                 self._metrics.http(method, route, asked.status, asked.seconds)
                 level = logging.DEBUG if route in _PROBES else logging.INFO
-                _LOG.log(level, "%s %s %d in %.1f ms", method, asked.path, asked.status, asked.seconds * 1000)
+                words = "%s %s %d in %.1f ms"
+                limited = kind(f"answer {asked.status}") if asked.status in _MANY else None
+                _LOG.log(level, words, method, asked.path, asked.status, asked.seconds * 1000, extra=limited)
 
 
 class _Asked:

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 from tidyberg.settings.redact import is_secret_key, redact_text, secrets_of
 from tidyberg.settings.settings import Settings
 from tidyberg.telemetry.context import current_fields
+from tidyberg.telemetry.sparing import Sparing
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://(?:[^/@:]*:(?P<password>[^/@]*)@)?")
 _OURS = ("tidyberg", "uvicorn")  # of libraries only warnings are worth a line
@@ -35,6 +36,7 @@ def set_up_logs(
     handler = logging.StreamHandler(stream or sys.stderr)
     formatter = JsonLines if (log_format or settings.telemetry.log_format) == "json" else ConsoleLines
     handler.setFormatter(formatter(secrets, colours=_wants_colours(handler.stream)))
+    handler.addFilter(Sparing())
     root = logging.getLogger()
     for former in root.handlers[:]:
         root.removeHandler(former)
@@ -53,7 +55,8 @@ def set_up_logs(
 
 def known_secrets(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Every secret that this process was given, also as it looks inside a quoted text or an address."""
-    given = (*secrets_of(settings), *(value for name, value in environ.items() if is_secret_key(name)))
+    of_settings = (secret for secret in secrets_of(settings) if not _is_open_address(secret))
+    given = (*of_settings, *(value for name, value in environ.items() if is_secret_key(name)))
     found = {part for secret in given for part in (secret, *_secret_parts(secret))}
     spelled = {
         form
@@ -62,6 +65,11 @@ def known_secrets(settings: Settings, environ: Mapping[str, str]) -> tuple[str, 
         if len(secret) >= 4
     }
     return tuple(sorted(spelled, key=len, reverse=True))  # one may contain another
+
+
+def _is_open_address(secret: str) -> bool:
+    """An address without a password is kept with the secrets because it could have one; logs may name it."""
+    return _ADDRESS.match(secret) is not None and redact_text(secret) == secret
 
 
 def _secret_parts(secret: str) -> Iterator[str]:

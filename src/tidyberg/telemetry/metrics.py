@@ -1,7 +1,7 @@
 """What a service counts, for Prometheus: one registry per process, nothing global, no label without bounds."""
 
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -114,6 +114,16 @@ class Metrics:
             buckets=_REQUESTS,
             registry=registry,
         )
+        self._connections = Gauge("http_connections", "Connections that are open", registry=registry)
+        self._streams = Gauge("http_streams", "Streams of events that are open", registry=registry)
+        self._shed = Counter(
+            "http_connections_shed_total",
+            "Idle connections closed to make room (idle), and requests refused before they were read",
+            ("reason",),
+            registry=registry,
+        )
+        for reason in ("idle", "address", "full", "lag"):
+            self._shed.labels(reason)
         self._fired = Counter("compaction_schedules_fired_total", "Times of schedules dealt with", registry=registry)
         self._missed = Counter("compaction_schedules_missed_total", "Times of schedules let pass", registry=registry)
         self._store_errors = Counter("tidyberg_store_errors_total", "Failed calls of the job store", registry=registry)
@@ -193,6 +203,16 @@ class Metrics:
         known = method if method in _METHODS else "OTHER"
         self._http.labels(known, route, str(status)).inc()
         self._http_seconds.labels(known, route).observe(seconds)
+
+    def count_connections(self, number: Callable[[], int]) -> None:
+        """Ask this whenever someone looks."""
+        self._connections.set_function(number)
+
+    def count_streams(self, number: Callable[[], int]) -> None:
+        self._streams.set_function(number)
+
+    def connection_shed(self, reason: str) -> None:
+        self._shed.labels(reason).inc()
 
     def schedule_fired(self, times: int = 1) -> None:
         self._fired.inc(times)

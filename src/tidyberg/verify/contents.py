@@ -1,10 +1,13 @@
-"""Full verification: the outputs are read back and their rows summed up, whatever their order."""
+"""Full verification: outputs are read back, their rows summed up, and all that they say of themselves is checked."""
 
 from collections.abc import Sequence
 
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.kernel.checksum import added_up
 from tidyberg.model.task import ChecksumResult, ChecksumTask, Task, TaskInput, TaskResult, WrittenFile
+
+_UNTOUCHED = "Nothing was committed and the outputs are removed; the table is as it was."
+_SHOWN = 5  # problems: one false statement often makes many
 
 
 def checksum_tasks(tasks: Sequence[Task], results: Sequence[TaskResult]) -> list[ChecksumTask]:
@@ -18,6 +21,8 @@ def checksum_tasks(tasks: Sequence[Task], results: Sequence[TaskResult]) -> list
             arrow_schema=by_group[result.group_id].arrow_schema,
             batch_rows=by_group[result.group_id].batch_rows,
             lineage=by_group[result.group_id].lineage,
+            described=tuple(outputs),
+            sources=by_group[result.group_id].inputs if result.mode == "copy" or result.bytes_spliced else (),
         )
         for result in results
         if result.outputs
@@ -31,7 +36,7 @@ def _divided(outputs: Sequence[WrittenFile], parts: int) -> list[Sequence[Writte
 
 
 def verify_contents(expected: Sequence[TaskResult], found: Sequence[ChecksumResult]) -> None:
-    """Raise VerificationFailed unless every group's outputs hold the very rows that were handed to its writer."""
+    """Raise VerificationFailed unless outputs hold the very rows that were handed to their writer, and say no more."""
     found_by_group: dict[int, list[ChecksumResult]] = {}
     for each in found:
         found_by_group.setdefault(each.group_id, []).append(each)
@@ -40,7 +45,14 @@ def verify_contents(expected: Sequence[TaskResult], found: Sequence[ChecksumResu
     if failed:
         raise VerificationFailed(
             f"The outputs do not hold the rows of their inputs: {'; '.join(failed)}.",
-            hint="Nothing was committed and the outputs are removed; the table is as it was.",
+            hint=_UNTOUCHED,
+        )
+    untrue = [problem for each in found for problem in each.problems]
+    if untrue:
+        more = f"; and {len(untrue) - _SHOWN} more" if len(untrue) > _SHOWN else ""
+        raise VerificationFailed(
+            f"The outputs or their manifest entries say what is not true: {'; '.join(untrue[:_SHOWN])}{more}.",
+            hint=_UNTOUCHED,
         )
 
 

@@ -183,6 +183,20 @@ def test_a_cursor_that_no_page_gave_is_refused(queue: JobQueue, cursor: str) -> 
         queue.submissions(Query(cursor=cursor))
 
 
+def test_news_are_of_many_jobs_at_once(queue: JobQueue) -> None:
+    fill(queue, ("a", "t", "default"), ("b", "u", "default"))
+    for number in range(3):
+        queue.add_event("a", number, "notice", {"n": number})
+    found = queue.news({"a": 1, "b": 0, "unknown": 0})
+    assert set(found) == {"a", "b"}
+    assert (found["a"].status, [event.number for event in found["a"].events]) == (JobStatus.QUEUED, [2, 3])
+    assert (found["b"].status, found["b"].events) == (JobStatus.QUEUED, ())
+    assert [event.number for event in queue.news({"a": 0}, limit=2)["a"].events] == [1, 2]
+    take(queue)
+    assert queue.news({"a": 3})["a"].status is JobStatus.RUNNING
+    assert queue.news({}) == {}
+
+
 def test_events_are_numbered_within_their_job(queue: JobQueue) -> None:
     fill(queue, ("a", "t", "one"), ("b", "u", "one"))
     queue.add_event("a", 5, "status", {"status": "queued"})

@@ -13,6 +13,7 @@ class FailureKind(StrEnum):
     DENIED = "denied"
     EXPIRED = "expired"  # credentials that were good for a time only: another attempt needs new ones
     SCHEMA = "schema"  # values that do not fit the table's schema
+    LIMIT = "limit"  # more files than a task may write
     STOPPED = "stopped"
 
 

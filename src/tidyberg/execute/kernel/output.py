@@ -79,6 +79,11 @@ def abandon_sink(sink: DigestingSink, storage: Storage, place: Place) -> bool:
 
 
 def output_path(task: Task, attempt: int, number: int) -> str:
+    if number >= task.max_outputs:
+        raise KernelFailure(
+            FailureKind.LIMIT,
+            f"Group {task.group_id} came to more than {task.max_outputs:,} files; its plan foresaw {task.outputs:,}.",
+        )
     name = output_name(task.job_id, task.group_id, attempt, number, task.part)
     return f"{task.output_directory.rstrip('/')}/{name}"
 

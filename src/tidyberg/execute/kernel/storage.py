@@ -55,6 +55,15 @@ class Place:
     object: S3Object | None = None  # where it is one of a store that is spoken to without Arrow
 
 
+@dataclass(frozen=True)
+class Listed:
+    """A file of a directory."""
+
+    location: str
+    size: int
+    modified_ms: int
+
+
 class Storage:
     """Opens locations with one set of properties; one for each task, since it counts its requests."""
 
@@ -153,6 +162,26 @@ class Storage:
                 place.filesystem.create_dir(place.path.rpartition("/")[0] or "/", recursive=True)
             return cast(Sink, place.filesystem.open_output_stream(place.path))
 
+    def files(self, place: Place, prefix: str = "", *, recursive: bool = False) -> Iterator[Listed]:
+        """The files of a directory whose names begin with the prefix; none where there is no such directory.
+
+        `recursive`: also those of directories below it, where a store can only be asked for all of them.
+        """
+        root = place.location.rstrip("/")
+        with self.guard(place.location):
+            if place.object is not None and self.s3 is not None:
+                start = f"{place.object.key.rstrip('/')}/"
+                wanted = start if recursive else f"{start}{prefix}"
+                for found in self.s3.objects(place.object.bucket, wanted, recursive=recursive):
+                    if found.key.rpartition("/")[2].startswith(prefix):
+                        yield Listed(f"{root}/{found.key[len(start) :]}", found.size, found.modified_ms)
+                return
+            selector = fs.FileSelector(place.path, allow_not_found=True, recursive=recursive)
+            for info in place.filesystem.get_file_info(selector):
+                if info.is_file and info.base_name.startswith(prefix):
+                    below = info.path[len(place.path.rstrip("/")) + 1 :]
+                    yield Listed(f"{root}/{below}", info.size, (info.mtime_ns or 0) // 1_000_000)
+
     def delete(self, place: Place) -> None:
         """Remove an own output; one that is already gone is as good."""
         with self.guard(place.location, writing=True):
@@ -214,9 +243,8 @@ def abandon(sink: Sink) -> None:
 
 
 def remove_outputs(places: list[Place], storage: Storage) -> bool:
-    """Whether all are gone; the control room removes by computed name what could not be removed here."""
+    """Whether all are gone; the control room removes what could not be removed here."""
     are_gone = True
-    # The last first: what a kill on the way leaves is numbered without a gap, so recovery finds all of it.
     for place in reversed(places):
         try:
             storage.delete(place)

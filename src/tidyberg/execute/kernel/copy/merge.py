@@ -21,7 +21,7 @@ from tidyberg.execute.kernel.copy.lineage import COLUMNS
 from tidyberg.execute.kernel.copy.proof import Common
 from tidyberg.execute.kernel.copy.source import Source
 from tidyberg.execute.kernel.copy.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, ThriftList, write_struct
-from tidyberg.execute.kernel.copy.uniform import PageIndexes, partial_statistics, without_statistics
+from tidyberg.execute.kernel.copy.uniform import ALL_STATISTICS, PageIndexes, partial_statistics, without_statistics
 
 # Some writers leave a few bytes between columns: to take them along is cheaper than one more piece to copy.
 _GAP = 4096
@@ -75,8 +75,8 @@ def merge(pieces: Sequence[Piece], common: Common) -> MergedFile:
         column.column_index = _place_column_index(column, layout)
     for column in columns if indexes.offsets else ():
         column.offset_index = _place_offset_index(column, layout)
-    left_out = partial_statistics([[column.chunk.metadata for column in group] for group in placed])
-    chunks = [_chunks(group, left_out, common) for group in placed]
+    left_out = _statistics_left_out(placed, common)
+    chunks = [[_chunk(*each) for each in zip(group, left_out, strict=True)] for group in placed]
     # Row groups of several files are sorted each by itself; readers take it for the order of the whole file.
     keeps_sorting = common.keeps_sorting and len({piece.source.input.path for piece in pieces}) == 1
     groups = [
@@ -177,14 +177,17 @@ def moved_index(source: Source, chunk: Chunk, shift: int) -> bytes | None:
     return write_struct(changed(index, {IndexField.PAGE_LOCATIONS: (kind, ThriftList(STRUCT, moved))}))
 
 
-def _chunks(group: list[_Placed], left_out: Sequence[frozenset[int]], common: Common) -> list[Struct]:
-    # Verification asks the footers whether every row has its lineage, and all readers trust statistics of numbers.
-    own = len(group) - (COLUMNS if common.has_lineage else 0)
-    keeps = [common.keeps_statistics or place >= own for place in range(len(group))]
-    return [_chunk(*each) for each in zip(group, left_out, keeps, strict=True)]
+def _statistics_left_out(placed: list[list[_Placed]], common: Common) -> list[frozenset[int]]:
+    """For each column, the statistics that the output does not have."""
+    left_out = partial_statistics([[column.chunk.metadata for column in group] for group in placed])
+    if common.keeps_statistics:
+        return left_out
+    # Verification asks footers whether every row has its lineage, and all readers trust statistics of numbers.
+    own = len(left_out) - (COLUMNS if common.has_lineage else 0)
+    return [ALL_STATISTICS] * own + left_out[own:]
 
 
-def _chunk(column: _Placed, left_out: frozenset[int], keeps_statistics: bool) -> Struct:
+def _chunk(column: _Placed, left_out: frozenset[int]) -> Struct:
     chunk, shift = column.chunk, column.shift
     metadata: dict[int, tuple[int, Any] | None] = {}
     for field in (MetadataField.DATA_PAGE, MetadataField.INDEX_PAGE, MetadataField.DICTIONARY_PAGE):
@@ -194,9 +197,7 @@ def _chunk(column: _Placed, left_out: frozenset[int], keeps_statistics: bool) ->
     if column.bloom is not None:
         metadata[MetadataField.BLOOM] = (I64, column.bloom.offset)
         metadata[MetadataField.BLOOM_LENGTH] = (I32, column.bloom.length)
-    if not keeps_statistics:
-        metadata[MetadataField.STATISTICS] = None
-    elif left_out:
+    if left_out:
         metadata[MetadataField.STATISTICS] = without_statistics(chunk.metadata, left_out)
     renewed: dict[int, tuple[int, Any] | None] = {
         ChunkField.METADATA: (STRUCT, changed(chunk.metadata, metadata)),

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from urllib.parse import unquote
 from xml.sax.saxutils import escape
 
@@ -40,6 +41,13 @@ class Upload:
 
     target: S3Object
     upload_id: str
+
+
+@dataclass(frozen=True)
+class ListedObject:
+    key: str
+    size: int
+    modified_ms: int
 
 
 class S3Store:
@@ -131,6 +139,24 @@ class S3Store:
             if error.code not in ("NoSuchUpload", "NoSuchKey"):
                 raise
 
+    def objects(self, bucket: str, prefix: str, *, recursive: bool = False) -> Iterator[ListedObject]:
+        """Those whose keys begin with the prefix, a thousand a request; else only up to the next slash.
+
+        Keys are asked for as they are: stores differ in how they would encode them.
+        """
+        token: list[tuple[str, str]] = []
+        depth = [] if recursive else [("delimiter", "/")]
+        while True:
+            query = [("list-type", "2"), ("prefix", prefix), *depth, *token]
+            answer = self.client.call(Request("list", "GET", bucket, "", query), self.requests)
+            columns = (answer.values("Key"), answer.values("Size"), answer.values("LastModified"))
+            for key, size, modified in zip(*columns, strict=True):
+                if key.startswith(prefix):
+                    yield ListedObject(key, int(size), _milliseconds(modified))
+            if (answer.value("IsTruncated") or "").lower() != "true":
+                return
+            token = [("continuation-token", answer.value("NextContinuationToken") or "")]
+
     def uploads(self, bucket: str, prefix: str) -> Iterator[Upload]:
         """Those begun and neither completed nor aborted: no listing of objects shows them, and they cost storage."""
         marker: list[tuple[str, str]] = []
@@ -159,6 +185,10 @@ class S3Store:
 
 def _part(upload: Upload, number: int) -> list[tuple[str, str]]:
     return [("partNumber", str(number)), ("uploadId", upload.upload_id)]
+
+
+def _milliseconds(modified: str) -> int:
+    return round(datetime.fromisoformat(modified).timestamp() * 1000)
 
 
 def _shared(settings: S3Settings) -> S3Client:

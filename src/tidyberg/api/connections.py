@@ -1,0 +1,135 @@
+"""How many connections there may be, in all and from one address, and which idle one is closed to make room.
+
+uvicorn's own limit answers 503 to everybody, probes included, while idle connections fill it. Here a newcomer takes the
+place of the connection that has been idle longest; only where all are busy is it turned away.
+"""
+
+import resource
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from enum import StrEnum
+from typing import Protocol
+
+_IDLE_SECONDS = 1.0  # a connection younger than that may be about to send its first request
+_RESERVE = 128  # connections above the limit that may wait so long to say what they want: a probe is answered
+_OTHER_FILES = 256  # descriptors that a service needs besides connections
+
+
+class Shed(StrEnum):
+    """Why a connection was closed, or its request refused."""
+
+    IDLE = "idle"
+    ADDRESS = "address"
+    FULL = "full"
+    LAG = "lag"  # the event loop is behind
+
+
+class Connection(Protocol):
+    def close_idle(self) -> None: ...
+
+
+class Connections:
+    """Used from the event loop only."""
+
+    def __init__(
+        self,
+        most: int,
+        most_of_address: int,
+        on_shed: Callable[[Shed], None] = lambda _: None,
+        is_behind: Callable[[str], bool] = lambda _: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._most = most
+        self._most_of_address = min(most, most_of_address)
+        self._on_shed = on_shed
+        self._is_behind = is_behind
+        self._clock = clock
+        self._addresses: dict[Connection, str] = {}
+        self._number_of: Counter[str] = Counter()
+        self._idle: OrderedDict[Connection, float] = OrderedDict()  # since when, longest first
+        self._surplus: dict[Connection, Shed] = {}
+
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+    def opened(self, connection: Connection, address: str) -> None:
+        self._addresses[connection] = address
+        self._number_of[address] += 1
+        self._idle[connection] = self._clock()
+        if self._number_of[address] > self._most_of_address:
+            self._make_room(connection, Shed.ADDRESS)
+        elif len(self._addresses) > self._most:
+            self._make_room(connection, Shed.FULL)
+
+    def closed(self, connection: Connection) -> None:
+        address = self._addresses.pop(connection, None)
+        self._idle.pop(connection, None)
+        self._surplus.pop(connection, None)
+        if address is not None:
+            self._number_of[address] -= 1
+            if not self._number_of[address]:
+                del self._number_of[address]
+
+    def busy(self, connection: Connection) -> None:
+        self._idle.pop(connection, None)
+
+    def idle(self, connection: Connection) -> None:
+        if connection in self._addresses:
+            self._idle[connection] = self._clock()
+            self._idle.move_to_end(connection)
+
+    def refusal(self, connection: Connection, method: str = "GET") -> Shed | None:
+        """Why a request on this connection is not answered; None when it is."""
+        why = self._surplus.get(connection)
+        if why is not None and not self._is_over(connection, why):
+            self._surplus.pop(connection)
+            why = None
+        if why is None and self._is_behind(method):
+            why = Shed.LAG
+        if why is not None:
+            self._on_shed(why)
+        return why
+
+    def _is_over(self, connection: Connection, why: Shed) -> bool:
+        if why is Shed.ADDRESS:
+            return self._number_of[self._addresses[connection]] > self._most_of_address
+        return len(self._addresses) > self._most
+
+    def _make_room(self, newcomer: Connection, why: Shed) -> None:
+        while self._is_over(newcomer, why) and (victim := self._longest_idle(newcomer, why)) is not None:
+            is_new = self._clock() - self._idle[victim] < _IDLE_SECONDS
+            if is_new and not self._is_over_reserve(newcomer, why):
+                break
+            self.closed(victim)
+            self._on_shed(Shed.IDLE)
+            victim.close_idle()
+        if self._is_over(newcomer, why):
+            self._surplus[newcomer] = why
+
+    def _is_over_reserve(self, newcomer: Connection, why: Shed) -> bool:
+        if why is Shed.ADDRESS:
+            return self._number_of[self._addresses[newcomer]] > self._most_of_address + _RESERVE
+        return len(self._addresses) > self._most + _RESERVE
+
+    def _longest_idle(self, newcomer: Connection, why: Shed) -> Connection | None:
+        address = self._addresses[newcomer]
+        for connection in self._idle:
+            if connection is not newcomer and (why is Shed.FULL or self._addresses[connection] == address):
+                return connection
+        return None
+
+
+def affordable(most: int) -> int:
+    """So many connections, or as many as the operating system lets this process have open files for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = most + _RESERVE + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft == resource.RLIM_INFINITY:
+        return most
+    return max(1, min(most, soft - _RESERVE - _OTHER_FILES))

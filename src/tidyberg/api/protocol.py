@@ -1,0 +1,116 @@
+"""One HTTP connection: probes are always answered, and clients that are idle, slow or too many do not stay."""
+
+import asyncio
+from functools import partial
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from tidyberg.api.connections import Connections, Shed
+from tidyberg.api.problems import respond
+from tidyberg.api.refusals import Overloaded, RateLimited
+from tidyberg.errors import TidybergError
+
+MOST_HEAD_BYTES = 64 * 1024  # of a request line with its headers
+LIVENESS_PATHS = (b"/health", b"/health/live")
+_RETRY_SECONDS = 2
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Closes connections whose request line and headers are too long, or too long in coming.
+
+    A subclass of it says which connections it belongs to: uvicorn makes instances by itself.
+    """
+
+    connections_open: Connections
+    head_seconds = 10.0
+    _head_timer: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_head()
+        self.connections_open.opened(self, self.client[0] if self.client else "")
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._head_timer is not None and self._head_bytes > MOST_HEAD_BYTES:
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._await_head()
+
+    def on_headers_complete(self) -> None:
+        self._end_head()
+        self.connections_open.busy(self)
+        self.app = self.config.loaded_app
+        # Whether the process lives must be known most of all when it has more to do than it can.
+        method = self.parser.get_method().decode("ascii")
+        is_probe = self.url.partition(b"?")[0] in LIVENESS_PATHS
+        if not is_probe and (why := self.connections_open.refusal(self, method)) is not None:
+            self.app = _REFUSED[why]
+        self.scope["state"]["abort"] = self.transport.abort
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        self._head_bytes = 0
+        if not self.pipeline:
+            self.connections_open.idle(self)
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_head()
+        self.connections_open.closed(self)
+        super().connection_lost(exc)
+
+    def close_idle(self) -> None:
+        self.transport.close()
+
+    def _await_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.head_seconds, self.transport.close)
+
+    def _end_head(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+async def _refuse(error: TidybergError, scope: Scope, receive: Receive, send: Send, *, closes: bool = True) -> None:
+    response = respond(error)
+    if closes:
+        response.headers["Connection"] = "close"
+    await response(scope, receive, send)
+
+
+_REFUSED: dict[Shed, ASGIApp] = {
+    Shed.LAG: partial(
+        _refuse, Overloaded("The service has more to answer than it can.", hint="Try again in a moment."), closes=False
+    ),
+    Shed.FULL: partial(_refuse, Overloaded("All connections are in use.", hint="Try again in a moment.")),
+    Shed.ADDRESS: partial(
+        _refuse,
+        RateLimited(
+            "This address has too many connections.",
+            hint="Close some, or raise server.max_connections_per_address for a load balancer.",
+            retry_after_seconds=_RETRY_SECONDS,
+        ),
+    ),
+}
+
+
+class ProbesOnly:
+    """The routes of the probes and nothing else, whatever name the prober calls the host by."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"] if scope["path"].startswith("/health") else "/health/none"
+        headers = [(name, value) for name, value in scope["headers"] if name != b"host"]
+        scope = {**scope, "path": path, "raw_path": path.encode(), "headers": [(b"host", b"localhost"), *headers]}
+        await self._app(scope, receive, send)

@@ -1,0 +1,72 @@
+"""What to say of commands that other tools have and this one calls differently, or does not have."""
+
+import re
+from typing import Any
+
+from typer.core import TyperGroup
+
+from tidyberg.errors import BadInput
+
+_COMPACT = "`tidyberg compact TABLE` merges small files, splits large ones and applies deletes."
+_NOT_SORTED = (
+    "tidyberg does not sort. `tidyberg compact TABLE` merges files without sorting their rows; to sort them use "
+    "Iceberg's rewrite_data_files(strategy => 'sort') on Spark."
+)
+_NOT_EXPIRED = (
+    "tidyberg does not expire snapshots. Use Iceberg's expire_snapshots on Spark, or PyIceberg's "
+    "table.maintenance.expire_snapshots()."
+)
+_NO_ORPHANS = (
+    "`tidyberg recover` removes what jobs of tidyberg left. For orphan files of other writers use Iceberg's "
+    "remove_orphan_files on Spark."
+)
+_TABLES = "`tidyberg tables` lists tables, `tidyberg health TABLE` looks at one."
+_JOBS = "`tidyberg history` lists jobs of this machine, `tidyberg jobs` those of a service."
+_SERVE = "`tidyberg serve` serves the REST API and runs jobs."
+_SCHEDULES = "`tables[].schedule` in tidyberg.yaml and the REST API make schedules; `tidyberg schedules` lists them."
+_CHECKS = "`tidyberg audit TABLE` checks past compactions, `tidyberg doctor` the installation."
+
+# By the name without case, dashes and underscores.
+_HINTS = {
+    **dict.fromkeys(("optimize", "optimise", "rewrite", "rewritedatafiles", "rewritefiles", "merge"), _COMPACT),
+    **dict.fromkeys(("binpack", "compaction", "compacttable", "run", "tidy"), _COMPACT),
+    **dict.fromkeys(("sort", "sortorder", "zorder", "cluster", "clustering", "liquid"), _NOT_SORTED),
+    **dict.fromkeys(("expire", "expiresnapshots", "snapshots", "expiry"), _NOT_EXPIRED),
+    **dict.fromkeys(("orphans", "orphan", "removeorphanfiles", "deleteorphanfiles", "clean", "cleanup"), _NO_ORPHANS),
+    **dict.fromkeys(("vacuum", "gc", "purge"), f"{_NOT_EXPIRED} {_NO_ORPHANS}"),
+    **dict.fromkeys(
+        ("rewritemanifests", "manifests"),
+        "`tidyberg compact TABLE` merges the manifests that its commit touches. To rewrite all of them use Iceberg's "
+        "rewrite_manifests on Spark.",
+    ),
+    **dict.fromkeys(
+        ("rewritepositiondeletefiles", "rewritepositiondeletes", "rewritedeletes", "deletes"),
+        "`tidyberg compact TABLE --strategy delete_files` rewrites files that have deletes, and drops those deletes.",
+    ),
+    **dict.fromkeys(("list", "ls", "show", "describe", "info", "inspect", "files", "stats", "analyze"), _TABLES),
+    **dict.fromkeys(("status", "job", "log", "logs"), _JOBS),
+    **dict.fromkeys(("server", "start", "api", "daemon", "service"), _SERVE),
+    **dict.fromkeys(("schedule", "cron"), _SCHEDULES),
+    **dict.fromkeys(("keys", "apikey"), "`tidyberg key new --name NAME` makes an API key."),
+    **dict.fromkeys(("verify", "check", "validate"), _CHECKS),
+    **dict.fromkeys(
+        ("rollback", "undo", "revert"),
+        "tidyberg does not roll back: a compaction changes no row. Iceberg's rollback_to_snapshot on Spark goes back.",
+    ),
+    "help": "`tidyberg --help` lists all commands, `tidyberg COMMAND --help` explains one.",
+    "version": "`tidyberg --version` prints it.",
+    "dryrun": "`tidyberg plan TABLE` says what a compaction would do.",
+}
+
+
+def hint_for(name: str) -> str | None:
+    return _HINTS.get(re.sub(r"[-_]", "", name.lower()))
+
+
+class Commands(TyperGroup):
+    """The commands; unknown ones get the hint for that name, where there is one."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None and (hint := hint_for(args[0])) is not None:
+            raise BadInput(f"There is no command {args[0]!r}.", hint=hint)
+        return super().resolve_command(ctx, args)

@@ -1,0 +1,130 @@
+"""Lists what carries tidyberg's names in a table's data locations and belongs to nothing: no snapshot, no open run.
+
+A job store that was lost has forgotten runs that had begun to write: no recovery knows of them. Their outputs are found
+here by their names. Nothing else is looked for, and nothing is removed that is young, referenced or claimed [I6].
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from tidyberg.commit import objects
+from tidyberg.commit.cleanup import referenced_paths
+from tidyberg.commit.ownership import CUSTOM_PROVIDER, Ownership, name_of
+from tidyberg.errors import AccessDenied, BadInput, StorageError
+from tidyberg.execute.engine import CancelToken
+from tidyberg.execute.kernel.storage import Listed
+from tidyberg.model.task import OUTPUT_NAME
+from tidyberg.record.store import JobStore
+
+PREFIX = "tidyberg-"
+HOUR_MS = 3_600_000
+LEAST_AGE_HOURS = 24.0
+_MOST_OPEN_RUNS = 10_000
+_DIRECTORY = re.compile(r"[^/]+=[^/]*|[01]+")
+
+
+@dataclass(frozen=True)
+class Stray:
+    """An output that no snapshot of its table references and no open run claims."""
+
+    path: str
+    size: int
+    age_ms: int
+    run_id: str
+
+
+@dataclass(frozen=True)
+class Scan:
+    strays: tuple[Stray, ...]
+    claimed: int  # outputs that belong to open runs: theirs to commit, or recovery's to remove
+    removed: tuple[str, ...] = ()
+    kept: int = 0  # too young to be removed
+
+
+@dataclass(frozen=True)
+class Scanner:
+    store: JobStore
+    now_ms: Callable[[], int]
+    cancel: CancelToken
+
+    def scan(self, table: Table) -> Scan:
+        """Changes nothing. Claims and references are looked at after the listing: what is listed was there before."""
+        named = self._listed(table)
+        claims = self._claims()
+        claimed = {file.location for file in named if _run_of(file.location) in claims or file.location in claims}
+        fresh = table.refresh()
+        paths = [file.location for file in named if file.location not in claimed]
+        referenced = referenced_paths(fresh, paths, None, self.cancel.raise_if_cancelled)
+        now = self.now_ms()
+        strays = [
+            Stray(file.location, file.size, _age(file, now), _run_of(file.location))
+            for file in named
+            if file.location not in claimed and file.location not in referenced
+        ]
+        return Scan(tuple(sorted(strays, key=lambda stray: stray.path)), len(claimed))
+
+    def remove(self, table: Table, min_age_hours: float) -> Scan:
+        """Those that are old enough; a scan of its own decides, so that nothing is removed that an older one showed."""
+        if min_age_hours < LEAST_AGE_HOURS:
+            raise BadInput(
+                f"Files younger than {LEAST_AGE_HOURS:g} hours are not removed: a run that the store forgot may live.",
+                hint=f"Give at least {LEAST_AGE_HOURS:g}.",
+            )
+        found = self.scan(table)
+        old = [stray for stray in found.strays if stray.age_ms >= min_age_hours * HOUR_MS]
+        for stray in old:
+            self.cancel.raise_if_cancelled()
+            try:
+                objects.delete(table.io, stray.path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise StorageError(f"Cannot remove {stray.path}: {error}.", hint="Try again.") from error
+        return Scan(found.strays, found.claimed, tuple(stray.path for stray in old), len(found.strays) - len(old))
+
+    def _listed(self, table: Table) -> list[Listed]:
+        found: list[Listed] = []
+        if CUSTOM_PROVIDER in table.metadata.properties:
+            raise BadInput(f"{CUSTOM_PROVIDER} is set: where the table's files may lie is not known.")
+        for root in Ownership.of(table, "").data_roots:
+            try:
+                for file in objects.files_in(table.io, root, PREFIX, recursive=True):
+                    self.cancel.raise_if_cancelled()
+                    if _is_ours(file.location[len(root) + 1 :]):
+                        found.append(file)
+            except PermissionError as error:
+                raise AccessDenied(f"Cannot list {root}: {error}.", hint="Check the rights on it.") from error
+            except OSError as error:
+                raise StorageError(
+                    f"Cannot list {root}: {error}.", hint="Check the storage, then try again."
+                ) from error
+        return list({file.location: file for file in found}.values())
+
+    def _claims(self) -> frozenset[str]:
+        """Ids of runs that are open, of whatever table, and outputs that they took over from others."""
+        runs = self.store.find(unfinished=True, limit=_MOST_OPEN_RUNS)
+        adopted = {
+            path for run in runs if run.intent is not None for paths in run.intent.adopted.values() for path in paths
+        }
+        return frozenset({run.job_id for run in runs} | adopted)
+
+
+def _is_ours(below: str) -> bool:
+    """Whether it is named as an output, and lies where locations of partitions or hashes put one: another table may lie
+    below this one's location, with outputs of its own."""
+    *directories, name = below.split("/")
+    return OUTPUT_NAME.fullmatch(name) is not None and all(map(_DIRECTORY.fullmatch, directories))
+
+
+def _age(file: Listed, now_ms: int) -> int:
+    """Where storage does not tell, it is taken for new."""
+    return max(0, now_ms - file.modified_ms) if file.modified_ms > 0 else 0
+
+
+def _run_of(path: str) -> str:
+    name = OUTPUT_NAME.fullmatch(name_of(path))
+    assert name is not None, "only names of outputs are asked about"
+    return name["run"]

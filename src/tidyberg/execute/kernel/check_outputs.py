@@ -1,0 +1,73 @@
+"""Finds what outputs, and the manifests that will list them, say that is not true.
+
+Row groups that are copied keep what their writer said of them. What was false in an input is not refused in the output
+when it is false in the same way: the same rule, of the same column. What a copy writes anew, as offsets and ordinals,
+has no such excuse, and neither has a manifest.
+"""
+
+from collections.abc import Callable, Sequence
+
+from tidyberg.execute.kernel.check.file import FileReport, check_file
+from tidyberg.execute.kernel.check.problems import Problem
+from tidyberg.execute.kernel.check_metrics import check_metrics
+from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.storage import Storage
+from tidyberg.model.task import TaskInput, WrittenFile
+
+# What the kernel writes itself, whatever the inputs had.
+OWN_RULES = frozenset(
+    ("footer", "schema", "chunk", "ordinals", "overlap", "row-group-order", "row-group-offset", "index-place",
+     "column-orders")
+)  # fmt: skip
+
+_Key = tuple[str, int | str | None]  # rule, and the column: by its id where it has one, for names may change
+
+
+def false_statements(
+    outputs: Sequence[WrittenFile], sources: Sequence[TaskInput], storage: Storage, should_stop: Callable[[], bool]
+) -> tuple[Problem, ...]:
+    """Of the outputs; `sources` are the files whose bytes they may hold."""
+    found: list[Problem] = []
+    inheritable: dict[_Key, list[Problem]] = {}
+    for output in outputs:
+        report = _report(output.path, output.size, storage, should_stop)
+        found += check_metrics(report, output)
+        for problem in report.problems:
+            if problem.rule in OWN_RULES or not sources:
+                found.append(problem)
+            else:
+                inheritable.setdefault(_key(problem, report), []).append(problem)
+    for source in sources:
+        if not inheritable:
+            break
+        report = _report(source.path, source.size, storage, should_stop)
+        for problem in report.problems:
+            inheritable.pop(_key(problem, report), None)
+    return (*found, *(problem for problems in inheritable.values() for problem in problems))
+
+
+def _key(problem: Problem, report: FileReport) -> _Key:
+    return problem.rule, report.field_ids.get(problem.column or "", problem.column)
+
+
+def _report(path: str, size: int, storage: Storage, should_stop: Callable[[], bool]) -> FileReport:
+    place = storage.place(path)
+
+    def stop() -> None:
+        if should_stop():
+            raise KernelFailure(FailureKind.STOPPED, "The task was cancelled.")
+
+    if place.object is not None:
+
+        def fetch(offset: int, length: int) -> object:
+            stop()
+            return storage.read_range(place, offset, length)
+
+        return check_file(fetch, size, path)
+    with storage.open_input(place, size) as source, storage.guard(path):
+
+        def read(offset: int, length: int) -> object:
+            stop()
+            return source.read_at(length, offset)
+
+        return check_file(read, size, path)

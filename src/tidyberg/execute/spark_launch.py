@@ -1,0 +1,161 @@
+"""Launches Spark's JVM without waiting for it, so that a job can look at its table meanwhile; ends one nobody needs.
+
+PySpark's own launcher waits, and keeps the process to itself until it answers. This one runs the same command and
+hands PySpark the port and the secret of the gateway, as it asks for where somebody else has started the JVM.
+"""
+
+import atexit
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tidyberg.errors import EngineError
+
+_POLL_SECONDS = 0.02
+_END_SECONDS = 5.0  # how long a JVM that is told to end may take
+
+
+class Launch:
+    """A JVM on its way to a gateway."""
+
+    def __init__(self, settings: Mapping[str, str], environment: Mapping[str, str], log: Path) -> None:
+        self.settings = dict(settings)
+        self.log = log
+        self._directory = Path(tempfile.mkdtemp(prefix="tidyberg-gateway-"))
+        self._connection = self._directory / "connection"
+        self._abandoned = False
+        with log.open("ab") as chatter:
+            self.process = subprocess.Popen(  # noqa: S603 - Spark's own command
+                [
+                    str(_spark_home() / "bin" / "spark-submit"),
+                    *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
+                    *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")),
+                ],
+                env={
+                    **os.environ,
+                    **environment,
+                    "SPARK_CONNECT_MODE": "0",
+                    "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
+                },
+                stdin=subprocess.PIPE,  # the JVM ends when its input does, however this process ends
+                stdout=chatter,
+                stderr=chatter,
+                process_group=0,  # Ctrl-C is for this process to act on
+            )
+
+    def gateway(self, conf: Any) -> Any:
+        """PySpark's end of it, once the JVM answers."""
+        from pyspark.java_gateway import launch_gateway
+        from pyspark.serializers import UTF8Deserializer, read_int
+
+        try:
+            while not self._connection.exists():
+                if self.process.poll() is not None or self._abandoned:
+                    raise EngineError("The JVM ended before it answered.")
+                time.sleep(_POLL_SECONDS)
+            with self._connection.open("rb") as told:
+                port, secret = read_int(told), UTF8Deserializer().loads(told)
+        finally:
+            shutil.rmtree(self._directory, ignore_errors=True)
+        with changed_environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+            gateway = launch_gateway(conf)
+        gateway.proc = self.process
+        return gateway
+
+    def abandon(self) -> None:
+        """End the JVM, wherever it is; it removes its temporary files. Whoever waits for it gets an error."""
+        self._abandoned = True
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGTERM)
+        try:
+            self.process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+class _Waiting:
+    """The launch that no engine has taken yet; there is one Spark a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._launch: Launch | None = None
+        self._logs: list[Path] = []
+
+    def put(self, settings: Mapping[str, str], environment: Mapping[str, str]) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            if self._launch is None:
+                handle, name = tempfile.mkstemp(prefix="tidyberg-spark-", suffix=".log")
+                os.close(handle)
+                self._logs.append(Path(name))
+                self._launch = Launch(settings, environment, Path(name))
+
+    def take(self, settings: Mapping[str, str]) -> Launch | None:
+        with self._lock:
+            if self._launch is None or self._launch.settings != dict(settings):
+                return None
+            launch, self._launch = self._launch, None
+            return launch
+
+    def abandon(self) -> None:
+        with self._lock:
+            if self._launch is not None:
+                self._launch.abandon()
+                self._launch = None
+            for log in self._logs:
+                log.unlink(missing_ok=True)
+
+
+_waiting = _Waiting()
+atexit.register(_waiting.abandon)
+
+
+def launch_ahead(settings: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    """Begin before there is an engine: the first one with these settings takes it, else it ends with the process."""
+    _waiting.put(settings, environment)
+
+
+def launched(settings: Mapping[str, str], environment: Mapping[str, str], log: Path) -> Launch:
+    """The one that was begun with these settings, or a new one."""
+    return _waiting.take(settings) or Launch(settings, environment, log)
+
+
+@contextlib.contextmanager
+def changed_environment(changes: Mapping[str, str]) -> Iterator[None]:
+    """What PySpark takes from there while it starts."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _spark_home() -> Path:
+    """As PySpark finds it, without importing it."""
+    if home := os.environ.get("SPARK_HOME"):
+        return Path(home)
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise EngineError("PySpark is not installed.", hint=f"Install it for {sys.executable}.")
+    return Path(spec.origin).parent

@@ -1,0 +1,119 @@
+"""More calls than can be answered: what is taken in waits little, the rest is told at once, and tenants take turns."""
+
+import asyncio
+import threading
+import time
+
+import httpx
+import pytest
+
+from tests.api.conftest import Serve
+from tests.api.test_limits import code_of
+from tidyberg.api.refusals import Overloaded
+from tidyberg.api.threads import Threads, calling_tenant
+from tidyberg.service.service import Service
+from tidyberg.settings.serving import Server
+
+
+async def call_as(tenant: str, threads: Threads, seconds: float, done: list[str]) -> str:
+    calling_tenant.set(tenant)
+    try:
+        await threads(time.sleep, seconds)
+    except Overloaded:
+        return "refused"
+    done.append(tenant)
+    return "done"
+
+
+def test_tenants_take_turns_whoever_came_first() -> None:
+    async def crowd() -> list[str]:
+        threads, done = Threads(1, 100, 60.0), list[str]()
+        calls = [asyncio.create_task(call_as("many", threads, 0.01, done)) for _ in range(20)]
+        await asyncio.sleep(0)
+        calls += [asyncio.create_task(call_as("few", threads, 0.01, done)) for _ in range(3)]
+        await asyncio.gather(*calls)
+        return done
+
+    order = asyncio.run(crowd())
+    assert len(order) == 23
+    assert max(place for place, tenant in enumerate(order) if tenant == "few") <= 8, order
+
+
+def test_who_asks_for_much_is_refused_before_who_asks_for_little() -> None:
+    async def crowd() -> tuple[list[str], list[str]]:
+        threads, done = Threads(1, 1000, 0.5), list[str]()
+        for _ in range(3):
+            await call_as("few", threads, 0.1, done)  # now it is known what a call takes
+        many = [asyncio.create_task(call_as("many", threads, 0.1, done)) for _ in range(60)]
+        await asyncio.sleep(0.01)
+        few = await call_as("few", threads, 0.01, done)
+        return list(await asyncio.gather(*many)), [few]
+
+    many, few = asyncio.run(crowd())
+    assert few == ["done"]
+    assert many.count("refused") > 40
+    assert many.count("done") >= 2
+
+
+def test_nobody_waits_longer_than_was_said_even_when_calls_hang() -> None:
+    let_go = threading.Event()
+
+    async def crowd() -> tuple[str, float]:
+        threads = Threads(1, 100, 0.3)
+        hanging = asyncio.create_task(threads(let_go.wait, 30))
+        await asyncio.sleep(0.05)
+        began = time.monotonic()
+        answer = await call_as("a", threads, 0.0, [])
+        waited = time.monotonic() - began
+        let_go.set()
+        await hanging
+        assert await call_as("a", threads, 0.0, []) == "done", "the thread is free again"
+        return answer, waited
+
+    answer, waited = asyncio.run(crowd())
+    assert answer == "refused"
+    assert 0.2 < waited < 5
+
+
+def test_a_slow_store_sheds_early_with_a_word_on_when_to_come_back(
+    serve: Serve, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = service.submit
+
+    def slow(*args: object, **more: object) -> object:
+        time.sleep(0.2)
+        return submit(*args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(service, "submit", slow)
+    client = serve(Server(threads=1, max_wait_seconds=0.4))
+
+    async def load() -> list[tuple[httpx.Response, float]]:
+        async with httpx.AsyncClient(base_url=client.base_url, timeout=60) as many:
+
+            async def one() -> tuple[httpx.Response, float]:
+                began = time.monotonic()
+                answer = await many.post("/compact", json={"table": "public.events"})
+                return answer, time.monotonic() - began
+
+            return await asyncio.gather(*(one() for _ in range(40)))
+
+    answers = asyncio.run(load())
+    taken = [seconds for answer, seconds in answers if answer.status_code == 202]
+    refused = [answer for answer, _ in answers if answer.status_code != 202]
+    assert len(taken) >= 2
+    assert max(taken) < 4, "one after the other they would take eight seconds"
+    assert len(refused) > 20
+    for answer in refused:
+        assert code_of(answer) == (503, "overloaded")
+        assert int(answer.headers["retry-after"]) >= 1
+    assert len(client.get("/api/v1/jobs").json()["jobs"]) == len(taken), "what was refused left nothing behind"
+
+
+def test_a_loop_that_is_behind_answers_liveness_only(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidyberg.api.lag.LoopLag.seconds", lambda _: 0.6)
+    client = serve()
+    assert code_of(client.post("/compact", json={"table": "public.events"})) == (503, "overloaded")
+    assert client.get("/api/v1/jobs").status_code == 200, "who looks is let in longer"
+    monkeypatch.setattr("tidyberg.api.lag.LoopLag.seconds", lambda _: 3.0)
+    assert code_of(client.get("/api/v1/jobs")) == (503, "overloaded")
+    assert client.get("/health/live").status_code == 200

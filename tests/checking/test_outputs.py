@@ -1,0 +1,125 @@
+"""Outputs that say something false are found, but for what was false in their inputs in the same way."""
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.checking.files import metadata, put, statistics
+from tests.copying.footers import edit_footer
+from tests.copying.tables import SCHEMA, copy, rows, write_files
+from tests.execute.builders import STORAGE, make_task
+from tidyberg.execute.kernel.check_outputs import false_statements
+from tidyberg.execute.kernel.copy.fields import FileField, GroupField, MetadataField
+from tidyberg.execute.kernel.copy.thrift import BINARY, I16, I64, Struct
+from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.run import run_task
+from tidyberg.execute.kernel.storage import Storage
+from tidyberg.model.task import ChecksumResult, TaskInput, TaskResult
+from tidyberg.verify.contents import checksum_tasks
+
+ID, SMALL = 0, 1
+DISTINCT, UPPER = 4, 5
+
+
+def rules_of(result: TaskResult, sources: list[TaskInput]) -> set[str]:
+    found = false_statements(result.outputs, sources, Storage(STORAGE), lambda: False)
+    return {problem.rule for problem in found}
+
+
+def say_distinct(footer: Struct) -> None:
+    put(statistics(footer, SMALL), DISTINCT, 3, I64)
+
+
+def output_path(result: TaskResult) -> Path:
+    return Path(result.outputs[0].path)
+
+
+def test_what_was_false_in_an_input_may_be_false_in_its_copy(tmp_path: Path) -> None:
+    inputs = write_files(tmp_path / "in", [rows(0, 100), rows(100, 100)])
+    edit_footer(Path(inputs[1].path), say_distinct)
+    inputs = [replace(file, size=Path(file.path).stat().st_size) for file in inputs]
+    result = copy(inputs, tmp_path / "out")
+    assert result.mode == "copy"
+    assert rules_of(result, []) == {"distinct-count"}
+    assert rules_of(result, inputs) == set()
+
+
+def test_what_was_true_in_every_input_must_be_true_in_its_copy(tmp_path: Path) -> None:
+    inputs = write_files(tmp_path / "in", [rows(0, 100), rows(100, 100)])
+    result = copy(inputs, tmp_path / "out")
+    edit_footer(output_path(result), say_distinct)
+    described = replace(result.outputs[0], size=output_path(result).stat().st_size)
+    assert rules_of(replace(result, outputs=(described,)), inputs) == {"distinct-count"}
+
+
+def test_another_column_is_no_excuse(tmp_path: Path) -> None:
+    inputs = write_files(tmp_path / "in", [rows(0, 100)])
+    edit_footer(Path(inputs[0].path), lambda footer: put(statistics(footer, ID), DISTINCT, 3, I64))
+    inputs = [replace(file, size=Path(file.path).stat().st_size) for file in inputs]
+    result = copy(inputs, tmp_path / "out")
+    edit_footer(output_path(result), say_distinct)
+    described = replace(result.outputs[0], size=output_path(result).stat().st_size)
+    assert rules_of(replace(result, outputs=(described,)), inputs) == {"distinct-count"}
+
+
+def test_what_a_copy_writes_itself_has_no_excuse(tmp_path: Path) -> None:
+    def number_the_first(footer: Struct) -> None:
+        put(footer[FileField.ROW_GROUPS][1].items[0], GroupField.ORDINAL, 0, I16)
+
+    inputs = write_files(tmp_path / "in", [rows(0, 100)], row_group_size=50)
+    edit_footer(Path(inputs[0].path), number_the_first)
+    inputs = [replace(file, size=Path(file.path).stat().st_size) for file in inputs]
+    result = run_task(make_task(inputs, SCHEMA, tmp_path / "out"), 0, STORAGE)
+    assert isinstance(result, TaskResult)
+    edit_footer(output_path(result), lambda footer: put(footer[4][1].items[0], GroupField.ORDINAL, 3, I16))
+    described = replace(result.outputs[0], size=output_path(result).stat().st_size)
+    assert rules_of(replace(result, outputs=(described,)), inputs) == {"ordinals"}
+
+
+def test_a_manifest_has_no_excuse(tmp_path: Path) -> None:
+    """What the table's manifests said of the inputs may have been true, whatever their footers say."""
+    inputs = write_files(tmp_path / "in", [rows(0, 100)])
+
+    def lower_the_bound(footer: Struct) -> None:
+        for field in (UPPER, 1):
+            put(statistics(footer, ID), field, struct.pack("<q", 7), BINARY)
+
+    edit_footer(Path(inputs[0].path), lower_the_bound)
+    inputs = [replace(file, size=Path(file.path).stat().st_size) for file in inputs]
+    result = copy(inputs, tmp_path / "out")
+    assert result.mode == "copy"
+    assert rules_of(result, inputs) == {"metrics-bound"}
+
+
+def test_files_that_were_read_back_are_checked_with_what_manifests_will_say(tmp_path: Path) -> None:
+    inputs = write_files(tmp_path / "in", [rows(0, 100)])
+    task = make_task(inputs, SCHEMA, tmp_path / "out", checksum=True)
+    result = run_task(task, 0, STORAGE)
+    assert isinstance(result, TaskResult)
+    (check,) = checksum_tasks([task], [result])
+    assert check.sources == ()  # all of it was written anew
+    (copied,) = checksum_tasks([task], [replace(result, mode="copy")])
+    assert copied.sources == task.inputs
+    found = run_task(check, 0, STORAGE)
+    assert isinstance(found, ChecksumResult)
+    assert (found.checksum, found.problems) == (result.checksum, ())
+    wrong = replace(check, described=(replace(check.described[0], records=99),))
+    found = run_task(wrong, 0, STORAGE)
+    assert isinstance(found, ChecksumResult)
+    (problem,) = found.problems
+    assert "the number of records is 99, but it should be 100" in problem
+
+
+def test_checking_can_be_stopped(tmp_path: Path) -> None:
+    result = copy(write_files(tmp_path / "in", [rows(0, 100)]), tmp_path / "out")
+    with pytest.raises(KernelFailure) as stopped:
+        false_statements(result.outputs, (), Storage(STORAGE), lambda: True)
+    assert stopped.value.kind is FailureKind.STOPPED
+
+
+def test_pages_that_cannot_be_walked_are_told(tmp_path: Path) -> None:
+    result = copy(write_files(tmp_path / "in", [rows(0, 100)]), tmp_path / "out")
+    edit_footer(output_path(result), lambda footer: put(metadata(footer, ID), MetadataField.CODEC, 3))
+    assert "pages" in rules_of(result, [])

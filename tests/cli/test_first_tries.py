@@ -1,0 +1,118 @@
+"""What somebody types who does not know the command yet, and what they are told."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tidyberg.testing import Warehouse
+
+
+def test_without_arguments_the_help_is_the_answer(run: Run) -> None:
+    for words in ((), ("config",)):
+        ran = run(*words)
+        assert (ran.status, ran.err) == (0, "")
+        assert "Usage: " in ran.out
+        assert "Commands" in ran.out
+
+
+def test_python_runs_the_package() -> None:
+    ran = subprocess.run([sys.executable, "-m", "tidyberg", "--version"], capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("tidyberg ")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("optimize", "tidyberg compact TABLE"),
+        ("rewrite_data_files", "tidyberg compact TABLE"),
+        ("sort", "does not sort"),
+        ("zorder", "does not sort"),
+        ("Z-Order", "does not sort"),
+        ("expire", "does not expire snapshots"),
+        ("expire_snapshots", "does not expire snapshots"),
+        ("orphans", "tidyberg recover"),
+        ("remove-orphan-files", "remove_orphan_files"),
+        ("vacuum", "does not expire snapshots"),
+        ("rewrite_manifests", "merges the manifests"),
+        ("rewrite_position_delete_files", "--strategy delete_files"),
+        ("status", "tidyberg history"),
+        ("list", "tidyberg tables"),
+        ("server", "tidyberg serve"),
+    ],
+)
+def test_commands_of_other_tools_get_a_hint(run: Run, name: str, hint: str) -> None:
+    ran = run(name, "analytics.events", "--json")
+    assert ran.status == 2
+    assert ran.json["error"]["message"] == f"There is no command {name!r}."
+    assert hint in ran.json["error"]["hint"]
+
+
+def test_a_misspelt_command_is_guessed(run: Run) -> None:
+    assert "Did you mean 'compact'?" in run("compat").err
+
+
+@pytest.mark.parametrize("flag", ["--target-file-size", "--max-file-size", "--small-file-threshold"])
+def test_a_size_without_its_unit_is_asked_back(run: Run, flag: str) -> None:
+    ran = run("plan", "analytics.events", flag, "512")
+    assert ran.status == 2
+    assert f"{flag} 512: 512 bytes? Write 512MB." in ran.err
+    assert "write 512B" in ran.err
+    assert run("plan", "analytics.events", flag, str(1024**3)).status == 0
+
+
+@pytest.fixture
+def as_pyiceberg_has_it(config: Path, warehouse: Warehouse) -> Path:
+    lines = "".join(f"    {key}: {value}\n" for key, value in warehouse.properties.items())
+    config.write_text(f"engine: inline\ncatalog:\n  lab:\n{lines}    token: abcdefgh\n")
+    return config
+
+
+@pytest.mark.usefixtures("as_pyiceberg_has_it")
+def test_catalogs_by_name_under_catalog_work(run: Run) -> None:
+    assert "analytics.events" in run("tables").out
+    assert run("plan", "analytics.events", "--catalog", "lab").status == 0
+
+
+@pytest.mark.usefixtures("as_pyiceberg_has_it")
+def test_settings_tell_where_each_catalog_comes_from(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".pyiceberg.yaml").write_text(
+        "catalog:\n  prod:\n    uri: http://me:hidden@prod.example.com\n  lab:\n    type: sql\n"
+    )
+    monkeypatch.setenv("PYICEBERG_CATALOG__MY_OWN__URI", "http://own.example.com")
+    monkeypatch.setenv("TIDYBERG_CATALOGS__LAB__WAREHOUSE", "file:///elsewhere")
+    document = run("config", "show", "--json").json
+    known = {catalog["name"]: catalog for catalog in document["known_catalogs"]}
+    assert {name: catalog["origins"] for name, catalog in known.items()} == {
+        "lab": ["environment (TIDYBERG_CATALOGS__LAB__WAREHOUSE)", "tidyberg.yaml", "~/.pyiceberg.yaml"],
+        "my-own": ["environment (PYICEBERG_CATALOG__MY_OWN__URI)"],
+        "prod": ["~/.pyiceberg.yaml"],
+    }
+    shown = run("config", "show")
+    assert "#   prod: http://me:***@prod.example.com\n#     from ~/.pyiceberg.yaml" in shown.out
+    assert not any(secret in shown.out + shown.err for secret in ("hidden", "abcdefgh"))
+
+
+def test_the_one_catalog_is_the_default_and_may_come_from_the_environment(
+    run: Run, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "#   lab (default): sql, " in run("config", "show").out
+    config.write_text("engine: inline\n")
+    assert "# known catalogs: none" in run("config", "show").out
+    monkeypatch.setenv("CATALOG_URI", "http://catalog.example.com")
+    assert (
+        "#   default (default): http://catalog.example.com\n#     from environment (CATALOG_URI)"
+        in run("config", "show").out
+    )
+    monkeypatch.delenv("CATALOG_URI")
+    monkeypatch.setenv("TIDYBERG_CATALOG__URI", "http://catalog.example.com")
+    assert "from environment (TIDYBERG_CATALOG__URI)" in run("config", "show").out
+
+
+def test_the_only_catalog_can_be_called_default(run: Run) -> None:
+    assert run("plan", "analytics.events", "--catalog", "default").status == 0
+    assert run("compact", "analytics.events", "--catalog", "default").status == 0
+    assert "analytics.events" in run("history", "analytics.events", "--catalog", "default").out
+    assert run("plan", "analytics.events", "--catalog", "defaults").status == 2

@@ -1,0 +1,59 @@
+"""Short commands import little: what they do not need would take longer to load than their answer to make."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+_SHOW = """
+import sys
+from tidyberg.cli.main import app, main
+status = main(app, sys.argv[1:])
+print("LOADED", *sorted(sys.modules))
+sys.exit(status)
+"""
+_NEVER = {"pyspark", "fastapi", "uvicorn", "starlette", "redis", "prometheus_client", "opentelemetry", "httpx", "jwt"}
+_TO_REWRITE = {"tidyberg.commit.publish", "tidyberg.execute.kernel.run", "tidyberg.service.service"}
+_TO_READ = {"pyarrow", "numpy", "pyiceberg", "sqlalchemy", "yaml"}
+
+
+def loaded(directory: Path, *arguments: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", _SHOW, *arguments], cwd=directory, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return set(next(line for line in done.stdout.splitlines() if line.startswith("LOADED")).split())
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["plan", "--help"]])
+def test_help_loads_no_library_that_reads_tables(tmp_path: Path, arguments: list[str]) -> None:
+    assert not loaded(tmp_path, *arguments) & (_NEVER | _TO_REWRITE | _TO_READ)
+
+
+@pytest.mark.parametrize("command", ["plan", "health"])
+def test_looking_at_a_table_loads_nothing_that_runs_jobs_or_serves(config: Path, command: str) -> None:
+    config.write_text(config.read_text().replace("engine: inline\n", ""))  # Spark, which is the default
+    found = loaded(config.parent, command, "analytics.events")
+    assert "pyiceberg" in found
+    assert not found & (_NEVER | _TO_REWRITE | {"sqlglot", "requests", "pandas"})
+
+
+def test_a_filter_loads_what_parses_it(config: Path) -> None:
+    assert "sqlglot" in loaded(config.parent, "plan", "analytics.events", "--where", "id > 3")
+
+
+def test_only_jobs_on_spark_launch_a_jvm(run: Run, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[object] = []
+    monkeypatch.setattr("tidyberg.execute.spark_launch.launch_ahead", lambda *given: launched.append(given))
+    monkeypatch.setattr("tidyberg.control.control.Control.expect_work", lambda _: launched.append("engine"))
+    assert run("compact", "analytics.events", "--engine", "inline").status == 0
+    launched.clear()  # the inline engine has nothing to start
+    config.write_text(config.read_text().replace("engine: inline\n", ""))
+    for looking in (["plan"], ["health"], ["compact", "--dry-run"]):
+        assert run(*looking, "analytics.events").status == 0
+    assert launched == []
+    assert run("compact", "analytics.events").status == 0  # there is nothing to do any more
+    assert len(launched) == 2

@@ -1,0 +1,123 @@
+"""A dead job may have left tens of thousands of files: they are found by listing, and a recovery can be cancelled."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
+
+from tests.control.conftest import make_control
+from tests.control.test_recovery import dead_job, leftovers
+from tests.control.victim import REF
+from tidyberg.commit import cleanup, objects
+from tidyberg.control import recovery as recovery_module
+from tidyberg.errors import Cancelled
+from tidyberg.execute.engine import CancelToken
+from tidyberg.model.job import Job, Stage
+from tidyberg.model.report import Event, StageStarted
+from tidyberg.model.task import output_name
+from tidyberg.testing import Warehouse
+from tidyberg.testing.warehouse import local_path
+
+MANY = 3000
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    with Warehouse(tmp_path) as warehouse:
+        warehouse.append_files(warehouse.create_table(), 8, 40, files_per_commit=4)
+        yield warehouse
+
+
+@pytest.fixture
+def table(warehouse: Warehouse) -> Table:
+    return warehouse.catalog.load_table("db.events")
+
+
+@pytest.fixture
+def job(warehouse: Warehouse) -> Job:
+    """One that rolled far more often than planned, with gaps, in several attempts."""
+    job = dead_job(warehouse, "execution")
+    assert job.intent is not None
+    for number in range(1, MANY + 1):
+        path = Path(local_path(job.intent.directories[0])) / output_name(job.job_id, 0, number % 7, 3 * number)
+        path.write_bytes(b"")
+    return job
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
+    calls: list[str] = []
+    original = getattr(objects, name)
+
+    def counting(io: FileIO, path: str, *arguments: Any, **options: Any) -> Any:
+        calls.append(path)
+        return original(io, path, *arguments, **options)
+
+    monkeypatch.setattr(objects, name, counting)
+    return calls
+
+
+def test_many_leftovers_are_found_by_one_listing(
+    warehouse: Warehouse, table: Table, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listings, look_ups = counted(monkeypatch, "files_in"), counted(monkeypatch, "exists")
+    with make_control(warehouse) as control:
+        (said,) = control.recover()
+    assert f"{MANY + 1} leftovers removed" in said
+    assert not leftovers(warehouse, table)
+    assert len(listings) == 1
+    assert not look_ups
+
+
+def test_a_recovery_tells_how_far_it_is(
+    warehouse: Warehouse, table: Table, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery_module, "PROGRESS_SECONDS", 0.0)
+    events: list[Event] = []
+    with make_control(warehouse) as control:
+        control.recover(on_event=events.append)
+    told = [event.message for event in events if isinstance(event, StageStarted) and event.stage is Stage.RECOVER]
+    assert f"job {job.job_id}: 1,000 of {MANY + 1:,} leftovers removed" in told
+
+
+@pytest.mark.parametrize("recover_only", [True, False], ids=["recover", "the next job"])
+def test_a_recovery_that_is_cancelled_stops_at_once_and_the_next_one_ends_it(
+    warehouse: Warehouse, table: Table, job: Job, monkeypatch: pytest.MonkeyPatch, recover_only: bool
+) -> None:
+    from tests.control.victim import OPTIONS
+
+    cancel, delete = CancelToken(), objects.delete
+    deleted: list[str] = []
+
+    def delete_and_cancel(io: FileIO, path: str) -> None:
+        delete(io, path)
+        deleted.append(path)
+        if len(deleted) == 10:
+            cancel.cancel()
+
+    with make_control(warehouse) as control:
+        with monkeypatch.context() as patched:
+            patched.setattr(cleanup, "delete", delete_and_cancel)
+            with pytest.raises(Cancelled):
+                control.recover(cancel=cancel) if recover_only else control.compact(REF, OPTIONS, cancel=cancel)
+        assert len(deleted) < 100
+        found = control.store.get(job.job_id)
+        assert found is not None
+        assert found.is_open
+        assert len(leftovers(warehouse, table)) > MANY - 100
+        control.recover()
+    assert not leftovers(warehouse, table)
+
+
+def test_a_record_cannot_make_recovery_sleep_for_long(warehouse: Warehouse) -> None:
+    from dataclasses import replace
+
+    job = dead_job(warehouse, "execution")
+    assert job.intent is not None
+    slept: list[float] = []
+    with make_control(warehouse, sleep=slept.append) as control:
+        control.store.save(replace(job, intent=replace(job.intent, settle_seconds=1e9)))
+        control.recover()
+    assert max(slept) <= recovery_module.MOST_SETTLE_SECONDS

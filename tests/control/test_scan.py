@@ -1,0 +1,116 @@
+"""After a store was lost: outputs of dead runs are found by their names, and nothing else is ever touched."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.table import Table
+
+from tests.control.conftest import make_control
+from tests.control.test_recovery import dead_job, leftovers
+from tests.control.victim import OPTIONS, REF
+from tidyberg.control.control import DAY_MS
+from tidyberg.errors import BadInput
+from tidyberg.model.job import Job
+from tidyberg.model.task import output_name
+from tidyberg.record.clock import wall_clock_ms
+from tidyberg.testing import Warehouse
+from tidyberg.testing.warehouse import local_path
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    with Warehouse(tmp_path) as warehouse:
+        warehouse.append_files(warehouse.create_table(), 8, 40, files_per_commit=4)
+        yield warehouse
+
+
+@pytest.fixture
+def table(warehouse: Warehouse) -> Table:
+    return warehouse.catalog.load_table("db.events")
+
+
+@pytest.fixture
+def dead(warehouse: Warehouse) -> Job:
+    return dead_job(warehouse, "execution")
+
+
+def lose_the_store(warehouse: Warehouse) -> None:
+    for path in warehouse.directory.glob("jobs.db*"):
+        path.unlink()
+
+
+def in_a_day() -> int:
+    return wall_clock_ms() + DAY_MS + 60_000
+
+
+def test_what_a_dead_run_left_is_found_though_the_store_lost_its_record(
+    warehouse: Warehouse, table: Table, dead: Job
+) -> None:
+    lose_the_store(warehouse)
+    with make_control(warehouse, now_ms=in_a_day) as control:
+        assert control.recover() == [], "nobody knows of it"
+        found = control.scan(REF)
+        assert [(stray.run_id, local_path(stray.path)) for stray in found.strays] == [
+            (dead.job_id, path) for path in leftovers(warehouse, table)
+        ]
+        assert found.strays[0].age_ms >= DAY_MS
+        assert (found.claimed, found.removed) == (0, ())
+        assert leftovers(warehouse, table), "a list changes nothing"
+
+        assert len(control.scan(REF, remove_after_hours=24).removed) == 1
+        assert not leftovers(warehouse, table)
+        assert control.scan(REF).strays == ()
+
+
+def test_outputs_of_a_run_that_the_store_knows_are_its_own(warehouse: Warehouse, table: Table, dead: Job) -> None:
+    with make_control(warehouse, now_ms=in_a_day) as control:
+        found = control.scan(REF, remove_after_hours=24)
+        assert (found.strays, found.removed, found.claimed) == ((), (), 1)
+    assert leftovers(warehouse, table)
+
+
+def test_young_files_stay(warehouse: Warehouse, table: Table, dead: Job) -> None:
+    lose_the_store(warehouse)
+    with make_control(warehouse) as control:
+        found = control.scan(REF, remove_after_hours=24)
+        assert (len(found.strays), found.removed, found.kept) == (1, (), 1)
+        with pytest.raises(BadInput, match="younger than 24 hours"):
+            control.scan(REF, remove_after_hours=23.9)
+    assert leftovers(warehouse, table)
+
+
+def test_nothing_else_is_found(warehouse: Warehouse, table: Table) -> None:
+    """Live outputs, older snapshots' files, other names, other places, a table that lies below this one."""
+    rows = warehouse.rows(table)
+    with make_control(warehouse, now_ms=in_a_day) as control:
+        assert control.compact(REF, OPTIONS).outcome == "committed"
+        data = Path(local_path(f"{table.location()}/data"))
+        others = [
+            data / "00000-orphan.parquet",
+            data / "tidyberg-notes.txt",
+            data / f"{output_name('run', 0, 0, 0)}.crc",
+            data / "nested" / "data" / output_name("run", 0, 0, 0),
+            data.parent / output_name("run", 0, 0, 0),
+            data.parent / "metadata" / output_name("run", 0, 0, 0),
+        ]
+        ours = [data / output_name("run", 0, 0, 1), data / "region=eu" / output_name("run", 0, 0, 2)]
+        for path in (*others, *ours):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"x")
+        found = control.scan(REF, remove_after_hours=24)
+        assert sorted(local_path(stray.path) for stray in found.strays) == sorted(map(str, ours))
+        assert len(found.removed) == 2
+    assert all(path.exists() for path in others)
+    assert not any(path.exists() for path in ours)
+    assert warehouse.rows(table) == rows
+    assert warehouse.referenced_files(table) <= warehouse.files_on_disk(table)
+
+
+def test_a_file_without_a_time_is_taken_for_new(warehouse: Warehouse, table: Table, dead: Job) -> None:
+    lose_the_store(warehouse)
+    for path in leftovers(warehouse, table):
+        os.utime(path, (0, 0))
+    with make_control(warehouse, now_ms=in_a_day) as control:
+        assert control.scan(REF, remove_after_hours=24).removed == ()

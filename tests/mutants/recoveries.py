@@ -1,0 +1,93 @@
+"""Rules of what a recovery may delete, whatever the job store says [I6]."""
+
+from tests.mutants.mutant import Mutant
+
+FORGED = "tests/control/test_forged_records.py"
+MANY = "tests/control/test_many_leftovers.py"
+
+RECOVERIES = (
+    Mutant(
+        "recovery: only what is the run's own is deleted",
+        "commit/cleanup.py",
+        "own = [path for path in sorted(paths) if ownership.owns(path, adopted)]",
+        "own = sorted(paths)",
+        (f"{FORGED}::test_paths_noted_for_a_living_run_are_deleted_only_if_they_are_its_own",),
+    ),
+    Mutant(
+        "recovery: outputs lie below the table's own data locations",
+        "commit/ownership.py",
+        "return _is_below(path, self.data_roots) and (",
+        "return (",
+        (f"{FORGED}::test_names_say_whose_they_are",),
+    ),
+    Mutant(
+        "recovery: only directories of the table are looked into",
+        "commit/outputs.py",
+        "{directory for directory in intent.directories.values() if ownership.holds(directory)}",
+        "set(intent.directories.values())",
+        (f"{FORGED}::test_a_forged_run_that_names_live_files_of_another_table_deletes_none",),
+    ),
+    Mutant(
+        "recovery: a path with a detour is not below the table's location",
+        "commit/ownership.py",
+        'return {"", ".", ".."}.isdisjoint(path[len(root) + 1 :].split("/"))',
+        "return True",
+        (f"{FORGED}::test_a_way_through_the_own_location_to_another_table_leads_nowhere",),
+    ),
+    Mutant(
+        "recovery: outputs carry the run's id",
+        "commit/ownership.py",
+        'and (output["run"] == self.run_id or path in adopted)',
+        "",
+        (f"{FORGED}::test_outputs_of_another_run_of_the_table_stay",),
+    ),
+    Mutant(
+        "recovery: metadata carries the run's id",
+        "commit/ownership.py",
+        ".startswith(_mark(self.run_id))",
+        '.startswith("")',
+        (f"{FORGED}::test_names_say_whose_they_are",),
+    ),
+    Mutant(
+        "recovery: files that it did not name are nobody's",
+        "commit/ownership.py",
+        "return _is_below(path, self.metadata_roots) and self._is_metadata(name)",
+        "return True",
+        (f"{FORGED}::test_files_that_tidyberg_did_not_name_stay_whatever_the_record_says",),
+    ),
+    Mutant(
+        "recovery: which manifests are read does not depend on the record",
+        "control/recovery.py",
+        "referenced_paths(table, files, None, check)",
+        "referenced_paths(table, files, intent.sequence_number, check)",
+        (f"{FORGED}::test_a_forged_record_of_a_committed_run_deletes_nothing_that_a_snapshot_references",),
+    ),
+    Mutant(
+        "recovery: of a table that is gone nothing is deleted",
+        "control/recovery.py",
+        "        if finding.table is None:\n            # A renamed",
+        "        if False:\n            # A renamed",
+        ("tests/control/test_recovery.py::test_a_job_whose_table_was_dropped_is_settled",),
+    ),
+    Mutant(
+        "recovery: only outputs that are the dead job's own are gone on with",
+        "control/resume.py",
+        "if not finding.files.issuperset(output.path for output in done.result.outputs):",
+        "if False:",
+        (f"{FORGED}::test_a_forged_result_that_names_another_file_is_not_committed",),
+    ),
+    Mutant(
+        "recovery: it ends when it is cancelled",
+        "commit/cleanup.py",
+        "    def deleted(path: str) -> OSError | bool:\n        check()\n",
+        "    def deleted(path: str) -> OSError | bool:\n",
+        (f"{MANY}::test_a_recovery_that_is_cancelled_stops_at_once_and_the_next_one_ends_it",),
+    ),
+    Mutant(
+        "recovery: outputs are found whatever their numbers and attempts",
+        "commit/outputs.py",
+        "if group_of(path) in groups]",
+        'if group_of(path) in groups and "-a00-" in path]',
+        (f"{MANY}::test_many_leftovers_are_found_by_one_listing",),
+    ),
+)
