@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tests.matrix.filters import Filter
-from tests.matrix.shapes import FLOATS, PRIMITIVE, TIMES_AND_UUIDS, UNEVEN, Shape
+from tests.matrix.shapes import EQUAL_OR_NAN, FLOATS, PRIMITIVE, TIMES_AND_UUIDS, UNEVEN, Shape
 
 Covers = Callable[[Filter, pa.Table], bool]
 
@@ -116,6 +116,13 @@ LIMITS = (
         None,
         ("duckdb-v1", FLOATS),
         writers=frozenset({"duckdb-v1", "duckdb-v2"}),
+    ),
+    Limit(
+        "datafusion",
+        "NaN is read as a number in columns whose other values are all equal",
+        "Where minimum and maximum are equal it takes them for the values; NaN is in neither.",
+        None,
+        ("arrow-dictionaries", EQUAL_OR_NAN),
     ),
     Limit(
         "duckdb",

@@ -220,6 +220,7 @@ TIMES_AND_UUIDS = Shape(
 )
 REQUIRED = Shape("no-nulls", PRIMITIVES, _primitive, required=True)
 ALL_NULL = Shape("all-null", (*PRIMITIVES, ("never", pa.int64()), ("never_text", pa.string())), _all_null)
+EQUAL_OR_NAN = Shape("equal-or-nan", (("ratio", pa.float64()),), lambda number: {"ratio": (3.0, math.nan)[number % 2]})
 FLOATS = Shape(
     "floats",
     (

@@ -116,7 +116,7 @@ def build(warehouse: Warehouse, shape: Shape, writer: Writer, layout: Layout, **
         write_file(writer.of_file(number), shape, stored, path, ids)
         paths.append(f"file://{path}")
         rows.append(evolved_rows(content) if layout.evolved else content)
-        partition = Record(number % 2) if layout.partitioned else Record()
+        partition = Record(number // 2 % 2) if layout.partitioned else Record()
         data_files.append(_data_file(table, path, stored, partition))
     append_data_files(table, data_files)
     gone = _delete(table, layout, paths, rows)
