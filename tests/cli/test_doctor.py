@@ -153,3 +153,13 @@ def test_little_disk_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert check_disk(tmp_path).state in ("ok", "warn")
     monkeypatch.setattr("tidyberg.cli.doctor._LITTLE_DISK", 1 << 62)
     assert check_disk(tmp_path).state == "warn"
+
+
+def test_a_store_that_others_can_read_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    path.touch(0o600)
+    (private,) = check_store(Store(path=path))
+    path.chmod(0o644)
+    (open_to_all,) = check_store(Store(path=path))
+    assert (private.state, open_to_all.state) == ("ok", "warn")
+    assert open_to_all.cure == f"Run chmod 600 {path}*"

@@ -135,6 +135,18 @@ def test_what_will_not_pass_ends_the_job(
     assert (job.status, job.attempts, job.error_code) == (JobStatus.FAILED, 1, "verification-failed")
 
 
+def test_the_error_of_a_job_names_no_namespaces_of_others(service: Service, warehouse: Warehouse) -> None:
+    untidy_table(warehouse, "gone.events")
+    untidy_table(warehouse, "others.secrets")
+    job = submit(service, "gone.events")
+    warehouse.catalog.drop_table("gone.events")
+    warehouse.catalog.drop_namespace("gone")
+    service.start()
+    found = ended(service, job.job_id)
+    assert (found.status, found.error_code) == (JobStatus.FAILED, "unknown-namespace")
+    assert "others" not in str(found.error)
+
+
 def test_a_defect_ends_the_job_and_shows_no_secret(
     service: Service, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Whether jobs can be recorded, and will be there after a restart."""
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from tidyberg.errors import TidybergError
 from tidyberg.settings.store import Store
 
 _NAME = "job store"
+_BY_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _CLOCKS_MAY_DIFFER_SECONDS = 5.0
 
 
@@ -21,6 +23,8 @@ def check_store(store: Store) -> Iterator[Check]:
 
 def _check_file(path: Path) -> Check:
     place = path if path.exists() else existing(path.parent)
+    if os.access(place, os.W_OK) and path.exists() and path.stat().st_mode & _BY_OTHERS:
+        return Check("warn", _NAME, f"{path} can be read by other users of this machine", f"Run chmod 600 {path}*")
     if os.access(place, os.W_OK):
         return Check("ok", _NAME, str(path))
     return Check("fail", _NAME, f"{path} is not writable", "Set store.path or TIDYBERG_HOME.")
