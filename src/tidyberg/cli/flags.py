@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 class EngineName(StrEnum):
     SPARK = "spark"
     INLINE = "inline"
+    AUTO = "auto"
 
 
 def _strategies() -> list[str]:
