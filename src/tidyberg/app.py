@@ -12,7 +12,7 @@ from tidyberg.control.control import Control
 from tidyberg.errors import BadInput
 from tidyberg.execute.engine import INLINE_GB, SPARK_CONNECT, Engine
 from tidyberg.model.audit import AuditReport
-from tidyberg.model.options import PlanOptions, Resources, VerifyMode
+from tidyberg.model.options import INLINE, PlanOptions, Resources, VerifyMode
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink
 from tidyberg.model.table import TableRef
@@ -23,6 +23,7 @@ from tidyberg.settings.catalogs import open_catalog
 from tidyberg.settings.load import load_settings
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.redact import redact_text
+from tidyberg.settings.sections import ResourceOverrides
 from tidyberg.settings.settings import Settings
 from tidyberg.telemetry.logs import known_secrets
 from tidyberg.telemetry.traces import open_tracer
@@ -57,7 +58,9 @@ def build_control(settings: Settings, store: JobStore | None = None) -> Control:
             total_timeout_ms=settings.commit.total_timeout_ms,
         ),
         replans=settings.commit.replans,
-        engine_reads_above=settings.spark.manifests_above if settings.engine == "spark" else None,
+        engine_reads_above=None if settings.engine == "inline" else settings.spark.manifests_above,
+        open_inline=(lambda: _inline_engine(settings)) if settings.engine == "auto" else None,
+        inline_resources=_inline_resources(settings) if settings.engine == "auto" else None,
         max_output_age_ms=int(settings.commit.max_output_age_hours * 3_600_000),
         wait_seconds=settings.store.wait_seconds,
         scrub=partial(redact_text, secrets=known_secrets(settings, os.environ)),
@@ -102,16 +105,20 @@ def _check_java() -> None:
 
 
 def _check_engine(settings: Settings) -> None:
-    if settings.engine == "spark" and not settings.spark.connect:
+    if settings.engine != "inline" and not settings.spark.connect:
         _check_java()
 
 
 def build_engine(settings: Settings) -> Engine:
     if settings.engine == "inline":
-        from tidyberg.execute.inline import InlineEngine
-
-        return InlineEngine(memory_gb=planned_resources(settings).memory_gb)
+        return _inline_engine(settings)
     return _spark_settings(settings).make_engine()
+
+
+def _inline_engine(settings: Settings) -> Engine:
+    from tidyberg.execute.inline import InlineEngine
+
+    return InlineEngine(memory_gb=_inline_resources(settings).memory_gb)
 
 
 def _spark_settings(settings: Settings) -> "SparkSettings":
@@ -144,17 +151,24 @@ def _borrow_engine(settings: Settings) -> Engine:
 
 def planned_resources(settings: Settings) -> Resources:
     """What the engine will have, under the engine's own name, so that a plan can be priced without starting it."""
-    spark = SPARK_CONNECT if settings.spark.connect else settings.spark.master
-    name = "inline" if settings.engine == "inline" else spark
+    if settings.engine == "inline":
+        return _inline_resources(settings)
+    name = SPARK_CONNECT if settings.spark.connect else settings.spark.master
     cores = os.cpu_count() or 1
-    if settings.engine == "spark" and name.startswith("local["):
+    if name.startswith("local["):
         wanted = name[len("local[") :].rstrip("]").split(",")[0]
         cores = int(wanted) if wanted.isdigit() else cores
     return Resources(
         cores=settings.resources.cores or cores,
-        memory_gb=settings.resources.memory_gb or (INLINE_GB if settings.engine == "inline" else Resources().memory_gb),
+        memory_gb=settings.resources.memory_gb or Resources().memory_gb,
         name=name,
     )
+
+
+def _inline_resources(settings: Settings) -> Resources:
+    """Those of this process; what is set is a cluster's, where there is one beside it."""
+    own = settings.resources if settings.engine == "inline" else ResourceOverrides()
+    return Resources(cores=own.cores or os.cpu_count() or 1, memory_gb=own.memory_gb or INLINE_GB, name=INLINE)
 
 
 def plan(table: "Table", *, strategy: str | None = None, where: str | None = None, **options: Any) -> Plan:
@@ -174,7 +188,10 @@ def compact(
     on_event: EventSink | None = None,
     **options: Any,
 ) -> CompactionResult:
-    """Compact this table. `engine` is "spark", "inline" or an engine of your own; else what the settings say."""
+    """Compact this table. `engine` is "spark", "inline", "auto" or one of your own; else what the settings say.
+
+    Spark is kept for the next call with the same settings, until the process ends or `stop_spark` is called.
+    """
     settings, engine = _with_engine(load_settings(), engine)
     with _control_for(table, settings, engine) as control:
         return control.compact(
@@ -202,8 +219,8 @@ def audit(
 def _with_engine(settings: Settings, engine: str | Engine | None) -> tuple[Settings, Engine | None]:
     if not isinstance(engine, str):
         return settings, engine
-    if engine not in ("spark", "inline"):
-        raise BadInput(f"{engine!r} is not an engine.", hint='Choose "spark" or "inline".')
+    if engine not in ("spark", "inline", "auto"):
+        raise BadInput(f"{engine!r} is not an engine.", hint='Choose "spark", "inline" or "auto".')
     return settings.model_copy(update={"engine": engine}), None
 
 
@@ -213,6 +230,7 @@ def _control_for(table: "Table", settings: Settings, engine: Engine | None) -> C
     control.open_engine = lambda: _borrow_engine(settings)
     if engine is not None:
         control.open_engine = lambda: engine
+        control.open_inline = control.inline_resources = None
         control.resources = engine.resources
     return control
 

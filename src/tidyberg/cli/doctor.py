@@ -60,7 +60,7 @@ def check_settings(common: CommonFlags) -> tuple[Settings | None, Check]:
 
 def check_java(settings: Settings | None, environ: Mapping[str, str]) -> Check:
     """Spark needs it here, unless a server elsewhere runs the tasks."""
-    needed = settings is None or (settings.engine == "spark" and not settings.spark.connect)
+    needed = settings is None or (settings.engine != "inline" and not settings.spark.connect)
     found = java_version(environ)
     if found is None:
         return Check("fail", "Java", "not found", _INSTALL_JAVA) if needed else Check("ok", "Java", "not needed")

@@ -32,6 +32,7 @@ _SIZE_FLAGS = (
 class EngineName(StrEnum):
     SPARK = "spark"
     INLINE = "inline"
+    AUTO = "auto"
 
 
 def _strategies() -> list[str]:

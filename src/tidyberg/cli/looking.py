@@ -25,7 +25,7 @@ def _session(common: CommonFlags, engine: EngineFlags | None = None) -> Session:
     """Of a command that looks: it need not wait for pandas, unless a cluster may have to read its manifests."""
     session = Session(common, engine or EngineFlags())
     spark = session.settings.spark
-    if session.settings.engine != "spark" or (spark.connect is None and spark.master.startswith("local")):
+    if session.settings.engine == "inline" or (spark.connect is None and spark.master.startswith("local")):
         use_arrow_without_pandas()
     return session
 
@@ -78,7 +78,7 @@ def present_plan(
     shown = show_plan(
         plan,
         now_ms=wall_clock_ms(),
-        engine=engine_label(session.settings),
+        engine=engine_label(session.settings, inline=plan.better_inline),
         next_command=next_command,
         show_all=show_all,
     )

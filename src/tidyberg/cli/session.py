@@ -57,9 +57,13 @@ class Session:
         return shlex.join(given)
 
 
-def engine_label(settings: Settings) -> str:
-    if settings.engine == "inline":
-        return "this process"
+THIS_PROCESS = "this process"
+
+
+def engine_label(settings: Settings, *, inline: bool = False) -> str:
+    """Where a job runs; `inline`: one that is better run here, where there is a choice."""
+    if settings.engine == "inline" or (settings.engine == "auto" and inline):
+        return THIS_PROCESS
     if settings.spark.connect:
         return settings.spark.connect.split(";")[0]
     return settings.spark.master.replace("local[*]", f"local[{os.cpu_count() or 1}]")

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidyberg.cli.listing import Listing
+from tidyberg.cli.session import THIS_PROCESS
 from tidyberg.cli.words import ago, count, dollars, duration, partition_label, plural, short_id, size
 from tidyberg.model.plan import Estimate, PartitionVerdict, Plan, Rewrite
 
@@ -129,6 +130,12 @@ def _conclusion(plan: Plan, engine: str) -> list[RenderableType]:
         _modes(plan),
         _gain(estimate),
     ]
+    if plan.better_inline:
+        lines.append(
+            "Spark would take longer to start than this takes here"
+            if engine == THIS_PROCESS
+            else "Spark takes longer to start than one core takes for all of it: --engine auto runs it in this process"
+        )
     if estimate.storage_dollars:
         kept = dollars(estimate.storage_dollars)
         lines.append(f"the replaced files cost {kept} more in storage until their snapshots expire")

@@ -17,6 +17,7 @@ from pyiceberg.catalog import Catalog
 from tidyberg.commit.retrying import RetryPolicy
 from tidyberg.control.calibration import report
 from tidyberg.control.describe import health_report, summarise
+from tidyberg.control.engines import EngineChoice
 from tidyberg.control.journal import JobRecord
 from tidyberg.control.lease import LEASE_MS, Lease
 from tidyberg.control.planner import CALIBRATING_JOBS, Planner
@@ -70,10 +71,13 @@ class Control:
     now_ms: Callable[[], int] = wall_clock_ms
     sleep: Callable[[float], None] = time.sleep
     engine_reads_above: int | None = None  # bytes of manifests that a plan has read by the engine's tasks
+    open_inline: Callable[[], Engine] | None = None  # for plans that it does before another engine has started
+    inline_resources: Resources | None = None  # what that one will have
     cache: ManifestCache = field(default_factory=ManifestCache)
     tracer: Tracer = field(default_factory=Tracer)
     scrub: Callable[[str], str] = redact_text  # I12: of the words of errors, before anyone keeps or shows them
     _engine: Engine | None = None
+    _inline: Engine | None = None
     _engine_lock: threading.Lock = field(default_factory=threading.Lock)
     _of_thread: threading.local = field(default_factory=threading.local)
 
@@ -94,6 +98,8 @@ class Control:
 
     def expect_work(self) -> None:
         """Let the engine start while the table is looked at; `close` ends it where there was nothing to do."""
+        if self.open_inline is not None:
+            return  # only the plan will tell
         engine = self._get_engine()
         if isinstance(engine, StartsAhead):
             engine.start_ahead()
@@ -226,6 +232,7 @@ class Control:
             self.tracer,
             self._get_engine,
             self.engine_reads_above,
+            self.inline_resources,
         )
 
     @property
@@ -302,12 +309,13 @@ class Control:
             if self.store.get(job.job_id) is not None:  # names of outputs contain it [I5]
                 raise BadInput(f"There was a run {job.job_id} before.", hint="Give each run an id of its own.")
             record = JobRecord(self.store, job, lease, self.scrub)
+            engines = EngineChoice(self._get_engine, self._get_inline if self.open_inline else None)
             bench = Workbench(
                 catalog=catalog,
                 options=options,
                 verify=verify,
                 record=record,
-                engine=self._get_engine,
+                engine=engines,
                 cache=self.cache,
                 retry=self.retry,
                 prices=self.prices,
@@ -316,13 +324,16 @@ class Control:
                 now_ms=self.now_ms,
                 sleep=self.sleep,
                 tracer=self.tracer,
+                why_engine=lambda: engines.reason,
             )
             recovery = bench.recovery(self.store)
             preparation = Preparation(bench, self._planner, recovery, plan, self.max_output_age_ms)
             try:
+                planned = preparation.prepare()
+                engines.choose(planned.plan)
                 result = Pipeline(
                     bench,
-                    preparation.prepare(),
+                    planned,
                     replan=preparation.plan_again,
                     replans=self.replans if plan is None else 0,  # a plan that was given is run as it is
                 ).run()
@@ -377,6 +388,13 @@ class Control:
             if self._engine is None:
                 self._engine = self.open_engine()
             return self._engine
+
+    def _get_inline(self) -> Engine:
+        with self._engine_lock:
+            if self._inline is None:
+                assert self.open_inline is not None
+                self._inline = self.open_inline()
+            return self._inline
 
 
 def _ignore(_: object) -> None:

@@ -141,6 +141,8 @@ class Pipeline:
             seconds = (self.bench.now_ms() - (job.started_ms or job.created_ms)) / 1000
             compute = seconds * self.bench.engine().resources.memory_gb * self.bench.prices.compute_per_gb_second
             changes["actual_dollars"] = compute + self._request_dollars()
+            if why := self.bench.why_engine():
+                notes.append(why)
             if tally.commits > 1:
                 notes.insert(0, f"{plural_was(tally.groups, 'group')} committed in {plural(tally.commits, 'snapshot')}")
             if tally.open:

@@ -1,7 +1,8 @@
 """Observes a table and plans for it, with what this installation knows of its prices and its speed."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from pyiceberg.table import Table
 
@@ -21,6 +22,7 @@ from tidyberg.observe.reading import Elsewhere
 from tidyberg.observe.resting import Resting
 from tidyberg.observe.statistics import partition_statistics
 from tidyberg.planning.decide import make_plan
+from tidyberg.planning.document import plan_hash
 from tidyberg.record.store import JobStore
 from tidyberg.settings.catalog_errors import catalog_errors
 from tidyberg.telemetry.traces import Tracer
@@ -38,6 +40,7 @@ class Planner:
     tracer: Tracer
     engine: Callable[[], Engine]
     engine_reads_above: int | None = None  # bytes of manifests; None: they are always read here
+    inline: Resources | None = None  # of this process, where plans that are better run here are
 
     def observe(self, table: Table, ref: TableRef, options: PlanOptions) -> Inventory:
         """Every file of the table."""
@@ -69,17 +72,21 @@ class Planner:
     ) -> Plan:
         now_ms = self.now_ms() if now_ms is None else now_ms
         with self.tracer.span("planning") as span:
-            plan = make_plan(
+            make = partial(
+                make_plan,
                 inventory,
                 self.statistics(inventory, options, now_ms),
                 options,
                 now_ms=now_ms,
                 prices=self.prices,
-                calibration=self._calibration(),
-                resources=self.resources,
                 only=only,
                 first_group=first_group,
             )
+            plan = make(calibration=self._calibration(self.resources), resources=self.resources)
+            if plan.better_inline and self.inline is not None:  # then it is priced for where it will run
+                plan = make(calibration=self._calibration(self.inline), resources=self.inline)
+                plan = replace(plan, better_inline=not plan.is_empty)
+                plan = replace(plan, hash=plan_hash(plan))
             span.set(**work_of(plan.groups))
             return plan
 
@@ -93,5 +100,5 @@ class Planner:
                 elsewhere = Elsewhere(self.engine_reads_above, reading_on(self.engine, table), resting(pinned))
             return take_inventory(table, pinned, self.cache, elsewhere, objects.fetch)
 
-    def _calibration(self) -> Calibration:
-        return calibrate(self.store.find(limit=CALIBRATING_JOBS), self.resources.name)
+    def _calibration(self, resources: Resources) -> Calibration:
+        return calibrate(self.store.find(limit=CALIBRATING_JOBS), resources.name)

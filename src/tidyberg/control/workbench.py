@@ -33,6 +33,7 @@ class Workbench:
     now_ms: Callable[[], int]
     sleep: Callable[[float], None]
     tracer: Tracer
+    why_engine: Callable[[], str] = lambda: ""  # why it is this one, where there was a choice
 
     def warn(self, message: str) -> None:
         self.emit(Notice("warning", message))

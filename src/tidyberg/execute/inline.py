@@ -12,7 +12,7 @@ from tidyberg.errors import EngineError
 from tidyberg.execute.engine import INLINE_GB, AnyResult, AnyTask, CancelToken, error_of, use_idle_cores
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.run import run_task
-from tidyberg.model.options import Resources
+from tidyberg.model.options import INLINE, Resources
 from tidyberg.model.task import StorageAccess
 
 _POLL_SECONDS = 0.1
@@ -28,7 +28,7 @@ class InlineEngine:
 
     def __init__(self, max_parallelism: int | None = None, memory_gb: float = INLINE_GB) -> None:
         self._parallelism = max_parallelism or os.cpu_count() or 1
-        self.resources = Resources(cores=self._parallelism, memory_gb=memory_gb, name="inline")
+        self.resources = Resources(cores=self._parallelism, memory_gb=memory_gb, name=INLINE)
 
     def run(
         self,

@@ -146,6 +146,9 @@ class Calibration:
     copy_bytes_per_core_second: float = 400 * MB
 
 
+INLINE = "inline"  # the name of the resources of a process that rewrites by itself
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """What the engine allocates while a job runs: the base of the compute price."""

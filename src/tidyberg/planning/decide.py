@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidyberg._version import __version__
 from tidyberg.model.inventory import Inventory, PartitionStatistics
-from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
+from tidyberg.model.options import INLINE, Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.plan import (
     PLAN_FORMAT,
     DeleteFile,
@@ -124,6 +124,7 @@ def make_plan(
         estimate=_job_estimate(taken.drafts, inventory, options, candidates, pricing),
         deletes=_delete_files(candidates.deletes.rows.take(pa.array(used)), inventory),
         left_out=_left_out(taken.left, inventory),
+        better_inline=resources.name != INLINE and pricing.starts_longer_than_it_runs(_work_of(taken.drafts)),
     )
     return replace(plan, hash=plan_hash(plan))
 
@@ -293,12 +294,17 @@ def _in_order(
 def _job_estimate(
     drafts: Sequence[Draft], inventory: Inventory, options: PlanOptions, candidates: Candidates, pricing: Pricing
 ) -> Estimate:
-    work = Work()
-    for draft in drafts:
-        work += draft.work
+    work = _work_of(drafts)
     specs = len({_output_spec(inventory, draft.partition, options) for draft in drafts})
     manifests = [inventory.manifests[number] for number in _manifests(drafts, candidates)]
     return pricing.price_job(work, manifests, specs)
+
+
+def _work_of(drafts: Sequence[Draft]) -> Work:
+    work = Work()
+    for draft in drafts:
+        work += draft.work
+    return work
 
 
 def _manifests(drafts: Sequence[Draft], candidates: Candidates) -> set[int]:

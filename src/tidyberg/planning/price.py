@@ -169,6 +169,10 @@ class Pricing:
         )
         return self._estimate(work + commit, seconds, seconds)
 
+    def starts_longer_than_it_runs(self, work: Work) -> bool:
+        """Whether one core does all of it in the time that jobs take beside rewriting, mostly to start Spark."""
+        return work.tasks > 0 and work.core_seconds <= self.calibration.seconds_per_job
+
     def _rewritten(self, manifests: Collection[ManifestInfo]) -> int:
         """How many manifests a commit writes in place of these."""
         if not self.merged_bytes:

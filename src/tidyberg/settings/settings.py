@@ -39,7 +39,9 @@ class Settings(BaseSettings, Section):
         title="tidyberg.yaml",
     )
 
-    engine: Literal["spark", "inline"] = Field("spark", description="Where the rewriting runs.")
+    engine: Literal["spark", "inline", "auto"] = Field(
+        "spark", description="Where the rewriting runs; auto: inline what takes no longer than Spark takes to start."
+    )
     spark: Spark = Spark()
     catalog: Catalog | None = Field(None, description="The catalog, when there is one; or several by name.")
     catalogs: dict[str, Catalog] = Field(default_factory=dict, description="Catalogs by name.")
