@@ -80,7 +80,7 @@ def make_plan(
         mine = [(partition.spec_id, partition.path) in only for partition in inventory.partitions]
         selected = [chosen and own for chosen, own in zip(selected, mine, strict=True)]
     pricing = pricing_for(options, pinned.properties, prices, calibration, resources, pinned.location)
-    candidates = find_candidates(inventory, statistics, options, sizes)
+    candidates = find_candidates(inventory, statistics, options, sizes, now_ms)
     move = move_to_current_spec(inventory) if options.rewrite_to_current_spec else None
     modes = mode_rule(options, target=sizes.target)
     judge = Judge(candidates, options, sizes, pricing, modes, move, now_ms)

@@ -14,13 +14,14 @@ from tidyberg.model.sizes import format_size
 from tidyberg.planning.bounds import FileSizes
 from tidyberg.planning.burden import share_of_rows
 from tidyberg.planning.candidates import Candidates
+from tidyberg.planning.cold import why_hot
 from tidyberg.planning.modes import Choice, ModeRule
 from tidyberg.planning.moving import Move, pack_in_order
 from tidyberg.planning.pack import output_count, pack_files
 from tidyberg.planning.parts import part_count
 from tidyberg.planning.price import Pricing, Work
 from tidyberg.planning.resting import counted
-from tidyberg.planning.rules import fewest_to_merge, heat, hours_since, score_partition, should_compact
+from tidyberg.planning.rules import fewest_to_merge, hours_since, score_partition, should_compact
 from tidyberg.planning.safety import Hazard, explain
 
 
@@ -53,7 +54,8 @@ class _Counts(NamedTuple):
     wanted: int  # what the strategy looks for
     wrong_size: int  # of these, not only for their deletes
     safe: int  # of the wanted, may be rewritten
-    fresh: int  # of these, not just the outputs of the last compaction
+    held: int  # of these, wait because the partition is hot
+    fresh: int  # of the others, not just the outputs of the last compaction
     mergeable: int  # of these, to be merged; the others are to be split
     for_deletes: int  # of these, to be rid of their deletes, few or many
     moved: int  # of the fresh, to be moved to the current partition spec: all, or none
@@ -83,13 +85,14 @@ class Judge:
         wanted = candidates.wanted
         self._wanted = wanted
         safe = wanted & (candidates.hazards == Hazard.NONE)
-        self._fresh = safe & ~candidates.settled
+        self._fresh = safe & ~candidates.settled & ~candidates.held
         masks = (
             np.ones(len(candidates.sizes), dtype=np.bool_),
             candidates.sizes < sizes.small,
             wanted,
             candidates.for_size | candidates.oversized,
             safe,
+            safe & candidates.held,
             self._fresh,
             self._fresh & ~candidates.oversized,
             self._fresh & ~candidates.oversized & candidates.for_deletes,
@@ -121,8 +124,8 @@ class Judge:
         refusal = (
             self._not_movable(statistics)
             or self._not_wanted(statistics, counts)
-            or self._hot(statistics)
             or self._not_safe(statistics, counts)
+            or self._hot(statistics, counts)
             or self._too_few(counts)
         )
         if refusal is not None:
@@ -155,18 +158,12 @@ class Judge:
             f"{burden.share(statistics.partition)} deleted, {self._allowed()}",
         )
 
-    def _hot(self, statistics: PartitionStatistics) -> Skip | None:
-        options = self._options
-        if options.force or options.strategy not in (Strategy.TIME_SERIES, Strategy.AUTO):
+    def _hot(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
+        """A hot partition gives up its cold files, where they are enough for a rewrite."""
+        why = why_hot(statistics, self._options, self._now_ms)
+        if why is None or (counts.fresh and self._enough(counts)):
             return None
-        why = heat(
-            statistics,
-            now_ms=self._now_ms,
-            window_seconds=options.hot_window_seconds,
-            # A time series is left alone after any write; elsewhere it takes several to call a partition hot.
-            commits=1 if options.strategy is Strategy.TIME_SERIES else options.hot_commits,
-        )
-        return None if why is None else Skip("hot", f"hot: {why}")
+        return Skip("hot", f"hot: {why}")
 
     def _not_safe(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
         if counts.safe:
@@ -178,7 +175,7 @@ class Judge:
     def _too_few(self, counts: _Counts) -> Skip | None:
         if counts.fresh == 0:
             return Skip("tidy", "already tidy: compacted, and nothing written since")
-        if counts.moved or counts.mergeable < counts.fresh or counts.for_deletes or self._merges(counts):
+        if self._enough(counts):
             return None
         if counts.mergeable == 1:
             return Skip("tidy", "already tidy: one file, and none to merge it with")
@@ -186,6 +183,10 @@ class Judge:
             "too-few-files",
             f"too few files: {counts.mergeable} to merge, at least {self._options.min_input_files} wanted",
         )
+
+    def _enough(self, counts: _Counts) -> bool:
+        """Whether there is a file to be moved, split or rid of its deletes, or enough of them to merge."""
+        return bool(counts.moved or counts.mergeable < counts.fresh or counts.for_deletes) or self._merges(counts)
 
     def _merges(self, counts: _Counts) -> bool:
         return counts.mergeable >= self._fewest_to_merge
@@ -281,6 +282,9 @@ class Judge:
             reason = f"{counts.wanted:,} of {_files(counts.files)} with deletes"
         if counts.safe < counts.wanted:
             reason += f"; leaves out {explain(self._hazards(statistics.partition))}"
+        if counts.held:
+            why = why_hot(statistics, self._options, self._now_ms)
+            reason += f"; {_files(counts.held)} {'waits' if counts.held == 1 else 'wait'}: {why}"
         return reason
 
     def _too_heavy(self, statistics: PartitionStatistics) -> str:
