@@ -1,11 +1,12 @@
 """How many files a stream's table has over a day, with `auto` looking after it and without.
 
-    python -m benchmarks.stream [--commits 2880] [--every 30] [--publish]
+    python -m benchmarks.stream [--commits 2880] [--every 30] [--bundled] [--publish]
 
 A real, unpartitioned table gets a commit every 30 seconds of simulated time. `auto` looks at it once an hour, with the
 settings that it has by default: it plans and submits, and its jobs run. "Hot partitions wait" is the rule that tidyberg
 had before: a partition with two commits within ten minutes was left alone as a whole. Rows are counted at the end.
-`--publish` renews docs/scheduling-stream.svg.
+`--bundled` commits files together that come to the same: an hour's but for its last ten minutes at once, the others in
+four commits. That takes 120 commits for a day instead of 2,880. `--publish` renews docs/scheduling-stream.svg.
 """
 
 import argparse
@@ -18,7 +19,9 @@ from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.table import snapshots
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, snapshots
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from benchmarks.plot import COLOURS, time_plot
 from tidyberg.app import build_control, open_records
@@ -35,6 +38,11 @@ from tidyberg.testing import Warehouse
 DOCS = Path(__file__).parent.parent / "docs"
 ROWS_PER_COMMIT = 20
 _HOUR_MS = 3_600_000
+_SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "amount", DoubleType(), required=False),
+    NestedField(3, "name", StringType(), required=False),
+)
 
 
 @dataclass
@@ -65,12 +73,14 @@ class Day:
         return list(zip(self.hours, map(float, self.files), strict=True))
 
 
-def simulate(directory: Path, *, commits: int, every_seconds: int, hot_partitions_wait: bool = False) -> Day:
+def simulate(
+    directory: Path, *, commits: int, every_seconds: int, hot_partitions_wait: bool = False, bundled: bool = False
+) -> Day:
     clock = Clock(wall_clock_ms() // _HOUR_MS * _HOUR_MS + _HOUR_MS)
     start_ms = clock.now_ms
     hours, files, written = [], [], 0
     with Warehouse(directory) as warehouse, _simulated(clock, hot_partitions_wait):
-        table = warehouse.create_table("db.stream", properties={"write.metadata.previous-versions-max": "5"})
+        table = warehouse.create_table("db.stream", _SCHEMA, properties={"write.metadata.previous-versions-max": "5"})
         settings = _settings(warehouse)
         records = open_records(settings)
         control = build_control(settings, records.store)
@@ -78,19 +88,39 @@ def simulate(directory: Path, *, commits: int, every_seconds: int, hot_partition
         with control:
             service = Service(settings, control, records, now_ms=clock)
             auto = AutoMode(service)
-            for number in range(commits):
-                warehouse.append_files(table, 1, ROWS_PER_COMMIT, seed=number)
-                auto.look()
-                written += _run_jobs(service)
-                clock.now_ms += every_seconds * 1000
-                head = table.refresh().current_snapshot()
-                assert head is not None
-                assert head.summary is not None
-                hours.append((clock.now_ms - start_ms) / _HOUR_MS)
-                files.append(int(head.summary["total-data-files"] or 0))
+            auto.look()  # at an empty table
+            for first, number in _commits(commits, every_seconds, bundled):
+                clock.now_ms = start_ms + (first + number) * every_seconds * 1000
+                warehouse.append_files(table, number, ROWS_PER_COMMIT, seed=first)
+                for is_looked_after in (False, True):
+                    if is_looked_after:
+                        auto.look()
+                        written += _run_jobs(service)
+                    hours.append((clock.now_ms - start_ms) / _HOUR_MS)
+                    files.append(_files(table))
             jobs = len(control.history(limit=10_000))
         assert len(warehouse.rows(table)) == commits * ROWS_PER_COMMIT, "no row is lost"
     return Day(tuple(hours), tuple(files), jobs, commits * ROWS_PER_COMMIT, written)
+
+
+def _commits(files: int, every_seconds: int, bundled: bool) -> Iterator[tuple[int, int]]:
+    """Of each commit the number of its first file, and how many it has."""
+    hour = 3600 // every_seconds
+    fresh = 600 // every_seconds
+    first = 0
+    while first < files:
+        left = hour - first % hour
+        number = 1 if not bundled else left - fresh if left > fresh else max(1, fresh // 4)
+        number = min(number, files - first)
+        yield first, number
+        first += number
+
+
+def _files(table: Table) -> int:
+    head = table.refresh().current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    return int(head.summary["total-data-files"] or 0)
 
 
 def _settings(warehouse: Warehouse) -> Settings:
@@ -138,13 +168,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--commits", type=int, default=2880)
     parser.add_argument("--every", type=int, default=30, help="seconds between two commits")
+    parser.add_argument("--bundled", action="store_true", help="commit files together that come to the same")
     parser.add_argument("--publish", action="store_true", help="renew docs/scheduling-stream.svg")
     given = parser.parse_args()
     series = {}
     for name, waits in (("hot partitions wait (before)", True), ("cold files are given up (now)", False)):
         with tempfile.TemporaryDirectory() as directory:
-            day = simulate(Path(directory), commits=given.commits, every_seconds=given.every, hot_partitions_wait=waits)
-        series[name] = day.points[3::4]  # every other minute, so that the plot stays small
+            day = simulate(
+                Path(directory),
+                commits=given.commits,
+                every_seconds=given.every,
+                hot_partitions_wait=waits,
+                bundled=given.bundled,
+            )
+        series[name] = day.points
         after_first = [files for hour, files in zip(day.hours, day.files, strict=True) if hour > 2]
         print(
             f"{name}: {day.files[-1]:,} files at the end, at most {max(day.files):,}, on average "

@@ -5,14 +5,11 @@ from urllib.parse import unquote_plus
 from zoneinfo import ZoneInfo
 
 from tidyberg.model.sizes import format_size
+from tidyberg.model.words import plural as plural
 
 
 def count(number: int) -> str:
     return f"{number:,}"
-
-
-def plural(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def dollars(amount: float) -> str:

@@ -12,8 +12,9 @@ from tidyberg.control.workbench import Workbench
 from tidyberg.errors import Cancelled, CommitStateUnknown, Conflict, TidybergError
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import CompactionStats, JobStatus, Stage
+from tidyberg.model.left import Outcome, left_alone, outcome_without_commit
 from tidyberg.model.plan import FileGroup, Plan
-from tidyberg.model.report import CompactionResult
+from tidyberg.model.report import CompactionResult, Notice
 from tidyberg.model.task import TaskResult
 from tidyberg.planning.price import request_dollars
 
@@ -105,20 +106,28 @@ class Pipeline:
 
     def _finish(self, failure: TidybergError | None) -> CompactionResult:
         tally, record = self._tally, self.bench.record
+        left = left_alone(self.planned.plan)
+        outcome: Outcome = outcome_without_commit(left)
+        if tally.commits:
+            outcome = "committed" if failure is None else "partly"
+        for each in left:
+            tally.note(str(each))
+            self.bench.emit(Notice("warning" if each.disposition == "refused" else "info", str(each)))
         job = record.update(
             status=JobStatus.SUCCEEDED,
             stage=Stage.DONE,
             finished_ms=self.bench.now_ms(),
             error_code=failure.code if failure else None,
             error=str(failure) if failure else None,
+            outcome=outcome,
+            left=left,
             **self._so_far(),
         )
         if not job.unresolved:
             record.forget()
         assert job.stats is not None
-        outcome = "nothing" if not tally.commits else "committed" if failure is None else "partly"
         return CompactionResult(
-            outcome=outcome,  # type: ignore[arg-type]  # mypy widens the literals
+            outcome=outcome,
             job=job,
             plan=self.planned.plan,
             stats=job.stats,
@@ -129,6 +138,7 @@ class Pipeline:
             sizes_after=tally.sizes_after,
             sizes_written=tally.sizes_written,
             failure=failure,
+            left=left,
         )
 
     def _so_far(self) -> dict[str, object]:
@@ -141,9 +151,9 @@ class Pipeline:
             compute = seconds * self.bench.engine().resources.memory_gb * self.bench.prices.compute_per_gb_second
             changes["actual_dollars"] = compute + self._request_dollars()
             if tally.commits > 1:
-                notes.insert(0, f"{tally.groups} groups were committed in {tally.commits} snapshots")
+                notes.insert(0, f"{_groups(tally.groups)} committed in {tally.commits} snapshots")
             if tally.open:
-                notes.append(f"{len(tally.open)} groups were not committed")
+                notes.append(f"{_groups(len(tally.open))} not committed")
             changes["notes"] = tuple(notes)
         return changes
 
@@ -161,3 +171,7 @@ class Pipeline:
             small_file_threshold=self.bench.options.small_file_threshold,
             milliseconds=self.bench.now_ms() - (job.started_ms or job.created_ms),
         )
+
+
+def _groups(number: int) -> str:
+    return "1 group was" if number == 1 else f"{number:,} groups were"

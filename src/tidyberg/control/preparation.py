@@ -14,6 +14,7 @@ from tidyberg.errors import TableReplaced
 from tidyberg.model.job import Stage
 from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.report import StageStarted
+from tidyberg.model.words import plural
 from tidyberg.settings.catalogs import load_table
 
 
@@ -52,7 +53,7 @@ class Preparation:
         """Observe again and plan for the partitions of these groups, within what they had of the job's limits."""
         record, options = self.bench.record, self.bench.options
         record.update(stage=Stage.OBSERVE)
-        self.bench.emit(StageStarted(Stage.OBSERVE, f"planning {len(left)} groups again that conflicted"))
+        self.bench.emit(StageStarted(Stage.OBSERVE, f"planning {plural(len(left), 'group')} again that conflicted"))
         table = self._load_same()
         inventory = self.planner.observe(table, record.job.table, options)
         if options.max_files is not None:

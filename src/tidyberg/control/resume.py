@@ -21,6 +21,7 @@ from tidyberg.model.options import VerifyMode
 from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.report import Notice, StageStarted
 from tidyberg.model.task import TaskResult
+from tidyberg.model.words import plural
 from tidyberg.planning.document import plan_from_json, plan_to_json
 from tidyberg.planning.predicate import parse_predicate
 from tidyberg.record.store import Finished, JobStore
@@ -86,7 +87,7 @@ def settle_others(store: JobStore, recovery: Recovery, request: Request) -> Adop
         if adopted is None and (adopted := adoptable(store, dead, finding, request, taken)) is not None:
             adopted.hand_over(bench.record)
             done = len(adopted.finished)
-            bench.emit(Notice("info", f"job {dead.job_id} had rewritten {done} groups: going on from there"))
+            bench.emit(Notice("info", f"job {dead.job_id} had rewritten {plural(done, 'group')}: going on from there"))
         bench.emit(Notice("info", recovery.conclude(dead, finding)))
     return adopted
 

@@ -25,6 +25,7 @@ from tidyberg.model.options import VerifyMode
 from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.report import GroupFinished, StageStarted
 from tidyberg.model.task import ChecksumResult, Task, TaskResult
+from tidyberg.model.words import plural
 from tidyberg.observe.nans import read_nans
 from tidyberg.planning.document import plan_to_json
 from tidyberg.verify.contents import checksum_tasks, verify_contents
@@ -135,7 +136,7 @@ class Round:
         return [file.path for group in groups if group.group_id not in self.adopted for file in group.files]
 
     def _execute(self, engine: Engine, tasks: Sequence[Task]) -> None:
-        self.bench.emit(StageStarted(Stage.EXECUTE, f"rewriting {len(tasks)} groups on {engine.name}"))
+        self.bench.emit(StageStarted(Stage.EXECUTE, f"rewriting {plural(len(tasks), 'group')} on {engine.name}"))
         storage = self._access()
         work = work_of([self._groups[task.group_id] for task in tasks])
         joining = Joining(self._tasks, self.inventory.pinned.schema)
@@ -262,7 +263,9 @@ class Round:
         self.bench.record.update(stage=Stage.VERIFY)
         if self.bench.verify is VerifyMode.OFF:
             return
-        self.bench.emit(StageStarted(Stage.VERIFY, f"verifying {len(groups)} groups ({self.bench.verify.value})"))
+        self.bench.emit(
+            StageStarted(Stage.VERIFY, f"verifying {plural(len(groups), 'group')} ({self.bench.verify.value})")
+        )
         for group, result in zip(groups, results, strict=True):
             verify_group(group, result, self.inventory.pinned)
         if self.bench.verify is VerifyMode.FULL:
@@ -278,7 +281,7 @@ class Round:
     def _publish(self, groups: Sequence[FileGroup], results: Sequence[TaskResult]) -> Committed:
         record = self.bench.record
         record.update(stage=Stage.COMMIT)
-        self.bench.emit(StageStarted(Stage.COMMIT, f"committing {len(groups)} groups"))
+        self.bench.emit(StageStarted(Stage.COMMIT, f"committing {plural(len(groups), 'group')}"))
         check_outputs(self.table.io, results)
         self.tally.chunks += 1
         publisher = Publisher(

@@ -13,7 +13,8 @@ from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.table import SnapshotInfo
 from tidyberg.planning.bounds import FileSizes
 from tidyberg.planning.burden import Burden, burden_of
-from tidyberg.planning.cold import held_files, may_have_waited
+from tidyberg.planning.cold import held_files as held_files
+from tidyberg.planning.cold import may_have_waited
 from tidyberg.planning.deletes import DeleteIndex
 from tidyberg.planning.rules import fewest_to_merge
 from tidyberg.planning.safety import Hazard, columns_of_optional_structs, hazards_of

@@ -86,7 +86,8 @@ def may_have_waited(
     pairs = np.unique(partition[fresh_then] * max(len(ids), 1) + snapshot[fresh_then])
     commits = np.bincount(pairs // max(len(ids), 1), minlength=len(last_pack_ms))
     was_hot: Mask = commits >= commits_that_heat(options)
-    return fresh_then & was_hot[partition]
+    waited: Mask = fresh_then & was_hot[partition]
+    return waited
 
 
 def _changed(files: pa.Table, deletes: DeleteIndex, recent: Sequence[SnapshotInfo], inventory: Inventory) -> Mask:

@@ -22,11 +22,13 @@ from tidyberg.model.plan import (
     InputFile,
     PartitionVerdict,
     Plan,
+    Rest,
     Rewrite,
     Skip,
     Verdict,
 )
 from tidyberg.model.sizes import format_size
+from tidyberg.model.words import plural
 from tidyberg.planning.bounds import FileSizes, resolve_sizes
 from tidyberg.planning.candidates import Candidates, find_candidates
 from tidyberg.planning.document import plan_hash
@@ -243,16 +245,20 @@ def _verdict(proposal: Proposal, groups: Sequence[FileGroup], left: Sequence[Lef
     files_left = sum(rest.files for rest in left)
     if not groups:
         code = left[0].code
-        return Skip(code, f"{_LIMIT_NAMES[code]}: leaves all {files_left:,} files for another time")
-    reason = proposal.reason
+        all_of_them = "the only file" if files_left == 1 else f"all {files_left:,} files"
+        return Skip(code, f"{_LIMIT_NAMES[code]}: leaves {all_of_them} for another time")
+    reason, rest = proposal.reason, proposal.rest
     if files_left:
-        reason += f"; {_LIMIT_NAMES[left[0].code]} leaves {files_left:,} files for another time"
+        words = f"{_LIMIT_NAMES[left[0].code]} leaves {plural(files_left, 'file')} for another time"
+        reason += f"; {words}"
+        rest = (*rest, Rest(left[0].code, files_left, words))
     return Rewrite(
         reason=reason,
         groups=tuple(group.group_id for group in groups),
         files=sum(len(group.files) for group in groups),
         outputs=sum(group.outputs for group in groups),
         dollars=sum(group.estimate.dollars for group in groups),
+        rest=rest,
     )
 
 
@@ -315,7 +321,8 @@ def _left_out(left: Sequence[Left], inventory: Inventory) -> tuple[str, ...]:
         files, size = sums.get((rest.partition, rest.code), (0, 0))
         sums[rest.partition, rest.code] = (files + rest.files, size + rest.bytes)
     lines = [
-        f"{inventory.partitions[partition].label}: {files:,} files, {format_size(size)} left by {_LIMIT_NAMES[code]}"
+        f"{inventory.partitions[partition].label}: {plural(files, 'file')}, {format_size(size)} "
+        f"left by {_LIMIT_NAMES[code]}"
         for (partition, code), (files, size) in sums.items()
     ]
     if len(lines) > _LEFT_OUT_LINES:

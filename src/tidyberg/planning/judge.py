@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from tidyberg.model.inventory import Partition, PartitionStatistics
 from tidyberg.model.options import PlanOptions, Strategy
-from tidyberg.model.plan import Skip
+from tidyberg.model.plan import Rest, Skip
 from tidyberg.model.sizes import format_size
+from tidyberg.model.words import plural
 from tidyberg.planning.bounds import FileSizes
 from tidyberg.planning.burden import share_of_rows
 from tidyberg.planning.candidates import Candidates
@@ -44,6 +45,7 @@ class Draft:
 class Proposal:
     reason: str
     drafts: tuple[Draft, ...]
+    rest: tuple[Rest, ...] = ()
 
 
 class _Counts(NamedTuple):
@@ -131,9 +133,15 @@ class Judge:
         if refusal is not None:
             return refusal
         drafts = tuple(self._drafts(statistics, counts))
+        if not drafts and counts.held:
+            return Skip("hot", f"hot: {why_hot(statistics, self._options, self._now_ms)}")
         if not drafts:
-            return Skip("no-gain", f"no gain: {_files(counts.mergeable)} cannot be merged into fewer")
-        return Proposal(self._reason(statistics, counts) + self._merged_deletes(statistics, drafts), drafts)
+            return Skip("no-gain", f"no gain: {plural(counts.mergeable, 'file')} cannot be merged into fewer")
+        rest = tuple(self._rest(statistics, counts))
+        left = "".join(f"; {each.reason}" for each in rest)
+        return Proposal(
+            self._reason(statistics, counts) + left + self._merged_deletes(statistics, drafts), drafts, rest
+        )
 
     def _not_movable(self, statistics: PartitionStatistics) -> Skip | None:
         move = self._move
@@ -147,16 +155,22 @@ class Judge:
             return Skip("tidy", f"already tidy: {_average(statistics)}")
         if counts.wanted:
             return None
-        if strategy is not Strategy.DELETE_FILES:
-            return Skip("tidy", f"already tidy: {_average(statistics)}")
-        burden = self._candidates.burden
-        if burden.too_heavy[statistics.partition]:
-            return Skip("no-gain", f"no gain: {statistics.delete_files:,} delete files apply to no live file")
-        return Skip(
-            "tidy",
-            f"already tidy: fragment ratio {statistics.fragment_ratio:.2f}, "
-            f"{burden.share(statistics.partition)} deleted, {self._allowed()}",
-        )
+        if strategy is Strategy.DELETE_FILES:
+            burden = self._candidates.burden
+            if burden.too_heavy[statistics.partition]:
+                verb = "applies" if statistics.delete_files == 1 else "apply"
+                files = plural(statistics.delete_files, "delete file")
+                return Skip("no-gain", f"no gain: {files} {verb} to no live file")
+            words = (
+                f"fragment ratio {statistics.fragment_ratio:.2f}, {burden.share(statistics.partition)} deleted, "
+                f"{self._allowed()}"
+            )
+        else:
+            words = _average(statistics)
+        why = self._why(statistics)
+        if strategy is Strategy.FULL or why is None or (counts.files == 1 and not statistics.delete_files):
+            return Skip("tidy", f"already tidy: {words}")
+        return Skip("other-strategy", f"nothing for {strategy.value} to do ({words}), but {why}")
 
     def _hot(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
         """A hot partition gives up its cold files, where they are enough for a rewrite."""
@@ -169,8 +183,7 @@ class Judge:
         if counts.safe:
             return None
         hazards = self._hazards(statistics.partition)
-        commonest = int(np.bincount(hazards[hazards > 0]).argmax())
-        return Skip(Hazard(commonest).code, explain(hazards))
+        return Skip(_commonest(hazards), explain(hazards))
 
     def _too_few(self, counts: _Counts) -> Skip | None:
         if counts.fresh == 0:
@@ -269,23 +282,28 @@ class Judge:
     def _reason(self, statistics: PartitionStatistics, counts: _Counts) -> str:
         strategy = self._options.strategy
         if counts.moved:
-            reason = f"{counts.moved:,} of {_files(counts.files)} moved to the current partition spec"
+            reason = f"{counts.moved:,} of {plural(counts.files, 'file')} moved to the current partition spec"
         elif strategy is Strategy.SMALL_FILES:
-            reason = f"{counts.wanted:,} of {_files(counts.files)} below {format_size(self._sizes.small)}"
+            reason = f"{counts.wanted:,} of {plural(counts.files, 'file')} below {format_size(self._sizes.small)}"
         elif strategy is Strategy.AUTO:
             reason = f"{self._why(statistics) or 'forced'}: {_average(statistics)}"
         elif strategy is Strategy.DELETE_FILES:
-            reason = f"{counts.wanted:,} of {_files(counts.files)} with deletes: {self._too_heavy(statistics)}"
+            reason = f"{counts.wanted:,} of {plural(counts.files, 'file')} with deletes: {self._too_heavy(statistics)}"
         elif counts.wrong_size:
-            reason = f"{counts.wrong_size:,} of {_files(counts.files)} not of the wanted size, {_average(statistics)}"
+            wrong = f"{counts.wrong_size:,} of {plural(counts.files, 'file')}"
+            reason = f"{wrong} not of the wanted size, {_average(statistics)}"
         else:
-            reason = f"{counts.wanted:,} of {_files(counts.files)} with deletes"
+            reason = f"{counts.wanted:,} of {plural(counts.files, 'file')} with deletes"
+        return reason
+
+    def _rest(self, statistics: PartitionStatistics, counts: _Counts) -> Iterator[Rest]:
         if counts.safe < counts.wanted:
-            reason += f"; leaves out {explain(self._hazards(statistics.partition))}"
+            hazards = self._hazards(statistics.partition)
+            yield Rest(_commonest(hazards), counts.wanted - counts.safe, f"leaves out {explain(hazards)}")
         if counts.held:
             why = why_hot(statistics, self._options, self._now_ms)
-            reason += f"; {_files(counts.held)} {'waits' if counts.held == 1 else 'wait'}: {why}"
-        return reason
+            verb = "waits" if counts.held == 1 else "wait"
+            yield Rest("hot", counts.held, f"{plural(counts.held, 'file')} {verb}: {why}")
 
     def _too_heavy(self, statistics: PartitionStatistics) -> str:
         if statistics.fragment_ratio > self._options.max_delete_ratio:
@@ -302,8 +320,7 @@ class Judge:
         if exact:
             rows = sum(int(self._candidates.rows_deleted[draft.members].sum()) for draft in drafts)
             share = rows / max(1, statistics.records)
-        files = "1 delete file" if merged == 1 else f"{merged:,} delete files"
-        return f"; merges {files}, {share_of_rows(share, exact=exact)}"
+        return f"; merges {plural(merged, 'delete file')}, {share_of_rows(share, exact=exact)}"
 
     def _hazards(self, partition: int) -> npt.NDArray[np.int8]:
         """Of the files that the strategy looks for."""
@@ -338,8 +355,8 @@ def ranked(
     return sorted(drafts, key=key)
 
 
-def _files(count: int) -> str:
-    return f"{count:,} {'file' if count == 1 else 'files'}"
+def _commonest(hazards: npt.NDArray[np.int8]) -> str:
+    return Hazard(int(np.bincount(hazards[hazards > 0]).argmax())).code
 
 
 def _average(statistics: PartitionStatistics) -> str:

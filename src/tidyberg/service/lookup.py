@@ -35,6 +35,8 @@ class KnownTable:
     uuid: str
     schema: Schema
     properties: Mapping[str, str]
+    files: int | None = None  # as the newest snapshot's summary says, if it does
+    bytes: int | None = None
 
 
 @dataclass
@@ -58,6 +60,11 @@ class Lookup:
             return self._ask(ref.catalog, ref, lambda: self._load(ref))
         except Transient:
             return None
+
+    def remembered(self, ref: TableRef) -> KnownTable | None:
+        """From memory alone."""
+        known = self._remembered(ref)
+        return known if isinstance(known, KnownTable) else None
 
     def namespace_of(self, catalog: str, name: str, counts: Callable[[TableRef], bool]) -> str:
         """The only namespace with a table of that name that `counts`. Raises when there is none, several, or no answer.
@@ -96,7 +103,13 @@ class Lookup:
 
     def _load(self, ref: TableRef) -> KnownTable:
         metadata = load_table(self.open_catalog(ref.catalog), ref).metadata
-        return KnownTable(str(metadata.table_uuid), metadata.schema(), dict(metadata.properties))
+        snapshot = metadata.current_snapshot()
+        summary = snapshot.summary.additional_properties if snapshot is not None and snapshot.summary else {}
+        files, size = (
+            int(text) if (text := summary.get(name, "")).isdigit() else None
+            for name in ("total-data-files", "total-files-size")
+        )
+        return KnownTable(str(metadata.table_uuid), metadata.schema(), dict(metadata.properties), files, size)
 
     def _find(self, catalog: str, name: str) -> tuple[TableRef, ...]:
         return tuple(ref for ref in list_tables(self.open_catalog(catalog)) if ref.name == name)
