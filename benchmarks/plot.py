@@ -84,6 +84,47 @@ def line_plot(
     return _document(height, title, parts)
 
 
+def time_plot(
+    title: str,
+    x_unit: str,
+    y_unit: str,
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    colours: Sequence[str] = COLOURS,
+    height: int = 360,
+) -> str:
+    """One line a series on linear axes that begin at zero."""
+    colour = dict(zip(series, colours, strict=False))
+    points = [point for line in series.values() for point in line]
+    right, top = max(x for x, _ in points), max(y for _, y in points)
+    x_step, y_step = _step(right), _step(top)
+    left, bottom, width = 70, height - _BOTTOM, _WIDTH - _RIGHT - 70
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return left + x / right * width, bottom - y / top * (bottom - _TOP)
+
+    parts = [_text(10, 20, title, size=15, weight="bold"), *_legend(list(series), colour)]
+    for number in range(int(right / x_step) + 1):
+        x, _ = at(number * x_step, 0)
+        parts.append(_line(x, _TOP, x, bottom, "0.2"))
+        parts.append(_text(x, bottom + 18, f"{number * x_step:,g}", anchor="middle"))
+    for number in range(int(top / y_step) + 1):
+        _, y = at(0, number * y_step)
+        parts.append(_line(left, y, left + width, y, "0.2"))
+        parts.append(_text(left - 8, y + 4, f"{number * y_step:,.0f}", anchor="end"))
+    parts.append(_text(left + width / 2, height - 8, x_unit, anchor="middle"))
+    parts.append(_text(10, _TOP - 4, y_unit))
+    for name, line in series.items():
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*point) for point in line))
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour[name]}" stroke-width="2"/>')
+    return _document(height, title, parts)
+
+
+def _step(largest: float) -> float:
+    """A round distance that gives five to twelve grid lines."""
+    power = 10.0 ** floor(log10(largest / 5))
+    return next(power * factor for factor in (1, 2, 5, 10) if largest / (power * factor) <= 12)
+
+
 def _legend(series: Sequence[str], colour: Mapping[str, str]) -> list[str]:
     parts: list[str] = []
     x, y = 16.0, 36.0

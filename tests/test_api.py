@@ -47,7 +47,7 @@ def test_compact_returns_what_was_done(warehouse: Warehouse, table: Table, engin
 
 def test_settings_of_the_working_directory_count(warehouse: Warehouse, table: Table) -> None:
     Path("tidyberg.yaml").write_text("engine: inline\ncompaction:\n  strategy: small_files\n  min_input_files: 100\n")
-    assert tidyberg.compact(table).outcome == "nothing"
+    assert tidyberg.compact(table).outcome == "waiting"
     assert tidyberg.plan(table, strategy="full", min_input_files=2).options["strategy"] == "full"
 
 

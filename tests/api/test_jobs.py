@@ -37,7 +37,7 @@ def test_a_submission_is_answered_in_the_contracts_shape(client: httpx.Client) -
     assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", body["job_id"])
     assert body["status"] == "queued"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", body["created_at"])
-    assert body["estimated_duration_seconds"] is None
+    assert isinstance(body["estimated_duration_seconds"], int), "a guess, as long as there is no plan"
     assert answer.headers["location"] == f"/api/v1/jobs/{body['job_id']}"
 
 

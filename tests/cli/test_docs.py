@@ -68,7 +68,7 @@ def test_the_example_runs() -> None:
     lines = ran.stdout.splitlines()
     assert lines[0] == "the whole table: rewrite 20 -> 1"
     assert "  1 of 1 groups done" in lines
-    assert lines[-2:] == ["committed: 20 files before, 1 after", "nothing"]
+    assert lines[-2:] == ["committed: 20 files before, 1 after", "tidy"]
 
 
 def test_every_alert_leads_to_its_chapter() -> None:

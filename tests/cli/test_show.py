@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from tidyberg.cli.show_sizes import bucket_label, show_histogram, size_buckets
 from tidyberg.cli.words import ago, dollars, duration, plural, short_id
 from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.job import CompactionStats, Copied, Job, JobStatus, Spliced, Stage
+from tidyberg.model.left import left_alone
 from tidyberg.model.plan import Estimate, FileGroup, InputFile, PartitionVerdict, Plan, Rewrite, Skip, Verdict
 from tidyberg.model.report import CompactionResult, Health, HealthReport, TableSummary
 from tidyberg.model.sizes import GB, KB, MB
@@ -80,7 +82,7 @@ PARTITIONS = (
 )
 
 
-def shown_plan(plan: Plan, **more: bool) -> str:
+def shown_plan(plan: Plan, **more: Any) -> str:
     return rendered(show_plan(plan, now_ms=NOW, engine="local[2]", next_command="tidyberg compact x", **more))
 
 
@@ -105,9 +107,29 @@ def test_a_plan_reads_from_the_table_to_the_next_command() -> None:
 
 
 def test_an_empty_plan_says_so_and_names_no_next_command() -> None:
-    text = shown_plan(make_plan(PARTITIONS[:1]))
-    assert "nothing to do" in text
+    text = shown_plan(dataclasses.replace(make_plan(PARTITIONS[3:]), health=100))
+    assert "nothing to do, it is tidy" in text
     assert "next:" not in text
+
+
+def test_a_plan_that_leaves_files_is_not_called_tidy_and_names_the_command_that_takes_them() -> None:
+    text = shown_plan(make_plan(PARTITIONS[:1]), take_now=lambda options: f"tidyberg compact x {options}")
+    assert "96 files wait, nothing is rewritten" in text
+    assert "waiting: 96 files of 1 partition: hot: 4 commits in the last 10 min, cools 02:10; taken once" in text
+    assert "to take it now: tidyberg compact x {'force': True}" in text
+    assert "tidy" not in text.replace("tidyberg", "")
+    refused = verdict_of("", 30, Skip("format", "30 files not in Parquet"))
+    text = shown_plan(make_plan((refused,)), take_now=str)
+    assert "30 files cannot be rewritten" in text
+    assert "refused: 30 files of 1 partition: 30 files not in Parquet" in text
+    assert "to take it now" not in text
+
+
+def test_a_tidy_part_does_not_make_the_table_tidy() -> None:
+    unselected = verdict_of("day=2026-11-12", 312, Skip("filtered", "not selected by the filter"))
+    assert "what the filter selects is tidy" in shown_plan(make_plan((PARTITIONS[3], unselected)))
+    assert "312 files wait" in shown_plan(make_plan((unselected,)))
+    assert "no rewrite of data files would make this table better" in shown_plan(make_plan(PARTITIONS[3:]))
 
 
 def test_an_empty_table_has_a_plan_too() -> None:
@@ -178,14 +200,43 @@ def test_a_result_shows_before_and_after() -> None:
     assert "✓ analytics.events · main @ 5 · 1 group committed in 2.3 s · job 550e8400" in text
     rows = [" ".join(line.split()) for line in text.splitlines()]
     assert "files 12 2" in rows
-    assert "bytes 20 MB 16 MB" in rows
-    assert "11 files replaced · 4 MB saved · 1 small file left · cost $0.0020 (predicted $0.0010)" in rows
+    assert "live bytes 20 MB 16 MB" in rows
+    assert "11 files replaced · 4 MB less to read · cost $0.0020 (predicted $0.0010)" in rows
     assert "left: group 3: a new delete arrived" in rows
 
 
 def test_a_result_of_nothing_says_so() -> None:
-    nothing = dataclasses.replace(RESULT, outcome="nothing", groups_left=())
+    plan = dataclasses.replace(make_plan(PARTITIONS[3:]), health=97)
+    nothing = dataclasses.replace(RESULT, outcome="tidy", groups_left=(), plan=plan)
     assert rendered(show_result(nothing)) == "analytics.events: nothing to do, it is tidy\n"
+
+
+def test_a_result_says_what_waits_also_beside_a_commit() -> None:
+    left = left_alone(RESULT.plan)
+    told = "waiting: 96 files of 1 partition: hot: 4 commits"
+    job = dataclasses.replace(JOB, notes=tuple(map(str, left)), left=left)
+    text = rendered(
+        show_result(dataclasses.replace(RESULT, left=left, job=job), lambda _: "tidyberg compact x --force")
+    )
+    assert text.count(told) == 1
+    assert "to take it now: tidyberg compact x --force" in text
+    waits = dataclasses.replace(RESULT, outcome="waiting", left=left, job=job, plan=make_plan(PARTITIONS[:1]))
+    lines = rendered(show_result(waits)).splitlines()
+    assert lines[0] == "analytics.events: 96 files wait, nothing is rewritten (health 41/100)"
+    assert lines[1].startswith(told)
+    assert told in rendered(show_jobs([dataclasses.replace(job, snapshot_id=None)], timezone="UTC"), width=300)
+
+
+def test_a_result_tells_live_bytes_from_storage_and_counts_delete_files() -> None:
+    """A rewrite makes the table smaller and its storage larger, until snapshots expire."""
+    stats = dataclasses.replace(
+        STATS, delete_files_before=7, delete_files_after=0, bytes_freed_at_expiry=19 * MB, small_files_remaining=6
+    )
+    text = rendered(show_result(dataclasses.replace(RESULT, stats=stats, sizes_written=(15 * MB,))))
+    assert "storage: 15 MB written now; the 19 MB replaced are freed when older snapshots expire" in text
+    assert "delete files 7 0" in [" ".join(line.split()) for line in text.splitlines()]
+    assert "6 small files left" in text
+    assert "small file" not in rendered(show_result(RESULT)).split("replaced")[1]
 
 
 @given(st.lists(st.integers(0, 4 * GB), min_size=1))

@@ -49,7 +49,7 @@ def test_main_is_left_alone_while_a_branch_waits_to_be_published(
 ) -> None:
     before = heads(table)
     result = control.compact(REF, FULL)
-    assert result.outcome == "nothing"
+    assert result.outcome == "refused"
     assert {v.code for row in result.plan.partitions if isinstance(v := row.verdict, Skip)} == {"wap-branch"}
     assert heads(table) == before
 

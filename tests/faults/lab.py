@@ -166,14 +166,14 @@ class Lab:
             if outcome.result == "committed":
                 assert committed == self.commits, "said to have committed, and had not"
             assert (outcome.result == "partly") <= bool(committed), "said to have committed in part, and had not"
-            assert outcome.result != "nothing", "there was something to do"
+            assert outcome.result != "tidy", "there was something to do"
             if not resume:
                 control.recover()
                 self._check_tidy(warehouse, table, control)
                 assert len(chunks(table)) == committed, "recovery commits nothing"
             result = control.compact(REF, self.how, verify=self.verify)
             is_done = committed == self.commits
-            assert result.outcome == ("nothing" if is_done else "committed"), "the next run does what is left to do"
+            assert result.outcome == ("tidy" if is_done else "committed"), "the next run does what is left to do"
             self._check_tidy(warehouse, table, control)
             if (
                 job := next((job for job in control.history(REF) if job.job_id != result.job.job_id), None)

@@ -27,7 +27,7 @@ def staged_snapshot(java: JavaCatalog, statement: str) -> int:
 def test_a_branch_cannot_be_published_once_main_was_compacted(warehouse: Warehouse, staging: JavaCatalog) -> None:
     staging.sql(f"ALTER TABLE {NAME} CREATE BRANCH audit")
     staging.sql(f"INSERT INTO {NAME}.branch_audit VALUES (100)")
-    compact(warehouse, expect="nothing")
+    compact(warehouse, expect="refused")
     compact(warehouse, ignore_wap_branches=True)
     with pytest.raises(OracleError, match="fast-forward"):
         staging.call("fast_forward", table=NAME, branch="main", to="audit")
@@ -36,7 +36,7 @@ def test_a_branch_cannot_be_published_once_main_was_compacted(warehouse: Warehou
 def test_a_branch_left_alone_can_be_published(warehouse: Warehouse, staging: JavaCatalog) -> None:
     staging.sql(f"ALTER TABLE {NAME} CREATE BRANCH audit")
     staging.sql(f"INSERT INTO {NAME}.branch_audit VALUES (100)")
-    compact(warehouse, expect="nothing")
+    compact(warehouse, expect="refused")
     staging.call("fast_forward", table=NAME, branch="main", to="audit")
     assert len(staging.rows(NAME)) == 31
     compact(warehouse)
@@ -52,7 +52,7 @@ def test_a_staged_append_can_be_picked_after_a_compaction(warehouse: Warehouse, 
 
 def test_a_staged_delete_could_not_be_picked_after_a_compaction(warehouse: Warehouse, staging: JavaCatalog) -> None:
     staged = staged_snapshot(staging, f"DELETE FROM {NAME} WHERE id = 5")
-    compact(warehouse, expect="nothing")
+    compact(warehouse, expect="refused")
     compact(warehouse, ignore_wap_branches=True)
     with pytest.raises(OracleError, match="fast-forward"):
         staging.call("cherrypick_snapshot", table=NAME, snapshot_id=staged)

@@ -58,7 +58,7 @@ def test_a_tidy_table_needs_nothing(service: Service, warehouse: Warehouse) -> N
     warehouse.create_table()
     service.start()
     job = ended(service, submit(service).job_id)
-    assert (job.status, job.outcome, job.error) == (JobStatus.SUCCEEDED, "nothing", None)
+    assert (job.status, job.outcome, job.error) == (JobStatus.SUCCEEDED, "tidy", None)
 
 
 def test_a_plan_that_was_shown_is_run(service: Service, warehouse: Warehouse) -> None:
@@ -400,13 +400,29 @@ def test_an_estimate_is_there_at_once_when_the_same_was_asked_before(
     service = make_service(workers=0)
     service.start()
     first = submit(service)
-    assert first.estimated_seconds is None
+    guess = first.estimated_seconds
+    assert guess is not None, "the newest snapshot's summary tells how many files and bytes there are"
     told = until(lambda: service.job(first.job_id, LOCAL).submission.estimated_seconds)
     second = submit(service)
     assert second.estimated_seconds == told
-    assert submit(service, strategy="full").estimated_seconds is None, "another request"
+    assert submit(service, strategy="full").estimated_seconds == guess, "another request"
     service._estimates.forget(first.table)
-    assert submit(service).estimated_seconds is None
+    assert submit(service).estimated_seconds == guess
+
+
+def test_an_estimate_comes_from_earlier_jobs_of_the_table(
+    make_service: Callable[..., Service], warehouse: Warehouse
+) -> None:
+    untidy_table(warehouse)
+    service = make_service(workers=1)
+    service.start()
+    ended(service, submit(service).job_id)
+    (run,) = service.control.history()
+    assert run.started_ms is not None
+    assert run.finished_ms is not None
+    service._estimates.forget(run.table)
+    assert submit(service).estimated_seconds == (run.finished_ms - run.started_ms) / 1000
+    assert submit(service, strategy="full").estimated_seconds is not None, "from a job by another strategy"
 
 
 def test_without_workers_jobs_wait(make_service: Callable[..., Service], warehouse: Warehouse) -> None:

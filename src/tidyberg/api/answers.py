@@ -38,7 +38,9 @@ class JobCreated(BaseModel):
     job_id: str
     status: JobStatus
     created_at: Moment
-    estimated_duration_seconds: int | None = Field(description="null while it is not known; the job tells later.")
+    estimated_duration_seconds: int | None = Field(
+        description="From a plan, earlier jobs or the newest snapshot; null where nothing is known."
+    )
 
 
 class JobError(BaseModel):
@@ -46,6 +48,19 @@ class JobError(BaseModel):
 
     code: str | None = Field(description="Stable; programs may rely on it.")
     message: str
+
+
+class LeftAnswer(BaseModel):
+    """Partitions that a job left for one reason."""
+
+    disposition: Literal["waiting", "refused"]
+    code: str = Field(description="As in a plan's verdicts; stable.", examples=["hot", "too-few-files"])
+    partitions: int
+    files: int
+    bytes: int = Field(description="Of the partitions.")
+    reason: str = Field(description="Of the partition with the most files.")
+    until: str | None = Field(description="When it is taken; null: not before the reason is gone.")
+    take_now: dict[str, Any] | None = Field(description="Options of a job that takes it at once, where there are any.")
 
 
 class JobAnswer(BaseModel):
@@ -94,9 +109,12 @@ class JobAnswer(BaseModel):
     run_id: str | None = Field(description="The newest attempt's; names of files it wrote contain it.")
     waits_until: Moment | None = Field(description="Of a queued job: when it is tried again.")
     cancel_requested: bool
-    outcome: Literal["committed", "partly", "nothing"] | None = Field(
-        description="`nothing`: the table was tidy already; `partly`: it failed after its first commit."
+    outcome: Literal["committed", "partly", "tidy", "waiting", "refused", "nothing"] | None = Field(
+        description="`committed`; `partly`: it failed after its first commit; without a commit `tidy`: nothing was"
+        " worth a rewrite, `waiting`: there is something, which is taken later, `refused`: there is something that"
+        " cannot or must not be touched. `left` says what. `nothing`: of an earlier version, which did not tell why."
     )
+    left: list[LeftAnswer] = Field(description="What it found and did not take, also where it committed the rest.")
     stats: CompactionStats | None = Field(description="Of a job that ended.")
     groups_copied: int = Field(description="Groups whose row groups were moved as they are.")
     encoded_instead: dict[str, int] = Field(description="Groups that were to be copied and could not be, by reason.")

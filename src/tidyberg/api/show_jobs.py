@@ -1,9 +1,11 @@
 """Jobs of the model as the API's answers."""
 
 import math
+from dataclasses import asdict
 
-from tidyberg.api.answers import JobAnswer, JobCreated, JobError
+from tidyberg.api.answers import JobAnswer, JobCreated, JobError, LeftAnswer
 from tidyberg.model.job import Copied, Job, JobStatus, Progress
+from tidyberg.model.left import LeftAlone
 from tidyberg.model.submission import Submission
 
 
@@ -45,6 +47,7 @@ def job_answer(submission: Submission, run: Job | None, now_ms: int) -> JobAnswe
         waits_until=submission.not_before_ms if waits else None,
         cancel_requested=submission.cancel_requested,
         outcome=submission.outcome,
+        left=[left_answer(each) for each in run.left] if run else [],
         stats=run.stats if run else None,
         groups_copied=copied.groups,
         encoded_instead=dict(copied.encoded_instead),
@@ -57,6 +60,10 @@ def job_answer(submission: Submission, run: Job | None, now_ms: int) -> JobAnswe
         notes=list(run.notes) if run else [],
         error=JobError(code=submission.error_code, message=submission.error) if submission.error else None,
     )
+
+
+def left_answer(left: LeftAlone) -> LeftAnswer:
+    return LeftAnswer(**asdict(left), take_now=left.take_now)
 
 
 def estimated_completion(submission: Submission, run: Job | None, now_ms: int) -> int | None:

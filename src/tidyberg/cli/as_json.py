@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,12 @@ from typing import Any
 from tidyberg.cli.show_sizes import bucket_label, size_buckets
 from tidyberg.errors import TidybergError
 from tidyberg.model.job import Job
+from tidyberg.model.left import LeftAlone
 from tidyberg.model.report import CompactionResult, HealthReport, TableSummary
 from tidyberg.model.table import TableRef
+
+# From options to the command line that has them beside the flags of this run.
+TakeNow = Callable[[Mapping[str, Any]], str]
 
 
 def print_json(value: Any) -> None:
@@ -41,12 +45,13 @@ def job_json(job: Job) -> dict[str, Any]:
     return document
 
 
-def result_json(result: CompactionResult) -> dict[str, Any]:
+def result_json(result: CompactionResult, take_now: TakeNow | None = None) -> dict[str, Any]:
     """The contract's answer to a compaction, and what else is known."""
     return {
         "success": result.failure is None,
-        "compacted": result.outcome != "nothing",
+        "compacted": result.has_committed,
         "outcome": result.outcome,
+        "left": [left_json(left, take_now) for left in result.left],
         "table": str(result.job.table),
         "job_id": result.job.job_id,
         "snapshot_id": result.snapshot_id,
@@ -57,6 +62,12 @@ def result_json(result: CompactionResult) -> dict[str, Any]:
         **(error_json(result.failure) if result.failure is not None else {}),
         "job": job_json(result.job),
     }
+
+
+def left_json(left: LeftAlone, take_now: TakeNow | None = None) -> dict[str, Any]:
+    """With the command that takes it at once, where there is one."""
+    command = take_now(left.take_now) if take_now is not None and left.take_now is not None else None
+    return {**plain(left), "take_now": command}
 
 
 def health_json(report: HealthReport) -> dict[str, Any]:

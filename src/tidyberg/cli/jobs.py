@@ -10,8 +10,9 @@ from rich.text import Text
 
 from tidyberg.app import build_control
 from tidyberg.cli.as_json import job_json, result_json
+from tidyberg.cli.command_line import command_line
 from tidyberg.cli.flags import CommonFlags, OptionFlags
-from tidyberg.cli.looking import make_plan, present_plan
+from tidyberg.cli.looking import make_plan, present_plan, taking
 from tidyberg.cli.plan_files import read_plan
 from tidyberg.cli.running import run_cancellable, watching
 from tidyberg.cli.session import Session, standard_error
@@ -39,7 +40,8 @@ def compact(
     """Compact a table; true when there was nothing to do."""
     if dry_run:
         made = make_plan(session, table, option)
-        present_plan(session, made, session.command("compact", str(made.table)), show_all=show_all)
+        next_command = command_line(session, "compact", str(made.table), option=option)
+        present_plan(session, made, next_command, take_now=taking(session, made.table, option), show_all=show_all)
         return made.is_empty
     settings = session.settings
 
@@ -48,7 +50,7 @@ def compact(
         options = plan_options(settings, ref, option.overrides())
         return control.compact(ref, options, verify=settings.verify, on_event=on_event, cancel=cancel)
 
-    return _run(session, work)
+    return _run(session, work, option)
 
 
 def apply(session: Session, plan_file: Path, *, dry_run: bool) -> bool:
@@ -58,7 +60,7 @@ def apply(session: Session, plan_file: Path, *, dry_run: bool) -> bool:
         catalog = named_catalog(session.settings, session.common.catalog)
         plan = dataclasses.replace(plan, table=dataclasses.replace(plan.table, catalog=catalog))
     if dry_run:
-        present_plan(session, plan, session.command("apply", str(plan_file)))
+        present_plan(session, plan, command_line(session, "apply", str(plan_file)))
         return plan.is_empty
 
     def work(control: Control, on_event: EventSink, cancel: CancelToken) -> CompactionResult:
@@ -114,7 +116,7 @@ def _table(session: Session, control: Control, table: str | None) -> TableRef | 
     return resolve_table(session.settings, control.catalog(session.common.catalog), table)
 
 
-def _run(session: Session, work: Work) -> bool:
+def _run(session: Session, work: Work, option: OptionFlags | None = None) -> bool:
     """Run a job with progress on standard error, and show what came of it; true when that is nothing."""
     settings, console = session.settings, standard_error()
 
@@ -124,7 +126,8 @@ def _run(session: Session, work: Work) -> bool:
             return work(control, on_event, cancel)
 
     result = run_cancellable(in_control, console)
-    session.show(show_result(result), result_json(result))
+    take_now = taking(session, result.job.table, option)
+    session.show(show_result(result, take_now), result_json(result, take_now))
     if result.failure is not None:
         raise typer.Exit(result.failure.exit_code)
-    return result.outcome == "nothing"
+    return not result.has_committed

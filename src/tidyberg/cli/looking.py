@@ -1,13 +1,16 @@
 """What the looking commands do: ask the control room, show the answer, change nothing."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tidyberg.app import build_control
-from tidyberg.cli.as_json import health_json, table_json
+from tidyberg.cli.as_json import TakeNow, health_json, table_json
+from tidyberg.cli.command_line import command_line
 from tidyberg.cli.flags import CommonFlags, EngineFlags, OptionFlags
 from tidyberg.cli.plan_files import read_plan, write_plan
 from tidyberg.cli.session import Session, engine_label
@@ -15,6 +18,7 @@ from tidyberg.cli.show_health import show_health, show_tables
 from tidyberg.cli.show_plan import show_groups, show_plan
 from tidyberg.execute.kernel.without_pandas import use_arrow_without_pandas
 from tidyberg.model.plan import Plan
+from tidyberg.model.table import TableRef
 from tidyberg.planning.document import plan_to_json
 from tidyberg.record.clock import wall_clock_ms
 from tidyberg.settings.catalogs import resolve_table
@@ -42,7 +46,7 @@ def report_health(common: CommonFlags, table: str, option: OptionFlags, *, show_
     with build_control(session.settings) as control:
         ref = resolve_table(session.settings, control.catalog(common.catalog), table)
         report = control.health(ref, plan_options(session.settings, ref, option.overrides()))
-    next_command = session.command("plan", str(ref))
+    next_command = command_line(session, "plan", str(ref), option=option)
     shown = show_health(report, now_ms=wall_clock_ms(), next_command=next_command, show_all=show_all)
     session.show(shown, health_json(report))
 
@@ -55,15 +59,17 @@ def plan(
     made = make_plan(session, table, option)
     if out is not None:
         write_plan(made, out)
-    next_command = session.command("apply", str(out)) if out else session.command("compact", str(made.table))
-    present_plan(session, made, next_command, show_all=show_all)
+    next_command = command_line(session, "compact", str(made.table), option=option)
+    if out:
+        next_command = command_line(session, "apply", str(out))
+    present_plan(session, made, next_command, show_all=show_all, take_now=taking(session, made.table, option))
     return made.is_empty
 
 
 def explain(common: CommonFlags, plan_file: Path) -> None:
     session = Session(common)
     read = read_plan(plan_file)
-    present_plan(session, read, session.command("apply", str(plan_file)), show_all=True, with_groups=True)
+    present_plan(session, read, command_line(session, "apply", str(plan_file)), show_all=True, with_groups=True)
 
 
 def make_plan(session: Session, table: str, option: OptionFlags) -> Plan:
@@ -72,8 +78,23 @@ def make_plan(session: Session, table: str, option: OptionFlags) -> Plan:
         return control.plan(ref, plan_options(session.settings, ref, option.overrides()))
 
 
+def taking(session: Session, table: TableRef, option: OptionFlags | None = None) -> TakeNow:
+    """The command that takes what was left, by the options that do."""
+
+    def command(options: Mapping[str, Any]) -> str:
+        return command_line(session, "compact", str(table), option=option, **options)
+
+    return command
+
+
 def present_plan(
-    session: Session, plan: Plan, next_command: str, *, show_all: bool = False, with_groups: bool = False
+    session: Session,
+    plan: Plan,
+    next_command: str,
+    *,
+    show_all: bool = False,
+    with_groups: bool = False,
+    take_now: TakeNow | None = None,
 ) -> None:
     shown = show_plan(
         plan,
@@ -81,6 +102,7 @@ def present_plan(
         engine=engine_label(session.settings, inline=plan.better_inline),
         next_command=next_command,
         show_all=show_all,
+        take_now=take_now or taking(session, plan.table),
     )
     groups: list[RenderableType] = [Text(), show_groups(plan)] if with_groups and plan.groups else []
     session.show(Group(shown, *groups), json.loads(plan_to_json(plan)))

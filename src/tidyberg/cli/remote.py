@@ -173,11 +173,12 @@ def _time_in(then: datetime | None, timezone: str) -> str:
 def what_came_of(job: Job) -> str:
     if job.error is not None:
         return job.error.message
-    if job.outcome == "nothing":
-        return "nothing to do"
+    left = "; ".join(f"{each.disposition}: {plural(each.files, 'file')}: {each.reason}" for each in job.left)
+    if job.outcome in ("nothing", "tidy", "waiting", "refused"):
+        return left or ("tidy" if job.outcome == "tidy" else "nothing to do")
     if job.stats is not None:
         cost = f", {dollars(job.cost)}" if job.cost is not None else ""
-        return f"{in_words(job.stats)}{cost}"
+        return f"{in_words(job.stats)}{cost}" + (f"; {left}" if left else "")
     return job.outcome or job.stage or ""
 
 

@@ -1,7 +1,6 @@
 """One run of a command: its settings, its consoles, and the words that lead to it."""
 
 import os
-import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -46,15 +45,6 @@ class Session:
             print_json(document)
         else:
             standard_output().print(text, soft_wrap=soft_wrap)
-
-    def command(self, *words: str) -> str:
-        """A command line that works as printed, with this run's own catalog and configuration."""
-        given = ["tidyberg", *words]
-        if self.common.catalog:
-            given += ["--catalog", self.common.catalog]
-        if self.common.config:
-            given += ["--config", str(self.common.config)]
-        return shlex.join(given)
 
 
 THIS_PROCESS = "this process"

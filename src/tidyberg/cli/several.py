@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tidyberg.app import build_control
-from tidyberg.cli.as_json import error_json, health_json, print_json, result_json
+from tidyberg.cli.as_json import TakeNow, error_json, health_json, print_json, result_json
+from tidyberg.cli.command_line import command_line
 from tidyberg.cli.failures import tell, unforeseen
 from tidyberg.cli.flags import OptionFlags
 from tidyberg.cli.listing import Listing
-from tidyberg.cli.looking import present_plan
+from tidyberg.cli.looking import present_plan, taking
 from tidyberg.cli.naming_tables import NamedTables, Unfound
 from tidyberg.cli.running import run_cancellable, watching
 from tidyberg.cli.session import Session, standard_error, standard_output
@@ -26,6 +28,7 @@ from tidyberg.cli.words import count, dollars, duration, plural, size
 from tidyberg.control.control import Control
 from tidyberg.errors import Cancelled, TidybergError
 from tidyberg.execute.engine import CancelToken
+from tidyberg.model.left import left_alone, outcome_without_commit
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, HealthReport
 from tidyberg.model.table import TableRef
@@ -47,7 +50,7 @@ class TableOutcome:
     cells: tuple[str, ...]
     status: int = 0
     reason: str = ""  # of a failure
-    nothing: bool = False
+    left: str = ""  # tidy, waiting or refused, where nothing is committed
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,9 @@ class SeveralTables:
             options = plan_options(settings, ref, self.option.overrides())
             with watching(console, quiet=self.session.common.json) as on_event:
                 result = control.compact(ref, options, verify=settings.verify, on_event=on_event, cancel=cancel)
-            self._show(show_result(result))
-            return _compacted(result)
+            take_now = taking(self.session, ref, self.option)
+            self._show(show_result(result, take_now))
+            return _compacted(result, take_now)
 
         return self._end(
             ("outcome", "files", "bytes", "took"), run_cancellable(lambda cancel: self._each(one, cancel), console)
@@ -76,8 +80,9 @@ class SeveralTables:
         def one(control: Control, ref: TableRef, _: CancelToken) -> TableOutcome:
             plan = control.plan(ref, plan_options(self.session.settings, ref, self.option.overrides()))
             if not self.session.common.json:
-                next_command = self.session.command("compact", str(ref))
-                present_plan(self.session, plan, next_command, show_all=self.show_all)
+                next_command = command_line(self.session, "compact", str(ref), option=self.option)
+                take_now = taking(self.session, ref, self.option)
+                present_plan(self.session, plan, next_command, show_all=self.show_all, take_now=take_now)
             return _planned(plan)
 
         return self._end(("health", "rewrite", "read", "price"), self._each(one, CancelToken()))
@@ -85,7 +90,7 @@ class SeveralTables:
     def health(self) -> int:
         def one(control: Control, ref: TableRef, _: CancelToken) -> TableOutcome:
             report = control.health(ref, plan_options(self.session.settings, ref, self.option.overrides()))
-            next_command = self.session.command("plan", str(ref))
+            next_command = command_line(self.session, "plan", str(ref), option=self.option)
             self._show(show_health(report, now_ms=wall_clock_ms(), next_command=next_command, show_all=self.show_all))
             return _judged(report)
 
@@ -141,7 +146,7 @@ class SeveralTables:
 def worst(outcomes: Sequence[TableOutcome]) -> int:
     """The exit code for all: the worst of them; 3 when there was nothing to do in any."""
     status = max((outcome.status for outcome in outcomes), key=_badness, default=0)
-    if status == 0 and all(outcome.nothing for outcome in outcomes):
+    if status == 0 and all(outcome.left for outcome in outcomes):
         return NOTHING
     return status
 
@@ -164,25 +169,25 @@ def _summary(headings: Sequence[str], outcomes: Sequence[TableOutcome]) -> Group
         cells = (*padded, outcome.reason) if why else padded
         listing.add_row(outcome.table, *(Text(cell, style=style) for cell in cells))
     failed = sum(bool(outcome.status) for outcome in outcomes)
-    nothing = sum(outcome.nothing for outcome in outcomes)
+    left = Counter(outcome.left for outcome in outcomes if outcome.left)
     words = [plural(len(outcomes), "table")]
-    words += [f"{count(nothing)} with nothing to do"] if nothing else []
+    words += [f"{count(left[kind])} {kind}" for kind in ("tidy", "waiting", "refused") if kind in left]
     words += [f"{count(failed)} failed"] if failed else []
     return Group(listing, Text(), Text(" · ".join(words), style="bold"))
 
 
-def _compacted(result: CompactionResult) -> TableOutcome:
+def _compacted(result: CompactionResult, take_now: TakeNow) -> TableOutcome:
     stats, failure = result.stats, result.failure
     files, data = (stats.files_before, stats.files_after), (stats.bytes_before, stats.bytes_after)
     changed = f"{count(files[0])} → {count(files[1])}", f"{size(data[0])} → {size(data[1])}"
-    nothing = result.outcome == "nothing"
+    left = "" if result.has_committed or failure is not None else result.outcome
     return TableOutcome(
         str(result.job.table),
-        result_json(result),
-        (result.outcome, *(("–", "–") if nothing else changed), duration(stats.compaction_time_ms / 1000)),
+        result_json(result, take_now),
+        (result.outcome, *(("–", "–") if left else changed), duration(stats.compaction_time_ms / 1000)),
         failure.exit_code if failure is not None else 0,
         reason=failure.message if failure is not None else "",
-        nothing=nothing,
+        left=left,
     )
 
 
@@ -190,8 +195,9 @@ def _planned(plan: Plan) -> TableOutcome:
     estimate = plan.estimate
     rewrite = f"{count(estimate.input_files)} → {count(estimate.output_files)}"
     price = (rewrite, size(estimate.bytes_read), dollars(estimate.dollars))
-    cells = (f"{plan.health}/100", *(("nothing to do", "–", "–") if plan.is_empty else price))
-    return TableOutcome(str(plan.table), json.loads(plan_to_json(plan)), cells, nothing=plan.is_empty)
+    left = outcome_without_commit(left_alone(plan)) if plan.is_empty else ""
+    cells = (f"{plan.health}/100", *((left, "–", "–") if left else price))
+    return TableOutcome(str(plan.table), json.loads(plan_to_json(plan)), cells, left=left)
 
 
 def _judged(report: HealthReport) -> TableOutcome:

@@ -34,9 +34,10 @@ def what_happened(job: Job) -> str:
         return f"{job.stage.value}: {job.error}"
     if job.stats is None:
         return job.stage.value
+    left = "; ".join(map(str, job.left))
     if job.snapshot_id is None:
-        return "nothing to do"
-    return in_words(job.stats)
+        return left or ("tidy" if job.outcome else "nothing to do")
+    return in_words(job.stats) + (f"; {left}" if left else "")
 
 
 def in_words(stats: CompactionStats) -> str:

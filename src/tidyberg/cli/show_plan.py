@@ -6,20 +6,32 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tidyberg.cli.as_json import TakeNow
 from tidyberg.cli.listing import Listing
 from tidyberg.cli.session import THIS_PROCESS
 from tidyberg.cli.words import ago, count, dollars, duration, partition_label, plural, short_id, size
-from tidyberg.model.plan import Estimate, PartitionVerdict, Plan, Rewrite
+from tidyberg.model.left import LeftAlone, left_alone, outcome_without_commit
+from tidyberg.model.plan import Estimate, PartitionVerdict, Plan, Rewrite, Skip
 
 SHOWN_PARTITIONS = 12
+TIDY_HEALTH = 80  # below, a table is not called tidy
 
 
-def show_plan(plan: Plan, *, now_ms: int, engine: str, next_command: str | None, show_all: bool = False) -> Group:
+def show_plan(
+    plan: Plan,
+    *,
+    now_ms: int,
+    engine: str,
+    next_command: str | None,
+    show_all: bool = False,
+    take_now: TakeNow | None = None,
+) -> Group:
     parts: list[RenderableType] = [_headline(plan, now_ms), _totals(plan), Text()]
     if plan.partitions:
         parts += [_verdicts(plan, show_all), Text()]
     parts += _conclusion(plan, engine)
     parts += [Text(f"left for another time: {words}", style="yellow") for words in plan.left_out]
+    parts += show_left(left_alone(plan), take_now)
     closing = f"plan {plan.hash[:8]}"
     if next_command and not plan.is_empty:
         closing += f" · next: {next_command}"
@@ -43,8 +55,35 @@ def show_groups(plan: Plan) -> Table:
     return table
 
 
+def nothing_done(plan: Plan) -> Text:
+    """Why nothing is rewritten. Only a table of which nothing waits and nothing is refused is called tidy."""
+    left = left_alone(plan)
+    outcome = outcome_without_commit(left)
+    files = sum(each.files for each in left if each.disposition == outcome)
+    if outcome == "waiting":
+        return Text(
+            f"{plural(files, 'file')} {'waits' if files == 1 else 'wait'}, nothing is rewritten", style="yellow"
+        )
+    if outcome == "refused":
+        return Text(f"{plural(files, 'file')} cannot be rewritten", style="yellow")
+    if any(isinstance(each.verdict, Skip) and each.verdict.code == "filtered" for each in plan.partitions):
+        return Text("nothing to do: what the filter selects is tidy", style="green")
+    if plan.health < TIDY_HEALTH:
+        return Text("nothing to do: no rewrite of data files would make this table better; its health says what would")
+    return Text("nothing to do, it is tidy", style="green")
+
+
+def show_left(left: Sequence[LeftAlone], take_now: TakeNow | None = None) -> list[Text]:
+    """What was found and left, why, until when, and the command that takes it now."""
+    lines = [Text(str(each), style="yellow") for each in left]
+    first = next((each for each in left if each.take_now is not None), None)
+    if first is not None and first.take_now is not None and take_now is not None:
+        lines.append(Text(f"to take it now: {take_now(first.take_now)}", style="yellow"))
+    return lines
+
+
 def health_style(score: int) -> str:
-    return "bold red" if score < 50 else "bold yellow" if score < 80 else "bold green"
+    return "bold red" if score < 50 else "bold yellow" if score < TIDY_HEALTH else "bold green"
 
 
 def title_line(left: str, score: int) -> Table:
@@ -120,7 +159,7 @@ def _detail(partition: PartitionVerdict, modes: Mapping[int, str], widths: tuple
 
 def _conclusion(plan: Plan, engine: str) -> list[RenderableType]:
     if plan.is_empty:
-        return [Text("nothing to do: no rewrite would make this table better", style="green")]
+        return [nothing_done(plan)]
     estimate = plan.estimate
     lines = [
         f"rewrite {plural(estimate.input_files, 'file')} into {count(estimate.output_files)}"

@@ -4,28 +4,33 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tidyberg.cli.as_json import TakeNow
+from tidyberg.cli.show_plan import TIDY_HEALTH, nothing_done, show_left
 from tidyberg.cli.show_sizes import show_histogram
 from tidyberg.cli.words import count, dollars, duration, plural, short_id, size
 from tidyberg.model.job import Job
 from tidyberg.model.report import CompactionResult
 
 
-def show_result(result: CompactionResult) -> Group:
+def show_result(result: CompactionResult, take_now: TakeNow | None = None) -> Group:
     stats = result.stats
     seconds = stats.compaction_time_ms / 1000
-    if result.outcome == "nothing":
-        parts: list[RenderableType] = [Text(f"{result.job.table}: nothing to do, it is tidy", style="green")]
-        return Group(*parts, *_left_behind(result))
+    left = show_left(result.left, take_now)
+    if not result.has_committed:
+        headline = Text.assemble(f"{result.job.table}: ", nothing_done(result.plan))
+        if result.outcome != "tidy" or result.plan.health < TIDY_HEALTH:
+            headline.append(f" (health {result.plan.health}/100)")
+        return Group(headline, *left, *_left_behind(result))
     headline = Text.assemble(
         ("✓ ", "bold green") if result.failure is None else ("! ", "bold yellow"),
         (f"{result.job.table} · {result.job.branch} @ {short_id(result.snapshot_id)}", "bold"),
         f" · {plural(result.groups_committed, 'group')} committed in {duration(seconds)} · job {result.job.job_id[:8]}",
     )
-    parts = [headline, Text(), _before_after(result)]
+    parts: list[RenderableType] = [headline, Text(), _before_after(result)]
     parts += [Text(), show_histogram(result.sizes_before, result.sizes_after), Text()]
-    parts.append(Text(_summary(result)))
+    parts += [Text(line) for line in (_summary(result), _storage(result)) if line]
     parts += [Text(line) for line in _how(result.job)]
-    return Group(*parts, *_left_behind(result))
+    return Group(*parts, *left, *_left_behind(result))
 
 
 def _before_after(result: CompactionResult) -> Table:
@@ -35,10 +40,16 @@ def _before_after(result: CompactionResult) -> Table:
     for heading in ("before", "after"):
         table.add_column(heading, justify="right")
     table.add_row("files", count(stats.files_before), count(stats.files_after))
-    table.add_row("bytes", size(stats.bytes_before), size(stats.bytes_after))
+    table.add_row("live bytes", size(stats.bytes_before), size(stats.bytes_after))
     table.add_row("average", _average(stats.bytes_before, stats.files_before),
                   _average(stats.bytes_after, stats.files_after))  # fmt: skip
+    if stats.delete_files_before or stats.delete_files_after:
+        table.add_row("delete files", _known(stats.delete_files_before), _known(stats.delete_files_after))
     return table
+
+
+def _known(number: int | None) -> str:
+    return "–" if number is None else count(number)
 
 
 def _average(total: int, files: int) -> str:
@@ -48,13 +59,23 @@ def _average(total: int, files: int) -> str:
 def _summary(result: CompactionResult) -> str:
     stats, job = result.stats, result.job
     words = f"{plural(stats.files_compacted, 'file')} replaced"
-    words += f" · {size(stats.bytes_saved)} saved" if stats.bytes_saved > 0 else ""
-    words += f" · {plural(stats.small_files_remaining, 'small file')} left"
+    words += f" · {size(stats.bytes_saved)} less to read" if stats.bytes_saved > 0 else ""
+    if stats.small_files_remaining > max(1, len(result.plan.partitions)):  # one in each partition is as few as can be
+        words += f" · {plural(stats.small_files_remaining, 'small file')} left"
     if job.actual_dollars is not None:
         words += f" · cost {dollars(job.actual_dollars)}"
         if job.predicted_dollars is not None:
             words += f" (predicted {dollars(job.predicted_dollars)})"
     return words
+
+
+def _storage(result: CompactionResult) -> str | None:
+    """What storage gained and when it loses what was replaced: a rewrite frees nothing by itself."""
+    freed = result.stats.bytes_freed_at_expiry
+    if not freed:
+        return None
+    written = sum(result.sizes_written)
+    return f"storage: {size(written)} written now; the {size(freed)} replaced are freed when older snapshots expire"
 
 
 def _how(job: Job) -> list[str]:
@@ -79,7 +100,8 @@ def _how(job: Job) -> list[str]:
 
 
 def _left_behind(result: CompactionResult) -> list[RenderableType]:
+    told = {*result.groups_left, *map(str, result.left)}
     left = [Text(f"left: {reason}", style="yellow") for reason in result.groups_left]
-    notes = [Text(note, style="dim") for note in result.job.notes if note not in result.groups_left]
+    notes = [Text(note, style="dim") for note in result.job.notes if note not in told]
     failure = [Text(f"failed before its end: {result.failure}", style="bold red")] if result.failure else []
     return [*left, *notes, *failure]

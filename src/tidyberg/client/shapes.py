@@ -24,6 +24,19 @@ class JobError(Answer):
     message: str
 
 
+class LeftAlone(Answer):
+    """What a job found and did not take, for one reason."""
+
+    disposition: str  # waiting or refused
+    code: str
+    partitions: int
+    files: int
+    bytes: int
+    reason: str
+    until: str | None = None
+    take_now: dict[str, Any] | None = None
+
+
 class Job(Answer):
     job_id: str
     status: JobStatus
@@ -45,7 +58,8 @@ class Job(Answer):
     stage: str | None = None
     attempts: int = 0
     cancel_requested: bool = False
-    outcome: Literal["committed", "partly", "nothing"] | None = None
+    outcome: str | None = None  # committed, partly, tidy, waiting, refused
+    left: list[LeftAlone] = Field(default_factory=list)
     stats: CompactionStats | None = None
     groups_copied: int = 0
     encoded_instead: dict[str, int] = Field(default_factory=dict)

@@ -79,6 +79,7 @@ class Committed:
     conflicts: Mapping[int, str]
     attempts: int
     sequence_number: int | None = None  # which no other commit has; None: format version 1, or not known
+    removed_deletes: int | None = None  # delete files; None: not known
 
 
 @dataclass
@@ -169,7 +170,8 @@ class Publisher:
                     self._unknown_parent = parent.pinned.snapshot_id
                 self.notice(f"commit attempt {attempt + 1} did not go through ({_brief(error)}); asking the table")
                 continue
-            return Committed(self.snapshot_id, staged.groups, dict(self._conflicts), attempt + 1, number)
+            conflicts, removed = dict(self._conflicts), staged.removed_deletes
+            return Committed(self.snapshot_id, staged.groups, conflicts, attempt + 1, number, removed)
         raise self._gave_up(failure, finished)
 
     def _bear(self, error: StorageError) -> None:
@@ -202,7 +204,8 @@ class Publisher:
         if snapshot := snapshot_of_job(table.metadata, self.job_id, self.chunk):
             groups = self._attempts.get(snapshot.manifest_list, self._live_groups(parent, finished))
             number = (snapshot.sequence_number or None) if table.metadata.format_version > 1 else None
-            return Committed(snapshot.snapshot_id, groups, dict(self._conflicts), attempt, number)
+            removed = int((snapshot.summary["removed-delete-files"] if snapshot.summary else None) or 0)
+            return Committed(snapshot.snapshot_id, groups, dict(self._conflicts), attempt, number, removed)
         # Our snapshot may be expired already while its files live on.
         if self._attempts and (groups := self._live_groups(parent, finished)):
             self.journal.check_ownership()  # or who took the table over has committed them

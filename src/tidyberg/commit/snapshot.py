@@ -81,6 +81,7 @@ class Staged:
     groups: tuple[int, ...]
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
+    removed_deletes: int = 0  # delete files that no live file needs any more
 
 
 @dataclass
@@ -152,6 +153,7 @@ class Stager:
                 no_fence(self.job_id, self.chunk),
             ),
             _updates(metadata, parent.pinned.branch, snapshot),
+            deletes.num_rows,
         )
 
     def _applied(self, groups: Sequence[Replaceable]) -> set[Identity]:

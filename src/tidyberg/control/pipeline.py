@@ -12,8 +12,9 @@ from tidyberg.control.workbench import Workbench
 from tidyberg.errors import Cancelled, CommitStateUnknown, Conflict, TidybergError
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import CompactionStats, JobStatus, Stage
+from tidyberg.model.left import Outcome, left_alone, outcome_without_commit
 from tidyberg.model.plan import FileGroup, Plan
-from tidyberg.model.report import CompactionResult
+from tidyberg.model.report import CompactionResult, Notice
 from tidyberg.model.task import TaskResult
 from tidyberg.model.words import plural, plural_was
 from tidyberg.planning.price import request_dollars
@@ -106,20 +107,28 @@ class Pipeline:
 
     def _finish(self, failure: TidybergError | None) -> CompactionResult:
         tally, record = self._tally, self.bench.record
+        left = left_alone(self.planned.plan)
+        outcome: Outcome = outcome_without_commit(left)
+        if tally.commits:
+            outcome = "committed" if failure is None else "partly"
+        for each in left:
+            tally.note(str(each))
+            self.bench.emit(Notice("warning" if each.disposition == "refused" else "info", str(each)))
         job = record.update(
             status=JobStatus.SUCCEEDED,
             stage=Stage.DONE,
             finished_ms=self.bench.now_ms(),
             error_code=failure.code if failure else None,
             error=str(failure) if failure else None,
+            outcome=outcome,
+            left=left,
             **self._so_far(),
         )
         if not job.unresolved:
             record.forget()
         assert job.stats is not None
-        outcome = "nothing" if not tally.commits else "committed" if failure is None else "partly"
         return CompactionResult(
-            outcome=outcome,  # type: ignore[arg-type]  # mypy widens the literals
+            outcome=outcome,
             job=job,
             plan=self.planned.plan,
             stats=job.stats,
@@ -130,6 +139,7 @@ class Pipeline:
             sizes_after=tally.sizes_after,
             sizes_written=tally.sizes_written,
             failure=failure,
+            left=left,
         )
 
     def _so_far(self) -> dict[str, object]:

@@ -30,6 +30,7 @@ class Tally:
     notes: dict[str, None] = field(default_factory=dict)  # in order, each once
     _replaced: dict[str, int] = field(default_factory=dict)
     _added: dict[str, int] = field(default_factory=dict)
+    _removed_deletes: int | None = 0  # None: a commit did not tell
 
     def add(self, groups: Sequence[FileGroup], results: Sequence[TaskResult], committed: Committed) -> None:
         done = set(committed.groups)
@@ -37,6 +38,8 @@ class Tally:
         self.commits += 1
         self.groups += len(done)
         self.open -= done
+        known = None not in (self._removed_deletes, committed.removed_deletes)
+        self._removed_deletes = (self._removed_deletes or 0) + (committed.removed_deletes or 0) if known else None
         for group, result in zip(groups, results, strict=True):
             if group.group_id in done:
                 for file in group.files:
@@ -97,6 +100,7 @@ class Tally:
 
     def stats(self, *, small_file_threshold: int, milliseconds: int) -> CompactionStats:
         before, after = self.sizes_before, self.sizes_after
+        deletes, removed = self.inventory.delete_files.num_rows, self._removed_deletes
         return CompactionStats(
             files_before=len(before),
             files_after=len(after),
@@ -108,6 +112,9 @@ class Tally:
             snapshots_expired=0,
             compaction_time_ms=float(milliseconds),
             small_files_remaining=sum(size < small_file_threshold for size in after),
+            delete_files_before=deletes,
+            delete_files_after=None if removed is None else max(0, deletes - removed),
+            bytes_freed_at_expiry=sum(self._replaced.values()),
         )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from tidyberg.model.left import LeftAlone, Outcome
 from tidyberg.model.table import TableRef
 
 
@@ -57,6 +58,10 @@ class CompactionStats:
     snapshots_expired: int
     compaction_time_ms: float
     small_files_remaining: int
+    # Of tidyberg; None in records of jobs that did not count them.
+    delete_files_before: int | None = None
+    delete_files_after: int | None = None
+    bytes_freed_at_expiry: int | None = None  # of the replaced files, which older snapshots still need
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +175,8 @@ class Job:
     error_code: str | None = None
     error: str | None = None
     notes: tuple[str, ...] = ()
+    outcome: Outcome | None = None  # of a job that came to its end
+    left: tuple[LeftAlone, ...] = ()  # what it found and did not take
     commits: int = 0  # how many chunks it committed
     sent: SentCommit | None = None  # the commit whose outcome is not settled yet
     unresolved: bool = False  # ended without knowing its outcome, or with leftovers: recovery looks again

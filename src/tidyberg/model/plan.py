@@ -104,18 +104,28 @@ class FileGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Rest:
+    """Files of a rewritten partition that wait, or cannot be rewritten."""
+
+    code: str  # as of a skip
+    files: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rewrite:
     reason: str
     groups: tuple[int, ...]
     files: int
     outputs: int
     dollars: float
+    rest: tuple[Rest, ...] = ()
     kind: Literal["rewrite"] = "rewrite"
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    code: str  # stable: tidy, hot, filtered, too-few-files, no-gain, budget, delete-format, format, ...
+    code: str  # stable: tidy, hot, filtered, too-few-files, other-strategy, no-gain, budget, delete-format, ...
     reason: str
     kind: Literal["skip"] = "skip"
 

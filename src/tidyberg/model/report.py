@@ -7,6 +7,7 @@ from typing import Literal
 from tidyberg.errors import TidybergError
 from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.job import CompactionStats, Job, Progress, Stage
+from tidyberg.model.left import LeftAlone, Outcome
 from tidyberg.model.plan import Plan
 from tidyberg.model.table import TableRef
 
@@ -49,9 +50,9 @@ class TableSummary:
 
 @dataclass(frozen=True)
 class CompactionResult:
-    """A finished job: "nothing" when the table was tidy already, "partly" when it failed after its first commit."""
+    """A finished job; `outcome` and what was left are in its record too."""
 
-    outcome: Literal["committed", "partly", "nothing"]
+    outcome: Outcome
     job: Job
     plan: Plan
     stats: CompactionStats
@@ -62,6 +63,11 @@ class CompactionResult:
     sizes_after: tuple[int, ...]
     sizes_written: tuple[int, ...] = ()  # of the files that it committed
     failure: TidybergError | None = None  # what ended a job that is committed partly
+    left: tuple[LeftAlone, ...] = ()  # what it found and did not take
+
+    @property
+    def has_committed(self) -> bool:
+        return self.outcome in ("committed", "partly")
 
 
 @dataclass(frozen=True, slots=True)

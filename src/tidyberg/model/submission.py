@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tidyberg.model.job import JobStatus
+from tidyberg.model.left import Outcome
 from tidyberg.model.principal import DEFAULT_TENANT as DEFAULT_TENANT
 from tidyberg.model.table import TableRef
 
@@ -44,7 +45,7 @@ class Submission:
     run_id: str | None = None  # the newest attempt's
     claim: Claim | None = None
     cancel_requested: bool = False
-    outcome: Literal["committed", "partly", "nothing"] | None = None
+    outcome: Outcome | Literal["nothing"] | None = None  # "nothing": an earlier version did not tell why
     dollars: float | None = None  # what it cost, when it ran
     error_code: str | None = None
     error: str | None = None  # why it failed, or why it waits

@@ -13,9 +13,11 @@ from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.table import SnapshotInfo
 from tidyberg.planning.bounds import FileSizes
 from tidyberg.planning.burden import Burden, burden_of
+from tidyberg.planning.cold import held_files as held_files
+from tidyberg.planning.cold import may_have_waited
 from tidyberg.planning.deletes import DeleteIndex
 from tidyberg.planning.rules import fewest_to_merge
-from tidyberg.planning.safety import columns_of_optional_structs, hazards_of
+from tidyberg.planning.safety import Hazard, columns_of_optional_structs, hazards_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -39,6 +41,7 @@ class Candidates:
     for_deletes: Mask  # to be rid of its deletes, of any size and alone too
     moved: Mask  # of an older partition spec, to be sorted into the current one whatever its size
     settled: Mask  # of the wrong size, but an output of the last compaction and nothing was written since
+    held: Mask  # of a hot partition, which keeps it until it cools
 
     @property
     def wanted(self) -> Mask:
@@ -53,7 +56,11 @@ class Candidates:
 
 
 def find_candidates(
-    inventory: Inventory, statistics: Sequence[PartitionStatistics], options: PlanOptions, sizes: FileSizes
+    inventory: Inventory,
+    statistics: Sequence[PartitionStatistics],
+    options: PlanOptions,
+    sizes: FileSizes,
+    now_ms: int,
 ) -> Candidates:
     data_files = inventory.data_files
     files = data_files.take(
@@ -69,23 +76,27 @@ def find_candidates(
     if options.strategy is Strategy.DELETE_FILES:
         for_size[:] = False
     deletes = DeleteIndex(files, inventory.delete_files)
-    merged = _merged(for_size, starts, options)
+    hazards = hazards_of(
+        files,
+        deletes.touched(deletes.unreadable()),
+        deletes.touched(deletes.keyed_by(columns_of_optional_structs(inventory.pinned))),
+    )
+    safe = hazards == Hazard.NONE
+    mergeable = for_size & safe & ~deletes.touched()
+    held = held_files(files, deletes, mergeable, inventory, statistics, options, now_ms)
+    merged = _merged(for_size & ~held, starts, options)
     burden = burden_of(files, deletes, statistics, options.max_delete_ratio, merged, inventory.resting)
     for_deletes = _for_deletes(files, deletes, burden, options.strategy)
     rows_deleted = deletes.rows_known_deleted()
     moved = (files.column("spec_id").to_numpy() != inventory.pinned.default_spec_id) & options.rewrite_to_current_spec
-    settled = _settled(files, for_size | for_deletes, inventory) & (not options.force)
+    settled = _settled(files, (for_size | for_deletes) & ~held, safe, inventory, options) & (not options.force)
     return Candidates(
         files=files,
         resting=inventory.resting,
         sizes=file_sizes,
         row_groups=files.column("row_groups").fill_null(1).to_numpy(),
         starts=starts,
-        hazards=hazards_of(
-            files,
-            deletes.touched(deletes.unreadable()),
-            deletes.touched(deletes.keyed_by(columns_of_optional_structs(inventory.pinned))),
-        ),
+        hazards=hazards,
         deletes=deletes,
         burden=burden,
         rows_deleted=rows_deleted,
@@ -96,6 +107,7 @@ def find_candidates(
         moved=moved,
         # An output is free of the deletes that were applied to its inputs: those it has now came later.
         settled=settled & ~for_deletes & ~moved,
+        held=held,
     )
 
 
@@ -116,11 +128,11 @@ def _for_deletes(files: pa.Table, deletes: DeleteIndex, burden: Burden, strategy
     return touched
 
 
-def _settled(files: pa.Table, wanted: Mask, inventory: Inventory) -> Mask:
+def _settled(files: pa.Table, wanted: Mask, safe: Mask, inventory: Inventory, options: PlanOptions) -> Mask:
     """Outputs of compactions in partitions that got no wanted file since their last compaction.
 
     Compression may leave outputs smaller than planned; packing them again at once, without anything new beside
-    them, would make every second run find work [I10].
+    them, would make every second run find work [I10]. Files that were too fresh for the last compaction are new too.
     """
     history = inventory.pinned.snapshots
     order, packed = _origins(files, history)
@@ -133,7 +145,10 @@ def _settled(files: pa.Table, wanted: Mask, inventory: Inventory) -> Mask:
     resting_order, resting_packed = _origins(inventory.resting, history)
     resting_partition = inventory.resting.column("partition").to_numpy()
     np.maximum.at(last_packed, resting_partition[resting_packed], resting_order[resting_packed])
-    news = wanted & ~packed & (order > last_packed[partition])
+    times = np.array([info.timestamp_ms for info in sorted(history.values(), key=_age)], dtype=np.int64)
+    last_pack_ms = np.where(last_packed < 0, 0, times[last_packed]) if len(times) else last_packed
+    waited = safe & may_have_waited(files, packed, last_pack_ms, history, options)
+    news = wanted & ~packed & ((order > last_packed[partition]) | waited)
     quiet = np.ones(partitions, dtype=np.bool_)
     quiet[partition[news]] = False
     settled: Mask = packed & quiet[partition]
@@ -143,10 +158,14 @@ def _settled(files: pa.Table, wanted: Mask, inventory: Inventory) -> Mask:
 def _origins(files: pa.Table, snapshots: Mapping[int, SnapshotInfo]) -> tuple[npt.NDArray[np.int64], Mask]:
     """Of each file which snapshot added it, counted from the oldest (-1: expired), and whether it was a compaction."""
     snapshot_ids, snapshot = np.unique(files.column("snapshot_id").to_numpy(), return_inverse=True)
-    history = sorted(snapshots.values(), key=lambda s: (s.sequence_number, s.timestamp_ms, s.snapshot_id))
+    history = sorted(snapshots.values(), key=_age)
     age = {info.snapshot_id: number for number, info in enumerate(history)}
     ids = snapshot_ids.tolist()
     order = np.array([age.get(snapshot_id, -1) for snapshot_id in ids], dtype=np.int64)[snapshot]
     replaced = {info.snapshot_id for info in history if info.operation == "replace"}
     packed: Mask = np.array([snapshot_id in replaced for snapshot_id in ids], dtype=np.bool_)[snapshot]
     return order, packed
+
+
+def _age(info: SnapshotInfo) -> tuple[int, int, int]:
+    return info.sequence_number, info.timestamp_ms, info.snapshot_id

@@ -22,6 +22,7 @@ from tidyberg.model.plan import (
     InputFile,
     PartitionVerdict,
     Plan,
+    Rest,
     Rewrite,
     Skip,
     Verdict,
@@ -82,7 +83,7 @@ def make_plan(
         mine = [(partition.spec_id, partition.path) in only for partition in inventory.partitions]
         selected = [chosen and own for chosen, own in zip(selected, mine, strict=True)]
     pricing = pricing_for(options, pinned.properties, prices, calibration, resources, pinned.location)
-    candidates = find_candidates(inventory, statistics, options, sizes)
+    candidates = find_candidates(inventory, statistics, options, sizes, now_ms)
     move = move_to_current_spec(inventory) if options.rewrite_to_current_spec else None
     modes = mode_rule(options, target=sizes.target)
     judge = Judge(candidates, options, sizes, pricing, modes, move, now_ms)
@@ -246,16 +247,20 @@ def _verdict(proposal: Proposal, groups: Sequence[FileGroup], left: Sequence[Lef
     files_left = sum(rest.files for rest in left)
     if not groups:
         code = left[0].code
-        return Skip(code, f"{_LIMIT_NAMES[code]}: leaves all {plural(files_left, 'file')} for another time")
-    reason = proposal.reason
+        all_of_them = "the only file" if files_left == 1 else f"all {files_left:,} files"
+        return Skip(code, f"{_LIMIT_NAMES[code]}: leaves {all_of_them} for another time")
+    reason, rest = proposal.reason, proposal.rest
     if files_left:
-        reason += f"; {_LIMIT_NAMES[left[0].code]} leaves {plural(files_left, 'file')} for another time"
+        words = f"{_LIMIT_NAMES[left[0].code]} leaves {plural(files_left, 'file')} for another time"
+        reason += f"; {words}"
+        rest = (*rest, Rest(left[0].code, files_left, words))
     return Rewrite(
         reason=reason,
         groups=tuple(group.group_id for group in groups),
         files=sum(len(group.files) for group in groups),
         outputs=sum(group.outputs for group in groups),
         dollars=sum(group.estimate.dollars for group in groups),
+        rest=rest,
     )
 
 

@@ -45,11 +45,11 @@ class DeleteIndex:
         is_global = is_equality & _mask(pc.equal(self.rows.column("scope").cast(pa.string()), "global"))
         referenced = self.rows.column("referenced_data_file")
         self._is_vector = _mask(pc.equal(kind, "dv"))
-        self._names_file = ~is_equality & _mask(pc.is_valid(referenced))
+        self.names_file: Mask = ~is_equality & _mask(pc.is_valid(referenced))
         self._everywhere = self._ordered(is_global)
         self._equality = self._ordered(is_equality & ~is_global)
         self._equality_partition = self._deletes.partition[self._equality]
-        self._positions = self._ordered(~is_equality & ~self._names_file)
+        self._positions = self._ordered(~is_equality & ~self.names_file)
         self._positions_partition = self._deletes.partition[self._positions]
         self._named_files, self._naming_deletes = self._pairs(files.column("path"), referenced)
 
@@ -93,9 +93,13 @@ class DeleteIndex:
         np.minimum(known, self._records, out=known)
         return known
 
+    def named_pairs(self) -> tuple[Ints, Ints]:
+        """Data files and the delete files that name them, where these apply."""
+        return self._named_files, self._naming_deletes
+
     def touched_by_unknown_rows(self) -> Mask:
         """The data files with deletes of which the inventory cannot tell how many rows they remove."""
-        return self.touched(~self._names_file)
+        return self.touched(~self.names_file)
 
     def of_group(self, members: Ints) -> Ints:
         """The delete files that apply to some of these files, which are of one partition, in ascending order."""
@@ -132,7 +136,7 @@ class DeleteIndex:
 
     def _pairs(self, paths: pa.ChunkedArray, referenced: pa.ChunkedArray) -> tuple[Ints, Ints]:
         """Data files and the deletes that name them, by data file."""
-        rows = np.flatnonzero(self._names_file)
+        rows = np.flatnonzero(self.names_file)
         found = pc.index_in(referenced.take(pa.array(rows)), value_set=paths.combine_chunks())
         files = pc.fill_null(found, -1).to_numpy().astype(np.int64)
         files, rows = files[files >= 0], rows[files >= 0]

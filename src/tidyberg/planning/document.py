@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tidyberg.errors import BadInput, BadPlan
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy
-from tidyberg.model.plan import PLAN_FORMAT, Estimate, FileGroup, InputFile, PartitionVerdict, Plan, Rewrite, Skip
+from tidyberg.model.plan import PLAN_FORMAT, Estimate, FileGroup, InputFile, PartitionVerdict, Plan, Rest, Rewrite, Skip
 
 _PLAN = TypeAdapter(Plan)
 _FILE = '{"first_row_id":%s,"manifest":%s,"path":%s,"records":%d,"sequence_number":%d,"size":%d}'
@@ -133,7 +133,7 @@ _WRITERS: Mapping[type, Callable[[Any], str]] = {
     str: _text,
     tuple: _canonical_list,
     InputFile: _canonical_file,
-    **{kind: _canonical_record(kind) for kind in (FileGroup, Estimate, PartitionVerdict, Rewrite, Skip)},
+    **{kind: _canonical_record(kind) for kind in (FileGroup, Estimate, PartitionVerdict, Rest, Rewrite, Skip)},
 }
 
 

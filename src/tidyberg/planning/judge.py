@@ -9,18 +9,20 @@ import numpy.typing as npt
 
 from tidyberg.model.inventory import Partition, PartitionStatistics
 from tidyberg.model.options import PlanOptions, Strategy
-from tidyberg.model.plan import Skip
+from tidyberg.model.plan import Rest, Skip
 from tidyberg.model.sizes import format_size
+from tidyberg.model.words import plural
 from tidyberg.planning.bounds import FileSizes
 from tidyberg.planning.burden import share_of_rows
 from tidyberg.planning.candidates import Candidates
+from tidyberg.planning.cold import why_hot
 from tidyberg.planning.modes import Choice, ModeRule
 from tidyberg.planning.moving import Move, pack_in_order
 from tidyberg.planning.pack import output_count, pack_files
 from tidyberg.planning.parts import part_count
 from tidyberg.planning.price import Pricing, Work
 from tidyberg.planning.resting import counted
-from tidyberg.planning.rules import fewest_to_merge, heat, hours_since, score_partition, should_compact
+from tidyberg.planning.rules import fewest_to_merge, hours_since, score_partition, should_compact
 from tidyberg.planning.safety import Hazard, explain
 
 
@@ -43,6 +45,7 @@ class Draft:
 class Proposal:
     reason: str
     drafts: tuple[Draft, ...]
+    rest: tuple[Rest, ...] = ()
 
 
 class _Counts(NamedTuple):
@@ -53,7 +56,8 @@ class _Counts(NamedTuple):
     wanted: int  # what the strategy looks for
     wrong_size: int  # of these, not only for their deletes
     safe: int  # of the wanted, may be rewritten
-    fresh: int  # of these, not just the outputs of the last compaction
+    held: int  # of these, wait because the partition is hot
+    fresh: int  # of the others, not just the outputs of the last compaction
     mergeable: int  # of these, to be merged; the others are to be split
     for_deletes: int  # of these, to be rid of their deletes, few or many
     moved: int  # of the fresh, to be moved to the current partition spec: all, or none
@@ -83,13 +87,14 @@ class Judge:
         wanted = candidates.wanted
         self._wanted = wanted
         safe = wanted & (candidates.hazards == Hazard.NONE)
-        self._fresh = safe & ~candidates.settled
+        self._fresh = safe & ~candidates.settled & ~candidates.held
         masks = (
             np.ones(len(candidates.sizes), dtype=np.bool_),
             candidates.sizes < sizes.small,
             wanted,
             candidates.for_size | candidates.oversized,
             safe,
+            safe & candidates.held,
             self._fresh,
             self._fresh & ~candidates.oversized,
             self._fresh & ~candidates.oversized & candidates.for_deletes,
@@ -121,16 +126,22 @@ class Judge:
         refusal = (
             self._not_movable(statistics)
             or self._not_wanted(statistics, counts)
-            or self._hot(statistics)
             or self._not_safe(statistics, counts)
+            or self._hot(statistics, counts)
             or self._too_few(counts)
         )
         if refusal is not None:
             return refusal
         drafts = tuple(self._drafts(statistics, counts))
+        if not drafts and counts.held:
+            return Skip("hot", f"hot: {why_hot(statistics, self._options, self._now_ms)}")
         if not drafts:
-            return Skip("no-gain", f"no gain: {_files(counts.mergeable)} cannot be merged into fewer")
-        return Proposal(self._reason(statistics, counts) + self._merged_deletes(statistics, drafts), drafts)
+            return Skip("no-gain", f"no gain: {plural(counts.mergeable, 'file')} cannot be merged into fewer")
+        rest = tuple(self._rest(statistics, counts))
+        left = "".join(f"; {each.reason}" for each in rest)
+        return Proposal(
+            self._reason(statistics, counts) + left + self._merged_deletes(statistics, drafts), drafts, rest
+        )
 
     def _not_movable(self, statistics: PartitionStatistics) -> Skip | None:
         move = self._move
@@ -144,41 +155,40 @@ class Judge:
             return Skip("tidy", f"already tidy: {_average(statistics)}")
         if counts.wanted:
             return None
-        if strategy is not Strategy.DELETE_FILES:
-            return Skip("tidy", f"already tidy: {_average(statistics)}")
-        burden = self._candidates.burden
-        if burden.too_heavy[statistics.partition]:
-            return Skip("no-gain", f"no gain: {statistics.delete_files:,} delete files apply to no live file")
-        return Skip(
-            "tidy",
-            f"already tidy: fragment ratio {statistics.fragment_ratio:.2f}, "
-            f"{burden.share(statistics.partition)} deleted, {self._allowed()}",
-        )
+        if strategy is Strategy.DELETE_FILES:
+            burden = self._candidates.burden
+            if burden.too_heavy[statistics.partition]:
+                verb = "applies" if statistics.delete_files == 1 else "apply"
+                files = plural(statistics.delete_files, "delete file")
+                return Skip("no-gain", f"no gain: {files} {verb} to no live file")
+            words = (
+                f"fragment ratio {statistics.fragment_ratio:.2f}, {burden.share(statistics.partition)} deleted, "
+                f"{self._allowed()}"
+            )
+        else:
+            words = _average(statistics)
+        why = self._why(statistics)
+        if strategy is Strategy.FULL or why is None or (counts.files == 1 and not statistics.delete_files):
+            return Skip("tidy", f"already tidy: {words}")
+        return Skip("other-strategy", f"nothing for {strategy.value} to do ({words}), but {why}")
 
-    def _hot(self, statistics: PartitionStatistics) -> Skip | None:
-        options = self._options
-        if options.force or options.strategy not in (Strategy.TIME_SERIES, Strategy.AUTO):
+    def _hot(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
+        """A hot partition gives up its cold files, where they are enough for a rewrite."""
+        why = why_hot(statistics, self._options, self._now_ms)
+        if why is None or (counts.fresh and self._enough(counts)):
             return None
-        why = heat(
-            statistics,
-            now_ms=self._now_ms,
-            window_seconds=options.hot_window_seconds,
-            # A time series is left alone after any write; elsewhere it takes several to call a partition hot.
-            commits=1 if options.strategy is Strategy.TIME_SERIES else options.hot_commits,
-        )
-        return None if why is None else Skip("hot", f"hot: {why}")
+        return Skip("hot", f"hot: {why}")
 
     def _not_safe(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
         if counts.safe:
             return None
         hazards = self._hazards(statistics.partition)
-        commonest = int(np.bincount(hazards[hazards > 0]).argmax())
-        return Skip(Hazard(commonest).code, explain(hazards))
+        return Skip(_commonest(hazards), explain(hazards))
 
     def _too_few(self, counts: _Counts) -> Skip | None:
         if counts.fresh == 0:
             return Skip("tidy", "already tidy: compacted, and nothing written since")
-        if counts.moved or counts.mergeable < counts.fresh or counts.for_deletes or self._merges(counts):
+        if self._enough(counts):
             return None
         if counts.mergeable == 1:
             return Skip("tidy", "already tidy: one file, and none to merge it with")
@@ -186,6 +196,10 @@ class Judge:
             "too-few-files",
             f"too few files: {counts.mergeable} to merge, at least {self._options.min_input_files} wanted",
         )
+
+    def _enough(self, counts: _Counts) -> bool:
+        """Whether there is a file to be moved, split or rid of its deletes, or enough of them to merge."""
+        return bool(counts.moved or counts.mergeable < counts.fresh or counts.for_deletes) or self._merges(counts)
 
     def _merges(self, counts: _Counts) -> bool:
         return counts.mergeable >= self._fewest_to_merge
@@ -270,20 +284,28 @@ class Judge:
     def _reason(self, statistics: PartitionStatistics, counts: _Counts) -> str:
         strategy = self._options.strategy
         if counts.moved:
-            reason = f"{counts.moved:,} of {_files(counts.files)} moved to the current partition spec"
+            reason = f"{counts.moved:,} of {plural(counts.files, 'file')} moved to the current partition spec"
         elif strategy is Strategy.SMALL_FILES:
-            reason = f"{counts.wanted:,} of {_files(counts.files)} below {format_size(self._sizes.small)}"
+            reason = f"{counts.wanted:,} of {plural(counts.files, 'file')} below {format_size(self._sizes.small)}"
         elif strategy is Strategy.AUTO:
             reason = f"{self._why(statistics) or 'forced'}: {_average(statistics)}"
         elif strategy is Strategy.DELETE_FILES:
-            reason = f"{counts.wanted:,} of {_files(counts.files)} with deletes: {self._too_heavy(statistics)}"
+            reason = f"{counts.wanted:,} of {plural(counts.files, 'file')} with deletes: {self._too_heavy(statistics)}"
         elif counts.wrong_size:
-            reason = f"{counts.wrong_size:,} of {_files(counts.files)} not of the wanted size, {_average(statistics)}"
+            wrong = f"{counts.wrong_size:,} of {plural(counts.files, 'file')}"
+            reason = f"{wrong} not of the wanted size, {_average(statistics)}"
         else:
-            reason = f"{counts.wanted:,} of {_files(counts.files)} with deletes"
-        if counts.safe < counts.wanted:
-            reason += f"; leaves out {explain(self._hazards(statistics.partition))}"
+            reason = f"{counts.wanted:,} of {plural(counts.files, 'file')} with deletes"
         return reason
+
+    def _rest(self, statistics: PartitionStatistics, counts: _Counts) -> Iterator[Rest]:
+        if counts.safe < counts.wanted:
+            hazards = self._hazards(statistics.partition)
+            yield Rest(_commonest(hazards), counts.wanted - counts.safe, f"leaves out {explain(hazards)}")
+        if counts.held:
+            why = why_hot(statistics, self._options, self._now_ms)
+            verb = "waits" if counts.held == 1 else "wait"
+            yield Rest("hot", counts.held, f"{plural(counts.held, 'file')} {verb}: {why}")
 
     def _too_heavy(self, statistics: PartitionStatistics) -> str:
         if statistics.fragment_ratio > self._options.max_delete_ratio:
@@ -300,8 +322,7 @@ class Judge:
         if exact:
             rows = sum(int(self._candidates.rows_deleted[draft.members].sum()) for draft in drafts)
             share = rows / max(1, statistics.records)
-        files = "1 delete file" if merged == 1 else f"{merged:,} delete files"
-        return f"; merges {files}, {share_of_rows(share, exact=exact)}"
+        return f"; merges {plural(merged, 'delete file')}, {share_of_rows(share, exact=exact)}"
 
     def _hazards(self, partition: int) -> npt.NDArray[np.int8]:
         """Of the files that the strategy looks for."""
@@ -336,8 +357,8 @@ def ranked(
     return sorted(drafts, key=key)
 
 
-def _files(count: int) -> str:
-    return f"{count:,} {'file' if count == 1 else 'files'}"
+def _commonest(hazards: npt.NDArray[np.int8]) -> str:
+    return Hazard(int(np.bincount(hazards[hazards > 0]).argmax())).code
 
 
 def _average(statistics: PartitionStatistics) -> str:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from tidyberg.model.inventory import PartitionStatistics
-from tidyberg.model.options import PlanOptions
+from tidyberg.model.options import PlanOptions, Strategy
 
 FILES_FOR_FULL_SCORE = 100
 HOURS_FOR_FULL_SCORE = 24
@@ -37,8 +37,8 @@ def should_compact(
 
 
 def fewest_to_merge(options: PlanOptions) -> int:
-    """How many files of a partition are worth merging for their size."""
-    return 2 if options.force else max(2, options.min_input_files)
+    """How many files of a partition are worth merging for their size; `full` means all there are."""
+    return 2 if options.force or options.strategy is Strategy.FULL else max(2, options.min_input_files)
 
 
 def score_partition(files: int, small_files: int, fragments: float, hours_since_compaction: float | None) -> float:

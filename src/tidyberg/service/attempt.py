@@ -26,7 +26,7 @@ from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Job, JobStatus, Stage
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.report import CompactionResult, Event, StageStarted
-from tidyberg.model.submission import Submission
+from tidyberg.model.submission import Query, Submission
 from tidyberg.planning.document import plan_from_json
 from tidyberg.record.records import Records
 from tidyberg.service.estimates import Estimates
@@ -117,7 +117,7 @@ class Attempt:
         self._watch.status("running", attempt=submission.attempts)
         with self.control.tracer.continued(submission.trace):
             result = self._compact()
-        if result.outcome == "nothing" and (done := _success(self._earlier_runs())) is not None:
+        if not result.has_committed and (done := _success(self._earlier_runs())) is not None:
             return self._finish_as(done)  # an earlier run had committed, as the table told this one
         return self._finish_with(result)
 
@@ -167,7 +167,7 @@ class Attempt:
         return [job for job in mine if job.job_id != self._run_id]
 
     def _finish_as(self, done: Job) -> None:
-        outcome = "committed" if _has_committed(done) else "nothing"
+        outcome = done.outcome or ("committed" if _has_committed(done) else "nothing")
         changes = {"run_id": done.job_id, "outcome": outcome, "dollars": done.actual_dollars}
         self._finish(JobStatus.SUCCEEDED, {**changes, "error_code": None, "error": None})
 
@@ -214,6 +214,8 @@ class Attempt:
             if changes.get("outcome") in ("committed", "partly"):
                 self.estimates.forget(self.submission.table)
             self._count(sizes)
+            if changes.get("outcome") == "waiting":
+                self._count_in_a_row()
 
     def _count(self, sizes: Sequence[int]) -> None:
         with suppress(TidybergError):
@@ -221,6 +223,23 @@ class Attempt:
             if ended is not None:
                 run = self.records.store.get(ended.run_id) if ended.run_id else None
                 self.metrics.job_ended(ended, run, sizes)
+
+    def _count_in_a_row(self) -> None:
+        """A schedule whose table waits time after time does nothing for it: somebody should know."""
+        submission, wanted = self.submission, self.settings.scheduler.waiting_in_a_row
+        if submission.created_by != "auto" and not submission.created_by.startswith("schedule:"):
+            return
+        query = Query(
+            table=submission.table,
+            created_by=submission.created_by,
+            statuses=frozenset((JobStatus.SUCCEEDED,)),
+            limit=wanted,
+        )
+        with suppress(TidybergError):
+            last = self.records.queue.submissions(query).submissions
+            if len(last) == wanted and all(each.outcome == "waiting" for each in last):
+                self.metrics.schedule_starved()
+                log.warning("the last %d jobs of %s left the table waiting", wanted, submission.created_by)
 
     def _put_back(self, wait_seconds: float, reason: str) -> None:
         def put_back() -> bool:

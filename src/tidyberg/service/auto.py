@@ -6,6 +6,7 @@ from datetime import UTC, datetime, tzinfo
 from math import ceil, log2
 from typing import Literal
 
+from tidyberg.model.left import LeftAlone, outcome_without_commit
 from tidyberg.model.plan import Estimate
 from tidyberg.model.sizes import format_size
 from tidyberg.model.submission import Submission
@@ -42,6 +43,7 @@ class Candidate:
     facts: Facts
     health: int
     estimate: Estimate
+    left: tuple[LeftAlone, ...] = ()  # what the plan leaves as it is
 
     @property
     def worth(self) -> float:
@@ -67,10 +69,13 @@ class Spending:
         return (self.dollars is not None and self.dollars <= 0) or (self.gb_hours is not None and self.gb_hours <= 0)
 
 
+ChoiceCode = Literal["taken", "tidy", "waiting", "refused", "no-payback", "slow-payback", "budget"]
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     candidate: Candidate
-    code: Literal["taken", "tidy", "no-payback", "slow-payback", "budget"]
+    code: ChoiceCode
     reason: str
     left: Spending  # before this one
 
@@ -87,18 +92,19 @@ def choose(
     for candidate in sorted(candidates, key=lambda c: (-c.worth, c.estimate.dollars, str(c.facts.table))):
         estimate = candidate.estimate
         gb_hours = memory_gb * estimate.seconds / 3600
-        code, reason = _judge(estimate, gb_hours, left, max_payback_scans)
+        code, reason = _judge(candidate, gb_hours, left, max_payback_scans)
         choices.append(Choice(candidate, code, reason, left))
         if code == "taken":
             left = left.less(estimate.dollars, gb_hours)
     return choices
 
 
-def _judge(
-    estimate: Estimate, gb_hours: float, left: Spending, max_payback_scans: int
-) -> tuple[Literal["taken", "tidy", "no-payback", "slow-payback", "budget"], str]:
+def _judge(candidate: Candidate, gb_hours: float, left: Spending, max_payback_scans: int) -> tuple[ChoiceCode, str]:
+    estimate = candidate.estimate
+    if estimate.input_files == 0 and candidate.left:
+        return outcome_without_commit(candidate.left), str(candidate.left[0])
     if estimate.input_files == 0:
-        return "tidy", "nothing is worth rewriting now"
+        return "tidy", "nothing is worth rewriting"
     if estimate.payback_scans is None:
         return "no-payback", "a rewrite would never pay for itself"
     if estimate.payback_scans > max_payback_scans:

@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 from tidyberg.errors import TidybergError, Transient
 from tidyberg.model.cron import time_zone
 from tidyberg.model.job import JobStatus
+from tidyberg.model.left import left_alone
 from tidyberg.model.principal import Principal, Role
 from tidyberg.model.submission import Query, Submission
 from tidyberg.model.table import TableRef
@@ -76,7 +77,7 @@ class AutoMode:
             log.info("auto: %s, health %d, is %s: %s.", facts.table, choice.candidate.health, verb, choice.reason)
             if choice.is_taken:
                 self._submit(choice, due_ms)
-            if choice.code != "budget":
+            if choice.code not in ("budget", "waiting"):  # these may be taken without another commit
                 self._settled[facts.table] = (facts.snapshot_id, self.service.now_ms())
 
     def _submit(self, choice: Choice, due_ms: int) -> None:
@@ -119,7 +120,7 @@ class AutoMode:
             if not isinstance(error, Transient):
                 self._settled[facts.table] = (facts.snapshot_id, self.service.now_ms())
             return None
-        return Candidate(facts, plan.health, plan.estimate)
+        return Candidate(facts, plan.health, plan.estimate, left_alone(plan))
 
     def _is_under_way(self, ref: TableRef) -> bool:
         under_way = Query(table=ref, statuses=frozenset((JobStatus.QUEUED, JobStatus.RUNNING)), limit=1)

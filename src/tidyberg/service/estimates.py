@@ -1,26 +1,33 @@
-"""How long a job will take: from plans of the same request lately made, else planned in the background."""
+"""How long a job will take: from plans of the same request lately made, else planned in the background.
+
+Until a plan is made, a guess stands in: what earlier jobs of the table took, or what its files are thought to take.
+"""
 
 import json
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from statistics import median
 
 from tidyberg.control.control import Control
 from tidyberg.errors import TidybergError
 from tidyberg.model.job import Job, JobStatus
+from tidyberg.model.options import Calibration
 from tidyberg.model.plan import Plan
 from tidyberg.model.submission import Submission
 from tidyberg.model.table import TableRef
 from tidyberg.record.queue import JobQueue
+from tidyberg.service.lookup import KnownTable
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import Settings
 
 FRESH_SECONDS = 600.0
 MOST_KEPT = 10_000
 MOST_WANTED = 1_000  # more that wait are told when they run
+EARLIER_RUNS, NEWEST_RUNS = 20, 5  # of a table: looked at, and compared
 
 Request = tuple[TableRef, str]
 
@@ -48,6 +55,22 @@ class Estimates:
         with self._lock:
             found = self._known.get(_request(submission))
             return found[1] if found is not None and self.clock() - found[0] < FRESH_SECONDS else None
+
+    def guess(self, submission: Submission, observed: KnownTable | None) -> float | None:
+        """Seconds, without a plan; None: there is nothing to go by."""
+        try:
+            runs = self.control.store.find(table=submission.table, limit=EARLIER_RUNS)
+        except TidybergError:
+            runs = []
+        took = _took(runs, submission.strategy)
+        if took is not None:
+            return took
+        if observed is None or observed.files is None or observed.bytes is None:
+            return None
+        # Every file encoded anew, at the speed that is assumed before any job was measured.
+        speed, cores = Calibration(), self.control.resources.cores
+        encoding = observed.bytes / speed.encode_bytes_per_core_second + observed.files * speed.seconds_per_file
+        return speed.seconds_per_job + encoding / max(1, cores)
 
     def want(self, submission: Submission) -> None:
         """Find it out in the background."""
@@ -100,3 +123,16 @@ class Estimates:
 def _request(submission: Submission) -> Request:
     options = {**submission.options, "strategy": submission.strategy}
     return submission.table, json.dumps(options, sort_keys=True, default=str)
+
+
+def _took(runs: Sequence[Job], strategy: str) -> float | None:
+    """The median of the newest runs that did the most alike: committed, and by the same strategy, if there are such."""
+    ended = [run for run in runs if run.status is JobStatus.SUCCEEDED and run.started_ms and run.finished_ms]
+    for alike in (
+        [run for run in ended if run.commits and run.strategy == strategy],
+        [run for run in ended if run.commits],
+        ended,
+    ):
+        if alike:
+            return median(((run.finished_ms or 0) - (run.started_ms or 0)) / 1000 for run in alike[:NEWEST_RUNS])
+    return None

@@ -37,6 +37,8 @@ class KnownTable:
     schema: Schema
     properties: Mapping[str, str]
     fields: PartitionFields  # that a filter may name besides columns
+    files: int | None = None  # as the newest snapshot's summary says, if it does
+    bytes: int | None = None
 
 
 @dataclass
@@ -60,6 +62,11 @@ class Lookup:
             return self._ask(ref.catalog, ref, lambda: self._load(ref))
         except Transient:
             return None
+
+    def remembered(self, ref: TableRef) -> KnownTable | None:
+        """From memory alone."""
+        known = self._remembered(ref)
+        return known if isinstance(known, KnownTable) else None
 
     def namespace_of(self, catalog: str, name: str, counts: Callable[[TableRef], bool]) -> str:
         """The only namespace with a table of that name that `counts`. Raises when there is none, several, or no answer.
@@ -100,7 +107,13 @@ class Lookup:
         metadata = load_table(self.open_catalog(ref.catalog), ref).metadata
         schema, schemas = metadata.schema(), {one.schema_id: one for one in metadata.schemas}
         fields = partition_fields(metadata.specs(), metadata.default_spec_id, schema, schemas)
-        return KnownTable(str(metadata.table_uuid), schema, dict(metadata.properties), fields)
+        snapshot = metadata.current_snapshot()
+        summary = snapshot.summary.additional_properties if snapshot is not None and snapshot.summary else {}
+        files, size = (
+            int(text) if (text := summary.get(name, "")).isdigit() else None
+            for name in ("total-data-files", "total-files-size")
+        )
+        return KnownTable(str(metadata.table_uuid), schema, dict(metadata.properties), fields, files, size)
 
     def _find(self, catalog: str, name: str) -> tuple[TableRef, ...]:
         return tuple(ref for ref in list_tables(self.open_catalog(catalog)) if ref.name == name)

@@ -306,6 +306,9 @@ class Service:
             if kept.estimated_seconds is None:
                 self._estimates.want(kept)
             self._workers.wake()
+        if kept.estimated_seconds is None:  # for whoever asks; the record waits for the plan
+            guess = self._estimates.guess(kept, self.lookup.remembered(kept.table))
+            return replace(kept, estimated_seconds=guess)
         return kept
 
     def _attempt(self, claimed: Submission) -> Attempt:

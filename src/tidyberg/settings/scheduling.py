@@ -41,5 +41,8 @@ class Scheduler(Section):
     timezone: TimeZoneName = Field("UTC", description="Of the schedules in this file.")
     jitter_seconds: JitterSeconds = Field(0, description="Schedules in this file start up to so much later.")
     missed: MissedPolicy = Field("once", description="What becomes of times that passed while no replica ran.")
+    waiting_in_a_row: int = Field(
+        5, ge=1, description="So many jobs of a schedule that all left a table waiting raise a metric and an alert."
+    )
     missed_after_seconds: int = Field(300, ge=60, description="How late a time may be dealt with before it is missed.")
     auto: Auto = Auto()

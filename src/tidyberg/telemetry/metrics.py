@@ -25,6 +25,7 @@ _STATUS_LABEL: Mapping[JobStatus, str] = {
     JobStatus.FAILED: "failed",
     JobStatus.CANCELLED: "cancelled",
 }
+_OUTCOMES = ("committed", "partly", "tidy", "waiting", "refused")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _DURATIONS = (1, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200)
 _WAITS = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600, 21600, 86400)
@@ -76,6 +77,7 @@ class Metrics:
         )
         self._succeeded = counter("compactions_succeeded_total", "Compaction jobs that succeeded")
         self._failed = counter("compactions_failed_total", "Compaction jobs that failed")
+        self._outcomes = counter("compaction_outcomes_total", "Jobs that succeeded, by what came of them", ("outcome",))
         self._submitted = counter("compaction_jobs_submitted_total", "Compaction jobs asked for, by whom", ("source",))
         self._sizes = histogram("file_size_distribution_bytes", "Sizes of the files that jobs wrote", _FILE_SIZES)
         self._compression = histogram(
@@ -99,6 +101,8 @@ class Metrics:
         for mode in ("copy", "encode"):
             self._groups.labels(mode)
             self._group_bytes.labels(mode)
+        for outcome in _OUTCOMES:
+            self._outcomes.labels(outcome)
         for source in ("api", "schedule", "auto"):
             self._submitted.labels(source)
 
@@ -126,6 +130,11 @@ class Metrics:
             self._shed.labels(reason)
         self._fired = Counter("compaction_schedules_fired_total", "Times of schedules dealt with", registry=registry)
         self._missed = Counter("compaction_schedules_missed_total", "Times of schedules let pass", registry=registry)
+        self._starved = Counter(
+            "compaction_schedules_starved_total",
+            "Jobs of schedules and of auto that left a table waiting, as those before them did",
+            registry=registry,
+        )
         self._store_errors = Counter("tidyberg_store_errors_total", "Failed calls of the job store", registry=registry)
         build = Gauge("tidyberg_build_info", "Which version runs", ("version", "python"), registry=registry)
         build.labels(__version__, platform.python_version()).set(1)
@@ -153,6 +162,8 @@ class Metrics:
         self._jobs.labels(_STATUS_LABEL[submission.status], *table).inc()
         if submission.status is JobStatus.SUCCEEDED:
             self._succeeded.inc()
+            if submission.outcome in _OUTCOMES:
+                self._outcomes.labels(submission.outcome).inc()
         elif submission.status is JobStatus.FAILED:
             self._failed.inc()
         if submission.started_ms is not None and submission.finished_ms is not None:
@@ -219,6 +230,9 @@ class Metrics:
 
     def schedule_missed(self, times: int = 1) -> None:
         self._missed.inc(times)
+
+    def schedule_starved(self) -> None:
+        self._starved.inc()
 
     def store_failed(self) -> None:
         self._store_errors.inc()

@@ -1,0 +1,52 @@
+"""Command lines to show: what a user would type next, with all the flags of this run."""
+
+import dataclasses
+import shlex
+from enum import Enum
+from typing import Any, get_type_hints
+
+from typer.models import OptionInfo
+
+from tidyberg.cli.flags import OptionFlags
+from tidyberg.cli.session import Session
+from tidyberg.settings.redact import MASK, is_secret_key, redact_text
+
+
+def command_line(session: Session, *words: str, option: OptionFlags | None = None, **changes: Any) -> str:
+    """A command that works as printed, with the flags of this run; `changes` are options to set, or None to drop."""
+    option = dataclasses.replace(option or OptionFlags(), **changes)
+    common = dataclasses.replace(session.common, json=False)
+    engine = [_without_secrets(word) for word in _words(session.engine_flags)]
+    return shlex.join(["tidyberg", *words, *_words(option), *engine, *_words(common)])
+
+
+def _words(group: Any) -> list[str]:
+    """The flags of a group that differ from their defaults, by their first names."""
+    hints = get_type_hints(type(group), include_extras=True)
+    words: list[str] = []
+    for field in dataclasses.fields(group):
+        value = getattr(group, field.name)
+        if value is None or value is False or value == field.default:
+            continue
+        flag = _name(hints[field.name].__metadata__[0])
+        if value is True:
+            words.append(flag)
+            continue
+        for each in value if isinstance(value, list | tuple) else (value,):
+            words += [flag, str(each.value if isinstance(each, Enum) else each)]
+    return words
+
+
+def _name(option: OptionInfo) -> str:
+    """Its first long name. In an annotation, Typer takes the first of the names for a default until it is used."""
+    names = (option.default, *(option.param_decls or ()))
+    return next(name for name in names if isinstance(name, str) and name.startswith("--"))
+
+
+def _without_secrets(word: str) -> str:
+    """I12: addresses of Spark Connect and Spark's settings may hold a token, as `key=value` between semicolons."""
+    pieces = []
+    for piece in word.split(";"):
+        key, is_pair, _ = piece.partition("=")
+        pieces.append(f"{key}={MASK}" if is_pair and is_secret_key(key) else piece)
+    return redact_text(";".join(pieces))

@@ -1,0 +1,114 @@
+"""What a plan leaves as it is: how much, why, until when; and what that makes of a job that commits nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from tidyberg.model.plan import PartitionVerdict, Plan, Skip
+from tidyberg.model.words import plural
+
+# Of a finished job. "tidy": nothing was worth a rewrite; "waiting": there is something, to be taken later; "refused":
+# there is something that cannot or must not be touched; "partly": it failed after its first commit.
+Outcome = Literal["committed", "partly", "tidy", "waiting", "refused"]
+Disposition = Literal["tidy", "waiting", "refused"]
+
+_TIDY = frozenset(("tidy", "empty", "no-gain"))
+_FILTERED = "filtered"
+# When files that wait are taken.
+_UNTIL = {
+    "hot": "once the partition has cooled, or enough of its files are older than the hot window",
+    "too-few-files": "when there are as many as min_input_files",
+    "budget": "by another job, or with a higher max_cost",
+    "limit": "by the next job",
+    "other-strategy": "by a job with another strategy",
+    _FILTERED: "by a job whose filter selects them",
+}
+
+_TAKE_NOW: Mapping[str, dict[str, Any]] = {
+    "hot": {"force": True},
+    "too-few-files": {"force": True},
+    "budget": {"max_cost": None},
+    "limit": {},
+    "other-strategy": {"strategy": "auto"},
+    _FILTERED: {"where": None},
+    "wap-branch": {"ignore_wap_branches": True},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LeftAlone:
+    """The partitions that were left for one reason."""
+
+    disposition: Literal["waiting", "refused"]
+    code: str  # of the verdicts, stable
+    partitions: int
+    files: int
+    bytes: int  # of the partitions
+    reason: str  # of the partition with the most files
+    until: str | None = None  # when it will be taken; None: not before the reason is gone
+
+    @property
+    def take_now(self) -> dict[str, Any] | None:
+        """Options of a job that takes it at once; None: none do."""
+        return _TAKE_NOW.get(self.code)
+
+    def __str__(self) -> str:
+        found = f"{plural(self.files, 'file')} of {plural(self.partitions, 'partition')}"
+        until = f"; taken {self.until}" if self.until else ""
+        return f"{self.disposition}: {found}: {self.reason}{until}"
+
+
+def disposition(verdict: Skip) -> Disposition | None:
+    """None: the partition was not asked for."""
+    if verdict.code == _FILTERED:
+        return None
+    return "tidy" if verdict.code in _TIDY else "waiting" if verdict.code in _UNTIL else "refused"
+
+
+def left_alone(plan: Plan) -> tuple[LeftAlone, ...]:
+    """What waits, then what is refused, by the number of files; nothing of what the filter does not select."""
+    found: dict[str, LeftAlone] = {}
+    for row in _by_files(plan.partitions):
+        for code, files, reason in _waiting(row):
+            known = found.get(code)
+            if known is None:
+                kind = disposition(Skip(code, reason))
+                assert kind in ("waiting", "refused")
+                found[code] = LeftAlone(kind, code, 1, files, row.bytes, reason, _UNTIL.get(code))
+                continue
+            found[code] = replace(
+                known, partitions=known.partitions + 1, files=known.files + files, bytes=known.bytes + row.bytes
+            )
+    if not found and _selects_nothing(plan):
+        found[_FILTERED] = LeftAlone(
+            "waiting",
+            _FILTERED,
+            len(plan.partitions),
+            sum(row.files for row in plan.partitions),
+            sum(row.bytes for row in plan.partitions),
+            "the filter selects none of the partitions",
+            _UNTIL[_FILTERED],
+        )
+    return tuple(sorted(found.values(), key=lambda left: (left.disposition == "refused", -left.files, left.code)))
+
+
+def outcome_without_commit(left: Sequence[LeftAlone]) -> Disposition:
+    kinds = {each.disposition for each in left}
+    return "waiting" if "waiting" in kinds else "refused" if kinds else "tidy"
+
+
+def _by_files(partitions: Sequence[PartitionVerdict]) -> list[PartitionVerdict]:
+    return sorted(partitions, key=lambda row: (-row.files, row.spec_id, row.partition_path))
+
+
+def _waiting(row: PartitionVerdict) -> list[tuple[str, int, str]]:
+    """Of one partition: the code, the files and the reason of what is left."""
+    verdict = row.verdict
+    if isinstance(verdict, Skip):
+        return [(verdict.code, row.files, verdict.reason)] if disposition(verdict) in ("waiting", "refused") else []
+    return [(rest.code, rest.files, rest.reason) for rest in verdict.rest]
+
+
+def _selects_nothing(plan: Plan) -> bool:
+    verdicts = [row.verdict for row in plan.partitions]
+    return bool(verdicts) and all(isinstance(each, Skip) and each.code == _FILTERED for each in verdicts)

@@ -1,0 +1,113 @@
+"""A job that leaves files says what, why, until when and how to take them: only a tidy table is called tidy."""
+
+from dataclasses import replace
+
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+
+from tests.control.test_compact import REF
+from tidyberg.control.control import Control
+from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.report import CompactionResult, Event, Notice
+from tidyberg.testing import SAMPLE_SCHEMA, Warehouse
+
+AUTO = PlanOptions(strategy=Strategy.AUTO)
+
+
+def compacted(control: Control, options: PlanOptions) -> tuple[CompactionResult, list[str]]:
+    events: list[Event] = []
+    result = control.compact(REF, options, on_event=events.append)
+    return result, [event.message for event in events if isinstance(event, Notice)]
+
+
+def codes(result: CompactionResult) -> list[tuple[str, str, int]]:
+    return [(left.disposition, left.code, left.files) for left in result.left]
+
+
+def hot_table(warehouse: Warehouse) -> Table:
+    return warehouse.append_files(warehouse.create_table(), 30, 10, files_per_commit=10)
+
+
+def test_hot_files_wait_and_are_not_called_tidy(warehouse: Warehouse, control: Control) -> None:
+    hot_table(warehouse)
+    result, notices = compacted(control, AUTO)
+    assert result.outcome == result.job.outcome == "waiting"
+    assert codes(result) == [("waiting", "hot", 30)]
+    assert result.left[0].reason.startswith("hot: 3 commits in the last 10 min, cools ")
+    assert result.left[0].take_now == {"force": True}
+    assert notices == list(result.job.notes) == [str(result.left[0])]
+    (recorded,) = control.history()
+    assert (recorded.outcome, recorded.left) == ("waiting", result.left)
+
+    taken = control.compact(REF, replace(AUTO, force=True))
+    assert (taken.outcome, taken.stats.files_after, taken.left) == ("committed", 1, ())
+
+
+@pytest.mark.parametrize("files", [2, 3, 4])
+def test_too_few_files_wait_for_more(warehouse: Warehouse, control: Control, files: int) -> None:
+    warehouse.append_files(warehouse.create_table(), files, 10)
+    result, _ = compacted(control, AUTO)
+    assert result.outcome == "waiting"
+    assert codes(result) == [("waiting", "too-few-files", files)]
+    assert str(result.left[0]).endswith("taken when there are as many as min_input_files")
+
+
+@pytest.mark.parametrize("files", [2, 3, 4])
+def test_full_means_full_from_two_files_on(warehouse: Warehouse, control: Control, files: int) -> None:
+    warehouse.append_files(warehouse.create_table(), files, 10)
+    result, _ = compacted(control, PlanOptions(strategy=Strategy.FULL))
+    assert (result.outcome, result.stats.files_after) == ("committed", 1)
+    assert control.compact(REF, PlanOptions(strategy=Strategy.FULL)).outcome == "tidy"
+
+
+def test_one_small_file_is_tidy(warehouse: Warehouse, control: Control) -> None:
+    warehouse.append_files(warehouse.create_table(), 1, 10)
+    result, notices = compacted(control, AUTO)
+    assert (result.outcome, result.left, notices) == ("tidy", (), [])
+
+
+def test_what_must_not_be_touched_is_refused(warehouse: Warehouse, control: Control) -> None:
+    warehouse.append_files(warehouse.create_table(properties={"encryption.key-id": "k"}), 10, 10)
+    result, notices = compacted(control, AUTO)
+    assert result.outcome == "refused"
+    assert codes(result) == [("refused", "encrypted", 10)]
+    assert result.left[0].take_now is None
+    assert len(notices) == 1
+
+
+def test_what_another_strategy_would_take_waits_for_it(warehouse: Warehouse, control: Control) -> None:
+    warehouse.append_files(warehouse.create_table(), 10, 10)
+    result, _ = compacted(control, PlanOptions(strategy=Strategy.DELETE_FILES))
+    assert result.outcome == "waiting"
+    assert codes(result) == [("waiting", "other-strategy", 10)]
+    assert result.left[0].take_now == {"strategy": "auto"}
+
+
+def test_a_filter_that_selects_nothing_is_not_tidiness(warehouse: Warehouse, control: Control) -> None:
+    _by_kind(warehouse, {"a": 6})
+    result, _ = compacted(control, replace(AUTO, where="name = 'none'"))
+    assert result.outcome == "waiting"
+    assert codes(result) == [("waiting", "filtered", 6)]
+
+
+def test_what_waits_is_told_beside_what_was_committed(warehouse: Warehouse, control: Control) -> None:
+    _by_kind(warehouse, {"a": 12, "b": 3})
+    result, notices = compacted(control, AUTO)
+    assert (result.outcome, result.stats.files_after) == ("committed", 4)
+    assert codes(result) == [("waiting", "too-few-files", 3)]
+    assert str(result.left[0]) in notices
+
+    limited = control.compact(REF, replace(AUTO, max_files=2, force=True))
+    assert codes(limited) == [("waiting", "limit", 1)]
+
+
+def _by_kind(warehouse: Warehouse, files: dict[str, int]) -> Table:
+    field = SAMPLE_SCHEMA.find_field("name")
+    table = warehouse.create_table(
+        partition_spec=PartitionSpec(PartitionField(field.field_id, 1000, IdentityTransform(), "name"))
+    )
+    for kind, number in files.items():
+        warehouse.append_files(table, number, 10, values={"name": kind})
+    return table
