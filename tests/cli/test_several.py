@@ -41,8 +41,8 @@ def test_names_and_patterns_are_compacted_in_order_each_once(run: Run, warehouse
     summary = [" ".join(line.split()) for line in ran.out.splitlines()]
     assert "table outcome files bytes took" in summary
     assert any(line.startswith("analytics.events committed 12 → 1 ") for line in summary)
-    assert any(line.startswith("sales.empty nothing – – ") for line in summary)
-    assert summary[-1] == "4 tables · 1 with nothing to do"
+    assert any(line.startswith("sales.empty tidy – – ") for line in summary)
+    assert summary[-1] == "4 tables · 1 tidy"
     assert [files_of(warehouse, name) for name in names] == [1, 1, 1, 0]
     assert {name: warehouse.rows(warehouse.catalog.load_table(name)) for name in names} == rows
 
@@ -93,7 +93,7 @@ def test_documents_come_as_a_list_in_order_and_one_table_alone_as_ever(run: Run)
     results = run("compact", "sales.orders", "sales.empty", "--json").json
     assert [(result["table"], result["outcome"]) for result in results] == [
         ("sales.orders", "committed"),
-        ("sales.empty", "nothing"),
+        ("sales.empty", "tidy"),
     ]
 
 
@@ -123,7 +123,7 @@ def test_a_table_that_fails_does_not_stop_the_others(run: Run, warehouse: Wareho
     documents = run("compact", "sales.nothing", "sales.orders", "--json").json
     assert documents[0]["table"] == "sales.nothing"
     assert documents[0]["error"]["code"] == "unknown-table"
-    assert documents[1]["outcome"] == "nothing"
+    assert documents[1]["outcome"] == "tidy"
 
 
 def test_fail_fast_stops_at_the_first_failure(run: Run, warehouse: Warehouse) -> None:
@@ -172,7 +172,7 @@ def test_several_plans_are_not_written_into_one_file(run: Run, tmp_path: Path) -
 
 def test_a_dry_run_of_several_changes_nothing(run: Run, warehouse: Warehouse) -> None:
     ran = run("compact", "--all", "--dry-run")
-    assert (ran.status, ran.out.splitlines()[-1]) == (0, "4 tables · 1 with nothing to do")
+    assert (ran.status, ran.out.splitlines()[-1]) == (0, "4 tables · 1 tidy")
     assert files_of(warehouse, "sales.orders") == 6
 
 
@@ -184,7 +184,7 @@ def test_nothing_to_do_in_any_table_is_told_apart_when_asked(run: Run) -> None:
 
 def test_the_worst_end_counts() -> None:
     def ended(*statuses: int) -> int:
-        return worst([TableOutcome("t", {}, (), status, nothing=status == 3) for status in statuses])
+        return worst([TableOutcome("t", {}, (), status, left="tidy" if status == 3 else "") for status in statuses])
 
     assert [ended(0, 4, 0), ended(4, 2, 0), ended(2, 5, 4), ended(0, 0), ended(0, TidybergError.exit_code)] == [
         4, 2, 5, 0, 5

@@ -259,7 +259,8 @@ def test_the_redis_user_of_the_docs_can_keep_jobs_and_touch_nothing_else(redis_s
     rules = re.search(r"ACL SETUSER tidyberg (on .*)", docs)
     assert rules is not None
     with closing(Redis.from_url(redis_server.url)) as admin:
-        admin.execute_command("ACL", "SETUSER", "documented", *rules[1].split())
+        send: Callable[..., object] = admin.execute_command
+        send("ACL", "SETUSER", "documented", *rules[1].split())
         admin.set("another:key", "1")
     url = redis_server.url.replace(f":{redis_server.password}@", "documented:LONG-PASSWORD@")
     with closing(open_redis(url, "tidyberg:", nobody_knows)) as records:
@@ -268,6 +269,11 @@ def test_the_redis_user_of_the_docs_can_keep_jobs_and_touch_nothing_else(redis_s
         assert records.queue.submission("a") is not None
     assert redis_health(url).version
     with closing(Redis.from_url(url)) as user:
-        for forbidden in (lambda: user.get("another:key"), user.flushall, lambda: user.config_set("dir", "/")):
+        forbidden_calls: list[Callable[[], object]] = [
+            lambda: user.get("another:key"),
+            user.flushall,
+            lambda: user.config_set("dir", "/"),
+        ]
+        for forbidden in forbidden_calls:
             with pytest.raises(NoPermissionError):
                 forbidden()
