@@ -1,10 +1,15 @@
 """`tidyberg audit`: what it prints and how it ends."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.cli.conftest import Run
+from tidyberg.execute.kernel.copy import merge
+from tidyberg.execute.kernel.copy.fields import GroupField, changed
+from tidyberg.execute.kernel.copy.thrift import Struct
 from tidyberg.testing import Warehouse, local_path
 
 
@@ -40,6 +45,29 @@ def test_damage_ends_with_6_and_says_which_rows(run: Run, warehouse: Warehouse) 
     (audited,) = told.json["snapshots"]
     assert audited["verdict"] == "damaged"
     assert dict(audited["harms"]) == {"lost": 1, "doubled": 1}
+
+
+def test_the_command_that_it_names_rewrites_what_some_readers_refuse(
+    run: Run, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = merge._row_group
+
+    def numbered_in_part(*args: Any) -> Struct:
+        group = original(*args)
+        return changed(group, {GroupField.ORDINAL: None}) if group[GroupField.ORDINAL][1] % 2 else group
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(merge, "_row_group", numbered_in_part)
+        assert run("compact", "analytics.events", "--mode", "copy").status == 0
+    ran, told = run("audit", "analytics.events"), run("audit", "analytics.events", "--json")
+    assert (ran.status, told.status) == (0, 0)
+    assert "readers built on arrow-rs (DataFusion) refuse it" in " ".join(ran.out.split())
+    (refused,) = told.json["snapshots"][0]["partly_numbered"]
+    _, *command = told.json["repair"].split()
+    assert run(*command).status == 0
+    table = warehouse.catalog.load_table("analytics.events")
+    assert refused not in {file.path for file in warehouse.live_files(table)}
+    assert run("audit", "analytics.events", "--json").json["repair"] == ""
 
 
 def test_a_snapshot_that_was_asked_for_and_cannot_be_audited_is_a_failure(run: Run, warehouse: Warehouse) -> None:

@@ -6,7 +6,9 @@ import signal
 import struct
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import datafusion
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -25,6 +27,9 @@ from tidyberg.commit.receipt import CONTENT_CHECKSUM, COPIED_FILES, FOOTER_CHECK
 from tidyberg.control.control import Control
 from tidyberg.errors import DamagedFile
 from tidyberg.execute.inline import InlineEngine
+from tidyberg.execute.kernel.copy import merge
+from tidyberg.execute.kernel.copy.fields import GroupField, changed
+from tidyberg.execute.kernel.copy.thrift import Struct
 from tidyberg.model.audit import Receipt, Verdict
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy, VerifyMode
 from tidyberg.model.report import CompactionResult
@@ -129,6 +134,41 @@ def test_an_audit_finds_a_copy_intact_and_its_footers_as_they_were_written(
     found = receipt_of(table)
     assert found.keys() == {FOOTER_CHECKSUM, COPIED_FILES}  # nobody saw the contents
     assert found[COPIED_FILES] == "0"
+
+
+def test_an_audit_finds_copies_that_some_readers_refuse_and_names_the_command_that_rewrites_them(
+    warehouse: Warehouse, table: Table, control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So an earlier version wrote them, where only some inputs numbered their row groups."""
+    rows, original = warehouse.rows(table), merge._row_group
+
+    def numbered_in_part(*args: Any) -> Struct:
+        group = original(*args)
+        return changed(group, {GroupField.ORDINAL: None}) if group[GroupField.ORDINAL][1] % 2 else group
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(merge, "_row_group", numbered_in_part)
+        control.compact(REF, COPY)
+    (file,) = warehouse.live_files(table)
+    report = control.audit(REF)
+    assert (report.snapshots[0].verdict, report.snapshots[0].receipt) == (Verdict.INTACT, Receipt.FOOTERS_HOLD)
+    assert report.snapshots[0].partly_numbered == (file.path,)
+    assert not report.is_damaged
+    size = Path(local_path(file.path)).stat().st_size // 2
+    command = f"tidyberg compact {REF} --strategy full --mode encode --force --target-file-size {size}"
+    assert report.repair == command
+    with pytest.raises(Exception, match="Inconsistent ordinal"):
+        datafusion.SessionContext().read_parquet(local_path(file.path)).count()
+    result = control.compact(
+        REF, PlanOptions(strategy=Strategy.FULL, mode=RewriteMode.ENCODE, force=True, target_file_size=size)
+    )
+    assert result.outcome == "committed"
+    assert file.path not in {each.path for each in warehouse.live_files(table)}
+    for each in warehouse.live_files(table):
+        assert datafusion.SessionContext().read_parquet(local_path(each.path)).count() > 0
+    assert warehouse.rows(table) == rows
+    report = control.audit(REF)
+    assert ([one.partly_numbered for one in report.snapshots], report.repair) == ([(), ()], "")
 
 
 @pytest.mark.parametrize("change", ["footer", "longer", "shorter"])

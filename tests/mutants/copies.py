@@ -147,6 +147,13 @@ COPIES = (
         MIXED,
     ),
     Mutant(
+        "an audit finds copies that arrow-rs refuses",
+        "execute/kernel/digest.py",
+        "return len({GroupField.ORDINAL in group for group in groups}) > 1",
+        "return False",
+        JOBS,
+    ),
+    Mutant(
         "no output has more row groups than arrow-rs can open",
         "execute/kernel/copy/assemble.py",
         "if len(part) > MOST_ROW_GROUPS:",

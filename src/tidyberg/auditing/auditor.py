@@ -58,7 +58,23 @@ class Auditor:
             words = f"auditing snapshot {snapshot.snapshot_id} ({number} of {len(chosen)})"
             self.emit(StageStarted(Stage.VERIFY, words))
             audited.append(self._audit(snapshot))
-        return AuditReport(self.pinned.table, self.pinned.branch, tuple(audited))
+        return self._with_repair(AuditReport(self.pinned.table, self.pinned.branch, tuple(audited)))
+
+    def _with_repair(self, report: AuditReport) -> AuditReport:
+        """Only files that are still live need one: smaller outputs are what makes a plan take a file of any size."""
+        named = {path for audited in report.snapshots for path in audited.partly_numbered}
+        if not named or self.pinned.snapshot_id is None:
+            return report
+        files = take_inventory(self.table, self.pinned, self.cache, fetch=objects.fetch).data_files
+        live = dict(zip(files["path"].to_pylist(), files["size"].to_pylist(), strict=True))
+        snapshots = [
+            replace(one, partly_numbered=tuple(path for path in one.partly_numbered if path in live))
+            for one in report.snapshots
+        ]
+        sizes = [size for path, size in live.items() if path in named]
+        branch = "" if report.branch == "main" else f" --branch {report.branch}"
+        command = f"tidyberg compact {report.table}{branch} --strategy full --mode encode --force --target-file-size"
+        return replace(report, snapshots=tuple(snapshots), repair=f"{command} {min(sizes) // 2}" if sizes else "")
 
     def _replaces(self) -> Iterator[SnapshotInfo]:
         current = self.pinned.snapshot_id
@@ -94,7 +110,8 @@ class Auditor:
         )
         try:
             after = self._inventory(snapshot.snapshot_id, snapshot)
-            blank = replace(blank, receipt=self._check_receipt(snapshot, after))
+            receipt, partly_numbered = self._check_receipt(snapshot, after)
+            blank = replace(blank, receipt=receipt, partly_numbered=partly_numbered)
             if snapshot.parent_id is None:  # some tools forget a parent when they expire it
                 return replace(blank, reason="its parent is expired")
             if snapshot.parent_id not in self.pinned.snapshots:
@@ -114,27 +131,29 @@ class Auditor:
         schema_id = snapshot.schema_id if snapshot else None
         return self.pinned.schema if schema_id is None else self.pinned.schemas[schema_id]
 
-    def _check_receipt(self, snapshot: SnapshotInfo, after: Inventory) -> Receipt:
+    def _check_receipt(self, snapshot: SnapshotInfo, after: Inventory) -> tuple[Receipt, tuple[str, ...]]:
+        """Also the copied files whose footers, read for it anyway, some readers refuse."""
         promised = _promised(snapshot)
         if promised is None:
-            return Receipt.NONE
+            return Receipt.NONE, ()
         added = after.data_files.filter(pc.equal(after.data_files["snapshot_id"], snapshot.snapshot_id))
         told = snapshot.summary.get(COPIED_FILES)
         try:
             copied = copied_files(added["path"].to_pylist(), told) if told else frozenset[str]()
         except ValueError:
-            return Receipt.BROKEN
+            return Receipt.BROKEN, ()
         tasks = digest_tasks(added, first_number=0, footers_of=copied)
         try:
             results = self._run(tasks)
         except DamagedFile:
-            return Receipt.UNCHECKED
+            return Receipt.UNCHECKED, ()
+        refused = [path for one in results if isinstance(one, DigestResult) for path in one.partly_numbered]
         digests = [digest for result in results if isinstance(result, DigestResult) for digest in result.digests]
         files = [(file.path, file.size) for task in tasks for file in task.inputs]
         found = content_checksum((*file, digest) for file, digest in zip(files, digests, strict=True))
         if found != promised:
-            return Receipt.BROKEN
-        return Receipt.FOOTERS_HOLD if copied else Receipt.HOLDS
+            return Receipt.BROKEN, tuple(refused)
+        return (Receipt.FOOTERS_HOLD if copied else Receipt.HOLDS), tuple(refused)
 
     def _compare(self, blank: SnapshotAudit, before: State, after: State) -> SnapshotAudit:
         lineage = self.pinned.format_version >= 3 and _all_rows_have_ids(before)

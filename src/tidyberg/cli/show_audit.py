@@ -30,6 +30,8 @@ def show_audit(report: AuditReport, *, timezone: str) -> Group:
     parts: list[RenderableType] = [Text(f"{report.table} · {report.branch} · {_summary(report)}", style="bold")]
     for audited in report.snapshots:
         parts += _lines(audited, timezone)
+    if report.repair:
+        parts.append(Text(f"Files that some readers refuse are rewritten by: {report.repair}", style="yellow"))
     return Group(*parts)
 
 
@@ -55,6 +57,9 @@ def _lines(audited: SnapshotAudit, timezone: str) -> Iterator[RenderableType]:
     if audited.receipt in _RECEIPTS:
         line.append(f" · {_RECEIPTS[audited.receipt]}", "red" if audited.receipt is Receipt.BROKEN else "")
     yield line
+    for path in audited.partly_numbered:
+        words = "readers built on arrow-rs (DataFusion) refuse it: only some of its row groups are numbered"
+        yield Text(f"    {path}: {words}", style="yellow")
     for harm, rows in audited.harms:
         least = "" if audited.is_exact else "at least "
         yield Text(f"    {least}{plural(rows, 'row')} {_HARMS[harm]}", style="red")

@@ -59,6 +59,7 @@ class SnapshotAudit:
     examples: tuple[Example, ...] = ()
     lineage_compared: bool = False
     receipt: Receipt = Receipt.NONE
+    partly_numbered: tuple[str, ...] = ()  # copied files that readers built on arrow-rs refuse, still in the table
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class AuditReport:
     table: TableRef
     branch: str
     snapshots: tuple[SnapshotAudit, ...]  # newest first
+    repair: str = ""  # the command that rewrites files which some readers refuse
 
     @property
     def is_damaged(self) -> bool:

@@ -263,6 +263,7 @@ class DigestResult:
     job_id: str
     group_id: int
     digests: tuple[str, ...]
+    partly_numbered: tuple[str, ...] = ()  # files of which only some row groups have an ordinal, by their footers
 
 
 @dataclass(frozen=True, slots=True)

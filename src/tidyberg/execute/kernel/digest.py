@@ -3,6 +3,8 @@
 import hashlib
 from collections.abc import Callable
 
+from tidyberg.execute.kernel.copy.fields import CannotCopy, FileField, GroupField, structs
+from tidyberg.execute.kernel.copy.thrift import BadThriftError, read_struct
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.storage import Sink, Storage, abandon
 from tidyberg.model.task import DigestResult, DigestTask, TaskInput
@@ -43,22 +45,37 @@ class DigestingSink:
 
 
 def digest_files(task: DigestTask, storage: Storage, should_stop: Callable[[], bool]) -> DigestResult:
-    digests = tuple(
-        _footer_digest(file, storage) if file.path in task.footers_of else _digest(file, storage, should_stop)
-        for file in task.inputs
-    )
-    return DigestResult(task.job_id, task.group_id, digests)
+    digests, partly_numbered = [], []
+    for file in task.inputs:
+        if file.path not in task.footers_of:
+            digests.append(_digest(file, storage, should_stop))
+            continue
+        ending = _ending(file, storage)
+        digests.append(hashlib.sha256(ending).hexdigest() if ending else "")
+        if _is_partly_numbered(ending[:-_ENDING]):
+            partly_numbered.append(file.path)
+    return DigestResult(task.job_id, task.group_id, tuple(digests), tuple(partly_numbered))
 
 
-def _footer_digest(file: TaskInput, storage: Storage) -> str:
-    """Of a Parquet file's last bytes, from its footer on; nothing for a file of another size, which is another file."""
+def _is_partly_numbered(footer: bytes) -> bool:
+    """Whether some row groups have an ordinal and others none, as copies of tidyberg 0.1.0 may be."""
+    try:
+        struct, _ = read_struct(footer)
+        groups = structs(struct, FileField.ROW_GROUPS, "the list of row groups")
+    except (BadThriftError, CannotCopy):
+        return False  # damage is for those to find who read the file
+    return len({GroupField.ORDINAL in group for group in groups}) > 1
+
+
+def _ending(file: TaskInput, storage: Storage) -> bytes:
+    """A Parquet file's last bytes, from its footer on; nothing of a file of another size, which is another file."""
     with storage.open_input(storage.place(file.path)) as source, storage.guard(file.path):
         size = source.size()
         if size != file.size or size < _ENDING:
-            return ""
+            return b""
         length = int.from_bytes(source.read_at(_ENDING, size - _ENDING)[:4], "little")
         start = max(0, size - _ENDING - length)
-        return hashlib.sha256(source.read_at(size - start, start)).hexdigest()
+        return bytes(source.read_at(size - start, start))
 
 
 def _digest(file: TaskInput, storage: Storage, should_stop: Callable[[], bool]) -> str:

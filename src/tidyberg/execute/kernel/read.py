@@ -31,6 +31,8 @@ _SMALL_FILE = MB // 4
 _SMALL_FILES_AHEAD = 16  # on remote storage, where small files are all latency
 _LOCAL_FILES_AHEAD = 1  # more would only hold memory
 _MOST_SHAPES = 16
+# Strings in other encodings (DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY) Arrow reads only one by one.
+_READ_AS_DICTIONARIES = frozenset(("PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"))
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,8 @@ class Reader:
         """`joins` if tiny files are to be read many at once: that takes a close look at the first of them."""
         self._storage = storage
         self._target = target
-        self._dictionary_ids = [field_id(column) for column in target if pa.types.is_dictionary(column.type)]
+        ids = [field_id(column) for column in target if pa.types.is_dictionary(column.type)]
+        self._dictionary_ids = [identifier for identifier in ids if identifier is not None]
         self._batch_rows = batch_rows
         self._projector = Projector(target, constants)
         self._should_stop = should_stop
@@ -258,26 +261,47 @@ class Reader:
         *,
         pre_buffer: bool = False,
         buffer_size: int = 0,
+        encoded_as: pq.FileMetaData | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The selected columns of these row groups, or of all, as the file has them."""
+        """The selected columns of these row groups, or of all, as the file has them.
+
+        `encoded_as` is a footer that tells the encodings, where that of the file does not.
+        """
+        chosen = range(footer.num_row_groups) if row_groups is None else row_groups
+        names = self._dictionary_columns(encoded_as or footer, selection, None if encoded_as else chosen)
+        decode = partial(
+            self._decode, source, footer, selection, chosen, pre_buffer=pre_buffer, buffer_size=buffer_size
+        )
+        return _or_plain(partial(decode, names), partial(decode, [])) if names else decode([])
+
+    def _decode(
+        self,
+        source: pa.NativeFile,
+        footer: pq.FileMetaData,
+        selection: Selection,
+        row_groups: Sequence[int],
+        as_dictionaries: list[str],
+        *,
+        pre_buffer: bool,
+        buffer_size: int,
+    ) -> Iterator[pa.RecordBatch]:
         parquet = pq.ParquetFile(
             source,
             metadata=footer,
             pre_buffer=pre_buffer,
             buffer_size=buffer_size,
-            read_dictionary=self._dictionary_columns(footer, selection),
+            read_dictionary=as_dictionaries,
             # Arrow's nanoseconds wrap silently outside 1677-2262.
             coerce_int96_timestamp_unit="us",
             thrift_string_size_limit=1 << 30,
             thrift_container_size_limit=1 << 30,
         )
-        chosen = range(footer.num_row_groups) if row_groups is None else row_groups
         rows_at_once = self._rows_per_batch(footer)
         options = {"column_indices": selection.columns, "use_threads": self._cores > 1}  # else each core has a task
-        if len(chosen) == 1 and footer.row_group(chosen[0]).num_rows <= rows_at_once:
+        if len(row_groups) == 1 and footer.row_group(row_groups[0]).num_rows <= rows_at_once:
             # Arrow lets go of each column's pages when it is done; a stream keeps all of them to its end.
-            return iter(parquet.reader.read_row_groups(chosen, **options).to_batches())
-        batches: Iterator[pa.RecordBatch] = parquet.reader.iter_batches(rows_at_once, row_groups=chosen, **options)
+            return iter(parquet.reader.read_row_groups(row_groups, **options).to_batches())
+        batches: Iterator[pa.RecordBatch] = parquet.reader.iter_batches(rows_at_once, row_groups=row_groups, **options)
         return batches
 
     def projected(self, batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
@@ -305,12 +329,18 @@ class Reader:
                     return
                 yield piece
 
-    def _dictionary_columns(self, footer: pq.FileMetaData, selection: Selection) -> list[str]:
-        """The file's own names of the columns that the target wants dictionary-encoded."""
+    def _dictionary_columns(
+        self, footer: pq.FileMetaData, selection: Selection, row_groups: Sequence[int] | None
+    ) -> list[str]:
+        """The file's own names of the columns that the target wants dictionary-encoded, and Arrow can read so."""
+        if not self._dictionary_ids:
+            return []
+        groups = [footer.row_group(number) for number in row_groups or range(footer.num_row_groups)]
+        wanted = [selection.source_of[one] for one in self._dictionary_ids if one in selection.source_of]
         return [
-            footer.schema.column(selection.source_of[identifier]).path
-            for identifier in self._dictionary_ids
-            if identifier is not None and identifier in selection.source_of
+            footer.schema.column(index).path
+            for index in wanted
+            if all(_READ_AS_DICTIONARIES.issuperset(group.column(index).encodings) for group in groups)
         ]
 
     def _guarded(self, batches: Iterator[pa.RecordBatch], file: OpenFile) -> Iterator[pa.RecordBatch]:
@@ -326,6 +356,28 @@ class Reader:
         groups = map(footer.row_group, range(footer.num_row_groups))
         widest = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0.0)
         return max(1, min(self._batch_rows, int(_BATCH_BYTES / max(1.0, widest))))
+
+
+def _or_plain(
+    as_dictionaries: Callable[[], Iterator[pa.RecordBatch]], plain: Callable[[], Iterator[pa.RecordBatch]]
+) -> Iterator[pa.RecordBatch]:
+    """The first, and once Arrow cannot go on, what is left of the second: footers need not tell every encoding.
+
+    What is wrong for another reason fails again.
+    """
+    rows = 0
+    try:
+        for batch in as_dictionaries():
+            rows += batch.num_rows
+            yield batch
+        return
+    except (OSError, pa.ArrowException):
+        pass
+    for batch in plain():
+        left = batch.slice(rows)
+        rows -= batch.num_rows - left.num_rows
+        if left.num_rows:
+            yield left
 
 
 @contextmanager

@@ -60,7 +60,9 @@ class TinyFiles:
             joined = join(contents, [file.footer for file in files], shape.outline, shape.selection.columns)
             if joined is not None:
                 content, footer = joined
-                decoded = self._reader.decoded(pa.BufferReader(content), footer, shape.selection)
+                decoded = self._reader.decoded(
+                    pa.BufferReader(content), footer, shape.selection, encoded_as=files[0].footer
+                )
                 found = [self._reader.projected(batch, shape.selection) for batch in decoded]
         except (OSError, pa.ArrowException, KernelFailure):
             found = []
