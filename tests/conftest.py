@@ -1,11 +1,12 @@
 """What every test shares."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.checking.watching import watched_outputs
 from tests.matrix import tally
 from tests.oracle.fixtures import java, oracle, warehouse
 from tests.seed import SEED
@@ -17,6 +18,17 @@ __all__ = ["bucket", "java", "oracle", "redis_of_session", "redis_server", "redi
 # Shared machines are slow at odd moments: a slow example is no defect, a wrong one is.
 settings.register_profile("tidyberg", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("tidyberg")
+
+
+@pytest.fixture(autouse=True)
+def outputs_are_true(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a test has kernels write says nothing false, and neither does what manifests will say of it."""
+    if request.node.get_closest_marker("unwatched") is not None:
+        yield
+        return
+    with watched_outputs() as found:
+        yield
+    assert not found, "\n".join(found)
 
 
 def pytest_report_header() -> str:

@@ -122,7 +122,6 @@ EVIDENCE: dict[tuple[str, str], tuple[Writer, Any]] = {
     ("DuckDB", "dictionary-encoding"): (by_duckdb(), ["a", "b"] * 50),
     ("Polars", "file-offset"): (by_polars(), ["a", "b"] * 50),
     ("Polars", "statistics-loose"): (by_polars(data_page_size=500), list(range(1000))),
-    ("Polars", "column-index-loose"): (by_polars(data_page_size=500), list(range(1000))),
     ("parquet-rs", "null-page"): (by_arrow_rs(), [[1, None]]),
     ("datafusion", "null-page"): (by_datafusion, [[1, None]]),
 }

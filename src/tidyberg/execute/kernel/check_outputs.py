@@ -20,17 +20,18 @@ OWN_RULES = frozenset(
      "column-orders")
 )  # fmt: skip
 
+ReportOf = Callable[[str, int], FileReport]  # of a location and the size of what is there
 _Key = tuple[str, int | str | None]  # rule, and the column: by its id where it has one, for names may change
 
 
 def false_statements(
-    outputs: Sequence[WrittenFile], sources: Sequence[TaskInput], storage: Storage, should_stop: Callable[[], bool]
+    outputs: Sequence[WrittenFile], sources: Sequence[TaskInput], report_of: ReportOf
 ) -> tuple[Problem, ...]:
     """Of the outputs; `sources` are the files whose bytes they may hold."""
     found: list[Problem] = []
     inheritable: dict[_Key, list[Problem]] = {}
     for output in outputs:
-        report = _report(output.path, output.size, storage, should_stop)
+        report = report_of(output.path, output.size)
         found += check_metrics(report, output)
         for problem in report.problems:
             if problem.rule in OWN_RULES or not sources:
@@ -40,7 +41,7 @@ def false_statements(
     for source in sources:
         if not inheritable:
             break
-        report = _report(source.path, source.size, storage, should_stop)
+        report = report_of(source.path, source.size)
         for problem in report.problems:
             inheritable.pop(_key(problem, report), None)
     return (*found, *(problem for problems in inheritable.values() for problem in problems))
@@ -50,7 +51,8 @@ def _key(problem: Problem, report: FileReport) -> _Key:
     return problem.rule, report.field_ids.get(problem.column or "", problem.column)
 
 
-def _report(path: str, size: int, storage: Storage, should_stop: Callable[[], bool]) -> FileReport:
+def report_by(storage: Storage, should_stop: Callable[[], bool], path: str, size: int) -> FileReport:
+    """Checks a file wherever it is."""
     place = storage.place(path)
 
     def stop() -> None:

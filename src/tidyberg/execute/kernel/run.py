@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 
 import pyarrow as pa
 
 from tidyberg.execute.kernel.audit import audit_files
-from tidyberg.execute.kernel.check_outputs import false_statements
+from tidyberg.execute.kernel.check_outputs import false_statements, report_by
 from tidyberg.execute.kernel.checksum import RowChecksum
 from tidyberg.execute.kernel.copy.damage import refuse_damage
 from tidyberg.execute.kernel.copy.fields import CannotCopy, DamagedFooter
@@ -278,8 +279,8 @@ def _sum_up(task: ChecksumTask, storage: Storage, should_stop: Callable[[], bool
         for _, batch in placed_batches(task, reader, file, reader.selection(file)):
             checksum.update(batch)
             rows += batch.num_rows
-    problems = tuple(map(str, false_statements(task.described, task.sources, storage, should_stop)))
-    return ChecksumResult(task.job_id, task.group_id, rows, checksum.hexdigest(), problems)
+    problems = false_statements(task.described, task.sources, partial(report_by, storage, should_stop))
+    return ChecksumResult(task.job_id, task.group_id, rows, checksum.hexdigest(), tuple(map(str, problems)))
 
 
 def _target(task: Task | ChecksumTask) -> pa.Schema:

@@ -1,0 +1,44 @@
+"""Checks every output that a kernel writes in this process, in whatever test."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tidyberg.execute.kernel import run
+from tidyberg.execute.kernel.check.file import FileReport, check_path
+from tidyberg.execute.kernel.check_outputs import false_statements
+from tidyberg.execute.kernel.storage import Storage
+from tidyberg.model.task import Task, TaskResult
+
+_LARGEST = 8 << 20  # bytes: a few benchmarks' tests write more, and every rule is met in small files too
+
+
+@contextmanager
+def watched_outputs() -> Iterator[list[str]]:
+    """What was found false, as words; files are read without the task's storage, which tests make fail on purpose."""
+    found: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_copy", "_rewrite"):
+            patch.setattr(run, name, _checked(getattr(run, name), found))
+        yield found
+
+
+def _checked(write: Callable[..., TaskResult], found: list[str]) -> Callable[..., TaskResult]:
+    def checked(task: Task, attempt: int, storage: Storage, *more: Any) -> TaskResult:
+        result = write(task, attempt, storage, *more)
+        if task.mode == "copy" and write.__name__ == "_copy" and result.mode != "copy":
+            return result  # encoded instead, and checked then
+        local = [output for output in result.outputs if storage.place(output.path).is_local and output.size < _LARGEST]
+        moved = result.mode == "copy" or result.bytes_spliced
+        problems = false_statements(local, task.inputs if moved else (), _report)
+        found.extend(map(str, problems))
+        return result
+
+    return checked
+
+
+def _report(path: str, size: int) -> FileReport:
+    del size  # the file's own counts, and metrics are compared with it
+    return check_path(path.removeprefix("file://").removeprefix("file:"))
