@@ -174,7 +174,7 @@ def _duckdb_literal(value: Any, kind: pa.DataType) -> str:
     if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return "'" + "".join(f"\\x{byte:02X}" for byte in value) + "'::BLOB"
     if pa.types.is_string(kind):
-        return "'" + value.replace("'", "''") + "'"
+        return "'" + str(value).replace("'", "''") + "'"
     return f"'{value}'::{'DATE' if isinstance(value, dt.date) else 'TIME'}"
 
 

@@ -100,7 +100,9 @@ def build(warehouse: Warehouse, shape: Shape, writer: Writer, layout: Layout, **
     directory = Path(local_path(table.location())) / "data"
     directory.mkdir(parents=True)
     ids = field_ids(table.schema())
-    paths, rows, data_files = [], [], []
+    paths: list[str] = []
+    rows: list[pa.Table] = []
+    data_files: list[DataFile] = []
     contents = list(shape.files())
     half = (len(contents) + 1) // 2
     for number, content in enumerate(contents):
