@@ -163,9 +163,11 @@ _NESTED: tuple[tuple[str, pa.DataType], ...] = (
 
 
 def _nested(number: int) -> dict[str, Any]:
-    innermost: list[Any] = [("k", {"n": number, "t": ["x", None]}), ("l", None), ("m", {"n": None, "t": []})][
-        : number % 4
-    ]
+    innermost: list[tuple[str, Any]] = [
+        ("k", {"n": number, "t": ["x", None]}),
+        ("l", None),
+        ("m", {"n": None, "t": []}),
+    ][: number % 4]
     return _left_out(
         {
             "tags": [None, "", "tag", f"t{number}"][: number % 5],
