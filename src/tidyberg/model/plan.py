@@ -175,6 +175,7 @@ class Plan:
     estimate: Estimate
     deletes: tuple[DeleteFile, ...] = field(default=())
     left_out: tuple[str, ...] = field(default=())  # what a budget or limit left for another time, in words
+    warnings: tuple[str, ...] = field(default=())  # what the rewrite does not keep, in words
     hash: str = ""
 
     @property
