@@ -182,10 +182,8 @@ def main() -> None:
                 bundled=given.bundled,
             )
         series[name] = day.points
-        after_first = [files for hour, files in zip(day.hours, day.files, strict=True) if hour > 2]
         print(
-            f"{name}: {day.files[-1]:,} files at the end, at most {max(day.files):,}, on average "
-            f"{sum(after_first) / max(1, len(after_first)):,.0f} after two hours; {day.jobs} jobs wrote "
+            f"{name}: {day.files[-1]:,} files at the end, at most {max(day.files):,}; {day.jobs} jobs wrote "
             f"{day.bytes_written:,} bytes; {day.rows:,} rows before and after"
         )
     if given.publish:

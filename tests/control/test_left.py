@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 
 from tests.control.test_compact import REF
@@ -101,6 +102,21 @@ def test_what_waits_is_told_beside_what_was_committed(warehouse: Warehouse, cont
 
     limited = control.compact(REF, replace(AUTO, max_files=2, force=True))
     assert codes(limited) == [("waiting", "limit", 1)]
+
+
+def test_a_table_with_a_sort_order_that_is_compacted_unsorted_is_warned_about(
+    warehouse: Warehouse, control: Control
+) -> None:
+    warehouse.catalog.create_namespace_if_not_exists("db")
+    order = SortOrder(SortField(source_id=1, transform=IdentityTransform()))
+    table = warehouse.catalog.create_table("db.events", SAMPLE_SCHEMA, sort_order=order)
+    warehouse.append_files(table, 10, 10)
+    result, notices = compacted(control, AUTO)
+    assert result.outcome == "committed"
+    (words,) = result.plan.warnings
+    assert "rows are not sorted" in words
+    assert words in notices
+    assert f"warning: {words}" in result.job.notes
 
 
 def _by_kind(warehouse: Warehouse, files: dict[str, int]) -> Table:

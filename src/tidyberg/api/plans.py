@@ -5,14 +5,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
-from tidyberg.api.answers import JobCreated, Moment
+from tidyberg.api.answers import JobCreated, LeftAnswer, Moment
 from tidyberg.api.context import Here, Who
 from tidyberg.api.described import WITH_BODY, problems
 from tidyberg.api.door import DoorRoute
 from tidyberg.api.jobs import own_key
 from tidyberg.api.names import IdempotencyKey, PlanHash
 from tidyberg.api.requests import ApplyRequest, PlanRequest
-from tidyberg.api.show_jobs import created
+from tidyberg.api.show_jobs import created, left_answer
+from tidyberg.model.left import left_alone
 from tidyberg.model.plan import Estimate, PartitionVerdict, Plan
 
 router = APIRouter(route_class=DoorRoute, tags=["plans"])
@@ -74,6 +75,8 @@ class PlanAnswer(BaseModel):
     partitions_total: int
     partitions: list[PartitionAnswer] = Field(description="In the order of the plan; at most as many as asked for.")
     left_out: list[str] = Field(description="What a budget or limit left for another time.")
+    warnings: list[str] = Field(description="What the rewrite does not keep, such as the order of rows.")
+    left: list[LeftAnswer] = Field(description="What is found and not taken, why, and when it is.")
 
 
 @router.post("/plan", summary="Plan a compaction", responses=problems(404, *WITH_BODY))
@@ -127,6 +130,8 @@ def plan_answer(plan: Plan, partitions: int) -> PlanAnswer:
         partitions_total=len(plan.partitions),
         partitions=[_partition(partition) for partition in plan.partitions[:partitions]],
         left_out=list(plan.left_out),
+        warnings=list(plan.warnings),
+        left=[left_answer(each) for each in left_alone(plan)],
     )
 
 

@@ -30,6 +30,7 @@ def show_plan(
     if plan.partitions:
         parts += [_verdicts(plan, show_all), Text()]
     parts += _conclusion(plan, engine)
+    parts += [Text(f"warning: {words}", style="yellow") for words in plan.warnings]
     parts += [Text(f"left for another time: {words}", style="yellow") for words in plan.left_out]
     parts += show_left(left_alone(plan), take_now)
     closing = f"plan {plan.hash[:8]}"

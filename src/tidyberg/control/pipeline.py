@@ -111,6 +111,9 @@ class Pipeline:
         outcome: Outcome = outcome_without_commit(left)
         if tally.commits:
             outcome = "committed" if failure is None else "partly"
+        for words in self.planned.plan.warnings if tally.commits else ():
+            tally.note(f"warning: {words}")
+            self.bench.emit(Notice("warning", words))
         for each in left:
             tally.note(str(each))
             self.bench.emit(Notice("warning" if each.disposition == "refused" else "info", str(each)))

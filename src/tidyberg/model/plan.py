@@ -176,6 +176,7 @@ class Plan:
     deletes: tuple[DeleteFile, ...] = field(default=())
     left_out: tuple[str, ...] = field(default=())  # what a budget or limit left for another time, in words
     better_inline: bool = False  # Spark would take longer to start than one core of this machine to do all of it
+    warnings: tuple[str, ...] = field(default=())  # what the rewrite does not keep, in words
     hash: str = ""
 
     @property

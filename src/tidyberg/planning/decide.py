@@ -126,6 +126,7 @@ def make_plan(
         deletes=_delete_files(candidates.deletes.rows.take(pa.array(used)), inventory),
         left_out=_left_out(taken.left, inventory),
         better_inline=resources.name != INLINE and pricing.starts_longer_than_it_runs(_work_of(taken.drafts)),
+        warnings=_warnings(taken.drafts, inventory, candidates),
     )
     return replace(plan, hash=plan_hash(plan))
 
@@ -335,6 +336,20 @@ def _left_out(left: Sequence[Left], inventory: Inventory) -> tuple[str, ...]:
     if len(lines) > _LEFT_OUT_LINES:
         return (*lines[:_LEFT_OUT_LINES], f"and {plural(len(lines) - _LEFT_OUT_LINES, 'more partition')}")
     return tuple(lines)
+
+
+def _warnings(drafts: Sequence[Draft], inventory: Inventory, candidates: Candidates) -> tuple[str, ...]:
+    """A sort order is a promise that files are cut by their values: merged files are not, and readers skip less."""
+    order = inventory.pinned.sort_order_id
+    if not drafts or order == 0:
+        return ()
+    members = np.concatenate([draft.members for draft in drafts])
+    orders = candidates.files.column("sort_order_id").fill_null(0).to_numpy()[members]
+    in_order = int((orders == order).sum())
+    words = f"the table has a sort order ({order}), and rows are not sorted: files are merged as they are"
+    if in_order:
+        words += f"; {plural(in_order, 'file')} written in that order {'is' if in_order == 1 else 'are'} among them"
+    return (words,)
 
 
 def _resolved_options(options: PlanOptions, sizes: FileSizes) -> Mapping[str, Any]:
