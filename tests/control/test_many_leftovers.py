@@ -88,7 +88,7 @@ def test_a_recovery_that_is_cancelled_stops_at_once_and_the_next_one_ends_it(
 ) -> None:
     from tests.control.victim import OPTIONS
 
-    cancel, delete = CancelToken(), cleanup.delete
+    cancel, delete = CancelToken(), objects.delete
     deleted: list[str] = []
 
     def delete_and_cancel(io: FileIO, path: str) -> None:

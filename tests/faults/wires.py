@@ -292,10 +292,9 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
         return [self._run("info", path, LOOKS, lambda: self._filesystem.get_file_info(path)) for path in paths]  # noqa: B023
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
-        def listed() -> list[fs.FileInfo]:
-            return self._filesystem.get_file_info(selector)
-
-        found: list[fs.FileInfo] = self._run("list", selector.base_dir, LOOKS, listed)
+        found: list[fs.FileInfo] = self._run(
+            "list", selector.base_dir, LOOKS, lambda: self._filesystem.get_file_info(selector)
+        )
         return found
 
     def create_dir(self, path: str, recursive: bool) -> None:

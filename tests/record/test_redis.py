@@ -259,7 +259,9 @@ def test_the_redis_user_of_the_docs_can_keep_jobs_and_touch_nothing_else(redis_s
     rules = re.search(r"ACL SETUSER tidyberg (on .*)", docs)
     assert rules is not None
     with closing(Redis.from_url(redis_server.url)) as admin:
-        admin.execute_command("ACL", "SETUSER", "documented", *rules[1].split())
+        admin.execute_command(  # type: ignore[no-untyped-call]
+            "ACL", "SETUSER", "documented", *rules[1].split()
+        )
         admin.set("another:key", "1")
     url = redis_server.url.replace(f":{redis_server.password}@", "documented:LONG-PASSWORD@")
     with closing(open_redis(url, "tidyberg:", nobody_knows)) as records:
@@ -270,4 +272,4 @@ def test_the_redis_user_of_the_docs_can_keep_jobs_and_touch_nothing_else(redis_s
     with closing(Redis.from_url(url)) as user:
         for forbidden in (lambda: user.get("another:key"), user.flushall, lambda: user.config_set("dir", "/")):
             with pytest.raises(NoPermissionError):
-                forbidden()
+                forbidden()  # type: ignore[no-untyped-call]
