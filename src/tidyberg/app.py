@@ -17,6 +17,7 @@ from tidyberg.model.audit import AuditReport
 from tidyberg.model.options import PlanOptions, Resources, VerifyMode
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink
+from tidyberg.model.submission import DEFAULT_TENANT
 from tidyberg.model.table import TableRef
 from tidyberg.record.process import is_alive
 from tidyberg.record.records import Records, open_sqlite
@@ -69,7 +70,8 @@ def build_control(settings: Settings, store: JobStore | None = None) -> Control:
 
 def build_service(settings: Settings) -> Service:
     """Takes in jobs; `start()` runs them too."""
-    metrics = Metrics(table_labels=settings.telemetry.table_labels)
+    told_apart = list(dict.fromkeys((DEFAULT_TENANT, *settings.tenants)))[: settings.telemetry.max_tenant_labels]
+    metrics = Metrics(table_labels=settings.telemetry.table_labels, tenants=told_apart)
     records = counted(open_records(settings), metrics.store_failed)
     control = build_control(settings, records.store)
     control.lease_ms = round(settings.queue.lease_seconds * 1000)
