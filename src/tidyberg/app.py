@@ -15,6 +15,7 @@ from tidyberg.model.audit import AuditReport
 from tidyberg.model.options import INLINE, PlanOptions, Resources, VerifyMode
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink
+from tidyberg.model.submission import DEFAULT_TENANT
 from tidyberg.model.table import TableRef
 from tidyberg.record.process import is_alive
 from tidyberg.record.records import Records, open_sqlite
@@ -77,7 +78,8 @@ def build_service(settings: Settings) -> "Service":
     from tidyberg.telemetry.counted import counted
     from tidyberg.telemetry.metrics import Metrics
 
-    metrics = Metrics(table_labels=settings.telemetry.table_labels)
+    told_apart = list(dict.fromkeys((DEFAULT_TENANT, *settings.tenants)))[: settings.telemetry.max_tenant_labels]
+    metrics = Metrics(table_labels=settings.telemetry.table_labels, tenants=told_apart)
     records = counted(open_records(settings), metrics.store_failed)
     control = build_control(settings, records.store)
     control.lease_ms = round(settings.queue.lease_seconds * 1000)

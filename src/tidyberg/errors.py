@@ -88,6 +88,11 @@ class UnknownSchedule(BadInput):
     http_status = 404
 
 
+class UnknownPause(BadInput):
+    code = "not-paused"
+    http_status = 404
+
+
 class IdempotencyMismatch(BadInput):
     """An idempotency key that was used before, for something else."""
 
@@ -143,6 +148,12 @@ class TableBusy(Conflict):
     """Another tidyberg job holds the table."""
 
     code = "table-busy"
+
+
+class TablePaused(Conflict):
+    """Someone paused the table: it takes no jobs now."""
+
+    code = "table-paused"
 
 
 class TableReplaced(Conflict):

@@ -250,3 +250,23 @@ def test_whoever_is_not_known_hears_only_whether_the_service_is_ready(client: ht
     assert client.get("/health/ready", headers=bearer(SALES)).json()["checks"] == {}
     assert client.get("/health/ready", headers=bearer("tdb_wrong")).json()["checks"] == {}
     assert "catalog books" in client.get("/health/ready", headers=bearer(WATCHER)).json()["checks"]
+
+
+def test_tenants_pause_their_own_tables_and_see_no_others(ask: Ask) -> None:
+    body = {"table": "sales.orders", "reason": "a migration of ours"}
+    assert ask(FINANCE, "POST", "/pauses", json=body).status_code == 403
+    assert ask(WATCHER, "POST", "/pauses", json=body).status_code == 403
+    made = ask(SALES, "POST", "/pauses", json=body)
+    assert made.status_code == 200
+    assert (made.json()["paused_by"], made.json()["tenant"], made.json()["until"]) == ("ann", "sales", None)
+    assert ask(FINANCE, "GET", "/pauses").json() == {"pauses": []}
+    for key in (SALES, ADMIN, WATCHER):
+        assert [one["table"] for one in ask(key, "GET", "/pauses").json()["pauses"]] == ["orders"]
+    for key in (SALES, ADMIN):
+        answer = ask(key, "POST", "/compact", json={"table": "sales.orders"})
+        assert (answer.status_code, answer.json()["code"]) == (409, "table-paused")
+    where = {"table": "sales.orders"}
+    assert ask(FINANCE, "DELETE", "/pauses", params=where).status_code == 403
+    assert ask(SALES, "DELETE", "/pauses", params=where).status_code == 204
+    assert ask(SALES, "DELETE", "/pauses", params=where).json()["code"] == "not-paused"
+    submitted(ask, SALES, "sales.orders")

@@ -3,6 +3,8 @@
 import dataclasses
 import datetime as dt
 import json
+import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +17,9 @@ from pyiceberg.types import LongType, NestedField, TimestampType
 from tests.cli.conftest import Run
 from tidyberg._version import __version__
 from tidyberg.model.job import CompactionStats
+from tidyberg.model.task import output_name
 from tidyberg.testing import Warehouse
+from tidyberg.testing.warehouse import local_path
 
 
 def test_plan_shows_verdicts_price_and_the_next_command(run: Run) -> None:
@@ -159,8 +163,36 @@ def test_history_tells_of_jobs(run: Run) -> None:
 
 def test_recover_has_nothing_to_do_after_jobs_that_ended(run: Run) -> None:
     run("compact", "analytics.events")
-    assert run("recover").out == "nothing to recover\n"
+    said = run("recover").out
+    assert said.startswith("nothing to recover: the job store knows of no job that died\n")
+    assert "`tidyberg recover --scan TABLE` lists what dead jobs may have left" in said
     assert run("recover", "analytics.events", "--json").json == {"recovered": []}
+
+
+def test_recover_scans_a_table_for_what_no_store_knows_of(run: Run, warehouse: Warehouse) -> None:
+    table = warehouse.catalog.load_table("analytics.events")
+    data = Path(local_path(f"{table.location()}/data"))
+    old, young = (data / output_name("lost", 0, 0, number) for number in range(2))
+    for path in (old, young):
+        path.write_bytes(b"abc")
+    day_ago = time.time() - 25 * 3600
+    os.utime(old, (day_ago, day_ago))
+    listed = run("recover", "--scan", "analytics.events")
+    assert listed.status == 0
+    assert "2 outputs of tidyberg (6 B) that no snapshot of analytics.events references" in listed.out
+    assert "tidyberg recover --scan analytics.events --remove" in listed.out
+    assert old.exists()
+    removed = run("recover", "analytics.events", "--scan", "--remove", "--json").json
+    assert (len(removed["removed"]), removed["kept"], removed["claimed"]) == (1, 1, 0)
+    assert (old.exists(), young.exists()) == (False, True)
+    for wrong in (("recover", "--scan"), ("recover", "--remove"), ("recover", "--scan", "x", "--min-age-hours", "1")):
+        assert run(*wrong).status == 2
+
+
+def test_a_target_of_a_byte_is_refused(run: Run) -> None:
+    ran = run("compact", "analytics.events", "--target-file-size", "1", "--force")
+    assert ran.status == 2
+    assert "the smallest that is taken is 1 MB" in ran.err
 
 
 def test_options_of_the_command_line_reach_the_plan(run: Run) -> None:

@@ -84,3 +84,18 @@ def test_schedules_are_listed_with_the_times_they_come(run: Run, server: str) ->
     assert nightly["next_due"][11:16] == "20:15"
     assert nightly["last_due"] is None
     assert off["next_due"] is None
+
+
+def test_a_table_is_paused_shown_and_resumed(run: Run, server: str) -> None:
+    ran = run("pause", "events", "--reason", "migration", "--hours", "2", "--server", server)
+    assert ran.status == 0
+    assert "analytics.events is paused until 20" in ran.out
+    shown = run("paused", "--server", server)
+    assert "analytics.events" in shown.out
+    assert "migration" in shown.out
+    refused = run("submit", "analytics.events", "--server", server)
+    assert refused.status == 4
+    assert "paused by local: migration" in refused.err
+    assert run("resume", "events", "--server", server).out == "events takes jobs again\n"
+    assert run("paused", "--server", server, "--json").json == {"pauses": []}
+    assert run("resume", "events", "--server", server).status == 2

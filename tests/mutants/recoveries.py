@@ -1,9 +1,11 @@
-"""Rules of what a recovery may delete, whatever the job store says [I6]."""
+"""Rules of what a recovery may delete, whatever the job store says [I6], and of how many files a job may write."""
 
 from tests.mutants.mutant import Mutant
 
 FORGED = "tests/control/test_forged_records.py"
 MANY = "tests/control/test_many_leftovers.py"
+SCAN = "tests/control/test_scan.py"
+CAPS = "tests/planning/test_output_caps.py"
 
 RECOVERIES = (
     Mutant(
@@ -89,5 +91,68 @@ RECOVERIES = (
         "if group_of(path) in groups]",
         'if group_of(path) in groups and "-a00-" in path]',
         (f"{MANY}::test_many_leftovers_are_found_by_one_listing",),
+    ),
+    Mutant(
+        "scan: files of open runs are theirs",
+        "control/scan.py",
+        "if _run_of(file.location) in claims or file.location in claims}",
+        "if False}",
+        (f"{SCAN}::test_outputs_of_a_run_that_the_store_knows_are_its_own",),
+    ),
+    Mutant(
+        "scan: files that a snapshot references are no strays",
+        "control/scan.py",
+        "if file.location not in claimed and file.location not in referenced",
+        "if file.location not in claimed",
+        (f"{SCAN}::test_nothing_else_is_found",),
+    ),
+    Mutant(
+        "scan: another table may lie below this one",
+        "control/scan.py",
+        " and all(map(_DIRECTORY.fullmatch, directories))",
+        "",
+        (f"{SCAN}::test_nothing_else_is_found",),
+    ),
+    Mutant(
+        "scan: young files stay",
+        "control/scan.py",
+        "if stray.age_ms >= min_age_hours * HOUR_MS]",
+        "]",
+        (f"{SCAN}::test_young_files_stay",),
+    ),
+    Mutant(
+        "scan: a file without a time is taken for new",
+        "control/scan.py",
+        "if file.modified_ms > 0 else 0",
+        "",
+        (f"{SCAN}::test_a_file_without_a_time_is_taken_for_new",),
+    ),
+    Mutant(
+        "caps: a plan makes no more files than it reads",
+        "planning/judge.py",
+        "outputs = min(outputs, len(members))",
+        "pass",
+        (CAPS,),
+    ),
+    Mutant(
+        "caps: a plan makes no more files than a job may write",
+        "planning/limits.py",
+        "if candidate is not None and outputs + candidate.outputs > options.max_output_files:",
+        "if False:",
+        (CAPS,),
+    ),
+    Mutant(
+        "caps: a table's own target is not below the floor",
+        "planning/bounds.py",
+        "max(_target_of_table(properties), options.min_target_file_size)",
+        "_target_of_table(properties)",
+        (CAPS,),
+    ),
+    Mutant(
+        "caps: a writer that rolls far more often than planned ends",
+        "execute/kernel/output.py",
+        "if number >= task.max_outputs:",
+        "if False:",
+        ("tests/execute/test_write.py::test_a_writer_that_rolls_far_more_often_than_planned_ends_the_task",),
     ),
 )

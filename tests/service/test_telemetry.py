@@ -10,12 +10,14 @@ import pytest
 from tests.service.conftest import ended, settings_of, submit, untidy_table
 from tests.telemetry.test_metrics import value, values
 from tests.telemetry.tracing import KeepingTracer
+from tidyberg.app import build_service
 from tidyberg.model.job import JobStatus
 from tidyberg.model.principal import LOCAL, Principal, Role
 from tidyberg.model.submission import Submission
 from tidyberg.service.access import Access
 from tidyberg.service.service import Service
 from tidyberg.settings.access import Tenant
+from tidyberg.settings.telemetry import Telemetry
 from tidyberg.telemetry.context import about
 from tidyberg.telemetry.logs import set_up_logs
 from tidyberg.testing import Warehouse
@@ -112,3 +114,18 @@ def test_the_calibration_is_shown_without_other_tenants_tables(warehouse: Wareho
     assert told.newest == ()
     assert {each.jobs for each in told.accuracy} == {0}
     assert told.calibration.jobs == 1  # speed is nobody's secret
+
+
+def test_metrics_tell_the_tenants_of_the_settings_apart_as_many_as_they_allow(warehouse: Warehouse) -> None:
+    settings = settings_of(warehouse).model_copy(
+        update={
+            "tenants": {name: Tenant(namespaces=(name,)) for name in ("a", "b", "c")},
+            "telemetry": Telemetry(max_tenant_labels=3),
+        }
+    )
+    service = build_service(settings)
+    try:
+        labels = [service.metrics.tenant_label(name) for name in ("default", "a", "b", "c")]
+    finally:
+        service.stop()
+    assert labels == ["default", "a", "b", "other"]

@@ -202,3 +202,20 @@ def test_scrape_does_not_wait_for_a_store_that_hangs(monkeypatch: pytest.MonkeyP
         assert queue.asked == 1  # threads do not pile up
     finally:
         answer.set()
+
+
+def test_tenants_are_told_apart_up_to_a_number() -> None:
+    metrics = Metrics(tenants=("a", "b"))
+    waiting = [submission(JobStatus.QUEUED, tenant=tenant) for tenant in ("a", "a", "b", "c", "d")]
+    metrics.watch(as_queue(FixedQueue([*waiting, submission(JobStatus.RUNNING, tenant="d")])))
+    for number in range(100):
+        metrics.job_ended(submission(JobStatus.SUCCEEDED, tenant=f"tenant-{number}"), RUN)
+    metrics.job_ended(submission(JobStatus.FAILED, tenant="a"))
+    assert value(metrics, "compaction_tenant_jobs_total", tenant="other", status="success") == 100
+    assert value(metrics, "compaction_tenant_jobs_total", tenant="a", status="failed") == 1
+    assert value(metrics, "compaction_tenant_bytes_read_total", tenant="other") == 100 * RUN.progress.bytes_read
+    assert value(metrics, "tenant_pending_compactions", tenant="a") == 2
+    assert value(metrics, "tenant_pending_compactions", tenant="other") == 2
+    assert value(metrics, "tenant_active_compactions", tenant="other") == 1
+    told = {dict(labels)["tenant"] for _, labels in values(metrics) if "tenant" in dict(labels)}
+    assert told == {"a", "b", "other"}

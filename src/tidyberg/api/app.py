@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from tidyberg._version import __version__
-from tidyberg.api import alive, calibration, jobs, plans, problems, schedules, tables, upkeep
+from tidyberg.api import alive, calibration, jobs, pauses, plans, problems, schedules, tables, upkeep
 from tidyberg.api.context import Context, Identify
 from tidyberg.api.openapi import DESCRIPTION, TAGS, openapi_document
 from tidyberg.api.page import docs_page
@@ -26,6 +26,7 @@ _ROUTERS = (
     jobs.router,
     plans.router,
     tables.router,
+    pauses.router,
     schedules.router,
     calibration.router,
     upkeep.router,

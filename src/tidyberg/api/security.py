@@ -37,6 +37,14 @@ class Authenticator:
         self._tokens = Tokens(settings.access.oidc, frozenset(settings.tenants)) if settings.access.oidc else None
         self._now = now
 
+    @property
+    def access(self) -> Access:
+        return self._access
+
+    def take_keys(self, keys: tuple[ApiKey, ...]) -> None:
+        """From the next request on these count, and no others."""
+        self._access = self._access.model_copy(update={"api_keys": keys})
+
     async def __call__(self, request: Request) -> Principal:
         if not self._access.required:
             return self._anonymous() or LOCAL

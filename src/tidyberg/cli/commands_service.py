@@ -14,7 +14,7 @@ CatalogName = Annotated[str | None, typer.Option("--catalog", help="Which of the
 
 
 def register(app: typer.Typer) -> None:
-    for command in (submit, jobs, watch, cancel, schedules):
+    for command in (submit, jobs, watch, cancel, schedules, pause, resume, paused):
         app.command(rich_help_panel="Service")(command)
 
 
@@ -73,3 +73,33 @@ def schedules(server: ServerFlags) -> None:
     from tidyberg.cli import remote
 
     remote.schedules(server)
+
+
+@takes(ServerFlags)
+def pause(
+    table: TableName,
+    server: ServerFlags,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for others to read.", show_default=False)],
+    hours: Annotated[float | None, typer.Option("--hours", min=0.01, help="For so long; else until resumed.")] = None,
+    catalog: CatalogName = None,
+) -> None:
+    """Let a service take and begin no jobs of a table; one that runs goes on."""
+    from tidyberg.cli import remote_pauses
+
+    remote_pauses.pause(server, table, catalog, reason, hours)
+
+
+@takes(ServerFlags)
+def resume(table: TableName, server: ServerFlags, catalog: CatalogName = None) -> None:
+    """End a table's pause."""
+    from tidyberg.cli import remote_pauses
+
+    remote_pauses.resume(server, table, catalog)
+
+
+@takes(ServerFlags)
+def paused(server: ServerFlags) -> None:
+    """Show which tables are paused: by whom, why and until when."""
+    from tidyberg.cli import remote_pauses
+
+    remote_pauses.paused(server)

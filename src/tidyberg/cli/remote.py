@@ -52,7 +52,7 @@ def submit(
     expected = created.estimated_duration_seconds
     words = f"job {created.job_id} is {created.status.value}"
     words += f"; it is expected to take {duration(expected)}" if expected is not None else ""
-    _show(server, Text(f"{words}\ntidyberg watch {created.job_id}"), created.model_dump(mode="json"))
+    show(server, Text(f"{words}\ntidyberg watch {created.job_id}"), created.model_dump(mode="json"))
 
 
 def jobs(
@@ -68,7 +68,7 @@ def jobs(
             if page.next_cursor is None:
                 break
             which["cursor"] = page.next_cursor
-    _show(server, show_remote_jobs(found), {"jobs": [job.model_dump(mode="json") for job in found]})
+    show(server, show_remote_jobs(found), {"jobs": [job.model_dump(mode="json") for job in found]})
 
 
 def watch(server: ServerFlags, job_id: str) -> None:
@@ -80,13 +80,13 @@ def cancel(server: ServerFlags, job_id: str) -> None:
     with connect(server) as client:
         job = client.cancel(job_id)
     words = f"job {job_id} is {job.status.value}" + ("" if job.has_ended else " and is asked to stop")
-    _show(server, Text(words), job.model_dump(mode="json"))
+    show(server, Text(words), job.model_dump(mode="json"))
 
 
 def schedules(server: ServerFlags) -> None:
     with connect(server) as client:
         found = client.schedules()
-    _show(server, show_schedules(found), {"schedules": [one.model_dump(mode="json") for one in found]})
+    show(server, show_schedules(found), {"schedules": [one.model_dump(mode="json") for one in found]})
 
 
 def connect(server: ServerFlags) -> Client:
@@ -109,7 +109,7 @@ def _follow(server: ServerFlags, client: Client, job_id: str) -> None:
         if (line := _line(event)) and not server.json:
             console.print(line, markup=False, soft_wrap=True)
     job = client.job(job_id)
-    _show(server, Text(f"job {job.job_id} {job.status.value}: {what_came_of(job)}"), job.model_dump(mode="json"))
+    show(server, Text(f"job {job.job_id} {job.status.value}: {what_came_of(job)}"), job.model_dump(mode="json"))
     if job.status is not JobStatus.SUCCEEDED or job.outcome == "partly":
         raise typer.Exit(1)
 
@@ -188,7 +188,7 @@ def _took(job: Job) -> str:
     return duration((job.finished_at - job.started_at).total_seconds())
 
 
-def _show(server: ServerFlags, text: RenderableType, document: Any) -> None:
+def show(server: ServerFlags, text: RenderableType, document: Any) -> None:
     if server.json:
         print_json(document)
     else:

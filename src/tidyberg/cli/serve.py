@@ -3,21 +3,27 @@
 import gc
 import logging
 import os
+import signal
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyiceberg.io.pyarrow  # noqa: F401  # now: the first who submits would wait seconds for it
 
 from tidyberg.api.app import create_app
+from tidyberg.api.rotation import LOOK_SECONDS, KeyRotation
+from tidyberg.api.security import Authenticator
 from tidyberg.api.server import ApiServer, listen
 from tidyberg.app import build_service
 from tidyberg.cli.session import Session, engine_label, standard_error
 from tidyberg.errors import ConfigurationError
+from tidyberg.service.loop import Loop
+from tidyberg.service.service import Service
 from tidyberg.settings.access import is_loopback, why_not_open
 from tidyberg.settings.catalogs import known_catalogs
-from tidyberg.settings.load import INSECURE_VARIABLE
+from tidyberg.settings.load import INSECURE_VARIABLE, find_config, load_settings
 from tidyberg.settings.redact import redact_text
 from tidyberg.settings.settings import Settings
 from tidyberg.settings.tls import tls_arguments
@@ -71,7 +77,9 @@ def run(session: Session, flags: ServeFlags) -> None:
         set_up_logs(settings)
         sys.setswitchinterval(_SWITCH_SECONDS)
         service = build_service(settings)
-        server = ApiServer(create_app(service), probes=probes, **tls)
+        authenticator = Authenticator(settings)
+        server = ApiServer(create_app(service, identify=authenticator), probes=probes, **tls)
+        _rotate_keys(service, authenticator, settings, session.common.config)
         _spare_collector()
         service.start()
         try:
@@ -81,6 +89,13 @@ def run(session: Session, flags: ServeFlags) -> None:
         finally:
             service.stop()
     _log.info("stopped")
+
+
+def _rotate_keys(service: Service, authenticator: Authenticator, settings: Settings, config: Path | None) -> None:
+    rotation = KeyRotation(authenticator, settings, lambda: load_settings(config), find_config(config, os.environ))
+    service.loops.append(Loop("keys", rotation.look, LOOK_SECONDS))
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, lambda *_: rotation.ask())
 
 
 def _spare_collector() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import datetime
 from types import TracebackType
 from typing import Unpack
 
@@ -12,7 +13,7 @@ from tidyberg.client.answers import is_answer, read
 from tidyberg.client.calls import Asked, Call, Submitted, T, Which
 from tidyberg.client.connection import RETRIES, TIMEOUT_SECONDS, arguments
 from tidyberg.client.retrying import Patience, Retrying
-from tidyberg.client.shapes import Event, Job, JobCreated, JobPage, Plan, Readiness, Schedule, Table, TableHealth
+from tidyberg.client.shapes import Event, Job, JobCreated, JobPage, Pause, Plan, Readiness, Schedule, Table, TableHealth
 from tidyberg.client.stream import EventReader
 
 
@@ -107,6 +108,18 @@ class AsyncClient:
 
     async def delete_schedule(self, schedule_id: str) -> None:
         await self._send(calls.delete_schedule(schedule_id))
+
+    async def pauses(self) -> list[Pause]:
+        return await self._send(calls.pauses())
+
+    async def pause(
+        self, table: str, *, reason: str, until: datetime | None = None, catalog: str | None = None
+    ) -> Pause:
+        """The service takes and begins no job of the table until then, or until it is resumed."""
+        return await self._send(calls.pause(table, reason, until, catalog))
+
+    async def resume(self, table: str, *, catalog: str | None = None) -> None:
+        await self._send(calls.resume(table, catalog))
 
     async def ready(self) -> Readiness:
         return await self._send(calls.ready())

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote
 
@@ -119,6 +120,21 @@ def save_schedule(schedule: shapes.Schedule) -> Call[shapes.Schedule]:
 
 def delete_schedule(schedule_id: str) -> Call[None]:
     return Call("DELETE", _schedule(schedule_id), lambda _: None)
+
+
+def pauses() -> Call[list[shapes.Pause]]:
+    return Call("GET", f"{PREFIX}/pauses", _many("pauses", shapes.Pause))
+
+
+def pause(table: str, reason: str, until: datetime | None, catalog: str | None) -> Call[shapes.Pause]:
+    given = {"catalog": catalog, "until": None if until is None else until.astimezone().isoformat()}
+    body = {"table": table, "reason": reason, **{name: value for name, value in given.items() if value is not None}}
+    return Call("POST", f"{PREFIX}/pauses", _one(shapes.Pause), body=body)
+
+
+def resume(table: str, catalog: str | None) -> Call[None]:
+    query = {"table": table} | ({} if catalog is None else {"catalog": catalog})
+    return Call("DELETE", f"{PREFIX}/pauses", lambda _: None, query=query)
 
 
 def ready() -> Call[shapes.Readiness]:

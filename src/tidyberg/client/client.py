@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from types import TracebackType
 from typing import Unpack
 
@@ -12,7 +13,7 @@ from tidyberg.client.answers import is_answer, read
 from tidyberg.client.calls import Asked, Call, Submitted, T, Which
 from tidyberg.client.connection import RETRIES, TIMEOUT_SECONDS, arguments
 from tidyberg.client.retrying import Patience, Retrying
-from tidyberg.client.shapes import Event, Job, JobCreated, JobPage, Plan, Readiness, Schedule, Table, TableHealth
+from tidyberg.client.shapes import Event, Job, JobCreated, JobPage, Pause, Plan, Readiness, Schedule, Table, TableHealth
 from tidyberg.client.stream import EventReader
 
 
@@ -107,6 +108,16 @@ class Client:
 
     def delete_schedule(self, schedule_id: str) -> None:
         self._send(calls.delete_schedule(schedule_id))
+
+    def pauses(self) -> list[Pause]:
+        return self._send(calls.pauses())
+
+    def pause(self, table: str, *, reason: str, until: datetime | None = None, catalog: str | None = None) -> Pause:
+        """The service takes and begins no job of the table until then, or until it is resumed."""
+        return self._send(calls.pause(table, reason, until, catalog))
+
+    def resume(self, table: str, *, catalog: str | None = None) -> None:
+        self._send(calls.resume(table, catalog))
 
     def ready(self) -> Readiness:
         return self._send(calls.ready())

@@ -152,6 +152,19 @@ class Schedule(Answer):
     next_due: datetime | None = None
 
 
+class Pause(Answer):
+    """A table that takes no jobs for a time."""
+
+    catalog: str
+    namespace: str
+    table: str
+    tenant: str
+    paused_by: str
+    reason: str
+    since: datetime
+    until: datetime | None = None
+
+
 class Readiness(Answer):
     status: Literal["ok", "unavailable"]
     checks: dict[str, str]

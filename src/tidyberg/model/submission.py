@@ -136,6 +136,21 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """A table that takes no jobs for a time."""
+
+    table: TableRef
+    tenant: str
+    paused_by: str
+    reason: str
+    since_ms: int
+    until_ms: int | None = None  # None: until someone resumes it
+
+    def holds_at(self, now_ms: int) -> bool:
+        return self.until_ms is None or now_ms < self.until_ms
+
+
+@dataclass(frozen=True, slots=True)
 class AuditEntry:
     """Who changed what, when; appended, never changed."""
 

@@ -45,8 +45,15 @@ def ended(submission: Submission, status: JobStatus, now_ms: int) -> Submission:
     return replace(submission, status=status, finished_ms=now_ms, claim=None)
 
 
-def put_back(submission: Submission, not_before_ms: int, reason: str) -> Submission:
-    return replace(submission, status=JobStatus.QUEUED, claim=None, not_before_ms=not_before_ms, error=reason)
+def put_back(submission: Submission, not_before_ms: int, reason: str, attempts: int | None = None) -> Submission:
+    return replace(
+        submission,
+        status=JobStatus.QUEUED,
+        claim=None,
+        not_before_ms=not_before_ms,
+        error=reason,
+        attempts=submission.attempts if attempts is None else attempts,
+    )
 
 
 def cancelled(submission: Submission, now_ms: int) -> Submission:

@@ -1,9 +1,12 @@
 """What the job stores keep as JSON, the same in each of them."""
 
+import json
+
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from tidyberg.model.job import Job, Owner
-from tidyberg.model.submission import AuditEntry, JobEvent, KeptPlan, Schedule, Submission
+from tidyberg.model.submission import AuditEntry, JobEvent, KeptPlan, Pause, Schedule, Submission
+from tidyberg.model.table import TableRef
 from tidyberg.model.task import TaskResult
 from tidyberg.record.store import Finished
 
@@ -13,6 +16,7 @@ SUBMISSION = TypeAdapter(Submission)
 EVENT = TypeAdapter(JobEvent)
 SCHEDULE = TypeAdapter(Schedule)
 KEPT_PLAN = TypeAdapter(KeptPlan)
+PAUSE = TypeAdapter(Pause)
 AUDIT_ENTRY = TypeAdapter(AuditEntry)
 _RESULT = TypeAdapter(tuple[TaskResult], config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))
 
@@ -39,3 +43,8 @@ def kept_result(document: bytes | str, finished_ms: int) -> Finished | None:
         return Finished(_RESULT.validate_json(document)[0], finished_ms)
     except ValidationError:
         return None
+
+
+def table_key(table: TableRef) -> str:
+    """Under what something about a table is kept."""
+    return json.dumps((table.catalog, *table.identifier), separators=(",", ":"))

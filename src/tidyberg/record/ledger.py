@@ -2,7 +2,8 @@
 
 from typing import Protocol
 
-from tidyberg.model.submission import AuditEntry, KeptPlan, Schedule
+from tidyberg.model.submission import AuditEntry, KeptPlan, Pause, Schedule
+from tidyberg.model.table import TableRef
 
 
 class Ledger(Protocol):
@@ -29,6 +30,20 @@ class Ledger(Protocol):
     def keep_plan(self, plan: KeptPlan) -> None: ...
 
     def kept_plan(self, plan_hash: str) -> KeptPlan | None: ...
+
+    def save_pause(self, pause: Pause) -> None:
+        """In place of the one that its table may have."""
+        ...
+
+    def pause(self, table: TableRef) -> Pause | None:
+        """Also one that is over."""
+        ...
+
+    def pauses(self) -> list[Pause]:
+        """All of them, by table."""
+        ...
+
+    def delete_pause(self, table: TableRef) -> bool: ...
 
     def append_audit(self, entry: AuditEntry) -> AuditEntry:
         """Numbered by the store, whatever number it came with."""

@@ -55,8 +55,10 @@ class JobQueue(Protocol):
         """End it. False, and nothing changed: the claim is lost, so that another one ends it."""
         ...
 
-    def put_back(self, job_id: str, token: int, *, not_before_ms: int, reason: str) -> bool:
-        """Queue it again, with its attempts; it waits until then. False: the claim is lost."""
+    def put_back(
+        self, job_id: str, token: int, *, not_before_ms: int, reason: str, attempts: int | None = None
+    ) -> bool:
+        """Queue it again, with its attempts or so many; it waits until then. False: the claim is lost."""
         ...
 
     def cancel(self, job_id: str, *, now_ms: int) -> Submission | None:

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 from pydantic import TypeAdapter
 
-from tidyberg.model.submission import AuditEntry, KeptPlan, Schedule
+from tidyberg.model.submission import AuditEntry, KeptPlan, Pause, Schedule
+from tidyberg.model.table import TableRef
+from tidyberg.record.documents import PAUSE, table_key
 from tidyberg.record.redis_client import RedisClient
 
 _SCHEDULE = TypeAdapter(Schedule)
@@ -52,6 +54,21 @@ class RedisLedger:
     def kept_plan(self, plan_hash: str) -> KeptPlan | None:
         document = self._client.ask(lambda redis: redis.get(self._client.key(f"kept_plan:{plan_hash}")))
         return _PLAN.validate_json(document) if document else None
+
+    def save_pause(self, pause: Pause) -> None:
+        document = PAUSE.dump_json(pause).decode()
+        self._client.ask(lambda redis: redis.hset(self._client.key("pauses"), table_key(pause.table), document))
+
+    def pause(self, table: TableRef) -> Pause | None:
+        document = self._client.ask(lambda redis: redis.hget(self._client.key("pauses"), table_key(table)))
+        return PAUSE.validate_json(document) if document else None
+
+    def pauses(self) -> list[Pause]:
+        documents = self._client.ask(lambda redis: redis.hgetall(self._client.key("pauses")))
+        return [PAUSE.validate_json(documents[table]) for table in sorted(documents)]
+
+    def delete_pause(self, table: TableRef) -> bool:
+        return bool(self._client.ask(lambda redis: redis.hdel(self._client.key("pauses"), table_key(table))))
 
     def append_audit(self, entry: AuditEntry) -> AuditEntry:
         document = _ENTRY.dump_json(entry).decode()

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from tidyberg.model.submission import AuditEntry, KeptPlan, Schedule
-from tidyberg.record.documents import AUDIT_ENTRY, KEPT_PLAN, SCHEDULE
+from tidyberg.model.submission import AuditEntry, KeptPlan, Pause, Schedule
+from tidyberg.model.table import TableRef
+from tidyberg.record.documents import AUDIT_ENTRY, KEPT_PLAN, PAUSE, SCHEDULE, table_key
 from tidyberg.record.sqlite_file import SqliteFile
 
 
@@ -57,6 +58,27 @@ class SqliteLedger:
         with self._file.reading() as connection:
             row = connection.execute("SELECT document FROM kept_plans WHERE plan_hash = ?", (plan_hash,)).fetchone()
         return KEPT_PLAN.validate_json(row[0]) if row else None
+
+    def save_pause(self, pause: Pause) -> None:
+        row = (table_key(pause.table), PAUSE.dump_json(pause).decode())
+        with self._file.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO pauses VALUES (?, ?)", row)
+
+    def pause(self, table: TableRef) -> Pause | None:
+        with self._file.reading() as connection:
+            found = connection.execute("SELECT document FROM pauses WHERE iceberg_table = ?", (table_key(table),))
+            row = found.fetchone()
+        return PAUSE.validate_json(row[0]) if row else None
+
+    def pauses(self) -> list[Pause]:
+        with self._file.reading() as connection:
+            rows = connection.execute("SELECT document FROM pauses ORDER BY iceberg_table").fetchall()
+        return [PAUSE.validate_json(row[0]) for row in rows]
+
+    def delete_pause(self, table: TableRef) -> bool:
+        with self._file.transaction() as connection:
+            deleted = connection.execute("DELETE FROM pauses WHERE iceberg_table = ?", (table_key(table),))
+            return deleted.rowcount == 1
 
     def append_audit(self, entry: AuditEntry) -> AuditEntry:
         with self._file.transaction() as connection:

@@ -144,4 +144,6 @@ _LEDGER = (
     "CREATE INDEX audit_by_time ON audit (at_ms)",
 )
 
-VERSIONS = (_RUNS, (*_OPEN_RUNS, *_QUEUE, *_LEDGER))
+_PAUSES = ("CREATE TABLE pauses (iceberg_table TEXT PRIMARY KEY, document TEXT NOT NULL)",)
+
+VERSIONS = (_RUNS, (*_OPEN_RUNS, *_QUEUE, *_LEDGER), _PAUSES)

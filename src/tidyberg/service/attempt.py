@@ -26,7 +26,7 @@ from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Job, JobStatus, Stage
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.report import CompactionResult, Event, StageStarted
-from tidyberg.model.submission import Query, Submission
+from tidyberg.model.submission import Pause, Query, Submission
 from tidyberg.planning.document import plan_from_json
 from tidyberg.record.records import Records
 from tidyberg.service.estimates import Estimates
@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 MAY_PASS = (Transient, Conflict, CommitStateUnknown, EngineError)
 _STORE_PAUSE_SECONDS = 1.0
 _EARLIER_RUNS = 200
+PAUSE_LOOK_SECONDS = 300.0
 
 
 @dataclass
@@ -84,7 +85,6 @@ class Attempt:
         submission = self.submission
         table = f"{submission.table.catalog}.{submission.table}"
         with about(job_id=submission.job_id, table=table, tenant=submission.tenant), self._heartbeat:
-            self.metrics.job_started(submission)
             try:
                 self._run()
             except TidybergError as error:
@@ -104,6 +104,9 @@ class Attempt:
             return self._finish_as(done)
         if submission.cancel_requested:
             raise Cancelled("The job was cancelled.")
+        if (pause := self.records.ledger.pause(submission.table)) is not None and pause.holds_at(self.now_ms()):
+            return self._wait_for(pause)
+        self.metrics.job_started(submission)
         if (deaths := sum(map(_died, earlier))) >= self.settings.queue.max_attempts:
             raise GivenUp(
                 f"{deaths} processes died while they ran it.",
@@ -241,13 +244,20 @@ class Attempt:
                 self.metrics.schedule_starved()
                 log.warning("the last %d jobs of %s left the table waiting", wanted, submission.created_by)
 
-    def _put_back(self, wait_seconds: float, reason: str) -> None:
+    def _wait_for(self, pause: Pause) -> None:
+        """Look again when it is over, and now and then before: someone may resume the table. That costs no attempt."""
+        left = PAUSE_LOOK_SECONDS if pause.until_ms is None else (pause.until_ms - self.now_ms()) / 1000
+        reason = f"table-paused: {pause.paused_by} has paused the table: {pause.reason}"
+        self._put_back(min(left, PAUSE_LOOK_SECONDS), reason, attempts=self.submission.attempts - 1)
+
+    def _put_back(self, wait_seconds: float, reason: str, attempts: int | None = None) -> None:
         def put_back() -> bool:
             return self.records.queue.put_back(
                 self.submission.job_id,
                 self._token,
                 not_before_ms=self.now_ms() + round(wait_seconds * 1000),
                 reason=reason,
+                attempts=attempts,
             )
 
         if self._settle(put_back):

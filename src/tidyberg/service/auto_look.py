@@ -101,7 +101,7 @@ class AutoMode:
         """None: it cannot be looked at, or does not want to be."""
         try:
             table = load_table(self.service.control.catalog(ref.catalog), ref)
-            if is_opted_out(table.properties):
+            if is_opted_out(table.properties) or self.service.pauses.of(ref) is not None:
                 return None
             options = plan_options(self.service.settings, ref, {})
             return _facts_of(table, ref, resolve_sizes(options, table.properties).target, self.service.now_ms())

@@ -145,6 +145,9 @@ class Scheduler:
             log.info(
                 "Schedule %s leaves %s alone: its property %s is false.", schedule.schedule_id, ref, ENABLED_PROPERTY
             )
+        elif (pause := self.service.pauses.of(ref)) is not None:
+            self.service.metrics.paused()
+            log.info("Schedule %s leaves %s alone: %s has paused it.", schedule.schedule_id, ref, pause.paused_by)
         elif self._still_waits(schedule, due, ref):
             log.warning(
                 "Schedule %s: the earlier job of %s still waits; no other is queued.", schedule.schedule_id, ref

@@ -36,6 +36,7 @@ from tidyberg.service.estimates import Estimates
 from tidyberg.service.lookup import Lookup
 from tidyberg.service.loop import Loop
 from tidyberg.service.names import is_id, table_ref
+from tidyberg.service.pauses import Pauses
 from tidyberg.service.readiness import ReadinessCheck
 from tidyberg.service.requests import JobView, Readiness, ScheduleTimes, SubmitRequest
 from tidyberg.service.schedules import Schedules
@@ -68,7 +69,7 @@ class Service:
         self._readiness = ReadinessCheck(
             self.records.queue, self.lookup, sorted(self._catalogs), lambda: self.check_engine()
         )
-        self.metrics.watch(self.records.queue)
+        self.metrics.watch(self.records.queue, self._paused)
         self._audit = AuditLog(self.records.ledger, self.now_ms)
         self._estimates = Estimates(self.settings, self.control, self.records.queue)
         self._workers = Workers(
@@ -86,6 +87,7 @@ class Service:
         ]
         if self.settings.queue.estimate:
             self.loops.append(Loop("estimates", self._estimates.find_out_wanted, ESTIMATE_SECONDS))
+        self.pauses = Pauses(self.records.ledger, self._audit, self.access, self.now_ms)
         self._schedules = Schedules(self.records.ledger, self._audit, self.access, self.settings, self.now_ms)
 
     def start(self) -> None:
@@ -112,6 +114,7 @@ class Service:
             ref = self.resolve(request.table, request.catalog, request.namespace, who=who)
             act.target = f"{ref.catalog}.{ref}"
             act.tenant = tenant = self.access.tenant_for(who, ref, request.tenant)
+            self.pauses.refuse_paused(ref)
             with self._telling_nothing_of_others(who):
                 options = self._checked_options(ref, request)
             submission = Submission(
@@ -137,6 +140,7 @@ class Service:
             if kept is None or not self.access.may_see(who, kept.table):
                 raise UnknownPlan(f"There is no plan {plan_hash[:100]!r}.", hint="Plans are kept for some days only.")
             act.tenant = tenant = self.access.tenant_for(who, kept.table, None)
+            self.pauses.refuse_paused(kept.table)
             plan = plan_from_json(kept.document)
             self.records.ledger.keep_plan(replace(kept, created_ms=self.now_ms()))  # it lasts while its job waits
             submission = Submission(
@@ -310,6 +314,10 @@ class Service:
             guess = self._estimates.guess(kept, self.lookup.remembered(kept.table))
             return replace(kept, estimated_seconds=guess)
         return kept
+
+    def _paused(self) -> int:
+        now = self.now_ms()
+        return sum(pause.holds_at(now) for pause in self.records.ledger.pauses())
 
     def _attempt(self, claimed: Submission) -> Attempt:
         return Attempt(self.settings, self.control, self.records, self._estimates, self.metrics, claimed, self.now_ms)

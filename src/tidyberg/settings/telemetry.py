@@ -11,6 +11,9 @@ from tidyberg.settings.fields import Section
 class Telemetry(Section):
     log_format: Literal["console", "json"] = Field("console", description="Lines for people, or JSON for machines.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What is worth a line.")
+    max_tenant_labels: int = Field(
+        50, ge=0, description="Tenants that metrics tell apart, in the order of `tenants:`; the rest is `other`."
+    )
     table_labels: bool = Field(
         False, description="Whether metrics of jobs say which table: one time series more for each, so mind the number."
     )

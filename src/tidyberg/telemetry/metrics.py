@@ -12,12 +12,13 @@ from tidyberg._version import __version__
 from tidyberg.model.accuracy import accuracies
 from tidyberg.model.job import Job, JobStatus
 from tidyberg.model.sizes import GB, MB
-from tidyberg.model.submission import Submission
+from tidyberg.model.submission import DEFAULT_TENANT, Submission
 from tidyberg.record.queue import JobQueue
 from tidyberg.telemetry.exposition import as_text
 from tidyberg.telemetry.store_gauges import StoreGauges
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+OTHER_TENANTS: Final = "other"
 UNMATCHED: Final = "unmatched"  # the route of a request that no route answers
 
 _STATUS_LABEL: Mapping[JobStatus, str] = {
@@ -45,10 +46,13 @@ def _of(metric: _M, table: tuple[str, ...]) -> _M:
 class Metrics:
     """Safe to call from any thread. With `table_labels` what concerns a job also says which table it was for."""
 
-    def __init__(self, *, table_labels: bool = False) -> None:
+    def __init__(self, *, table_labels: bool = False, tenants: Iterable[str] = (DEFAULT_TENANT,)) -> None:
+        """`tenants`: those that are told apart; all others together are `other`."""
         self.registry = CollectorRegistry(auto_describe=False)
+        self._tenants = frozenset(tenants)
         self._table_labels = table_labels
         self._define_jobs(("table",) if table_labels else ())
+        self._define_tenants()
         self._define_service()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
@@ -106,6 +110,19 @@ class Metrics:
         for source in ("api", "schedule", "auto"):
             self._submitted.labels(source)
 
+    def _define_tenants(self) -> None:
+        """Metrics of their own, so that the others keep their labels."""
+
+        def counter(name: str, words: str, *more: str) -> Counter:
+            return Counter(f"compaction_tenant_{name}", words, ("tenant", *more), registry=self.registry)
+
+        self._tenant_jobs = counter("jobs_total", "Jobs that ended, by tenant", "status")
+        self._tenant_cost = counter("cost_dollars_total", "Dollars that jobs cost, by tenant")
+        self._tenant_read = counter("bytes_read_total", "Bytes that jobs read, by tenant")
+
+    def tenant_label(self, tenant: str) -> str:
+        return tenant if tenant in self._tenants else OTHER_TENANTS
+
     def _define_service(self) -> None:
         registry = self.registry
         self._http = Counter(
@@ -135,13 +152,18 @@ class Metrics:
             "Jobs of schedules and of auto that left a table waiting, as those before them did",
             registry=registry,
         )
+        self._paused_jobs = Counter(
+            "compaction_schedules_paused_total",
+            "Times of schedules that made no job, because the table is paused",
+            registry=registry,
+        )
         self._store_errors = Counter("tidyberg_store_errors_total", "Failed calls of the job store", registry=registry)
         build = Gauge("tidyberg_build_info", "Which version runs", ("version", "python"), registry=registry)
         build.labels(__version__, platform.python_version()).set(1)
 
-    def watch(self, queue: JobQueue) -> None:
-        """Also tell, whenever someone asks, how many jobs wait and run."""
-        self.registry.register(StoreGauges(queue))
+    def watch(self, queue: JobQueue, paused: Callable[[], int] | None = None) -> None:
+        """Also tell, whenever someone asks, how many jobs wait and run, and how many tables are paused."""
+        self.registry.register(StoreGauges(queue, paused=paused, tenant_label=self.tenant_label))
 
     def render(self) -> bytes:
         return as_text(self.registry)
@@ -160,6 +182,11 @@ class Metrics:
         """It ended for good, here: with its last run, if any came that far, and the sizes of the files committed."""
         table = (f"{submission.table.catalog}.{submission.table}",) if self._table_labels else ()
         self._jobs.labels(_STATUS_LABEL[submission.status], *table).inc()
+        tenant = self.tenant_label(submission.tenant)
+        self._tenant_jobs.labels(tenant, _STATUS_LABEL[submission.status]).inc()
+        if run is not None:
+            self._tenant_cost.labels(tenant).inc(run.actual_dollars or 0.0)
+            self._tenant_read.labels(tenant).inc(run.progress.bytes_read)
         if submission.status is JobStatus.SUCCEEDED:
             self._succeeded.inc()
             if submission.outcome in _OUTCOMES:
@@ -233,6 +260,10 @@ class Metrics:
 
     def schedule_starved(self) -> None:
         self._starved.inc()
+
+    def paused(self) -> None:
+        """A job was not made because its table is paused."""
+        self._paused_jobs.inc()
 
     def store_failed(self) -> None:
         self._store_errors.inc()

@@ -3,8 +3,9 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -27,10 +28,18 @@ class QueueState:
     active: int
     oldest_pending_ms: int | None  # when the one that waits longest was asked for
     last_succeeded_ms: int | None
+    paused: int | None = None  # tables
+    of_tenants: Mapping[tuple[str, JobStatus], int] = field(default_factory=dict)  # those that wait and run
 
 
-def look_at(queue: JobQueue) -> QueueState:
+def look_at(
+    queue: JobQueue, paused: Callable[[], int] | None = None, tenant_label: Callable[[str], str] = str
+) -> QueueState:
     counts = queue.counts()
+    of_tenants: Counter[tuple[str, JobStatus]] = Counter()
+    for (tenant, status), count in counts.items():
+        if not status.is_final:
+            of_tenants[tenant_label(tenant), status] += count
     oldest = queue.submissions(Query(statuses=frozenset({JobStatus.QUEUED}), newest_first=False, limit=1)).submissions
     newest = queue.submissions(Query(statuses=frozenset({JobStatus.SUCCEEDED}), limit=1)).submissions
     return QueueState(
@@ -38,14 +47,24 @@ def look_at(queue: JobQueue) -> QueueState:
         active=sum(count for (_, status), count in counts.items() if status is JobStatus.RUNNING),
         oldest_pending_ms=oldest[0].created_ms if oldest else None,
         last_succeeded_ms=newest[0].finished_ms if newest else None,
+        paused=paused() if paused is not None else None,
+        of_tenants=of_tenants,
     )
 
 
 class StoreGauges(Collector):
     """Asks in a thread of its own, one at a time: a store that hangs costs a scrape two seconds, once per look."""
 
-    def __init__(self, queue: JobQueue, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        queue: JobQueue,
+        clock: Callable[[], float] = time.monotonic,
+        paused: Callable[[], int] | None = None,
+        tenant_label: Callable[[str], str] = str,
+    ) -> None:
+        self._tenant_label = tenant_label
         self._queue = queue
+        self._paused = paused
         self._clock = clock
         self._lock = threading.Lock()
         self._state: QueueState | None = None
@@ -74,7 +93,7 @@ class StoreGauges(Collector):
     def _look(self) -> None:
         state: QueueState | None = None
         try:
-            state = look_at(self._queue)
+            state = look_at(self._queue, self._paused, self._tenant_label)
         except Exception as error:  # noqa: BLE001  # whatever a store raises: the scrape says that it is away
             _LOG.debug("the job store does not answer: %s", error)
         with self._lock:
@@ -89,6 +108,13 @@ def _families(state: QueueState | None, now: float) -> list[Metric]:
         "oldest_pending_compaction_age_seconds", "How long the job that waits longest has waited; 0 when none waits"
     )
     last = GaugeMetricFamily("last_compaction_timestamp_seconds", "When the newest job that succeeded ended")
+    paused = GaugeMetricFamily("tidyberg_paused_tables", "Tables that are paused, over all replicas")
+    waiting = GaugeMetricFamily("tenant_pending_compactions", "Jobs that wait, by tenant", labels=("tenant",))
+    running = GaugeMetricFamily("tenant_active_compactions", "Jobs that run, by tenant", labels=("tenant",))
+    for (tenant, status), count in sorted(state.of_tenants.items()) if state is not None else ():
+        (waiting if status is JobStatus.QUEUED else running).add_metric((tenant,), count)
+    if state is not None and state.paused is not None:
+        paused.add_metric((), state.paused)
     if state is not None:
         pending.add_metric((), state.pending)
         active.add_metric((), state.active)
@@ -96,4 +122,4 @@ def _families(state: QueueState | None, now: float) -> list[Metric]:
         oldest.add_metric((), waited)
         if state.last_succeeded_ms is not None:
             last.add_metric((), state.last_succeeded_ms / 1000)
-    return [up, pending, active, oldest, last]
+    return [up, pending, active, oldest, last, paused, waiting, running]

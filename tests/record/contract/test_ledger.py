@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.record.conftest import Open
-from tidyberg.model.submission import AuditEntry, KeptPlan, Schedule
+from tidyberg.model.submission import AuditEntry, KeptPlan, Pause, Schedule
 from tidyberg.model.table import TableRef
 from tidyberg.record.ledger import Ledger
 from tidyberg.record.records import Records
@@ -158,3 +158,18 @@ def test_no_audit_entry_is_lost_or_numbered_twice_when_replicas_write_at_once(op
         thread.join()
     assert len(set(numbers)) == 100
     assert {read.number for read in ledgers[0].audit(limit=1000)} == set(numbers)
+
+
+def test_a_table_has_one_pause_until_it_is_deleted(ledger: Ledger) -> None:
+    one, other = TableRef("lab", ("db",), "one"), TableRef("lab", ("db", "deep"), "one")
+    first = Pause(one, "team-a", "ada", "because \u2713", 5)
+    ledger.save_pause(first)
+    assert (ledger.pause(one), ledger.pause(other)) == (first, None)
+    second = replace(first, reason="longer", until_ms=10)
+    ledger.save_pause(second)
+    ledger.save_pause(replace(first, table=other))
+    assert ledger.pause(one) == second
+    assert [pause.table for pause in ledger.pauses()] == [other, one]
+    assert ledger.delete_pause(one)
+    assert not ledger.delete_pause(one)
+    assert ledger.pause(one) is None
