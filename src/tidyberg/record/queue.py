@@ -35,8 +35,9 @@ class JobQueue(Protocol):
 
         Of the tenants that have one to run, the one with the fewest running goes first, then the one that was served
         longest ago, then by name; within a tenant the highest priority, then the one that arrived first. A table has
-        at most one running. Running ones whose claim has run out come before all others, whatever the limits. Each
-        claim counts an attempt; its token is higher than that of any claim before, of any submission.
+        at most one running. Running ones whose claim has run out come before all others, whatever the limits. A
+        claim counts an attempt, unless it takes over from one that ran out; its token is higher than that of any claim
+        before, of any submission.
         """
         ...
 
@@ -55,8 +56,10 @@ class JobQueue(Protocol):
         """End it. False, and nothing changed: the claim is lost, so that another one ends it."""
         ...
 
-    def put_back(self, job_id: str, token: int, *, not_before_ms: int, reason: str) -> bool:
-        """Queue it again, with its attempts; it waits until then. False: the claim is lost."""
+    def put_back(
+        self, job_id: str, token: int, *, not_before_ms: int, reason: str, attempts: int | None = None
+    ) -> bool:
+        """Queue it again, with its attempts or these; it waits until then. False: the claim is lost."""
         ...
 
     def cancel(self, job_id: str, *, now_ms: int) -> Submission | None:

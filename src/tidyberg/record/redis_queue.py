@@ -81,8 +81,11 @@ class RedisQueue:
         change.ended(ANY, status, now_ms)
         return bool(self._client.run("finish", job_id, token, status, now_ms, *_learned(changes), once=True))
 
-    def put_back(self, job_id: str, token: int, *, not_before_ms: int, reason: str) -> bool:
-        fields = fields_of(change.put_back(ANY, not_before_ms, reason), ("not_before_ms", "error"))
+    def put_back(
+        self, job_id: str, token: int, *, not_before_ms: int, reason: str, attempts: int | None = None
+    ) -> bool:
+        names = ("not_before_ms", "error") if attempts is None else ("not_before_ms", "error", "attempts")
+        fields = fields_of(change.put_back(ANY, not_before_ms, reason, attempts=attempts), names)
         return bool(self._client.run("put_back", job_id, token, not_before_ms, *fields, once=True))
 
     def cancel(self, job_id: str, *, now_ms: int) -> Submission | None:

@@ -130,11 +130,13 @@ class SqliteQueue:
                 _save(connection, change.ended(change.learned(held, changes), status, now_ms))
         return held is not None
 
-    def put_back(self, job_id: str, token: int, *, not_before_ms: int, reason: str) -> bool:
+    def put_back(
+        self, job_id: str, token: int, *, not_before_ms: int, reason: str, attempts: int | None = None
+    ) -> bool:
         with self._file.transaction() as connection:
             held = _held(connection, job_id, token)
             if held is not None:
-                _save(connection, change.put_back(held, not_before_ms, reason))
+                _save(connection, change.put_back(held, not_before_ms, reason, attempts=attempts))
         return held is not None
 
     def cancel(self, job_id: str, *, now_ms: int) -> Submission | None:

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidyberg.control.control import Control
@@ -31,6 +31,7 @@ from tidyberg.record.records import Records
 from tidyberg.service.estimates import Estimates
 from tidyberg.service.heartbeat import Heartbeat, Stop
 from tidyberg.service.watching import Watch
+from tidyberg.settings.notifications import NotifiedEvent
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import Settings
 from tidyberg.telemetry.context import about
@@ -56,6 +57,7 @@ class Attempt:
     submission: Submission
     now_ms: Callable[[], int]
     sleep: Callable[[float], None] = time.sleep
+    notify: Callable[[NotifiedEvent, Submission], None] = lambda *_: None
 
     def __post_init__(self) -> None:
         self._run_id: str | None = None
@@ -83,7 +85,8 @@ class Attempt:
         submission = self.submission
         table = f"{submission.table.catalog}.{submission.table}"
         with about(job_id=submission.job_id, table=table, tenant=submission.tenant), self._heartbeat:
-            self.metrics.job_started(submission)
+            if submission.run_id is None:  # else it was taken over
+                self.metrics.job_started(submission)
             try:
                 self._run()
             except TidybergError as error:
@@ -153,13 +156,17 @@ class Attempt:
         if not left_open:
             return runs
         self.metrics.job_taken_over()
+        log.warning("taken over: %s stopped answering while it ran the job", _owners(left_open))
+        self._watch.tell(
+            "notice", {"level": "warning", "message": "Its worker stopped answering; another one goes on."}
+        )
         for run in left_open:
             self.control.settled(run.job_id)
         return self._earlier_runs()
 
     def _earlier_runs(self) -> list[Job]:
         """Those of this submission, newest first, but the one that is at work now."""
-        if self.submission.attempts <= 1:
+        if self.submission.run_id is None:
             return []
         found = self.records.store.find(table=self.submission.table, limit=_EARLIER_RUNS)
         mine = [job for job in found if job.submission_id == self.submission.job_id]
@@ -190,7 +197,8 @@ class Attempt:
         words = self.control.scrub(str(error))  # I12
         said = {"error_code": error.code, "error": words}
         if isinstance(error, Cancelled) and why is Stop.SHUTDOWN:
-            self._put_back(0.0, "The service that ran it was stopped.")
+            # It is no fault of the job's: it costs no attempt.
+            self._put_back(0.0, "The service that ran it was stopped.", attempts=self.submission.attempts - 1)
         elif isinstance(error, Cancelled):
             self._finish(JobStatus.CANCELLED, said)
         elif isinstance(error, MAY_PASS) and self.submission.attempts < queue.max_attempts:
@@ -198,9 +206,16 @@ class Attempt:
             self.metrics.job_retried()
             self._put_back(longest * random.uniform(0.5, 1.0), f"{error.code}: {words}")  # noqa: S311  # spread them
         else:
-            self._finish(JobStatus.FAILED, said)
+            gave_up = isinstance(error, (GivenUp, *MAY_PASS))
+            self._finish(JobStatus.FAILED, said, event="given_up" if gave_up else "failed")
 
-    def _finish(self, status: JobStatus, changes: Mapping[str, Any], sizes: Sequence[int] = ()) -> None:
+    def _finish(
+        self,
+        status: JobStatus,
+        changes: Mapping[str, Any],
+        sizes: Sequence[int] = (),
+        event: NotifiedEvent = "failed",
+    ) -> None:
         def finish() -> bool:
             return self.records.queue.finish(
                 self.submission.job_id, self._token, status, now_ms=self.now_ms(), changes=changes
@@ -212,6 +227,8 @@ class Attempt:
             if changes.get("outcome") in ("committed", "partly"):
                 self.estimates.forget(self.submission.table)
             self._count(sizes)
+            if status is JobStatus.FAILED:
+                self.notify(event, replace(self.submission, status=status, **changes))
 
     def _count(self, sizes: Sequence[int]) -> None:
         with suppress(TidybergError):
@@ -220,13 +237,14 @@ class Attempt:
                 run = self.records.store.get(ended.run_id) if ended.run_id else None
                 self.metrics.job_ended(ended, run, sizes)
 
-    def _put_back(self, wait_seconds: float, reason: str) -> None:
+    def _put_back(self, wait_seconds: float, reason: str, attempts: int | None = None) -> None:
         def put_back() -> bool:
             return self.records.queue.put_back(
                 self.submission.job_id,
                 self._token,
                 not_before_ms=self.now_ms() + round(wait_seconds * 1000),
                 reason=reason,
+                attempts=attempts,
             )
 
         if self._settle(put_back):
@@ -261,3 +279,9 @@ def _died(job: Job) -> bool:
 
 def _has_committed(job: Job) -> bool:
     return bool(job.commits) or job.snapshot_id is not None
+
+
+def _owners(runs: Sequence[Job]) -> str:
+    """Where they ran, as far as that is known."""
+    known = sorted({f"{run.owner.host}:{run.owner.pid}" for run in runs if run.owner is not None})
+    return ", ".join(known) or "its worker"

@@ -35,6 +35,8 @@ from tidyberg.service.estimates import Estimates
 from tidyberg.service.lookup import Lookup
 from tidyberg.service.loop import Loop
 from tidyberg.service.names import is_id, table_ref
+from tidyberg.service.notifications import LOOK_SECONDS as NOTIFIER_SECONDS
+from tidyberg.service.notifications import Notifier
 from tidyberg.service.readiness import ReadinessCheck
 from tidyberg.service.requests import JobView, Readiness, ScheduleTimes, SubmitRequest
 from tidyberg.service.schedules import Schedules
@@ -65,9 +67,13 @@ class Service:
         self.lookup = Lookup(self.control.catalog)
         self._catalogs = frozenset(known_catalogs(self.settings))
         self._readiness = ReadinessCheck(
-            self.records.queue, self.lookup, sorted(self._catalogs), lambda: self.check_engine()
+            self.records,
+            self.lookup,
+            sorted(self._catalogs),
+            lambda: self.check_engine(),
+            needs_catalog=self.settings.server.ready_needs_catalog,
         )
-        self.metrics.watch(self.records.queue)
+        self.metrics.watch(self.records.queue, self._readiness.check_store)
         self._audit = AuditLog(self.records.ledger, self.now_ms)
         self._estimates = Estimates(self.settings, self.control, self.records.queue)
         self._workers = Workers(
@@ -85,6 +91,10 @@ class Service:
         ]
         if self.settings.queue.estimate:
             self.loops.append(Loop("estimates", self._estimates.find_out_wanted, ESTIMATE_SECONDS))
+        told = self.settings.notifications
+        self.notifier = Notifier(told, self.records, self.now_ms, self.metrics.notified, self.control.scrub)
+        if told.webhooks:
+            self.loops.append(Loop("notifications", self.notifier.look_for_waiting, NOTIFIER_SECONDS))
         self._schedules = Schedules(self.records.ledger, self._audit, self.access, self.settings, self.now_ms)
 
     def start(self) -> None:
@@ -93,6 +103,12 @@ class Service:
         for loop in self.loops:
             loop.start()
 
+    def claim_no_more(self) -> None:
+        """The service is about to stop: what runs goes on, what waits is for others."""
+        for loop in self.loops:
+            loop.stop(0.0)
+        self._workers.claim_no_more()
+
     def stop(self) -> None:
         """End what runs within the grace time, or put it back for others, and let go of the store."""
         for loop in self.loops:
@@ -100,6 +116,7 @@ class Service:
         ended = self._workers.stop()
         for loop in self.loops:
             loop.stop(LOOP_GRACE_SECONDS)
+        self.notifier.stop()
         if ended:  # else a run would lose its engine and its store under its feet; the process ends anyway
             self.control.close()  # with the store, whose connection the queue and the ledger share
             self.control.tracer.close()
@@ -283,7 +300,16 @@ class Service:
         return kept
 
     def _attempt(self, claimed: Submission) -> Attempt:
-        return Attempt(self.settings, self.control, self.records, self._estimates, self.metrics, claimed, self.now_ms)
+        return Attempt(
+            self.settings,
+            self.control,
+            self.records,
+            self._estimates,
+            self.metrics,
+            claimed,
+            self.now_ms,
+            notify=self.notifier.tell,
+        )
 
     def _limits(self) -> Limits:
         queue = self.settings.queue

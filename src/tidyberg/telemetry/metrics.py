@@ -127,12 +127,25 @@ class Metrics:
         self._fired = Counter("compaction_schedules_fired_total", "Times of schedules dealt with", registry=registry)
         self._missed = Counter("compaction_schedules_missed_total", "Times of schedules let pass", registry=registry)
         self._store_errors = Counter("tidyberg_store_errors_total", "Failed calls of the job store", registry=registry)
+        self._notices = Counter(
+            "tidyberg_notifications_total",
+            "Notices to webhooks, by what became of them",
+            ("outcome",),
+            registry=registry,
+        )
+        for outcome in ("sent", "failed", "dropped"):
+            self._notices.labels(outcome)
+        self._skew = Gauge(
+            "tidyberg_clock_skew_seconds",
+            "How far this machine's clock is ahead of that of the shared store",
+            registry=registry,
+        )
         build = Gauge("tidyberg_build_info", "Which version runs", ("version", "python"), registry=registry)
         build.labels(__version__, platform.python_version()).set(1)
 
-    def watch(self, queue: JobQueue) -> None:
-        """Also tell, whenever someone asks, how many jobs wait and run."""
-        self.registry.register(StoreGauges(queue))
+    def watch(self, queue: JobQueue, check_write: Callable[[], None] = lambda: None) -> None:
+        """Also tell, whenever someone asks, how many jobs wait and run, and whether the store takes writes."""
+        self.registry.register(StoreGauges(queue, check_write=check_write))
 
     def render(self) -> bytes:
         return as_text(self.registry)
@@ -219,6 +232,12 @@ class Metrics:
 
     def schedule_missed(self, times: int = 1) -> None:
         self._missed.inc(times)
+
+    def notified(self, outcome: str) -> None:
+        self._notices.labels(outcome).inc()
+
+    def clock_differs(self, seconds: float) -> None:
+        self._skew.set(seconds)
 
     def store_failed(self) -> None:
         self._store_errors.inc()
