@@ -115,7 +115,7 @@ class Metrics:
             registry=registry,
         )
         self._connections = Gauge("http_connections", "Connections that are open", registry=registry)
-        self._streams = Gauge("http_streams", "Streams of events that are open", registry=registry)
+        self._streams = Gauge("http_streams", "Watched jobs: streams that are open", registry=registry)
         self._shed = Counter(
             "http_connections_shed_total",
             "Idle connections closed to make room (idle), and requests refused before they were read",
