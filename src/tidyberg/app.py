@@ -75,6 +75,7 @@ def build_service(settings: Settings) -> "Service":
     from tidyberg.service.loop import Loop
     from tidyberg.service.scheduler import LOOK_SECONDS, Scheduler
     from tidyberg.service.service import Service
+    from tidyberg.service.store_clock import MEASURE_SECONDS, StoreClock
     from tidyberg.telemetry.counted import counted
     from tidyberg.telemetry.metrics import Metrics
 
@@ -84,6 +85,8 @@ def build_service(settings: Settings) -> "Service":
     control = build_control(settings, records.store)
     control.lease_ms = round(settings.queue.lease_seconds * 1000)
     control.tracer = open_tracer(settings.telemetry)
+    clock = StoreClock(records.clock_ms, metrics.clock_differs) if records.clock_ms is not None else None
+    control.now_ms = clock or control.now_ms
     service = Service(
         settings,
         control,
@@ -91,7 +94,10 @@ def build_service(settings: Settings) -> "Service":
         Access(settings.tenants),
         metrics,
         check_engine=lambda: _check_engine(settings),
+        now_ms=control.now_ms,
     )
+    if clock is not None:
+        service.loops.append(Loop("clock", clock.measure, MEASURE_SECONDS))
     if settings.scheduler.enabled:
         service.loops.append(Loop("scheduler", Scheduler(service).look, LOOK_SECONDS))
         if settings.scheduler.auto.enabled:

@@ -160,16 +160,20 @@ def test_a_catalog_that_is_away_stops_only_what_needs_it(settings: Settings) -> 
         assert is_unavailable(client.get("/api/v1/tables"), "catalog-unreachable")
         assert is_unavailable(client.post("/api/v1/plan", json={"table": "public.events"}), "catalog-unreachable")
         ready = client.get("/health/ready")
-        assert (ready.status_code, ready.json()["status"], ready.json()["checks"]["store"]) == (
-            503,
-            "unavailable",
-            "ok",
-        )
+        assert (ready.status_code, ready.json()["status"], ready.json()["checks"]["store"]) == (200, "ok", "ok")
         assert ready.json()["checks"]["catalog default"] != "ok"
         assert client.get("/health/live").status_code == 200
         waiting = client.post("/compact", json={"table": "public.events"})
         assert waiting.status_code == 202, "it waits until the catalog is back"
         assert client.get(waiting.headers["location"]).json()["status"] == "queued"
+
+
+def test_a_catalog_counts_for_readiness_where_the_settings_say_so(settings: Settings) -> None:
+    away = Catalog(type="rest", uri=f"http://127.0.0.1:{free_port()}")
+    strict = settings.server.model_copy(update={"ready_needs_catalog": True})
+    with client_of(settings.model_copy(update={"catalog": away, "server": strict})) as client:
+        ready = client.get("/health/ready")
+        assert (ready.status_code, ready.json()["status"]) == (503, "unavailable")
 
 
 def test_a_redis_that_is_away_is_told(settings: Settings) -> None:

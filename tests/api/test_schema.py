@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from tests.api.conftest import serving
 from tests.seed import SEED
 from tidyberg.api.app import create_app
 from tidyberg.app import build_service
+from tidyberg.settings.access import hash_key
 from tidyberg.settings.settings import Settings
 from tidyberg.testing import Warehouse
 
@@ -30,9 +31,16 @@ CHECKS = (
 )
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    """A service that runs jobs, on the tables that the document's examples name."""
+KEY = "tdb_" + "k" * 43
+
+# What is refused for want of a credential cannot be told from what is refused for what it says.
+SECURED_CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance")
+
+
+@pytest.fixture(params=["open", "secured"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A service that runs jobs, on the tables that the document's examples name; with keys, or for everybody."""
+    key = {"name": "tests", "hash": hash_key(KEY), "role": "admin", "tenant": "*"}
     with Warehouse(tmp_path / "lake", name="production") as warehouse:
         warehouse.append_files(warehouse.create_table("analytics.events"), 12, 50)
         warehouse.append_files(warehouse.create_table("analytics.sales"), 6, 10)
@@ -41,6 +49,8 @@ def url(tmp_path: Path) -> Iterator[str]:
                 "engine": "inline",
                 "catalog": {"name": "production", **warehouse.properties},
                 "store": {"path": str(tmp_path / "state" / "jobs.db")},
+                "access": {"api_keys": [key]} if request.param == "secured" else {},
+                "server": {"max_wait_seconds": 60},  # that a busy machine sheds is no defect, and is tested elsewhere
             }
         )
         service = build_service(settings)
@@ -53,9 +63,23 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("url", ["open"], indirect=True)
 def test_no_request_makes_the_service_fail_or_answer_what_it_does_not_declare(url: str, tmp_path: Path) -> None:
+    ask(url, tmp_path, CHECKS, examples=300 if LONG else 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("url", ["secured"], indirect=True)
+@pytest.mark.parametrize("credential", [KEY, None], ids=["with_a_key", "without"])
+def test_no_request_makes_a_service_with_keys_fail(url: str, tmp_path: Path, credential: str | None) -> None:
+    """One right credential, and none: whatever is sent, it is never the service's fault."""
+    given = ["--header", f"Authorization: Bearer {credential}"] if credential else []
+    ask(url, tmp_path, SECURED_CHECKS, *given, examples=100 if LONG else 3)
+
+
+def ask(url: str, directory: Path, checks: Sequence[str], *more: str, examples: int) -> None:
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", "--no-color"]
-    command += ["--checks", ",".join(CHECKS), "--seed", str(SEED), "--request-timeout", "30"]
-    command += ["--max-examples", "300" if LONG else "8", "--warnings", "off"]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    command += ["--checks", ",".join(checks), "--seed", str(SEED), "--request-timeout", "30"]
+    command += ["--max-examples", str(examples), "--warnings", "off", *more]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=directory, check=False)
     assert ran.returncode == 0, ran.stdout[-20_000:] + ran.stderr[-2_000:]

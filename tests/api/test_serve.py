@@ -63,6 +63,7 @@ def environment(warehouse: Warehouse, tmp_path: Path, **more: str) -> dict[str, 
         "CATALOG_URI": warehouse.properties["uri"],
         "CATALOG_WAREHOUSE": warehouse.properties["warehouse"],
         "TIDYBERG_HOME": str(tmp_path / "state"),
+        "TIDYBERG_SERVER__DRAIN_SECONDS": "0",
         **more,
     }
 

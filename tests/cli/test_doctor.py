@@ -1,6 +1,5 @@
 """The doctor finds what is wrong and changes nothing."""
 
-import os
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from tests.servers.redis import RedisServer
 from tidyberg.cli.doctor import check_disk, check_java, java_version
 from tidyberg.cli.doctor_store import check_store
 from tidyberg.record.redis_health import redis_health
+from tidyberg.record.sqlite_file import SqliteFile
 from tidyberg.settings.settings import Settings
 from tidyberg.settings.store import Store
 from tidyberg.testing import Warehouse
@@ -91,7 +91,28 @@ def test_the_store_must_be_writable_and_is_not_made(tmp_path: Path) -> None:
     assert [check.state for check in check_store(Store(path=path))] == ["ok"]
     assert not path.parent.exists()
     nowhere = Store(path=Path("/proc/nowhere/tidyberg.db"))
-    assert [check.state for check in check_store(nowhere)] == ["ok" if os.access("/proc", os.W_OK) else "fail"]
+    assert [check.state for check in check_store(nowhere)] == ["fail"], "also for root, who is said to have the right"
+
+
+def test_a_file_that_takes_no_writes_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "tidyberg.db"
+    SqliteFile(path).close()
+    before = path.read_bytes()
+    assert [check.state for check in check_store(Store(path=path))] == ["ok"]
+    assert path.read_bytes() == before, "nothing of it stays"
+    path.write_bytes(b"something else" * 1000)
+    (check,) = check_store(Store(path=path))
+    assert (check.state, "takes no writes" in check.found) == ("fail", True)
+
+
+def test_a_redis_that_takes_no_writes_is_told(redis_server: RedisServer) -> None:
+    store = Store(url=SecretStr(redis_server.url))
+    with redis_server.client() as client:
+        client.config_set("maxmemory", "1")
+        found = list(check_store(store))
+        client.config_set("maxmemory", "0")
+    assert any(check.state == "fail" and "takes no writes" in check.found for check in found)
+    assert not any("takes no writes" in check.found for check in check_store(store))
 
 
 def test_redis_must_answer_keep_what_it_has_written_and_drop_nothing(

@@ -386,7 +386,7 @@ def test_while_the_store_is_down_workers_wait_and_jobs_go_on_afterwards(
     outage.is_down = False
     done = ended(service, job.job_id)
     assert (done.status, done.outcome) == (JobStatus.SUCCEEDED, "committed")
-    assert (done.attempts > 1) is longer_than_the_claim
+    assert done.attempts == 1, "that the store was down is no fault of the job's"
     table = warehouse.catalog.load_table("db.events")
     assert warehouse.rows(table) == rows
     until(lambda: warehouse.files_on_disk(table) == warehouse.referenced_files(table) or None)

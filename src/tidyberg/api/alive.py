@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 from tidyberg._version import __version__
 from tidyberg.api.context import Context, Here
 from tidyberg.errors import AccessDenied, IdentityProviderDown, NotAuthenticated
+from tidyberg.service.requests import Readiness
 
 router = APIRouter(tags=["health"])
 
@@ -46,6 +47,8 @@ async def ready(here: Here, request: Request, response: Response) -> Ready:
     Where callers must say who they are, `checks` is empty for those who did not, or who see one tenant only.
     """
     found = await here.observing(here.service.ready)
+    if here.draining.is_set():
+        found = Readiness(False, {"server": "It is stopping.", **found.checks})
     if not found.ok:
         response.status_code = 503
         response.headers["Retry-After"] = "5"

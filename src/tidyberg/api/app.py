@@ -73,6 +73,7 @@ def create_app(
         watching=Threads(_STREAM_THREADS, server.max_streams, _STREAM_SECONDS),
         watchers=Watchers(partial(service.records.queue.news, limit=KEPT_EVENTS), stopping),
         streams=streams,
+        draining=asyncio.Event(),
         stopping=stopping,
     )
     problems.install(app)

@@ -30,6 +30,7 @@ class Context:
     watching: Threads  # reads for streams of events, which may be many
     watchers: Watchers
     streams: StreamLimits
+    draining: asyncio.Event  # it is to stop soon: not ready any more, but every request is answered
     stopping: asyncio.Event
 
 

@@ -7,7 +7,9 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -35,7 +37,10 @@ class ApiServer(uvicorn.Server):
     def __init__(self, app: FastAPI, *, probes: socket.socket | None = None, **tls: Any) -> None:
         context: Context = app.state.context
         server = context.server
-        self._stopping = context.stopping
+        self._stopping, self._draining = context.stopping, context.draining
+        self._service = context.service
+        self._drain_seconds = server.drain_seconds
+        self._drained_at: float | None = None
         self._app = app
         self._probes = probes
         metrics = context.service.metrics
@@ -77,6 +82,22 @@ class ApiServer(uvicorn.Server):
             return config.http_protocol_class(config=config, server_state=state, app_state={})  # type: ignore[call-arg]
 
         return await asyncio.get_running_loop().create_server(protocol, sock=listener, backlog=_MOST_PROBES)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """SIGTERM once: those who send requests here hear first that they should not. Again, or Ctrl-C: at once."""
+        if sig == signal.SIGTERM and self._drained_at is None and self._drain_seconds and not self.should_exit:
+            self._drained_at = time.monotonic() + self._drain_seconds
+        else:
+            super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._drained_at is not None:
+            if not self._draining.is_set():
+                self._draining.set()
+                _log.info("no longer ready; requests are answered for %g s more", self._drain_seconds)
+                self._service.claim_no_more()
+            self.should_exit |= time.monotonic() >= self._drained_at
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stopping.set()

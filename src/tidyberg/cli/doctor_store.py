@@ -1,8 +1,11 @@
 """Whether jobs can be recorded, and will be there after a restart."""
 
 import os
+import sqlite3
 import stat
+import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from tidyberg.cli.show_doctor import Check
@@ -11,6 +14,7 @@ from tidyberg.settings.store import Store
 
 _NAME = "job store"
 _BY_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_BUSY_SECONDS = 5.0
 _CLOCKS_MAY_DIFFER_SECONDS = 5.0
 
 
@@ -23,11 +27,30 @@ def check_store(store: Store) -> Iterator[Check]:
 
 def _check_file(path: Path) -> Check:
     place = path if path.exists() else existing(path.parent)
-    if os.access(place, os.W_OK) and path.exists() and path.stat().st_mode & _BY_OTHERS:
+    if not os.access(place, os.W_OK):
+        return Check("fail", _NAME, f"{path} is not writable", "Set store.path or TIDYBERG_HOME.")
+    try:
+        _try_to_write(path)
+    except (OSError, sqlite3.Error) as error:
+        return Check("fail", _NAME, f"{path} takes no writes ({error})", "See that its disk has room and is well.")
+    if path.exists() and path.stat().st_mode & _BY_OTHERS:
         return Check("warn", _NAME, f"{path} can be read by other users of this machine", f"Run chmod 600 {path}*")
-    if os.access(place, os.W_OK):
-        return Check("ok", _NAME, str(path))
-    return Check("fail", _NAME, f"{path} is not writable", "Set store.path or TIDYBERG_HOME.")
+    return Check("ok", _NAME, str(path))
+
+
+def _try_to_write(path: Path) -> None:
+    """To the file as it is, without bringing it up to date; where there is none, to another one beside it."""
+    if path.exists():
+        with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("CREATE TABLE written_by_doctor (page BLOB)")
+            connection.execute("INSERT INTO written_by_doctor VALUES (zeroblob(65536))")
+            connection.execute("ROLLBACK")
+        return
+    with tempfile.NamedTemporaryFile(dir=existing(path.parent)) as probe:
+        probe.write(bytes(65536))
+        probe.flush()
+        os.fsync(probe.fileno())
 
 
 def _check_redis(url: str) -> Iterator[Check]:
@@ -39,6 +62,9 @@ def _check_redis(url: str) -> Iterator[Check]:
         yield Check("fail", _NAME, error.message, error.hint)
         return
     yield Check("ok", _NAME, f"Redis {found.version} at {found.place}, {found.seconds:.2f} s")
+    if found.write_error is not None:
+        cure = "Give it more memory or disk, or shorten retention; reads still work."
+        yield Check("fail", _NAME, f"Redis takes no writes: {found.write_error}", cure)
     if found.is_too_old:
         yield Check("fail", _NAME, f"Redis {found.version} is too old", "Use version 6.2 or newer.")
     if found.is_cluster:
@@ -47,7 +73,7 @@ def _check_redis(url: str) -> Iterator[Check]:
         yield Check("fail", _NAME, "this Redis is a replica", "Give the address of its master.")
     if abs(found.clock_seconds) > _CLOCKS_MAY_DIFFER_SECONDS:
         said = f"this machine's clock and that of Redis differ by {abs(found.clock_seconds):.0f} s"
-        yield Check("warn", _NAME, said, "Let both follow a time server: replicas judge each other's claims by time.")
+        yield Check("warn", _NAME, said, "Let both follow a time server; replicas use the time of Redis.")
     if not found.is_append_only:
         yield Check("warn", _NAME, "Redis forgets jobs when it restarts", "Set `appendonly yes` in redis.conf.")
     if found.eviction != "noeviction":

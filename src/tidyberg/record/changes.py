@@ -21,7 +21,8 @@ def claimed(submission: Submission, claim: Claim, now_ms: int) -> Submission:
         submission,
         status=JobStatus.RUNNING,
         claim=claim,
-        attempts=submission.attempts + 1,
+        # Whoever takes over what another had goes on with its attempt.
+        attempts=submission.attempts + (submission.status is not JobStatus.RUNNING),
         started_ms=now_ms if submission.started_ms is None else submission.started_ms,
         error_code=None,
         error=None,
@@ -45,7 +46,7 @@ def ended(submission: Submission, status: JobStatus, now_ms: int) -> Submission:
     return replace(submission, status=status, finished_ms=now_ms, claim=None)
 
 
-def put_back(submission: Submission, not_before_ms: int, reason: str, attempts: int | None = None) -> Submission:
+def put_back(submission: Submission, not_before_ms: int, reason: str, *, attempts: int | None = None) -> Submission:
     return replace(
         submission,
         status=JobStatus.QUEUED,

@@ -35,8 +35,9 @@ class JobQueue(Protocol):
 
         Of the tenants that have one to run, the one with the fewest running goes first, then the one that was served
         longest ago, then by name; within a tenant the highest priority, then the one that arrived first. A table has
-        at most one running. Running ones whose claim has run out come before all others, whatever the limits. Each
-        claim counts an attempt; its token is higher than that of any claim before, of any submission.
+        at most one running. Running ones whose claim has run out come before all others, whatever the limits. A
+        claim counts an attempt, unless it takes over from one that ran out; its token is higher than that of any claim
+        before, of any submission.
         """
         ...
 

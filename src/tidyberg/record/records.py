@@ -19,6 +19,8 @@ class Records:
     store: JobStore
     queue: JobQueue
     ledger: Ledger
+    check_write: Callable[[], None] = lambda: None  # raises when the store takes no writes, though it may be read
+    clock_ms: Callable[[], int] | None = None  # of a store that several machines share
 
     def close(self) -> None:
         self.store.close()  # the three share one connection
@@ -26,4 +28,4 @@ class Records:
 
 def open_sqlite(path: Path, is_alive: Callable[[Owner], bool | None]) -> Records:
     file = SqliteFile(path)
-    return Records(SqliteStore(file, is_alive), SqliteQueue(file), SqliteLedger(file))
+    return Records(SqliteStore(file, is_alive), SqliteQueue(file), SqliteLedger(file), file.check_write)

@@ -32,6 +32,7 @@ CONNECT_SECONDS = 2.0
 ANSWER_SECONDS = 3.0
 # A master that restarts or moves is back soon; longer waits are for who called to decide.
 _PAUSES = (0.05, 0.25)
+_PROBE_SECONDS = 60
 _MAY_PASS = (ConnectionError, TimeoutError, ReadOnlyError, BusyLoadingError)
 
 
@@ -85,6 +86,14 @@ class RedisClient:
             raise StoreUnreachable(
                 f"The job store at Redis ({self.place}) did not answer: {str(error).rstrip('.')}.", hint=_hint(error)
             ) from error
+
+    def check_write(self) -> None:
+        """Raises when it takes no writes: no memory, no replica where one is needed, a disk that is full."""
+        self.ask(lambda redis: redis.set(self.key("write_probe"), "1", ex=_PROBE_SECONDS))
+
+    def clock_ms(self) -> int:
+        seconds, microseconds = self.ask(lambda redis: redis.time())
+        return int(seconds) * 1000 + int(microseconds) // 1000
 
     def prepare(self, *scripts: str, after: Sequence[str]) -> None:
         """Scripts of the files with these names, behind what they share."""

@@ -4,6 +4,7 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 
+from tidyberg.errors import StoreUnreachable
 from tidyberg.record.redis_client import RedisClient
 
 OLDEST_VERSION = (6, 2)
@@ -15,6 +16,7 @@ class RedisHealth:
     version: str
     seconds: float  # it took to answer
     clock_seconds: float  # how far its clock is ahead of this machine's
+    write_error: str | None  # why it takes no writes
     is_append_only: bool
     eviction: str  # its maxmemory-policy
     is_master: bool
@@ -29,7 +31,7 @@ class RedisHealth:
 
 def redis_health(url: str) -> RedisHealth:
     """From INFO alone: hosted servers often refuse CONFIG."""
-    with closing(RedisClient(url, prefix="")) as client:
+    with closing(RedisClient(url, prefix="tidyberg:doctor:")) as client:
         client.ask(lambda redis: redis.ping())
         started = time.monotonic()
         info = client.ask(lambda redis: redis.info("everything"))
@@ -40,6 +42,7 @@ def redis_health(url: str) -> RedisHealth:
             version=str(info["redis_version"]),
             seconds=seconds,
             clock_seconds=clock + microseconds / 1e6 - time.time(),
+            write_error=_write_error(client),
             is_append_only=bool(info.get("aof_enabled")),
             eviction=str(info.get("maxmemory_policy", "noeviction")),
             is_master=info.get("role", "master") == "master",
@@ -47,3 +50,11 @@ def redis_health(url: str) -> RedisHealth:
             replicas=int(info.get("connected_slaves", 0)),
             stops_alone="min_slaves_good_slaves" in info,  # told only where it is set
         )
+
+
+def _write_error(client: RedisClient) -> str | None:
+    try:
+        client.check_write()
+    except StoreUnreachable as error:
+        return error.message
+    return None

@@ -85,7 +85,7 @@ class RedisQueue:
         self, job_id: str, token: int, *, not_before_ms: int, reason: str, attempts: int | None = None
     ) -> bool:
         names = ("not_before_ms", "error") if attempts is None else ("not_before_ms", "error", "attempts")
-        fields = fields_of(change.put_back(ANY, not_before_ms, reason, attempts), names)
+        fields = fields_of(change.put_back(ANY, not_before_ms, reason, attempts=attempts), names)
         return bool(self._client.run("put_back", job_id, token, not_before_ms, *fields, once=True))
 
     def cancel(self, job_id: str, *, now_ms: int) -> Submission | None:

@@ -13,4 +13,6 @@ from tidyberg.record.redis_store import RedisStore
 def open_redis(url: str, prefix: str, is_alive: Callable[[Owner], bool | None]) -> Records:
     """Connects when it is first asked: a service may start before its Redis does."""
     client = RedisClient(url, prefix)
-    return Records(RedisStore(client, is_alive), RedisQueue(client), RedisLedger(client))
+    return Records(
+        RedisStore(client, is_alive), RedisQueue(client), RedisLedger(client), client.check_write, client.clock_ms
+    )

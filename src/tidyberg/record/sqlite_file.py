@@ -12,6 +12,7 @@ from tidyberg.record.shared_sync import SharedSync
 from tidyberg.record.sqlite_schema import VERSIONS
 
 _BUSY_SECONDS = 30
+_APPLICATION = int.from_bytes(b"tidy")  # tells whose file it is
 
 
 class SqliteFile:
@@ -59,6 +60,12 @@ class SqliteFile:
             self._log.wait()
         except OSError as error:
             raise _did_not_answer(error) from error
+
+    def check_write(self) -> None:
+        """Raises when the file takes no writes; a page of it is written and brought to the disk."""
+        with self.transaction() as connection:
+            connection.execute(f"PRAGMA application_id={_APPLICATION}")
+        self.wait_for_disk()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

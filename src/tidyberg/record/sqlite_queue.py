@@ -136,7 +136,7 @@ class SqliteQueue:
         with self._file.transaction() as connection:
             held = _held(connection, job_id, token)
             if held is not None:
-                _save(connection, change.put_back(held, not_before_ms, reason, attempts))
+                _save(connection, change.put_back(held, not_before_ms, reason, attempts=attempts))
         return held is not None
 
     def cancel(self, job_id: str, *, now_ms: int) -> Submission | None:

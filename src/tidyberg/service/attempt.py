@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidyberg.control.control import Control
@@ -32,6 +32,7 @@ from tidyberg.record.records import Records
 from tidyberg.service.estimates import Estimates
 from tidyberg.service.heartbeat import Heartbeat, Stop
 from tidyberg.service.watching import Watch
+from tidyberg.settings.notifications import NotifiedEvent
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import Settings
 from tidyberg.telemetry.context import about
@@ -58,6 +59,7 @@ class Attempt:
     submission: Submission
     now_ms: Callable[[], int]
     sleep: Callable[[float], None] = time.sleep
+    notify: Callable[[NotifiedEvent, Submission], None] = lambda *_: None
 
     def __post_init__(self) -> None:
         self._run_id: str | None = None
@@ -106,7 +108,8 @@ class Attempt:
             raise Cancelled("The job was cancelled.")
         if (pause := self.records.ledger.pause(submission.table)) is not None and pause.holds_at(self.now_ms()):
             return self._wait_for(pause)
-        self.metrics.job_started(submission)
+        if submission.run_id is None:  # else it was taken over
+            self.metrics.job_started(submission)
         if (deaths := sum(map(_died, earlier))) >= self.settings.queue.max_attempts:
             raise GivenUp(
                 f"{deaths} processes died while they ran it.",
@@ -157,13 +160,17 @@ class Attempt:
         if not left_open:
             return runs
         self.metrics.job_taken_over()
+        log.warning("taken over: %s stopped answering while it ran the job", _owners(left_open))
+        self._watch.tell(
+            "notice", {"level": "warning", "message": "Its worker stopped answering; another one goes on."}
+        )
         for run in left_open:
             self.control.settled(run.job_id)
         return self._earlier_runs()
 
     def _earlier_runs(self) -> list[Job]:
         """Those of this submission, newest first, but the one that is at work now."""
-        if self.submission.attempts <= 1:
+        if self.submission.run_id is None:
             return []
         found = self.records.store.find(table=self.submission.table, limit=_EARLIER_RUNS)
         mine = [job for job in found if job.submission_id == self.submission.job_id]
@@ -195,7 +202,8 @@ class Attempt:
         words = self.control.scrub(error.message if isinstance(error, UnknownNamespace) else str(error))  # I12
         said = {"error_code": error.code, "error": words}
         if isinstance(error, Cancelled) and why is Stop.SHUTDOWN:
-            self._put_back(0.0, "The service that ran it was stopped.")
+            # It is no fault of the job's: it costs no attempt.
+            self._put_back(0.0, "The service that ran it was stopped.", attempts=self.submission.attempts - 1)
         elif isinstance(error, Cancelled):
             self._finish(JobStatus.CANCELLED, said)
         elif isinstance(error, MAY_PASS) and self.submission.attempts < queue.max_attempts:
@@ -203,9 +211,16 @@ class Attempt:
             self.metrics.job_retried()
             self._put_back(longest * random.uniform(0.5, 1.0), f"{error.code}: {words}")  # noqa: S311  # spread them
         else:
-            self._finish(JobStatus.FAILED, said)
+            gave_up = isinstance(error, (GivenUp, *MAY_PASS))
+            self._finish(JobStatus.FAILED, said, event="given_up" if gave_up else "failed")
 
-    def _finish(self, status: JobStatus, changes: Mapping[str, Any], sizes: Sequence[int] = ()) -> None:
+    def _finish(
+        self,
+        status: JobStatus,
+        changes: Mapping[str, Any],
+        sizes: Sequence[int] = (),
+        event: NotifiedEvent = "failed",
+    ) -> None:
         def finish() -> bool:
             return self.records.queue.finish(
                 self.submission.job_id, self._token, status, now_ms=self.now_ms(), changes=changes
@@ -219,6 +234,8 @@ class Attempt:
             self._count(sizes)
             if changes.get("outcome") == "waiting":
                 self._count_in_a_row()
+            if status is JobStatus.FAILED:
+                self.notify(event, replace(self.submission, status=status, **changes))
 
     def _count(self, sizes: Sequence[int]) -> None:
         with suppress(TidybergError):
@@ -292,3 +309,9 @@ def _died(job: Job) -> bool:
 
 def _has_committed(job: Job) -> bool:
     return bool(job.commits) or job.snapshot_id is not None
+
+
+def _owners(runs: Sequence[Job]) -> str:
+    """Where they ran, as far as that is known."""
+    known = sorted({f"{run.owner.host}:{run.owner.pid}" for run in runs if run.owner is not None})
+    return ", ".join(known) or "its worker"

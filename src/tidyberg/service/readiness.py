@@ -1,30 +1,61 @@
 """Whether jobs can be taken and run now: store, catalogs and engine, each asked for a short time only."""
 
+import threading
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tidyberg.errors import TidybergError
-from tidyberg.record.queue import JobQueue
+from tidyberg.errors import StoreUnreachable, TidybergError
+from tidyberg.record.records import Records
 from tidyberg.service.lookup import Lookup
 from tidyberg.service.requests import Readiness
 
 OK = "ok"
+FRESH_SECONDS = 2.0  # anybody may ask, and each look writes
 
 
-@dataclass(frozen=True)
+@dataclass
 class ReadinessCheck:
-    queue: JobQueue
+    records: Records
     lookup: Lookup
     catalogs: Iterable[str]
     check_engine: Callable[[], None]
+    needs_catalog: bool = False
+    clock: Callable[[], float] = time.monotonic
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _seen: float = float("-inf")
+    _error: TidybergError | None = None
 
     def ready(self) -> Readiness:
-        """Jobs of a catalog that is down wait, so one that answers is enough."""
-        store = _outcome(lambda: self.queue.submission("ready"))
+        """Jobs of a catalog that is down wait, and can be looked at meanwhile: the store is what counts."""
+        store = _outcome(self.check_store)
         engine = _outcome(self.check_engine)
         catalogs = {f"catalog {name}": _outcome(lambda name=name: self.lookup.answers(name)) for name in self.catalogs}  # type: ignore[misc]
-        ok = store == engine == OK and (not catalogs or OK in catalogs.values())
+        lost_all = bool(catalogs) and OK not in catalogs.values()
+        ok = store == engine == OK and not (self.needs_catalog and lost_all)
         return Readiness(ok, {"store": store, "engine": engine, **catalogs})
+
+    def check_store(self) -> None:
+        """Raises unless it answers and takes writes: a full disk, or Redis at its `maxmemory`, can still be read."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if self.clock() - self._seen >= FRESH_SECONDS:
+                    self._look()
+            finally:
+                self._lock.release()
+        elif self.clock() - self._seen >= 10 * FRESH_SECONDS:
+            raise StoreUnreachable("The job store has not answered for a while.")
+        if self._error is not None:
+            raise self._error
+
+    def _look(self) -> None:
+        try:
+            self.records.queue.submission("ready")
+            self.records.check_write()
+            self._error = None
+        except TidybergError as error:
+            self._error = error
+        self._seen = self.clock()
 
 
 def _outcome(check: Callable[[], object]) -> str:

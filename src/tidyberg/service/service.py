@@ -36,6 +36,8 @@ from tidyberg.service.estimates import Estimates
 from tidyberg.service.lookup import Lookup
 from tidyberg.service.loop import Loop
 from tidyberg.service.names import is_id, table_ref
+from tidyberg.service.notifications import LOOK_SECONDS as NOTIFIER_SECONDS
+from tidyberg.service.notifications import Notifier
 from tidyberg.service.pauses import Pauses
 from tidyberg.service.readiness import ReadinessCheck
 from tidyberg.service.requests import JobView, Readiness, ScheduleTimes, SubmitRequest
@@ -67,9 +69,13 @@ class Service:
         self.lookup = Lookup(self.control.catalog)
         self._catalogs = frozenset(known_catalogs(self.settings))
         self._readiness = ReadinessCheck(
-            self.records.queue, self.lookup, sorted(self._catalogs), lambda: self.check_engine()
+            self.records,
+            self.lookup,
+            sorted(self._catalogs),
+            lambda: self.check_engine(),
+            needs_catalog=self.settings.server.ready_needs_catalog,
         )
-        self.metrics.watch(self.records.queue, self._paused)
+        self.metrics.watch(self.records.queue, self._readiness.check_store, self._paused)
         self._audit = AuditLog(self.records.ledger, self.now_ms)
         self._estimates = Estimates(self.settings, self.control, self.records.queue)
         self._workers = Workers(
@@ -87,6 +93,10 @@ class Service:
         ]
         if self.settings.queue.estimate:
             self.loops.append(Loop("estimates", self._estimates.find_out_wanted, ESTIMATE_SECONDS))
+        told = self.settings.notifications
+        self.notifier = Notifier(told, self.records, self.now_ms, self.metrics.notified, self.control.scrub)
+        if told.webhooks:
+            self.loops.append(Loop("notifications", self.notifier.look_for_waiting, NOTIFIER_SECONDS))
         self.pauses = Pauses(self.records.ledger, self._audit, self.access, self.now_ms)
         self._schedules = Schedules(self.records.ledger, self._audit, self.access, self.settings, self.now_ms)
 
@@ -96,6 +106,12 @@ class Service:
         for loop in self.loops:
             loop.start()
 
+    def claim_no_more(self) -> None:
+        """The service is about to stop: what runs goes on, what waits is for others."""
+        for loop in self.loops:
+            loop.stop(0.0)
+        self._workers.claim_no_more()
+
     def stop(self) -> None:
         """End what runs within the grace time, or put it back for others, and let go of the store."""
         for loop in self.loops:
@@ -104,6 +120,7 @@ class Service:
         ended = self._workers.stop()
         for loop in self.loops:
             loop.stop(LOOP_GRACE_SECONDS)
+        self.notifier.stop()
         if ended:  # else a run would lose its engine and its store under its feet; the process ends anyway
             self.control.close()  # with the store, whose connection the queue and the ledger share
             self.control.tracer.close()
@@ -320,7 +337,16 @@ class Service:
         return sum(pause.holds_at(now) for pause in self.records.ledger.pauses())
 
     def _attempt(self, claimed: Submission) -> Attempt:
-        return Attempt(self.settings, self.control, self.records, self._estimates, self.metrics, claimed, self.now_ms)
+        return Attempt(
+            self.settings,
+            self.control,
+            self.records,
+            self._estimates,
+            self.metrics,
+            claimed,
+            self.now_ms,
+            notify=self.notifier.tell,
+        )
 
     def _limits(self) -> Limits:
         queue = self.settings.queue

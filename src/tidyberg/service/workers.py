@@ -49,11 +49,14 @@ class Workers:
         with self._news:
             self._news.notify()
 
-    def stop(self) -> bool:
-        """Claim nothing more; let runs end within the grace time, then cancel and put back. False: some go on."""
+    def claim_no_more(self) -> None:
         self._stopping.set()
         with self._news:
             self._news.notify_all()
+
+    def stop(self) -> bool:
+        """Claim nothing more; let runs end within the grace time, then cancel and put back. False: some go on."""
+        self.claim_no_more()
         if self._join(self.settings.grace_seconds):
             return True
         with self._lock:

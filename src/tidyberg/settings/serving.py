@@ -45,6 +45,12 @@ class Server(Section):
     max_streams_per_principal: int = Field(
         100, ge=1, description="The same for one principal, or one address; more are refused with 429."
     )
+    drain_seconds: float = Field(
+        5.0, ge=0, description="How long requests are answered after SIGTERM, while the service is no longer ready."
+    )
+    ready_needs_catalog: bool = Field(
+        False, description="Whether the service is ready only while a catalog answers; jobs wait for it otherwise."
+    )
     heartbeat_seconds: float = Field(15.0, gt=0, description="How often watchers of a quiet job hear something.")
 
     @model_validator(mode="after")

@@ -9,6 +9,7 @@ from tidyberg.model.options import VerifyMode
 from tidyberg.settings.access import Access, Tenants, check_tenants
 from tidyberg.settings.fields import Section, TimeZoneName
 from tidyberg.settings.limits import Limits
+from tidyberg.settings.notifications import Notifications
 from tidyberg.settings.scheduling import Scheduler
 from tidyberg.settings.sections import (
     Catalog,
@@ -64,6 +65,7 @@ class Settings(BaseSettings, Section):
     access: Access = Field(Access(), description="Who may use a service.")
     tenants: Tenants = Field(default_factory=dict, description="Who shares a service, and what is theirs.")
     scheduler: Scheduler = Field(Scheduler(), description="Whether and when a service compacts by itself.")
+    notifications: Notifications = Field(Notifications(), description="Whom a service tells of jobs that went wrong.")
     telemetry: Telemetry = Field(Telemetry(), description="Metrics, traces and logs of a service.")
 
     @classmethod

@@ -1,6 +1,7 @@
 """Counts the calls of a job store that failed, whoever made them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -12,7 +13,12 @@ _Port = TypeVar("_Port")
 
 def counted(records: Records, failed: Callable[[], None]) -> Records:
     """The same records; `failed` is called when the store did not do what it was asked, and not for bad requests."""
-    return Records(_counted(records.store, failed), _counted(records.queue, failed), _counted(records.ledger, failed))
+    return replace(
+        records,
+        store=_counted(records.store, failed),
+        queue=_counted(records.queue, failed),
+        ledger=_counted(records.ledger, failed),
+    )
 
 
 def _counted(port: _Port, failed: Callable[[], None]) -> _Port:

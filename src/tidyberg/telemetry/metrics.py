@@ -136,7 +136,7 @@ class Metrics:
             registry=registry,
         )
         self._connections = Gauge("http_connections", "Connections that are open", registry=registry)
-        self._streams = Gauge("http_streams", "Streams of events that are open", registry=registry)
+        self._streams = Gauge("http_streams", "Watched jobs: streams that are open", registry=registry)
         self._shed = Counter(
             "http_connections_shed_total",
             "Idle connections closed to make room (idle), and requests refused before they were read",
@@ -158,12 +158,32 @@ class Metrics:
             registry=registry,
         )
         self._store_errors = Counter("tidyberg_store_errors_total", "Failed calls of the job store", registry=registry)
+        self._notices = Counter(
+            "tidyberg_notifications_total",
+            "Notices to webhooks, by what became of them",
+            ("outcome",),
+            registry=registry,
+        )
+        for outcome in ("sent", "failed", "dropped"):
+            self._notices.labels(outcome)
+        self._skew = Gauge(
+            "tidyberg_clock_skew_seconds",
+            "How far this machine's clock is ahead of that of the shared store",
+            registry=registry,
+        )
         build = Gauge("tidyberg_build_info", "Which version runs", ("version", "python"), registry=registry)
         build.labels(__version__, platform.python_version()).set(1)
 
-    def watch(self, queue: JobQueue, paused: Callable[[], int] | None = None) -> None:
-        """Also tell, whenever someone asks, how many jobs wait and run, and how many tables are paused."""
-        self.registry.register(StoreGauges(queue, paused=paused, tenant_label=self.tenant_label))
+    def watch(
+        self,
+        queue: JobQueue,
+        check_write: Callable[[], None] = lambda: None,
+        paused: Callable[[], int] | None = None,
+    ) -> None:
+        """Also tell, whenever someone asks, what waits and runs, what is paused, and whether the store takes writes."""
+        self.registry.register(
+            StoreGauges(queue, check_write=check_write, paused=paused, tenant_label=self.tenant_label)
+        )
 
     def render(self) -> bytes:
         return as_text(self.registry)
@@ -264,6 +284,12 @@ class Metrics:
     def paused(self) -> None:
         """A job was not made because its table is paused."""
         self._paused_jobs.inc()
+
+    def notified(self, outcome: str) -> None:
+        self._notices.labels(outcome).inc()
+
+    def clock_differs(self, seconds: float) -> None:
+        self._skew.set(seconds)
 
     def store_failed(self) -> None:
         self._store_errors.inc()

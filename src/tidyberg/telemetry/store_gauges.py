@@ -59,12 +59,15 @@ class StoreGauges(Collector):
         self,
         queue: JobQueue,
         clock: Callable[[], float] = time.monotonic,
+        check_write: Callable[[], None] = lambda: None,
         paused: Callable[[], int] | None = None,
         tenant_label: Callable[[str], str] = str,
     ) -> None:
-        self._tenant_label = tenant_label
         self._queue = queue
+        self._check_write = check_write
+        self._takes_writes = False
         self._paused = paused
+        self._tenant_label = tenant_label
         self._clock = clock
         self._lock = threading.Lock()
         self._state: QueueState | None = None
@@ -73,10 +76,11 @@ class StoreGauges(Collector):
 
     def describe(self) -> Iterator[Metric]:
         """Names only: registering must not ask the store."""
-        return iter(_families(None, 0.0))
+        return iter(_families(None, 0.0, takes_writes=False))
 
     def collect(self) -> Iterator[Metric]:
-        return iter(_families(self._current(), time.time()))
+        state = self._current()
+        return iter(_families(state, time.time(), takes_writes=self._takes_writes))
 
     def _current(self) -> QueueState | None:
         with self._lock:
@@ -91,17 +95,20 @@ class StoreGauges(Collector):
             return self._state if self._clock() - self._seen_at < _FRESH_SECONDS + _PATIENCE_SECONDS else None
 
     def _look(self) -> None:
-        state: QueueState | None = None
+        state, takes_writes = None, False
         try:
             state = look_at(self._queue, self._paused, self._tenant_label)
+            self._check_write()
+            takes_writes = True
         except Exception as error:  # noqa: BLE001  # whatever a store raises: the scrape says that it is away
             _LOG.debug("the job store does not answer: %s", error)
         with self._lock:
-            self._state, self._seen_at = state, self._clock()
+            self._state, self._takes_writes, self._seen_at = state, takes_writes, self._clock()
 
 
-def _families(state: QueueState | None, now: float) -> list[Metric]:
-    up = GaugeMetricFamily("tidyberg_store_up", "Whether the job store answers", value=float(state is not None))
+def _families(state: QueueState | None, now: float, *, takes_writes: bool) -> list[Metric]:
+    is_up = float(state is not None and takes_writes)
+    up = GaugeMetricFamily("tidyberg_store_up", "Whether the job store answers and takes writes", value=is_up)
     pending = GaugeMetricFamily("pending_compactions", "Jobs that wait, over all replicas")
     active = GaugeMetricFamily("active_compactions", "Jobs that run, over all replicas")
     oldest = GaugeMetricFamily(

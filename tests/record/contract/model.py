@@ -56,7 +56,7 @@ class Model:
             job,
             status=RUNNING,
             claim=claim,
-            attempts=job.attempts + 1,
+            attempts=job.attempts + (job.status is not RUNNING),
             started_ms=now_ms if job.started_ms is None else job.started_ms,
             error=None,
         )

@@ -39,7 +39,7 @@ def test_nothing_is_lost_or_done_twice_by_threads_and_processes(place: Place, op
     kept = queues[0].submissions(Query(limit=10 * JOBS)).submissions
     assert len(kept) == JOBS
     assert {job.status for job in kept} == {JobStatus.SUCCEEDED}
-    assert sum(job.attempts for job in kept) == len(turns)
+    assert JOBS <= sum(job.attempts for job in kept) <= len(turns), "a turn that was taken over costs no attempt"
     by_table = sorted((turn.table, turn.since, turn.until) for turn in turns if turn.ended_it)
     for (table, _, until), (following, since, _) in pairwise(by_table):
         assert table != following or until < since

@@ -87,6 +87,13 @@ def test_it_ends_once(queue: JobQueue) -> None:
     assert get(queue) == ended
 
 
+def test_what_is_put_back_for_no_fault_of_its_own_keeps_its_attempts(queue: JobQueue) -> None:
+    first = take(queue, now_ms=5)
+    assert queue.put_back("a", token(first), not_before_ms=6, reason="stopped", attempts=first.attempts - 1)
+    assert get(queue).attempts == 0
+    assert take(queue, now_ms=6).attempts == 1
+
+
 def test_what_is_put_back_waits_with_its_reason_and_its_attempts(queue: JobQueue) -> None:
     first = take(queue, now_ms=5)
     assert queue.put_back("a", token(first), not_before_ms=100, reason="the catalog is away")

@@ -11,11 +11,11 @@ local function next_token()
   return token
 end
 
-local function give(job)
+local function give(job, attempts)
   local token = next_token()
   redis.call('HSET', job.key, 'worker', worker, 'token', token, 'expires_ms', expires)
   redis.call('HSETNX', job.key, 'started_ms', now)
-  redis.call('HINCRBY', job.key, 'attempts', 1)
+  redis.call('HINCRBY', job.key, 'attempts', attempts)
   redis.call('HDEL', job.key, 'error', 'error_code')
   redis.call('ZADD', P .. 'running', expires, job.id)
   redis.call('HSET', P .. 'served_at', job.tenant, redis.call('INCR', P .. 'last_served'))
@@ -47,7 +47,7 @@ if earlier then
 end
 
 local left = redis.call('ZRANGE', P .. 'running', '-inf', now, 'BYSCORE', 'LIMIT', 0, 1)
-if left[1] then return give(find(left[1])) end
+if left[1] then return give(find(left[1]), 0) end  -- its worker is gone, which is no fault of the job's
 
 if redis.call('ZCARD', P .. 'running') >= most then return nil end
 for _, id in ipairs(redis.call('ZRANGE', P .. 'delayed', '-inf', now, 'BYSCORE')) do
@@ -61,4 +61,4 @@ redis.call('HSET', P .. 'busy', job.table_id, job.id)
 set_status(job, 'running')
 stop_waiting(job)
 refresh_table(job.table_id)
-return give(job)
+return give(job, 1)
