@@ -176,7 +176,7 @@ def by_fastparquet(rows: pa.Table, path: Path, shape: Shape) -> None:
 
 
 def _pandas_types() -> Mapping[pa.DataType, Any]:
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     return {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 

@@ -22,8 +22,9 @@ MANY = 1100  # more than a page of a listing
 
 @pytest.fixture
 def warehouse(tmp_path: Path, s3_server: S3Server, bucket: str) -> Iterator[S3Warehouse]:
-    with S3Warehouse(tmp_path / "lab", properties_of(s3_server, bucket)) as warehouse:
-        yield warehouse
+    made = S3Warehouse(tmp_path / "lab", properties_of(s3_server, bucket))
+    with made:
+        yield made
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "object store layout"])

@@ -1,0 +1,120 @@
+"""Who says whether outputs hold the rows of their inputs: Arrow, DuckDB, DataFusion, and the footer checker."""
+
+import re
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import datafusion
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidyberg.execute.kernel.check.file import check_path
+from tidyberg.execute.kernel.check_outputs import false_statements
+from tidyberg.model.task import TaskInput, TaskResult
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+Reader = Callable[[Sequence[str], str], list[str]]
+
+
+def texts(table: pa.Table) -> list[str]:
+    """As text, for NaN equals nothing; in the order of rows that the first column numbers."""
+    return sorted(repr({name: _plain(value) for name, value in row.items()}) for row in table.to_pylist())
+
+
+def _plain(value: Any) -> Any:
+    """A UUID as its bytes: not every writer says that these are one."""
+    if isinstance(value, str) and _UUID.fullmatch(value):
+        return uuid.UUID(value).bytes
+    return value.bytes if isinstance(value, uuid.UUID) else value
+
+
+@cache
+def _duckdb() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config={"threads": 1})
+
+
+def by_duckdb(paths: Sequence[str], where: str) -> list[str]:
+    return texts(_duckdb().sql(f"SELECT * FROM read_parquet({list(paths)}) WHERE {where}").to_arrow_table())
+
+
+def by_datafusion(paths: Sequence[str], where: str) -> list[str]:
+    context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
+    found = []
+    for number, path in enumerate(paths):
+        context.register_parquet(f"t{number}", path)
+        batches = context.sql(f"SELECT * FROM t{number} WHERE {where}").collect()
+        found += [line for batch in batches for line in texts(pa.Table.from_batches([batch]))]
+    return sorted(found)
+
+
+READERS: list[Reader] = [by_duckdb, by_datafusion]
+
+
+def check(
+    result: TaskResult,
+    inputs: Sequence[TaskInput],
+    expected: pa.Table,
+    filters: Sequence[tuple[str, pc.Expression]],
+    totals: Counter[str],
+) -> None:
+    """Raises AssertionError unless all of them agree, of all rows and of those that filters leave."""
+    outputs = [output.path for output in result.outputs]
+    assert result.rows_read == result.rows_written == expected.num_rows
+    if not outputs:
+        assert expected.num_rows == 0
+        return
+    found = pa.concat_tables([pq.read_table(path).cast(expected.schema) for path in outputs])
+    assert texts(found) == texts(expected)
+    moved = result.mode == "copy" or result.bytes_spliced
+    problems = false_statements(result.outputs, inputs if moved else (), lambda path, _: check_path(path))
+    assert not problems, "\n".join(map(str, problems))
+    paths = [file.path for file in inputs if file.records]
+    uncounted = _has_uncounted_texts(outputs)
+    for where, mask in filters:
+        truth = texts(expected.filter(mask))
+        for read in READERS:
+            if read is by_duckdb and uncounted and where.endswith("IS NULL"):
+                totals["queries that DuckDB answers wrongly"] += 1
+                continue
+            found = _after(read, outputs, where)
+            if found != truth:  # readers spell some types in ways of their own, in the inputs too
+                before = _before(read, paths, where)
+                assert before is None or found == before, (read.__name__, where, found)
+                totals[f"queries that {read.__name__} cannot answer"] += before is None
+            totals[f"queries {read.__name__}"] += 1
+
+
+def _has_uncounted_texts(paths: Sequence[str]) -> bool:
+    """DuckDB 2.0.0 takes all plain texts of a row group that does not count nulls for null, whoever wrote the file."""
+    for path in paths:
+        footer = pq.read_metadata(path)
+        for group in map(footer.row_group, range(footer.num_row_groups)):
+            for chunk in map(group.column, range(group.num_columns)):
+                statistics = chunk.statistics if chunk.is_stats_set else None
+                if chunk.physical_type == "BYTE_ARRAY" and not (statistics and statistics.has_null_count):
+                    return True
+    return False
+
+
+def _after(read: Reader, paths: Sequence[str], where: str) -> list[str] | str:
+    try:
+        return read(paths, where)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a defect only if the inputs could be read
+        return repr(error)
+
+
+def _before(read: Reader, paths: Sequence[str], where: str) -> list[str] | None:
+    """What a reader finds in the inputs, each by itself; None where it cannot read one of them."""
+    found: list[str] = []
+    for path in paths:
+        try:
+            found += read([path], where)
+        except Exception:  # noqa: BLE001 - whatever it is, the reader could not read it before either
+            return None
+    return sorted(found)

@@ -1,0 +1,194 @@
+"""Random files of every writer through copies, splices and joined tiny files: every judge finds the same rows.
+
+A modest number in the normal run; with TEST_LONG 10,000 files for each way of rewriting (`make test-long`). TEST_SEED
+draws the same files again.
+"""
+
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, note, seed, settings
+from hypothesis import strategies as st
+
+from tests.copying.tables import copy
+from tests.execute.builders import STORAGE, make_task
+from tests.fuzzing.judges import check
+from tests.fuzzing.schemas import Shape, shapes
+from tests.fuzzing.writers import Choice, choices, codec_of, one_page_choices, plain_choices
+from tests.seed import SEED
+from tests.splicing.tables import rewrite, small_files_count
+from tidyberg.execute.kernel import tiny
+from tidyberg.execute.kernel.joined import join
+from tidyberg.execute.kernel.run import run_task
+from tidyberg.model.task import TaskInput, TaskResult
+
+# `check` looks at the outputs of every example; fastparquet uses what pandas will drop.
+pytestmark = [pytest.mark.unwatched, pytest.mark.filterwarnings("ignore:::fastparquet")]
+
+LONG = "TEST_LONG" in os.environ
+FILES = 12 if LONG else 6  # at most, of an example
+WANTED = int(os.environ.get("TEST_FUZZED_FILES", "10000" if LONG else "60"))  # for each mode
+
+ALWAYS = settings(
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    shape: Shape
+    choices: tuple[Choice, ...]  # one for each file
+    rows: tuple[int, ...]
+    values: int  # the seed of all values
+    outputs: int
+
+
+@st.composite
+def cases(draw: st.DrawFn, *, alike: bool = False, plain: bool = False, lists: bool = True) -> Case:
+    """`alike`: one writer and its options for all files; `plain`: the first file, which decides, has plain pages."""
+    shape = draw(shapes(lists=lists))
+    count = draw(st.integers(2, FILES))
+    # Three ways to write at most: files of one table are often alike.
+    way = st.one_of(choices(shape), one_page_choices(shape), one_page_choices(shape)) if alike else choices(shape)
+    ways = draw(st.lists(way, min_size=1, max_size=1 if alike else 3))
+    ways = [draw(plain_choices(shape)), *ways] if plain else ways
+    chosen = [ways[0], *(draw(st.sampled_from(ways)) for _ in range(count - 1))]
+    rows = tuple(draw(st.lists(st.sampled_from([0, 1, 5, 25, 60]), min_size=count, max_size=count)))
+    return Case(shape, tuple(chosen), rows, draw(st.integers(0, 2**32 - 1)), draw(st.integers(1, 3)))
+
+
+@contextmanager
+def written(case: Case, totals: Counter[str]) -> Iterator[tuple[Path, list[TaskInput], pa.Table]]:
+    """The files of a case in a directory of their own, and all of their rows."""
+    directory = Path(tempfile.mkdtemp(prefix="tidyberg-fuzz-"))
+    try:
+        rng, first = random.Random(case.values), 0
+        tables, inputs = [], []
+        for number, (choice, rows) in enumerate(zip(case.choices, case.rows, strict=True)):
+            table = case.shape.table(rng, first, rows)
+            first += rows
+            path = directory / f"in-{number}.parquet"
+            if not is_written(choice, table, path):
+                totals[f"{choice.name} cannot write it"] += 1
+                continue
+            tables.append(table)
+            inputs.append(TaskInput(str(path), path.stat().st_size, rows))
+            totals[f"by {choice.name}"] += 1
+        totals["files"] += len(inputs)
+        assume(inputs)
+        yield directory, inputs, pa.concat_tables(tables or [case.shape.schema.empty_table()])
+    finally:
+        shutil.rmtree(directory)
+
+
+def is_written(choice: Choice, table: pa.Table, path: Path) -> bool:
+    """Whether the writer can, and Arrow can read it: it fails over some of its own pages of version 2."""
+    try:
+        choice.write(table, path)
+        return bool(pq.read_table(path).cast(table.schema).num_rows == table.num_rows)
+    except BaseException as error:  # Rust panics are no exceptions
+        if isinstance(error, KeyboardInterrupt | SystemExit | AssertionError):
+            raise
+        return False
+
+
+def filters(case: Case) -> list[tuple[str, pc.Expression]]:
+    """All rows, one of them, and those that lack something in another column; for SQL and for Arrow."""
+    one, last = sum(case.rows) // 2, case.shape.schema.names[-1]
+    return [
+        ("true", pc.scalar(True)),
+        (f"id = {one}", pc.field("id") == one),
+        (f"{last} IS NULL", pc.field(last).is_null()),
+    ]
+
+
+def fuzz(case_strategy: st.SearchStrategy[Case], run: Callable[[Case, Counter[str]], None]) -> Counter[str]:
+    """Draws cases until enough files went through."""
+    totals: Counter[str] = Counter()
+    rounds = 0
+    while totals["files"] < WANTED:
+
+        @seed(SEED + rounds)
+        @settings(ALWAYS, max_examples=40 if LONG else 14)
+        @given(case_strategy)
+        def some(case: Case) -> None:
+            assume(sum(case.rows))
+            note(f"{case.shape.schema}\n{case.choices}\nrows {case.rows}, values {case.values}, {case.outputs} outputs")
+            run(case, totals)
+
+        some()
+        rounds += 1
+    return totals
+
+
+def report(mode: str, totals: Counter[str], capsys: pytest.CaptureFixture[str]) -> None:
+    for reader in ("by_duckdb", "by_datafusion"):  # a judge that cannot read anything judges nothing
+        assert totals[f"queries that {reader} cannot answer"] < totals[f"queries {reader}"] / 10, totals
+    with capsys.disabled():
+        told = ", ".join(f"{number} {name}" for name, number in sorted(totals.items()) if name != "files")
+        sys.stdout.write(f"\nfuzzed, {mode}: {totals['files']} files (seed {SEED}): {told}\n")
+
+
+def copied(case: Case, totals: Counter[str]) -> None:
+    with written(case, totals) as (directory, inputs, expected):
+        result = copy(inputs, directory / "out", case.shape.schema, outputs=case.outputs)
+        totals["copied" if result.mode == "copy" else f"encoded instead ({_word(result.mode_reason)})"] += len(inputs)
+        check(result, inputs, expected, filters(case), totals)
+
+
+def _word(reason: str) -> str:
+    """Reasons name files and columns."""
+    return " ".join(word for word in reason.split() if word.isalpha())[:40]
+
+
+def spliced(case: Case, totals: Counter[str]) -> None:
+    with written(case, totals) as (directory, inputs, expected), small_files_count():
+        write = {"compression": codec_of(case.choices[0])}
+        result = rewrite(inputs, directory / "out", case.shape.schema, write=write, outputs=case.outputs)
+        totals["in tasks that spliced" if result.bytes_spliced else "encoded"] += len(inputs)
+        check(result, inputs, expected, filters(case), totals)
+
+
+def joined(case: Case, totals: Counter[str]) -> None:
+    def counted(contents: Sequence[Any], *args: Any) -> Any:
+        found = join(contents, *args)
+        totals["joined" if found is not None else "read one by one"] += len(contents)
+        return found
+
+    with written(case, totals) as (directory, inputs, expected), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiny, "join", counted)
+        result = run_task(make_task(inputs, case.shape.schema, directory / "out"), 0, STORAGE)
+        assert isinstance(result, TaskResult)
+        check(result, inputs, expected, filters(case), totals)
+
+
+@pytest.mark.timeout(7200 if LONG else 600)
+def test_copies(capsys: pytest.CaptureFixture[str]) -> None:
+    report("copy", fuzz(cases(), copied), capsys)
+
+
+@pytest.mark.timeout(7200 if LONG else 600)
+def test_splices(capsys: pytest.CaptureFixture[str]) -> None:
+    report("splice", fuzz(cases(plain=True), spliced), capsys)
+
+
+@pytest.mark.timeout(7200 if LONG else 600)
+def test_joined_tiny_files(capsys: pytest.CaptureFixture[str]) -> None:
+    report("join", fuzz(cases(alike=True, lists=False), joined), capsys)
