@@ -52,7 +52,7 @@ JAVA_WRITERS = (
         "java-bloom", "zstd", _SMALL_PAGES | _SMALL_GROUPS | _BLOOM | {"write.parquet.bloom-filter-max-bytes": "4096"}
     ),
     JavaWriter("java-v2", "snappy", _SMALL_PAGES | {"write.parquet.page-version": "v2"}),
-    JavaWriter("java-plain", "gzip", _SMALL_PAGES | {"write.parquet.dict-size-bytes": "1"}),
+    JavaWriter("java-plain", "gzip", _SMALL_PAGES | {"write.parquet.dict-size-bytes": "64"}),
     JavaWriter("java-lz4", "lz4", _SMALL_GROUPS),
     JavaWriter("java-uncompressed", "uncompressed", _SMALL_PAGES),
     JavaWriter("spark-int96", "snappy", int96=True),

@@ -152,11 +152,21 @@ LIMITS = (
         error="Expected list element type",
     ),
 )
+JAVA_LIMITS = tuple(
+    Limit(
+        reader,
+        "`!=`, `>` and `>=` on floating-point columns with NaN",
+        "To Spark NaN is above every number, to bounds in manifests, footers and pages it is nothing.",
+        _nan_is_above_all,
+        ("arrow-dictionaries", FLOATS),
+    )
+    for reader in ("iceberg-vectorized", "iceberg-rows", "parquet-mr")
+)
 
 
 def limit_of(reader: str, writer: str, wanted: Filter | None, rows: pa.Table, error: str = "") -> Limit | None:
     """The limit that explains what a reader does not find, if there is one; without a filter it reads everything."""
-    for limit in LIMITS:
+    for limit in (*LIMITS, *JAVA_LIMITS):
         if limit.reader != reader or (limit.writers and writer not in limit.writers):
             continue
         if bool(limit.error) != bool(error) or limit.error not in error:
