@@ -7,7 +7,7 @@ from benchmarks.plot import time_plot
 from benchmarks.stream import simulate
 
 
-@pytest.mark.parametrize(("hot_partitions_wait", "most", "jobs"), [(True, 36, 0), (False, 15, 2)])
+@pytest.mark.parametrize(("hot_partitions_wait", "most", "jobs"), [(True, 36, 0), (False, 15, 3)])
 def test_a_stream_is_compacted_while_it_flows(tmp_path: Path, hot_partitions_wait: bool, most: int, jobs: int) -> None:
     """A commit every five minutes for three hours; `auto` looks at every full hour."""
     day = simulate(tmp_path, commits=36, every_seconds=300, hot_partitions_wait=hot_partitions_wait)

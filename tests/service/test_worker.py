@@ -21,6 +21,7 @@ from tidyberg.model.principal import LOCAL
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.submission import Limits, Query, Submission
 from tidyberg.service.attempt import Attempt
+from tidyberg.service.auto_look import AUTO
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.service.service import Service
 from tidyberg.testing import Warehouse
@@ -423,6 +424,22 @@ def test_an_estimate_comes_from_earlier_jobs_of_the_table(
     service._estimates.forget(run.table)
     assert submit(service).estimated_seconds == (run.finished_ms - run.started_ms) / 1000
     assert submit(service, strategy="full").estimated_seconds is not None, "from a job by another strategy"
+
+
+def test_a_schedule_that_leaves_its_table_waiting_again_and_again_is_counted(
+    make_service: Callable[..., Service], warehouse: Warehouse
+) -> None:
+    untidy_table(warehouse, files=3)
+    service = make_service(workers=1)
+    scheduler = service.settings.scheduler.model_copy(update={"waiting_in_a_row": 2})
+    service.settings = service.settings.model_copy(update={"scheduler": scheduler})
+    service.start()
+    value = service.metrics.registry.get_sample_value
+    for times, (who, starved) in enumerate([(AUTO, 0), (LOCAL, 0), (AUTO, 1), (AUTO, 2)], 1):
+        job = ended(service, service.submit(SubmitRequest("db.events", options={"min_input_files": 5}), who).job_id)
+        assert job.outcome == "waiting"
+        until(lambda: value("compaction_outcomes_total", {"outcome": "waiting"}) == times or None)  # noqa: B023
+        until(lambda: value("compaction_schedules_starved_total") == starved or None)  # noqa: B023
 
 
 def test_without_workers_jobs_wait(make_service: Callable[..., Service], warehouse: Warehouse) -> None:

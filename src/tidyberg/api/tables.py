@@ -61,6 +61,11 @@ class HealthAnswer(BaseModel):
     records: int
     delete_files: int
     target_file_size: int
+    snapshots: int
+    manifests: int
+    dead_bytes: int = Field(description="Of files that only older snapshots refer to: freed when these expire.")
+    metadata_bytes: int | None = Field(description="Of the current metadata.json; null where it cannot be looked up.")
+    deletes_old_metadata: bool = Field(description="Whether write.metadata.delete-after-commit.enabled is on.")
     partitions_total: int
     partitions: list[PartitionHealth] = Field(description="The worst first; at most as many as asked for.")
 
@@ -116,6 +121,11 @@ def health_answer(report: HealthReport, partitions: int) -> HealthAnswer:
         records=report.records,
         delete_files=report.delete_files,
         target_file_size=report.target_file_size,
+        snapshots=report.snapshots,
+        manifests=report.manifests,
+        dead_bytes=report.dead_bytes,
+        metadata_bytes=report.metadata_bytes,
+        deletes_old_metadata=report.deletes_old_metadata,
         partitions_total=len(report.partitions),
         partitions=[
             PartitionHealth(

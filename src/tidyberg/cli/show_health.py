@@ -57,7 +57,12 @@ def _totals(report: HealthReport) -> Text:
     words = [plural(report.files, "file"), f"{count(report.small_files)} small", size(report.bytes),
              plural(report.records, "row"), plural(report.delete_files, "delete file"),
              f"target {size(report.target_file_size)}"]  # fmt: skip
-    return Text(" · ".join(words))
+    kept = [plural(report.snapshots, "snapshot"), plural(report.manifests, "manifest")]
+    if report.metadata_bytes is not None:
+        kept.append(f"metadata.json {size(report.metadata_bytes)}")
+    if report.dead_bytes:
+        kept.append(f"{size(report.dead_bytes)} freed when older snapshots expire")
+    return Text(" · ".join(words) + "\n" + " · ".join(kept))
 
 
 def _partitions(report: HealthReport, now_ms: int, show_all: bool) -> Group:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from tidyberg.errors import TidybergError
 from tidyberg.model.inventory import Inventory, PartitionStatistics
@@ -12,12 +13,18 @@ from tidyberg.model.report import HealthReport, TableSummary
 from tidyberg.model.table import TableRef
 from tidyberg.planning.bounds import resolve_sizes
 from tidyberg.planning.health import assess
+from tidyberg.planning.upkeep import upkeep_of
 from tidyberg.settings.catalogs import load_table
 
 
 def health_report(
-    inventory: Inventory, statistics: Sequence[PartitionStatistics], options: PlanOptions, now_ms: int
+    inventory: Inventory,
+    statistics: Sequence[PartitionStatistics],
+    options: PlanOptions,
+    now_ms: int,
+    metadata_bytes: int | None = None,
 ) -> HealthReport:
+    upkeep = upkeep_of(inventory)
     target = resolve_sizes(options, inventory.pinned.properties).target
     worst = sorted(statistics, key=lambda s: (-s.small_files, -s.delete_files, -s.files, s.partition))
     return HealthReport(
@@ -25,7 +32,7 @@ def health_report(
         branch=options.branch,
         snapshot_id=inventory.pinned.snapshot_id,
         snapshot_ms=inventory.pinned.timestamp_ms,
-        health=assess(statistics, options, target, now_ms),
+        health=assess(statistics, options, target, now_ms, upkeep),
         files=inventory.data_files.num_rows,
         small_files=sum(s.small_files for s in statistics),
         bytes=sum(s.bytes for s in statistics),
@@ -34,6 +41,11 @@ def health_report(
         partitions=tuple((inventory.partitions[s.partition].label, s) for s in worst),
         file_sizes=tuple(inventory.data_files["size"].to_pylist()),
         target_file_size=target,
+        snapshots=upkeep.snapshots,
+        manifests=upkeep.manifests,
+        dead_bytes=upkeep.dead_bytes,
+        deletes_old_metadata=upkeep.deletes_old_metadata,
+        metadata_bytes=metadata_bytes,
     )
 
 
@@ -58,3 +70,11 @@ def summarise(catalog: Catalog, ref: TableRef) -> TableSummary:
         number("total-delete-files"),
         snapshot.timestamp_ms,
     )
+
+
+def metadata_size(table: Table) -> int | None:
+    """Of the current metadata.json; a catalog may keep it where its callers cannot read it."""
+    try:
+        return len(table.io.new_input(table.metadata_location))
+    except Exception:  # noqa: BLE001  # whatever storage raises: the report does without
+        return None

@@ -35,6 +35,11 @@ class HealthReport:
     partitions: tuple[tuple[str, PartitionStatistics], ...]  # label, numbers; worst first
     file_sizes: tuple[int, ...]
     target_file_size: int
+    snapshots: int = 0
+    manifests: int = 0
+    dead_bytes: int = 0  # of files that only older snapshots refer to
+    deletes_old_metadata: bool = False
+    metadata_bytes: int | None = None  # of metadata.json; None: it cannot be looked up
 
 
 @dataclass(frozen=True, slots=True)

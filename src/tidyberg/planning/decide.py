@@ -41,6 +41,7 @@ from tidyberg.planning.price import Pricing, Work, pricing_for
 from tidyberg.planning.publishing import waiting_to_be_published
 from tidyberg.planning.safety import unsupported_table
 from tidyberg.planning.select import selected_partitions
+from tidyberg.planning.upkeep import upkeep_of
 
 _PRICES, _CALIBRATION, _RESOURCES = Prices(), Calibration(), Resources()
 _LEFT_OUT_LINES = 100
@@ -119,7 +120,7 @@ def make_plan(
         options=_resolved_options(options, sizes),
         resolved_where=selection.where,
         target_file_size=sizes.target,
-        health=assess(statistics, options, sizes.target, now_ms).score,
+        health=assess(statistics, options, sizes.target, now_ms, upkeep_of(inventory)).score,
         partitions=_in_order(inventory, statistics, judge, verdicts),
         groups=tuple(groups),
         estimate=_job_estimate(taken.drafts, inventory, options, candidates, pricing),

@@ -1,7 +1,9 @@
 """How tidy a table is, 0 to 100, with a reason for every point lost.
 
 Points that can be lost: 35 for small files, 35 for files beyond what the bytes need, 10 for crowded partitions,
-20 for delete files. The first three grow with the share of files concerned and, up to 1,000 of them, with
+20 for delete files. What no rewrite of data files mends costs more: 10 for snapshots, from 100 to 1,000; 5 for
+manifests, likewise; 5 for dead bytes beyond the live ones, from 100 MB on; 2 where a table of 100 snapshots keeps every
+metadata.json it ever had. The first three grow with the share of files concerned and, up to 1,000 of them, with
 the logarithm of their number: ten small files are a blemish, ten thousand a problem. A partition that could
 not do with fewer files loses nothing.
 """
@@ -13,12 +15,16 @@ from math import ceil, log10
 from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.report import Health
-from tidyberg.model.sizes import format_size
+from tidyberg.model.sizes import MB, format_size
 from tidyberg.planning.bounds import MIN_FILE_RATIO
 from tidyberg.planning.rules import fragment_ratio
+from tidyberg.planning.upkeep import DELETE_OLD_METADATA, Upkeep
 
 SMALL_POINTS, SURPLUS_POINTS, CROWDED_POINTS, DELETE_POINTS = 35, 35, 10, 20
 FILES_FOR_FULL_WEIGHT = 1_000
+SNAPSHOT_POINTS, MANIFEST_POINTS, DEAD_POINTS, METADATA_POINTS = 10, 5, 5, 2
+MANY = 100  # snapshots or manifests
+DEAD_BYTES = 100 * MB  # fewer do not count
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +34,11 @@ class _Loss:
 
 
 def assess(
-    statistics: Sequence[PartitionStatistics], options: PlanOptions, target_file_size: int, now_ms: int
+    statistics: Sequence[PartitionStatistics],
+    options: PlanOptions,
+    target_file_size: int,
+    now_ms: int,
+    upkeep: Upkeep | None = None,
 ) -> Health:
     """`now_ms` tells which partitions are still being written, which the reasons mention."""
     files = sum(s.files for s in statistics)
@@ -57,6 +67,7 @@ def assess(
             f"{max((s.files for s in crowded), default=0):,}",
         ),
         _delete_loss(statistics, files),
+        *(_upkeep_losses(upkeep, sum(s.bytes for s in statistics)) if upkeep is not None else ()),
     ]
     lost = [loss for loss in losses if loss.points > 0]
     # A table with any loss is not perfect, however small the loss.
@@ -77,6 +88,26 @@ def _delete_loss(statistics: Sequence[PartitionStatistics], files: int) -> _Loss
         DELETE_POINTS * min(1.0, share),
         f"{delete_files:,} delete files with up to {rows:,} deleted rows are applied on every read",
     )
+
+
+def _upkeep_losses(upkeep: Upkeep, live_bytes: int) -> list[_Loss]:
+    dead = upkeep.dead_bytes
+    beyond = (dead - live_bytes) / max(1, live_bytes) if dead >= DEAD_BYTES else 0.0
+    keeps_metadata = not upkeep.deletes_old_metadata and upkeep.snapshots >= MANY
+    return [
+        _Loss(SNAPSHOT_POINTS * _many(upkeep.snapshots), f"{upkeep.snapshots:,} snapshots are kept: expire old ones"),
+        _Loss(MANIFEST_POINTS * _many(upkeep.manifests), f"{upkeep.manifests:,} manifests are read for every plan"),
+        _Loss(
+            DEAD_POINTS * min(1.0, max(0.0, beyond)),
+            f"{format_size(dead)} are kept for older snapshots beside {format_size(live_bytes)} that are live",
+        ),
+        _Loss(METADATA_POINTS * keeps_metadata, f"old metadata files are never removed: set {DELETE_OLD_METADATA}"),
+    ]
+
+
+def _many(count: int) -> float:
+    """From none at 100 to all at 1,000."""
+    return min(1.0, max(0.0, log10(max(1, count) / MANY)))
 
 
 def _weight(count: int, files: int) -> float:

@@ -1,0 +1,27 @@
+"""What a table carries beside its live files: snapshots, manifests, and bytes that only older snapshots need."""
+
+from dataclasses import dataclass
+
+from tidyberg.model.inventory import Inventory
+
+DELETE_OLD_METADATA = "write.metadata.delete-after-commit.enabled"
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    snapshots: int
+    manifests: int
+    dead_bytes: int  # of files that only older snapshots refer to: freed when these expire
+    deletes_old_metadata: bool  # else every commit leaves a metadata.json behind, for good
+
+
+def upkeep_of(inventory: Inventory) -> Upkeep:
+    history, properties = inventory.pinned.snapshots, inventory.pinned.properties
+    # What a snapshot removed is still needed by its parent, as long as that is kept.
+    removed = (info.summary.get("removed-files-size", "") for info in history.values() if info.parent_id in history)
+    return Upkeep(
+        snapshots=len(history),
+        manifests=len(inventory.manifests),
+        dead_bytes=sum(int(text) for text in removed if text.isdigit()),
+        deletes_old_metadata=properties.get(DELETE_OLD_METADATA, "false").strip().lower() == "true",
+    )

@@ -1,0 +1,53 @@
+"""Health counts what no rewrite of data files mends."""
+
+from dataclasses import replace
+
+from tests.planning.builders import HOUR, NOW, File, Scene, statistics_of
+from tidyberg.model.inventory import Inventory
+from tidyberg.model.options import PlanOptions
+from tidyberg.model.report import Health
+from tidyberg.model.sizes import GB, MB
+from tidyberg.planning.health import assess
+from tidyberg.planning.upkeep import DELETE_OLD_METADATA, Upkeep, upkeep_of
+
+TIDY = Upkeep(snapshots=10, manifests=3, dead_bytes=0, deletes_old_metadata=False)
+
+
+def health(upkeep: Upkeep) -> Health:
+    inventory, options = Scene([File(512 * MB)]).inventory(), PlanOptions()
+    return assess(statistics_of(inventory, options), options, 512 * MB, NOW, upkeep)
+
+
+def test_a_table_with_little_beside_its_files_is_perfect() -> None:
+    assert health(TIDY) == Health(100, ())
+
+
+def test_each_of_them_costs_points_and_says_so() -> None:
+    for upkeep, score, words in (
+        (replace(TIDY, snapshots=1_000, deletes_old_metadata=True), 90, "1,000 snapshots are kept"),
+        (replace(TIDY, manifests=5_000), 95, "5,000 manifests"),
+        (replace(TIDY, dead_bytes=2 * GB), 95, "2 GB are kept for older snapshots beside 512 MB that are live"),
+        (replace(TIDY, snapshots=100), 98, DELETE_OLD_METADATA),
+    ):
+        found = health(upkeep)
+        assert (found.score, len(found.reasons)) == (score, 1), words
+        assert words in found.reasons[0]
+
+
+def test_as_many_dead_bytes_as_live_ones_are_what_a_rewrite_leaves() -> None:
+    assert health(replace(TIDY, dead_bytes=512 * MB)).score == 100
+
+
+def test_dead_bytes_are_those_that_a_kept_snapshot_still_refers_to() -> None:
+    inventory = Scene([File()], snapshots=tuple((n, n * HOUR, "replace") for n in (3, 2, 1))).inventory()
+
+    def with_parents(parents: dict[int, int | None]) -> Inventory:
+        history = {
+            number: replace(info, parent_id=parents[number], summary={"removed-files-size": "100"})
+            for number, info in inventory.pinned.snapshots.items()
+        }
+        properties = {DELETE_OLD_METADATA: "true"}
+        return replace(inventory, pinned=replace(inventory.pinned, snapshots=history, properties=properties))
+
+    assert upkeep_of(with_parents({3: 99, 2: 3, 1: 2})) == Upkeep(3, len(inventory.manifests), 200, True)
+    assert not upkeep_of(inventory).deletes_old_metadata
