@@ -20,7 +20,9 @@ from tests.splicing.tables import small_files_count
 from tidyberg.control.round import Round
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.inline import InlineEngine
+from tidyberg.execute.kernel.copy.fields import CannotCopy
 from tidyberg.execute.kernel.deletes import DeletedRows
+from tidyberg.execute.kernel.splice.file import SplicedFile
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.table import TableRef
 from tidyberg.model.task import TaskResult
@@ -129,6 +131,23 @@ def test_a_kernel_that_moves_pages_of_a_file_with_deletes_is_caught(
             broken.setattr(DeletedRows, "surviving_rows", FILES * ROWS)
             with pytest.raises(VerificationFailed, match=r"were moved as they are, but .* may delete rows of it"):
                 control.compact(TableRef("lab", ("db",), name.removeprefix("db.")), ALL)
+
+
+def test_a_job_says_why_it_gave_splicing_up_and_how_many_files_it_joined(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, paths = make_table(warehouse, 2)
+
+    def refused(*_: Any) -> None:
+        raise CannotCopy(f"{paths[1]} has fields that this version does not know")
+
+    monkeypatch.setattr(SplicedFile, "write", refused)
+    with make_control(warehouse, InlineEngine()) as control:
+        result = control.compact(REF, ALL)
+    assert result.outcome == "committed"
+    assert result.job.spliced.encoded_instead == {"a file has fields that this version does not know": 1}
+    assert (result.job.spliced.bytes_spliced, result.job.files_joined) == (0, FILES)
+    assert ids_of(warehouse, table) == list(range(FILES * ROWS))
 
 
 def die_before_the_commit(directory: str) -> None:

@@ -120,6 +120,8 @@ class JobAnswer(BaseModel):
     encoded_instead: dict[str, int] = Field(description="Groups that were to be copied and could not be, by reason.")
     bytes_moved: int = Field(description="Copied inside the object store, never through a worker.")
     bytes_spliced: int = Field(description="Pages moved as they are, undecoded, into files that were encoded.")
+    splices_given_up: dict[str, int] = Field(description="Groups that began to be spliced and could not be, by reason.")
+    files_joined: int = Field(description="Tiny files that were read many at once, as one file in memory.")
     requests: dict[str, int] = Field(description="Storage requests of its tasks, by kind; empty: not counted.")
     snapshot_id: int | None = Field(description="What it committed; the last one of several.")
     estimated_cost: float | None = Field(description="Dollars.")

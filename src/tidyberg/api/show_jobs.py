@@ -53,6 +53,8 @@ def job_answer(submission: Submission, run: Job | None, now_ms: int) -> JobAnswe
         encoded_instead=dict(copied.encoded_instead),
         bytes_moved=copied.bytes_moved,
         bytes_spliced=run.spliced.bytes_spliced if run else 0,
+        splices_given_up=dict(run.spliced.encoded_instead) if run else {},
+        files_joined=run.files_joined if run else 0,
         requests=dict(run.requests) if run else {},
         snapshot_id=run.snapshot_id if run else None,
         estimated_cost=submission.estimated_dollars,

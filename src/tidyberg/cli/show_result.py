@@ -92,6 +92,10 @@ def _how(job: Job) -> list[str]:
         f"{plural(groups, 'group')} encoded instead of copied: {reason}"
         for reason, groups in sorted(copied.encoded_instead.items())
     ]
+    lines += [
+        f"{plural(groups, 'group')} encoded instead of spliced: {reason}"
+        for reason, groups in sorted(job.spliced.encoded_instead.items())
+    ]
     if job.requests:
         lines.append(
             "requests: " + ", ".join(f"{count(number)} {kind}" for kind, number in sorted(job.requests.items()))

@@ -65,6 +65,8 @@ class Job(Answer):
     encoded_instead: dict[str, int] = Field(default_factory=dict)
     bytes_moved: int = 0
     bytes_spliced: int = 0
+    splices_given_up: dict[str, int] = Field(default_factory=dict)
+    files_joined: int = 0
     requests: dict[str, int] = Field(default_factory=dict)
     snapshot_id: int | None = None
     plan_hash: str | None = None

@@ -236,6 +236,7 @@ class Round:
             task_seconds=record.job.task_seconds + spent,
             copied=add_copied(record.job.copied, group, result, spent),
             spliced=add_spliced(record.job.spliced, group, result, spent),
+            files_joined=record.job.files_joined + result.files_joined,
             requests=Counter(record.job.requests) + Counter(result.requests),
         )
         self.bench.emit(GroupFinished(group.group_id, group.partition_path, progress))

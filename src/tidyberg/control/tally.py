@@ -1,6 +1,6 @@
 """What a job has achieved so far, over all its commits: files replaced and written, groups left, warnings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidyberg.commit.publish import Committed
@@ -130,18 +130,18 @@ def add_copied(so_far: Copied, group: FileGroup, result: TaskResult, seconds: fl
             bytes_moved=so_far.bytes_moved + result.bytes_moved,
         )
     if group.mode == "copy":
-        known, reason = so_far.encoded_instead, _in_general(group, result.mode_reason)
-        if reason not in known and len(known) >= _MOST_REASONS:
-            reason = "other reasons"
-        return replace(so_far, encoded_instead={**known, reason: known.get(reason, 0) + 1})
+        return replace(so_far, encoded_instead=_counted(so_far.encoded_instead, group, result.mode_reason))
     return so_far
 
 
 def add_spliced(so_far: Spliced, group: FileGroup, result: TaskResult, seconds: float) -> Spliced:
     """What a job spliced, one group later."""
+    if result.splice_reason:  # of a group that was divided, others of its tasks may have spliced
+        so_far = replace(so_far, encoded_instead=_counted(so_far.encoded_instead, group, result.splice_reason))
     if not result.bytes_spliced:
         return so_far
-    return Spliced(
+    return replace(
+        so_far,
         groups=so_far.groups + 1,
         files=so_far.files + len(group.files),
         bytes=so_far.bytes + group.bytes,
@@ -149,6 +149,13 @@ def add_spliced(so_far: Spliced, group: FileGroup, result: TaskResult, seconds: 
         bytes_written=so_far.bytes_written + result.bytes_written,
         seconds=so_far.seconds + seconds,
     )
+
+
+def _counted(known: Mapping[str, int], group: FileGroup, reason: str) -> dict[str, int]:
+    reason = _in_general(group, reason)
+    if reason not in known and len(known) >= _MOST_REASONS:
+        reason = "other reasons"
+    return {**known, reason: known.get(reason, 0) + 1}
 
 
 def _in_general(group: FileGroup, reason: str) -> str:

@@ -86,6 +86,7 @@ class Spliced:
     bytes_spliced: int = 0  # of the pages that were moved
     bytes_written: int = 0
     seconds: float = 0.0  # what the tasks took, added up
+    encoded_instead: Mapping[str, int] = field(default_factory=dict)  # groups that began to splice, by what forbade it
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,7 @@ class Job:
     task_seconds: float = 0.0  # what its tasks took, added up
     copied: Copied = field(default_factory=Copied)
     spliced: Spliced = field(default_factory=Spliced)
+    files_joined: int = 0  # tiny files that were read many at once, as one file in memory
     requests: Mapping[str, int] = field(default_factory=dict)  # to storage by its tasks, by kind; empty: not counted
     cores: int | None = None
     cluster: str | None = None  # what the engine ran on, by its name: speed is learned for each

@@ -191,6 +191,8 @@ class TaskResult:
     bytes_moved: int = 0  # copied inside the store: they never crossed the worker
     bytes_spliced: int = 0  # of an encoded group: pages moved as they are, without being decoded
     spliced_files: tuple[str, ...] = ()  # the inputs that these pages are of
+    splice_reason: str = ""  # why a task that began to splice encoded everything
+    files_joined: int = 0  # tiny inputs that were read many at once, as one file in memory
     # Of a copied group, from the footers of its inputs and of the outputs: rows and compressed bytes of each row group.
     input_row_groups: tuple[tuple[int, int], ...] = ()
     output_row_groups: tuple[tuple[int, int], ...] = ()

@@ -52,6 +52,8 @@ def joined(task: Task, parts: Sequence[TaskResult], known: Mapping[int, Leaf]) -
         bytes_read=sum(part.bytes_read for part in parts),
         bytes_written=sum(part.bytes_written for part in parts),
         bytes_spliced=sum(part.bytes_spliced for part in parts),
+        splice_reason=next((part.splice_reason for part in parts if part.splice_reason), ""),
+        files_joined=sum(part.files_joined for part in parts),
         spliced_files=tuple(path for part in parts for path in part.spliced_files),
         seconds=sum(part.seconds for part in parts),
         peak_rss_bytes=max(part.peak_rss_bytes for part in parts),

@@ -4,7 +4,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -136,10 +136,14 @@ def _rewrite(task: Task, attempt: int, storage: Storage, should_stop: Callable[[
     """Moves the pages that need not be decoded where that pays, and encodes all else, on all cores that it may use."""
     ways = [task] if may_splice(task, storage) else []
     ways += [replace(task, splices=False)] if task.cores > 1 else []
+    reason = ""
     for way in ways:
-        with suppress(CannotCopy):  # nothing is left of what was written
-            return _encode(way, attempt, storage, should_stop)
-    return _encode(replace(task, splices=False, cores=1), attempt, storage, should_stop)
+        try:
+            return replace(_encode(way, attempt, storage, should_stop), splice_reason=reason)
+        except CannotCopy as refusal:  # nothing is left of what was written
+            reason = reason or (str(refusal) if way.splices else "")
+    last = _encode(replace(task, splices=False, cores=1), attempt, storage, should_stop)
+    return replace(last, splice_reason=reason)
 
 
 def _encode(task: Task, attempt: int, storage: Storage, should_stop: Callable[[], bool]) -> TaskResult:
@@ -223,6 +227,7 @@ def _encode_files(
         part=task.part,
         rows_taken=surviving.rows_taken,
         bytes_spliced=writer.bytes_moved if isinstance(writer, SplicingWriter) else 0,
+        files_joined=surviving.files_joined,
         spliced_files=tuple(writer.files_moved) if isinstance(writer, SplicingWriter) else (),
     )
 

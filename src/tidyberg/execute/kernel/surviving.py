@@ -43,6 +43,7 @@ class SurvivingRows:
         should_stop: Callable[[], bool],
     ) -> None:
         self.rows_read = self.rows_deleted = 0
+        self.files_joined = 0  # tiny ones that were read as one
         self.rows_taken: dict[str, tuple[int, int]] = {}  # of files that the task shares with others
         self._task = task
         self._deleted_rows = deleted_rows
@@ -56,6 +57,7 @@ class SurvivingRows:
         for shape, bunch in tiny_files.bunches(files):
             together = tiny_files.read(bunch, shape)
             if together is not None:
+                self.files_joined += len(bunch)
                 yield from self._together(bunch, together)
             else:
                 for file in bunch:
