@@ -4,7 +4,7 @@ import datetime as dt
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,8 @@ class Tally:
     reasons: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        # Not asdict of counters: it would count pairs of a key and its count.
+        return vars(self) | {"limits": dict(self.limits), "limits_after": dict(self.limits_after)}
 
 
 def run_cell(cell: Cell, directory: Path, readers: Sequence[type[Reader]], filtering: Sequence[type[Reader]]) -> Tally:
