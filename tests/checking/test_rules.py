@@ -239,7 +239,7 @@ def test_bounds_that_are_cut_are_true_unless_they_are_said_to_be_exact(tmp_path:
 
 COLUMN_INDEXES: list[tuple[str, int, Edit]] = [
     ("null-page", ID, lambda index: _set(index, 1, 0, 1)),
-    ("null-page", MAYBE, lambda index: _set(index, 1, 0, 2)),
+    ("column-index-bound", MAYBE, lambda index: _set(index, 1, 0, 2)),
     ("column-index-bound", ID, lambda index: _set(index, 2, 0, struct.pack("<q", 1))),
     ("column-index-bound", ID, lambda index: _set(index, 3, 4, struct.pack("<q", 45))),
     ("column-index-bound", RATIO, lambda index: _set(index, 3, 0, b"")),

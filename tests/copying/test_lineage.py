@@ -100,7 +100,7 @@ def test_files_of_several_writers_keep_the_counts_of_their_lineage(tmp_path: Pat
     assert lineage_of(result) == INHERITED
     facts = [result.output_facts[field] for field in (ROW_ID, LAST_UPDATED)]
     assert [fact.nulls for fact in facts] == [0, 0]
-    assert result.output_facts[1].nulls is None
+    assert result.output_facts[1].lower is None
 
 
 def test_rows_that_have_no_ids_yet_get_them_from_the_commit(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import datafusion
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,7 +28,18 @@ from tidyberg.execute.kernel.copy.fields import (
     changed,
 )
 from tidyberg.execute.kernel.copy.merge import MOST_ROW_GROUPS
-from tidyberg.execute.kernel.copy.thrift import I16, I32, I64, LIST, STRUCT, TRUE, Struct, ThriftList, read_struct
+from tidyberg.execute.kernel.copy.thrift import (
+    BINARY,
+    I16,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    TRUE,
+    Struct,
+    ThriftList,
+    read_struct,
+)
 
 Edit = Callable[[Struct], None]
 NUMBERS = pa.schema([field("id", pa.int64(), 1)])
@@ -107,11 +119,11 @@ EDITS: dict[str, Edit] = {
     "no column indexes": in_chunks(None, *COLUMN_INDEX),
     "no offset indexes": in_chunks(None, *OFFSET_INDEX),
     "no page index of one column": first_column_without_page_index,
+    "no statistics": in_chunks(None, MetadataField.STATISTICS, of_metadata=True),
     "no encoding statistics": in_chunks(None, MetadataField.ENCODING_STATS, of_metadata=True),
     "no size statistics": in_chunks(None, MetadataField.SIZE_STATISTICS, of_metadata=True),
     "no bloom filters": in_chunks(None, *BLOOM, of_metadata=True),
     "no lengths of bloom filters": in_chunks(None, MetadataField.BLOOM_LENGTH, of_metadata=True),
-    "no statistics": in_chunks(None, MetadataField.STATISTICS, of_metadata=True),
     "old bounds only": in_statistics(None, 5, 6, 7, 8),
     "new bounds only": in_statistics(None, 1, 2),
     "nobody says which bounds are exact": in_statistics(
@@ -283,15 +295,37 @@ def test_bounds_are_kept_beside_row_groups_of_nothing_but_nulls(tmp_path: Path) 
     assert metadata[MetadataField.STATISTICS][1].keys() == {StatisticsField.NULLS}
 
 
+def nulls_found(path: str, column: str) -> list[int]:
+    """By DataFusion, which takes statistics without a count to say that there are none, and by DuckDB."""
+    context = datafusion.SessionContext()
+    context.register_parquet("copied", path)
+    query = f"SELECT count(*) AS n FROM copied WHERE {column} IS NULL"
+    copied = duckdb.read_parquet(path)  # noqa: F841 - the query names it
+    (counted,) = duckdb.sql(query).fetchall()
+    return [context.sql(query).to_pydict()["n"][0], counted[0]]
+
+
 def test_nulls_that_one_row_group_does_not_count_are_counted_of_none(tmp_path: Path) -> None:
-    """Statistics without them are left out: DataFusion takes them to say that there are no nulls."""
     paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
     for number, path in enumerate(paths):
         by_arrow(table(number * ROWS), path)
     edit_footer(paths[1], in_statistics(None, StatisticsField.NULLS))
     (output,) = copy([given(path, ROWS) for path in paths], tmp_path / "out", SCHEMA).outputs
     assert set(statistics_of(output.path, 1)) == {(None, None, None)}
-    context = datafusion.SessionContext()
-    context.register_parquet("copied", output.path)
-    found = context.sql("SELECT count(*) AS n FROM copied WHERE small IS NULL").to_pydict()["n"]
-    assert found == [sum(number % 7 == 0 for number in range(2 * ROWS))]
+    assert nulls_found(output.path, "small") == [sum(number % 7 == 0 for number in range(2 * ROWS))] * 2
+
+
+def test_copies_of_several_writers_still_count_nulls(tmp_path: Path) -> None:
+    """Readers judge bounds by who wrote them, but a count is a count."""
+    schema = pa.schema([field("id", pa.int64(), 1), field("name", pa.string(), 2)])
+    paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    for first, path in zip((0, 100), paths, strict=True):
+        names = [None if number % 5 == 0 else f"n{number}" for number in range(first, first + 100)]
+        rows = pa.table({"id": range(first, first + 100), "name": names}, schema=schema)
+        pq.write_table(rows, path, use_dictionary=False)
+    edit_footer(paths[1], in_file(FileField.CREATED_BY, (BINARY, b"another writer")))
+    result = copy([given(path, 100) for path in paths], tmp_path / "out", schema)
+    assert (result.mode, result.mode_reason) == ("copy", "")
+    (output,) = result.outputs
+    assert statistics_of(output.path, 1) == [(None, None, 20), (None, None, 20)]
+    assert nulls_found(output.path, "name") == [40, 40]

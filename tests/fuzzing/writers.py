@@ -79,6 +79,15 @@ class Choice:
             edit_footer(path, lambda footer: give_ids(footer, table.schema))
 
 
+def counting_nulls(choice: Choice) -> Choice:
+    """The same writer with statistics."""
+    if choice.name == "arrow":
+        return Choice(choice.name, choice.options | {"write_statistics": True})
+    if choice.name == "polars" and not choice.options["statistics"]:
+        return Choice(choice.name, choice.options | {"statistics": True})
+    return choice
+
+
 CODECS = ("uncompressed", "snappy", "gzip", "brotli", "zstd", "lz4")  # as tables name them
 
 

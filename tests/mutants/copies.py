@@ -126,10 +126,10 @@ COPIES = (
         PAGES,
     ),
     Mutant(
-        "statistics of several writers are not passed off as one's",
+        "bounds of several writers are not passed off as one's",
         "execute/kernel/copy/proof.py",
-        "keeps_statistics=len(writers) == 1,",
-        "keeps_statistics=True,",
+        "keeps_bounds=len(writers) == 1,",
+        "keeps_bounds=True,",
         COPIED,
     ),
     Mutant(

@@ -19,17 +19,30 @@ class DigestingSink:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._hash = hashlib.sha256()
+        self._held: list[bytes] | None = None
 
     @property
     def closed(self) -> bool:
         return bool(self._sink.closed)
 
     def write(self, data: bytes | memoryview) -> int:
+        if self._held is not None:
+            self._held.append(bytes(data))
+            return len(self._held[-1])
         self._hash.update(data)
         return int(self._sink.write(data))
 
     def tell(self) -> int:
-        return int(self._sink.tell())
+        return int(self._sink.tell()) + sum(map(len, self._held or ()))
+
+    def hold(self) -> None:
+        """Keep what is written from now on, until it is released."""
+        self._held = []
+
+    def release(self, change: Callable[[bytes], bytes]) -> None:
+        """Write what was kept, changed."""
+        held, self._held = b"".join(self._held or ()), None
+        self.write(change(held))
 
     def flush(self) -> None:
         self._sink.flush()

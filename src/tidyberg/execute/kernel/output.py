@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.digest import DigestingSink
 from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.nan_bounds import ending_without_bounds, with_nans
 from tidyberg.execute.kernel.project import Leaf
 from tidyberg.execute.kernel.storage import Place, Storage
 from tidyberg.model.task import Task, WriteSettings, output_name
@@ -57,7 +58,12 @@ class ArrowOutput:
     def finish(self, iceberg_schema: str) -> Output:
         with self._storage.guard(self.place.location, writing=True):
             self._writer.add_key_value_metadata({"iceberg.schema": iceberg_schema})
-            self._writer.close()
+            if hidden := with_nans(self.nan_counts):
+                self.sink.hold()
+                self._writer.close()
+                self.sink.release(lambda ending: ending_without_bounds(ending, hidden))
+            else:
+                self._writer.close()
             size = self.sink.tell()
             self.sink.close()
         return Output(self.place.location, size, self.sink.hexdigest(), self._footer[0], self.nan_counts)

@@ -21,7 +21,7 @@ from tidyberg.execute.kernel.copy.lineage import COLUMNS
 from tidyberg.execute.kernel.copy.proof import Common
 from tidyberg.execute.kernel.copy.source import Source
 from tidyberg.execute.kernel.copy.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, ThriftList, write_struct
-from tidyberg.execute.kernel.copy.uniform import ALL_STATISTICS, PageIndexes, partial_statistics, without_statistics
+from tidyberg.execute.kernel.copy.uniform import BOUNDS, PageIndexes, partial_statistics, without_statistics
 
 # Some writers leave a few bytes between columns: to take them along is cheaper than one more piece to copy.
 _GAP = 4096
@@ -180,11 +180,11 @@ def moved_index(source: Source, chunk: Chunk, shift: int) -> bytes | None:
 def _statistics_left_out(placed: list[list[_Placed]], common: Common) -> list[frozenset[int]]:
     """For each column, the statistics that the output does not have."""
     left_out = partial_statistics([[column.chunk.metadata for column in group] for group in placed])
-    if common.keeps_statistics:
+    if common.keeps_bounds:
         return left_out
-    # Verification asks footers whether every row has its lineage, and all readers trust statistics of numbers.
+    # All readers trust the bounds of numbers, and verification asks for those of lineage.
     own = len(left_out) - (COLUMNS if common.has_lineage else 0)
-    return [ALL_STATISTICS] * own + left_out[own:]
+    return [BOUNDS] * own + left_out[own:]
 
 
 def _chunk(column: _Placed, left_out: frozenset[int]) -> Struct:

@@ -42,7 +42,7 @@ class Common:
     created_by: bytes | None
     column_orders: tuple[int, Any] | None
     stores_lineage: frozenset[str]  # inputs that have the columns of row lineage already
-    keeps_statistics: bool
+    keeps_bounds: bool
     keeps_sorting: bool
     has_lineage: bool  # its last columns are those of row lineage
 
@@ -72,11 +72,11 @@ def prove(task: Task, sources: Sequence[Source]) -> Common:
         version=max(_version(source) for source in sources),
         schema=(LIST, ThriftList(STRUCT, _schema(task, first, stored))),
         key_values=_properties(task, sources),
-        # Readers judge statistics by who wrote them: of several writers no statistics can be kept.
+        # Readers judge bounds by who wrote them: of several writers none can be kept.
         created_by=first.footer.created_by if len(writers) == 1 else _OWN_NAME,
         column_orders=orders[0],
         stores_lineage=stored,
-        keeps_statistics=len(writers) == 1,
+        keeps_bounds=len(writers) == 1,
         keeps_sorting=_agree([group.get(GroupField.SORTING_COLUMNS) for group in _group_structs(sources)]),
         has_lineage=task.lineage,
     )

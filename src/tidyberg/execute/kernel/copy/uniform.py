@@ -8,7 +8,8 @@ from tidyberg.execute.kernel.copy.fields import MetadataField, StatisticsField, 
 from tidyberg.execute.kernel.copy.thrift import STRUCT, Struct
 
 _UPPER, _LOWER, _NULLS, _DISTINCT, _UPPER_VALUE, _LOWER_VALUE = range(1, 7)  # of statistics
-ALL_STATISTICS = frozenset(range(1, 9))
+_ALL = frozenset(range(1, 9))
+BOUNDS = _ALL - {_NULLS}  # and counts of distinct values, which nobody needs without them
 _IS_EXACT = {_UPPER_VALUE: StatisticsField.UPPER_IS_EXACT, _LOWER_VALUE: StatisticsField.LOWER_IS_EXACT}
 
 
@@ -52,8 +53,6 @@ def partial_statistics(row_groups: Sequence[Sequence[Struct]]) -> list[frozenset
 
 def without_statistics(metadata: Struct, left_out: frozenset[int]) -> tuple[int, Any] | None:
     """The statistics of a chunk less these; None where nothing is left."""
-    if left_out == ALL_STATISTICS:
-        return None
     found = substruct(metadata, MetadataField.STATISTICS, "the statistics of a column") or {}
     left = changed(found, dict.fromkeys(left_out))
     return (STRUCT, left) if left else None
@@ -65,7 +64,7 @@ def _partial(chunks: Sequence[Struct]) -> frozenset[int]:
         for chunk in chunks
     ]
     if len({_NULLS in statistics for statistics, _ in known}) > 1:
-        return ALL_STATISTICS
+        return _ALL
     with_values = [statistics for statistics, values in known if statistics.get(_NULLS, (0, None))[1] != values]
     partial: set[int] = set()
     for field in (_UPPER, _LOWER, _DISTINCT, _UPPER_VALUE, _LOWER_VALUE):

@@ -12,9 +12,10 @@ from tidyberg.execute.kernel.copy.footer import MAGIC, SchemaLeaf, schema_leaves
 from tidyberg.execute.kernel.copy.merge import moved_index
 from tidyberg.execute.kernel.copy.shape import schema_of
 from tidyberg.execute.kernel.copy.source import Source, open_source
-from tidyberg.execute.kernel.copy.thrift import BINARY, I32, I64, LIST, STRUCT, Bytes, Struct, ThriftList, write_struct
+from tidyberg.execute.kernel.copy.thrift import BINARY, I32, I64, LIST, STRUCT, Bytes, Struct, ThriftList
 from tidyberg.execute.kernel.copy.uniform import PageIndexes, partial_statistics, without_statistics
 from tidyberg.execute.kernel.digest import DigestingSink
+from tidyberg.execute.kernel.nan_bounds import as_ending, with_nans, without_bounds
 from tidyberg.execute.kernel.output import Output, abandon_sink
 from tidyberg.execute.kernel.project import Leaf
 from tidyberg.execute.kernel.splice.floats import FloatFacts
@@ -100,13 +101,12 @@ class SplicedFile:
             if chunk.offset_index is not None:
                 chunk.struct[ChunkField.OFFSET_INDEX] = (I64, self._write(chunk.offset_index))
                 chunk.struct[ChunkField.OFFSET_INDEX_LENGTH] = (I32, len(chunk.offset_index))
-        footer = write_struct(self._footer(iceberg_schema))
-        ending = footer + len(footer).to_bytes(4, "little") + MAGIC
-        self._write(ending)
+        footer = self._footer(iceberg_schema)
+        self._write(as_ending(without_bounds(footer, with_nans(self.nan_counts))))
         with self._storage.guard(self.place.location, writing=True):
             size = self._sink.tell()
             self._sink.close()
-        arrow_footer = pq.read_metadata(pa.BufferReader(MAGIC + ending))
+        arrow_footer = pq.read_metadata(pa.BufferReader(MAGIC + as_ending(footer)))
         return Output(self.place.location, size, self._sink.hexdigest(), arrow_footer, self.nan_counts)
 
     def abandon(self) -> bool:
