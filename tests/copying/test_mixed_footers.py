@@ -299,10 +299,9 @@ def nulls_found(path: str, column: str) -> list[int]:
     """By DataFusion, which takes statistics without a count to say that there are none, and by DuckDB."""
     context = datafusion.SessionContext()
     context.register_parquet("copied", path)
-    query = f"SELECT count(*) AS n FROM copied WHERE {column} IS NULL"
-    copied = duckdb.read_parquet(path)  # noqa: F841 - the query names it
-    (counted,) = duckdb.sql(query).fetchall()
-    return [context.sql(query).to_pydict()["n"][0], counted[0]]
+    found = context.sql(f"SELECT count(*) AS n FROM copied WHERE {column} IS NULL").to_pydict()["n"][0]
+    (counted,) = duckdb.execute(f"SELECT count(*) FROM read_parquet('{path}') WHERE {column} IS NULL").fetchall()
+    return [found, counted[0]]
 
 
 def test_nulls_that_one_row_group_does_not_count_are_counted_of_none(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def output(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 def by_duckdb(path: str, where: str) -> list[int]:
-    return sorted(row[0] for row in duckdb.sql(f"SELECT id FROM read_parquet('{path}') WHERE {where}").fetchall())
+    return sorted(row[0] for row in duckdb.execute(f"SELECT id FROM read_parquet('{path}') WHERE {where}").fetchall())
 
 
 def by_datafusion(path: str, where: str) -> list[int]:
