@@ -31,6 +31,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     access = {"api_keys": [{"name": name, "hash": hash_key(key), "role": role} for name, key, role in keys]}
     with Warehouse(directory / "lake", name="default") as warehouse:
         warehouse.append_files(warehouse.create_table("public.events"), 3, 5)
+        warehouse.create_table("public.quiet")
         given = {"engine": "inline", "catalog": warehouse.properties, "access": access}
         service = build_service(Settings.model_validate({**given, "store": {"path": str(directory / "jobs.db")}}))
         yield service
@@ -68,6 +69,14 @@ def _plan(client: httpx.Client) -> str:
     return str(client.post("/api/v1/plan", json=JOB, headers=bearer(OPERATOR)).json()["plan_hash"])
 
 
+PAUSE = {"table": "public.quiet", "reason": "migration"}
+
+
+def _paused(client: httpx.Client) -> str:
+    assert client.post("/api/v1/pauses", json=PAUSE, headers=bearer(OPERATOR)).is_success
+    return "/api/v1/pauses?table=public.quiet"
+
+
 def _schedule(client: httpx.Client) -> str:
     return str(client.post("/api/v1/schedules", json=SCHEDULE, headers=bearer(OPERATOR)).json()["schedule_id"])
 
@@ -94,6 +103,11 @@ CALLS: dict[tuple[str, str], tuple[str, Callable[[httpx.Client], tuple[str, Any]
     ("DELETE", "/api/v1/schedules/{schedule_id}"): (
         "schedule.delete", lambda client: (f"/api/v1/schedules/{_schedule(client)}", None),
         ("/api/v1/schedules/nothing", None)),
+    ("POST", "/api/v1/pauses"): (
+        "table.pause", lambda client: ("/api/v1/pauses", PAUSE),
+        ("/api/v1/pauses", {**PAUSE, "until": "2020-01-01T00:00:00Z"})),
+    ("DELETE", "/api/v1/pauses"): (
+        "table.resume", lambda client: (_paused(client), None), ("/api/v1/pauses?table=public.events", None)),
 }  # fmt: skip
 
 

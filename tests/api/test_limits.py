@@ -136,7 +136,7 @@ def test_sql_in_a_filter_is_only_text(shared_client: httpx.Client) -> None:
     assert len(shared_client.get("/api/v1/jobs").json()["jobs"]) == before > 0
 
 
-@pytest.mark.parametrize("path", ["/", "/api", "/api/v1", "/api/v1/compact/", "//api/v1/jobs", "/api/v2/jobs", "/../"])
+@pytest.mark.parametrize("path", ["/api", "/api/v1", "/api/v1/compact/", "//api/v1/jobs", "/api/v2/jobs", "/../x"])
 def test_paths_that_lead_nowhere_are_not_found(shared_client: httpx.Client, path: str) -> None:
     assert code_of(shared_client.get(path)) in ((404, "not-found"), (405, "method-not-allowed"))
 
