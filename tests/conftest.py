@@ -20,6 +20,31 @@ settings.register_profile("tidyberg", deadline=None, suppress_health_check=[Heal
 settings.load_profile("tidyberg")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def busy_machines_refuse_nothing() -> Iterator[None]:
+    """Services refuse requests that would wait long, and a machine that runs tests often is that busy.
+
+    Tests of it say how long a request may wait; all others get a minute.
+    """
+    from tidyberg.api import app, lag, threads
+    from tidyberg.settings.serving import Server
+
+    default = Server().max_wait_seconds
+
+    def patient(count: int, waiting: int, wait_seconds: float) -> threads.Threads:
+        return threads.Threads(count, waiting, 60.0 if wait_seconds == default else wait_seconds)
+
+    is_beyond = lag.LoopLag.is_beyond
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app, "Threads", patient)
+        patch.setattr(
+            lag.LoopLag,
+            "is_beyond",
+            lambda self, seconds, method: seconds != default and is_beyond(self, seconds, method),
+        )
+        yield
+
+
 @pytest.fixture(autouse=True)
 def outputs_are_true(request: pytest.FixtureRequest) -> Iterator[None]:
     """Whatever a test has kernels write says nothing false, and neither does what manifests will say of it."""

@@ -110,8 +110,8 @@ def test_a_slow_store_sheds_early_with_a_word_on_when_to_come_back(
 
 
 def test_a_loop_that_is_behind_answers_liveness_only(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidyberg.api.lag.LoopLag.seconds", lambda _: 0.6)
-    client = serve()
+    monkeypatch.setattr("tidyberg.api.lag.LoopLag.seconds", lambda _: 0.5)
+    client = serve(Server(max_wait_seconds=0.4))
     assert code_of(client.post("/compact", json={"table": "public.events"})) == (503, "overloaded")
     assert client.get("/api/v1/jobs").status_code == 200, "who looks is let in longer"
     monkeypatch.setattr("tidyberg.api.lag.LoopLag.seconds", lambda _: 3.0)

@@ -64,6 +64,7 @@ def environment(warehouse: Warehouse, tmp_path: Path, **more: str) -> dict[str, 
         "CATALOG_WAREHOUSE": warehouse.properties["warehouse"],
         "TIDYBERG_HOME": str(tmp_path / "state"),
         "TIDYBERG_SERVER__DRAIN_SECONDS": "0",
+        "TIDYBERG_SERVER__MAX_WAIT_SECONDS": "60",
         **more,
     }
 

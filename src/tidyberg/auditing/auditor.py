@@ -74,7 +74,7 @@ class Auditor:
         sizes = [size for path, size in live.items() if path in named]
         branch = "" if report.branch == "main" else f" --branch {report.branch}"
         command = f"tidyberg compact {report.table}{branch} --strategy full --mode encode --force --target-file-size"
-        return replace(report, snapshots=tuple(snapshots), repair=f"{command} {min(sizes) // 2}" if sizes else "")
+        return replace(report, snapshots=tuple(snapshots), repair=f"{command} {min(sizes) // 2}B" if sizes else "")
 
     def _replaces(self) -> Iterator[SnapshotInfo]:
         current = self.pinned.snapshot_id

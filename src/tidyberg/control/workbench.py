@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 
 from tidyberg.commit.retrying import RetryPolicy
 from tidyberg.control.journal import JobRecord
-from tidyberg.control.recovery import Recovery
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.model.job import Stage
 from tidyberg.model.options import PlanOptions, Prices, VerifyMode
@@ -16,6 +16,9 @@ from tidyberg.model.report import EventSink, Notice, StageStarted
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.record.store import JobStore
 from tidyberg.telemetry.traces import Tracer
+
+if TYPE_CHECKING:
+    from tidyberg.control.recovery import Recovery
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,9 @@ class Workbench:
     def warn(self, message: str) -> None:
         self.emit(Notice("warning", message))
 
-    def recovery(self, store: JobStore) -> Recovery:
+    def recovery(self, store: JobStore) -> "Recovery":
         """Of other jobs of the table, by the one that holds it."""
+        from tidyberg.control.recovery import Recovery  # plans need none of it
 
         def notify(said: str) -> None:
             self.emit(StageStarted(Stage.RECOVER, said))
