@@ -35,13 +35,13 @@ def busy_machines_refuse_nothing() -> Iterator[None]:
         return threads.Threads(count, waiting, 60.0 if wait_seconds == default else wait_seconds)
 
     is_beyond = lag.LoopLag.is_beyond
+
+    def is_wanted(self: lag.LoopLag, seconds: float, method: str) -> bool:
+        return seconds != default and is_beyond(self, seconds, method)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app, "Threads", patient)
-        patch.setattr(
-            lag.LoopLag,
-            "is_beyond",
-            lambda self, seconds, method: seconds != default and is_beyond(self, seconds, method),
-        )
+        patch.setattr(lag.LoopLag, "is_beyond", is_wanted)
         yield
 
 
