@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 
@@ -15,6 +16,7 @@ from tests.control.conftest import make_control
 from tests.control.test_chunks import REF, REGIONS, chunks, fences, leftovers
 from tests.control.test_conflicts import delete_in, meddling
 from tests.control.test_resume import AT_ONCE, go_on, kill
+from tidyberg.commit import cleanup, objects
 from tidyberg.commit.fence import fence_name
 from tidyberg.control.control import Control
 from tidyberg.control.leftovers import Leftovers
@@ -255,11 +257,17 @@ def test_a_leftover_that_could_not_be_removed_is_found_again_behind_gaps(
         more = [Path(first.replace("-0000.parquet", f"-{number:04d}.parquet")) for number in range(1, 9)]
         for path in more:
             path.write_bytes(b"")
-        more[-1].unlink()
-        more[-1].mkdir()  # cannot be removed like a file
-        control.recover()
-        more[-1].rmdir()
-        more[-1].write_bytes(b"")
+
+        def refuse(io: FileIO, path: str) -> None:
+            if path.endswith(more[-1].name):
+                raise PermissionError(path)
+            objects.delete(io, path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(cleanup, "delete", refuse)
+            control.recover()
+        assert control.history(REF)[0].unresolved
+        assert [path for path in more if path.exists()] == more[-1:]
         control.recover()
         (job,) = control.history(REF)
         assert not job.unresolved

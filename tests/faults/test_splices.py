@@ -18,6 +18,8 @@ from tidyberg.execute.kernel.splice import judge
 from tidyberg.execute.kernel.splice.file import SplicedFile
 from tidyberg.model.options import VerifyMode
 
+pytestmark = pytest.mark.unwatched  # broken writes leave broken files, which no commit takes
+
 
 @pytest.fixture(autouse=True)
 def everything_is_spliced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
