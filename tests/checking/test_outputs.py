@@ -5,12 +5,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.checking.files import metadata, put, statistics
 from tests.copying.footers import edit_footer
 from tests.copying.tables import SCHEMA, copy, rows, write_files
 from tests.execute.builders import STORAGE, make_task
+from tidyberg.execute.kernel.check.file import check_file, check_path
 from tidyberg.execute.kernel.check_outputs import false_statements, report_by
 from tidyberg.execute.kernel.copy.fields import FileField, GroupField, MetadataField
 from tidyberg.execute.kernel.copy.thrift import BINARY, I16, I64, Struct
@@ -126,3 +128,16 @@ def test_pages_that_cannot_be_walked_are_told(tmp_path: Path) -> None:
     result = copy(write_files(tmp_path / "in", [rows(0, 100)]), tmp_path / "out")
     edit_footer(output_path(result), lambda footer: put(metadata(footer, ID), MetadataField.CODEC, 3))
     assert "pages" in rules_of(result, [])
+
+
+def test_a_file_is_checked_alike_whatever_its_bytes_come_in(tmp_path: Path) -> None:
+    """Object stores give buffers of Arrow, whose bytes count as signed."""
+    (file,) = write_files(tmp_path / "in", [rows(0, 300)], write_page_index=True)
+    content = pa.py_buffer(Path(file.path).read_bytes())
+
+    def read(offset: int, length: int) -> pa.Buffer:
+        return content.slice(offset, length)
+
+    report = check_file(read, file.size)
+    assert (report.problems, report.rows) == ((), 300)
+    assert len(report.columns) == len(check_path(file.path).columns) > 0

@@ -328,3 +328,18 @@ def test_copies_of_several_writers_still_count_nulls(tmp_path: Path) -> None:
     (output,) = result.outputs
     assert statistics_of(output.path, 1) == [(None, None, 20), (None, None, 20)]
     assert nulls_found(output.path, "name") == [40, 40]
+
+
+def test_nulls_that_one_of_several_writers_does_not_count_are_counted_of_none(tmp_path: Path) -> None:
+    """Iceberg Java before PR 17557 takes one from the count of the others for each row group that has none."""
+    paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    for number, path in enumerate(paths):
+        by_arrow(table(number * ROWS), path)
+    edit_footer(paths[1], in_statistics(None, StatisticsField.NULLS))
+    edit_footer(paths[1], in_file(FileField.CREATED_BY, (BINARY, b"another writer")))
+    result = copy([given(path, ROWS) for path in paths], tmp_path / "out", SCHEMA)
+    assert (result.mode, result.mode_reason) == ("copy", "")
+    (output,) = result.outputs
+    chunks = [chunk for group in groups_of(output.path) for chunk in chunks_of(group)]
+    assert not any(MetadataField.STATISTICS in chunk[ChunkField.METADATA][1] for chunk in chunks)
+    assert nulls_found(output.path, "small") == [sum(number % 7 == 0 for number in range(2 * ROWS))] * 2

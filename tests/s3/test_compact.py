@@ -62,6 +62,15 @@ def test_small_files_cost_one_request_each(
     assert s3_server.objects(bucket) == lake.referenced(table)
 
 
+@pytest.mark.parametrize("mode", [RewriteMode.ENCODE, RewriteMode.AUTO, RewriteMode.COPY])
+def test_full_verification_finds_nothing_false_in_sound_outputs(lake: S3Warehouse, mode: RewriteMode) -> None:
+    table = lake.create_table(schema=noise(1, 0).schema)
+    lake.append_files(table, 4, files_per_commit=2, rows=lambda number: noise(1000, number))
+    with make_control(lake, InlineEngine()) as control:
+        result = control.compact(REF, replace(OPTIONS, mode=mode), verify=VerifyMode.FULL)
+    assert result.outcome == "committed"
+
+
 @pytest.mark.parametrize("mode", [RewriteMode.ENCODE, RewriteMode.COPY])
 def test_a_worker_killed_while_it_uploads_leaves_nothing(
     tmp_path: Path, lake: S3Warehouse, s3_server: S3Server, bucket: str, mode: RewriteMode

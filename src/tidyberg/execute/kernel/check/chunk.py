@@ -87,7 +87,7 @@ def check_chunk(
 ) -> ChunkTruth | None:
     """None where the pages cannot be walked or decoded. `keeps_values` is for columns that rows are sorted by."""
     try:
-        stored = walk(memoryview(read(place.pages.offset, place.pages.length)), place.pages.offset, findings)
+        stored = walk(memoryview(read(place.pages.offset, place.pages.length)).cast("B"), place.pages.offset, findings)
         _check_sizes(stored, place, findings)
         _check_encodings(stored, place.metadata, findings)
         truth = _decode(read, stored, place, column, findings, keeps_values)

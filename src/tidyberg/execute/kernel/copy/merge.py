@@ -184,7 +184,7 @@ def _statistics_left_out(placed: list[list[_Placed]], common: Common) -> list[fr
         return left_out
     # All readers trust the bounds of numbers, and verification asks for those of lineage.
     own = len(left_out) - (COLUMNS if common.has_lineage else 0)
-    return [BOUNDS] * own + left_out[own:]
+    return [BOUNDS | partial for partial in left_out[:own]] + left_out[own:]
 
 
 def _chunk(column: _Placed, left_out: frozenset[int]) -> Struct:
