@@ -68,7 +68,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         return
     failed = sum(tally.is_cell(report.nodeid) for report in reports["failed"])
     total = tally.summary(cells, failed)
-    if config.cache is not None:
+    if getattr(config, "cache", None) is not None:
         config.cache.set("tidyberg/matrix", total)
     terminalreporter.section("matrix of writers, modes and readers")
     for line in tally.lines(total):

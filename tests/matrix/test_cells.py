@@ -18,10 +18,14 @@ CELLS = cells()
 @pytest.mark.filterwarnings("ignore:Arrow output on a DB-API result")
 @pytest.mark.parametrize(("number", "cell"), list(enumerate(CELLS)), ids=[str(cell) for cell in CELLS])
 def test_readers_find_after_what_they_found_before(
-    tmp_path: Path, number: int, cell: Cell, record_property: Callable[[str, object], None]
+    tmp_path: Path,
+    number: int,
+    cell: Cell,
+    record_property: Callable[[str, object], None],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     # There are hundreds of filters: in the normal run each cell is for one reader, in turns.
     filtering = READERS if LONG else [READERS[number % len(READERS)]]
-    logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # it tells of every column without statistics
+    caplog.set_level(logging.ERROR, "pyiceberg")  # it tells of every column without statistics
     tally = run_cell(cell, tmp_path, READERS, filtering)
     record_property(PROPERTY, json.dumps(tally.as_dict()))

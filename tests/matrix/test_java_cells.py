@@ -101,9 +101,14 @@ def test_files_of_java(
 
 @pytest.mark.parametrize(("number", "cell"), list(enumerate(FOREIGN_CELLS)), ids=[str(cell) for cell in FOREIGN_CELLS])
 def test_files_of_others(
-    warehouse: Warehouse, java: JavaCatalog, number: int, cell: Cell, record_property: Record
+    warehouse: Warehouse,
+    java: JavaCatalog,
+    number: int,
+    cell: Cell,
+    record_property: Record,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    logging.getLogger("pyiceberg").setLevel(logging.ERROR)
+    caplog.set_level(logging.ERROR, "pyiceberg")
     built = build(warehouse, cell.shape, cell.writer, cell.layout)
     tally = Tally(str(cell), cell.mode.name)
     options = {"rewrite_to_current_spec": True} if cell.layout.moves else {}

@@ -189,7 +189,7 @@ def test_a_catalog_in_the_file_wins_over_catalog_uri(tmp_path: Path) -> None:
         ("tables: [{schedule: '* * * * *'}]\n", "'tables[0].name' is missing"),
         ("tables:\n  - name: x\n    options: {maxfiles: 3}\n", "line 3: .*'tables[0].options.maxfiles' .*'max_files'?"),
         ("timezone: Mars/Phobos\n", "'Mars/Phobos' is not a time zone"),
-        ("engine: flink\n", "'engine' should be 'spark' or 'inline'"),
+        ("engine: flink\n", "'engine' should be 'spark', 'inline' or 'auto'"),
         ("engine: spark\nengine: inline\n", "line 2: 'engine' is given twice"),
         ("catalog: {uri: http://a}\ncatalogs: {default: {uri: http://b}}\n", "'default' is given twice"),
         ("a: [\n", "is not valid YAML"),
