@@ -10,7 +10,7 @@ _WORDS = {
     403: "The credential does not allow this.",
     404: "There is no such thing here.",
     408: "The body took too long to arrive.",
-    409: "Something else was there first.",
+    409: "Something else was there first, or the table is paused.",
     413: "The body is too large.",
     415: "The body is not declared as JSON.",
     422: "Something in the request is not valid; `errors` says what.",

@@ -31,7 +31,7 @@ _LOCATION = {"Location": {"description": "Where the job is.", "schema": {"type":
     summary="Submit a compaction",
     responses={
         202: {"description": "The job waits; `Location` is where it can be looked at.", "headers": _LOCATION},
-        **problems(404, *WITH_BODY),
+        **problems(404, 409, *WITH_BODY),
     },
 )
 async def compact(
@@ -39,7 +39,7 @@ async def compact(
 ) -> JobCreated:
     """Queues a job that plans, rewrites, verifies and commits. Answers at once; the table must exist.
 
-    `estimated_duration_seconds` is null until a plan has told it.
+    `estimated_duration_seconds` is guessed from earlier jobs or the newest snapshot; null where both say nothing.
     """
     submission = await here.acting(here.service.submit, body.to_request(), who, own_key(idempotency_key))
     response.headers["Location"] = f"/api/v1/jobs/{submission.job_id}"
