@@ -18,8 +18,8 @@ from tidyberg.execute.kernel.copy.fields import (
     structs,
     substruct,
 )
-from tidyberg.execute.kernel.copy.footer import ENDING, MAGIC
-from tidyberg.execute.kernel.copy.thrift import LIST, STRUCT, Struct, ThriftList, read_struct, write_struct
+from tidyberg.execute.kernel.copy.footer import ENDING, MAGIC, as_ending
+from tidyberg.execute.kernel.copy.thrift import LIST, STRUCT, Struct, ThriftList, read_struct
 from tidyberg.execute.kernel.copy.uniform import BOUNDS, without_statistics
 
 
@@ -56,12 +56,6 @@ def ending_without_bounds(ending: bytes, field_ids: Collection[int]) -> bytes:
     start = len(ending) - ENDING - length
     footer, _ = read_struct(ending[start:-ENDING])
     return ending[:start] + as_ending(without_bounds(footer, field_ids))
-
-
-def as_ending(footer: Struct) -> bytes:
-    """What a Parquet file ends with."""
-    content = write_struct(footer)
-    return content + len(content).to_bytes(4, "little") + MAGIC
 
 
 def with_nans(nan_counts: dict[int, int]) -> frozenset[int]:

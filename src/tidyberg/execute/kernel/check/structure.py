@@ -30,7 +30,6 @@ from tidyberg.execute.kernel.copy.fields import (
 from tidyberg.execute.kernel.copy.footer import ENDING, MAGIC, Extent, SchemaLeaf, footer_length, schema_leaves
 from tidyberg.execute.kernel.copy.thrift import BINARY, BadThriftError, Struct, read_struct
 
-_MOST_ORDINALS = 1 << 15
 _ARROW_SCHEMA = b"ARROW:schema"
 _ORDERS = (1, 2)  # by the type, by IEEE 754
 

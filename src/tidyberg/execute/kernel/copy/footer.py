@@ -20,7 +20,7 @@ from tidyberg.execute.kernel.copy.fields import (
     substruct,
     text,
 )
-from tidyberg.execute.kernel.copy.thrift import BINARY, I64, BadThriftError, Struct, read_struct
+from tidyberg.execute.kernel.copy.thrift import BINARY, I64, BadThriftError, Struct, read_struct, write_struct
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
@@ -92,6 +92,12 @@ class Footer:
     rows: int
     created_by: bytes | None
     key_values: dict[bytes, bytes | None]
+
+
+def as_ending(footer: Struct) -> bytes:
+    """What a Parquet file with this footer ends with."""
+    content = write_struct(footer)
+    return content + len(content).to_bytes(4, "little") + MAGIC
 
 
 def footer_length(ending: bytes, size: int) -> int:

@@ -16,7 +16,7 @@ from tidyberg.execute.kernel.copy.fields import (
     changed,
     number,
 )
-from tidyberg.execute.kernel.copy.footer import MAGIC, Chunk, Extent, RowGroup
+from tidyberg.execute.kernel.copy.footer import MAGIC, Chunk, Extent, RowGroup, as_ending
 from tidyberg.execute.kernel.copy.lineage import COLUMNS
 from tidyberg.execute.kernel.copy.proof import Common
 from tidyberg.execute.kernel.copy.source import Source
@@ -83,8 +83,7 @@ def merge(pieces: Sequence[Piece], common: Common) -> MergedFile:
         _row_group(piece, placed[ordinal], chunks[ordinal], ordinal, keeps_sorting)
         for ordinal, piece in enumerate(pieces)
     ]
-    footer = write_struct(_footer(pieces, groups, common))
-    ending = footer + len(footer).to_bytes(4, "little") + MAGIC
+    ending = as_ending(_footer(pieces, groups, common))
     layout.add(Literal(ending))
     offsets = tuple(sorted(map(_start, placed)))
     return MergedFile(joined(layout.segments), layout.size, offsets, hashlib.sha256(ending).hexdigest())

@@ -8,14 +8,14 @@ import pyarrow.parquet as pq
 
 from tidyberg._version import __version__
 from tidyberg.execute.kernel.copy.fields import CannotCopy, ChunkField, FileField, GroupField, MetadataField, changed
-from tidyberg.execute.kernel.copy.footer import MAGIC, SchemaLeaf, schema_leaves
+from tidyberg.execute.kernel.copy.footer import MAGIC, SchemaLeaf, as_ending, schema_leaves
 from tidyberg.execute.kernel.copy.merge import moved_index
 from tidyberg.execute.kernel.copy.shape import schema_of
 from tidyberg.execute.kernel.copy.source import Source, open_source
 from tidyberg.execute.kernel.copy.thrift import BINARY, I32, I64, LIST, STRUCT, Bytes, Struct, ThriftList
 from tidyberg.execute.kernel.copy.uniform import PageIndexes, partial_statistics, without_statistics
 from tidyberg.execute.kernel.digest import DigestingSink
-from tidyberg.execute.kernel.nan_bounds import as_ending, with_nans, without_bounds
+from tidyberg.execute.kernel.nan_bounds import with_nans, without_bounds
 from tidyberg.execute.kernel.output import Output, abandon_sink
 from tidyberg.execute.kernel.project import Leaf
 from tidyberg.execute.kernel.splice.floats import FloatFacts
