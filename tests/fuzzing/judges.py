@@ -75,11 +75,12 @@ def check(
     problems = false_statements(result.outputs, inputs if moved else (), lambda path, _: check_path(path))
     assert not problems, "\n".join(map(str, problems))
     paths = [file.path for file in inputs if file.records]
-    has_plain_texts = any(map(_has_plain_texts, outputs))
     for where, mask in filters:
         truth = texts(expected.filter(mask))
+        column, _, condition = where.partition(" ")
+        misleads_duckdb = condition == "IS NULL" and any(has_plain_bytes(path, column) for path in outputs)
         for read in READERS:
-            if read is by_duckdb and has_plain_texts and where.endswith("IS NULL"):
+            if read is by_duckdb and misleads_duckdb:
                 totals["queries that DuckDB answers wrongly"] += 1
                 continue
             found = _after(read, outputs, where)
@@ -90,12 +91,16 @@ def check(
             totals[f"queries {read.__name__}"] += 1
 
 
-def _has_plain_texts(path: str) -> bool:
-    """DuckDB 2.0.0 answers IS NULL wrongly over plain texts with a single value in a page, whoever wrote the file."""
+def has_plain_bytes(path: str, column: str) -> bool:
+    """DuckDB 2.0.0 answers IS NULL wrongly over plain texts or bytes, fixed or not, with one value in a page."""
     footer = pq.read_metadata(path)
     groups = map(footer.row_group, range(footer.num_row_groups))
     chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-    return any(chunk.physical_type == "BYTE_ARRAY" and not chunk.has_dictionary_page for chunk in chunks)
+    return any(
+        chunk.physical_type in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY") and not chunk.has_dictionary_page
+        for chunk in chunks
+        if chunk.path_in_schema.split(".")[0] == column
+    )
 
 
 def _after(read: Reader, paths: Sequence[str], where: str) -> list[str] | str:
