@@ -9,6 +9,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from tidyberg._version import __version__
 from tidyberg.api import alive, calibration, jobs, pauses, plans, problems, schedules, tables, upkeep
+from tidyberg.api.admission import Admission, AdmissionMiddleware
 from tidyberg.api.context import Context, Identify
 from tidyberg.api.openapi import DESCRIPTION, TAGS, openapi_document
 from tidyberg.api.page import docs_page
@@ -59,6 +60,7 @@ def create_app(
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
     )
+    admission = Admission(server.max_wait_seconds)
     stopping = asyncio.Event()
     streams = StreamLimits(server.max_streams, server.max_streams_per_principal)
     service.metrics.count_streams(lambda: len(streams))
@@ -67,6 +69,7 @@ def create_app(
         server=server,
         identify=identify or Authenticator(service.settings),
         rates=Rates(server.requests_per_second, server.burst),
+        admission=admission,
         looking=Threads(server.threads, _MOST_WAITING, server.max_wait_seconds),
         acting=Threads(server.threads, _MOST_WAITING, server.max_wait_seconds),
         observing=Threads(server.threads, _MOST_WAITING, _PLANNING_SECONDS),
@@ -86,7 +89,8 @@ def create_app(
     for router in (jobs.router, upkeep.metrics_router):
         app.include_router(router, include_in_schema=False)
     _serve_documentation(app, secured=access.required)
-    app.add_middleware(TelemetryMiddleware, metrics=service.metrics, tracer=service.control.tracer)  # the outermost
+    app.add_middleware(TelemetryMiddleware, metrics=service.metrics, tracer=service.control.tracer)
+    app.add_middleware(AdmissionMiddleware, admission=admission, on_shed=service.metrics.connection_shed)
     return app
 
 

@@ -45,6 +45,7 @@ async def admit(request: Request, context: Context) -> Principal:
     except NotAuthenticated:
         context.rates.take(counted_as(request, LOCAL))  # guessing is limited too
         raise
+    context.admission.learn_tenant(request.scope["headers"], principal.tenant)
     context.rates.take(counted_as(request, principal))
     return principal
 
