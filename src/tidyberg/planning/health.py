@@ -2,10 +2,10 @@
 
 Points that can be lost: 35 for small files, 35 for files beyond what the bytes need, 10 for crowded partitions,
 20 for delete files. What no rewrite of data files mends costs more: 10 for snapshots, from 100 to 1,000; 5 for
-manifests, likewise; 5 for dead bytes beyond the live ones, from 100 MB on; 2 where a table of 100 snapshots keeps every
-metadata.json it ever had. The first three grow with the share of files concerned and, up to 1,000 of them, with
-the logarithm of their number: ten small files are a blemish, ten thousand a problem. A partition that could
-not do with fewer files loses nothing.
+manifests, likewise; 5 for the size of metadata.json, from 1 MB to 10 MB; 5 for dead bytes beyond the live ones, from
+100 MB on; 2 where a table of 100 snapshots keeps every metadata.json it ever had. The first three grow with the share
+of files concerned and, up to 1,000 of them, with the logarithm of their number: ten small files are a blemish, ten
+thousand a problem. A partition that could not do with fewer files loses nothing.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,9 @@ from tidyberg.planning.upkeep import DELETE_OLD_METADATA, Upkeep
 
 SMALL_POINTS, SURPLUS_POINTS, CROWDED_POINTS, DELETE_POINTS = 35, 35, 10, 20
 FILES_FOR_FULL_WEIGHT = 1_000
-SNAPSHOT_POINTS, MANIFEST_POINTS, DEAD_POINTS, METADATA_POINTS = 10, 5, 5, 2
+SNAPSHOT_POINTS, MANIFEST_POINTS, DEAD_POINTS, METADATA_POINTS, OLD_METADATA_POINTS = 10, 5, 5, 5, 2
 MANY = 100  # snapshots or manifests
+LARGE_METADATA = MB
 DEAD_BYTES = 100 * MB  # fewer do not count
 
 
@@ -91,7 +92,7 @@ def _delete_loss(statistics: Sequence[PartitionStatistics], files: int) -> _Loss
 
 
 def _upkeep_losses(upkeep: Upkeep, live_bytes: int) -> list[_Loss]:
-    dead = upkeep.dead_bytes
+    dead, metadata = upkeep.dead_bytes, upkeep.metadata_bytes or 0
     beyond = (dead - live_bytes) / max(1, live_bytes) if dead >= DEAD_BYTES else 0.0
     keeps_metadata = not upkeep.deletes_old_metadata and upkeep.snapshots >= MANY
     return [
@@ -101,13 +102,18 @@ def _upkeep_losses(upkeep: Upkeep, live_bytes: int) -> list[_Loss]:
             DEAD_POINTS * min(1.0, max(0.0, beyond)),
             f"{format_size(dead)} are kept for older snapshots beside {format_size(live_bytes)} that are live",
         ),
-        _Loss(METADATA_POINTS * keeps_metadata, f"old metadata files are never removed: set {DELETE_OLD_METADATA}"),
+        _Loss(
+            METADATA_POINTS * _many(metadata, LARGE_METADATA),
+            f"metadata.json has {format_size(metadata)}, which every commit writes and every reader reads: "
+            "expire old snapshots",
+        ),
+        _Loss(OLD_METADATA_POINTS * keeps_metadata, f"old metadata files are never removed: set {DELETE_OLD_METADATA}"),
     ]
 
 
-def _many(count: int) -> float:
-    """From none at 100 to all at 1,000."""
-    return min(1.0, max(0.0, log10(max(1, count) / MANY)))
+def _many(count: int, many: int = MANY) -> float:
+    """From none at `many` to all at ten times as many."""
+    return min(1.0, max(0.0, log10(max(1, count) / many)))
 
 
 def _weight(count: int, files: int) -> float:
