@@ -47,8 +47,8 @@ class Crowd:
     async def send(self, tenant: str, receive: Receive | None = None, **more: Any) -> bool:
         """Whether it was begun."""
         before = self.begun
-        scope = {"type": "http", "method": "POST", "path": "/compact", "headers": KEYS[tenant], "state": more}
         done = asyncio.Event()
+        scope: Scope = {"type": "http", "method": "POST", "path": "/compact", "headers": KEYS[tenant], "state": more}
         scope["done"] = done
         task = asyncio.create_task(self._middleware(scope, receive or _body, self._sent))
         await _let_run()
