@@ -61,20 +61,23 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
     )
     admission = Admission(server.max_wait_seconds)
+    identify = identify or Authenticator(service.settings)
+    keys_version = partial(getattr, identify, "version", 0)
     stopping = asyncio.Event()
     streams = StreamLimits(server.max_streams, server.max_streams_per_principal)
     service.metrics.count_streams(lambda: len(streams))
     app.state.context = Context(
         service=service,
         server=server,
-        identify=identify or Authenticator(service.settings),
+        identify=identify,
+        keys_version=keys_version,
         rates=Rates(server.requests_per_second, server.burst),
         admission=admission,
         looking=Threads(server.threads, _MOST_WAITING, server.max_wait_seconds),
         acting=Threads(server.threads, _MOST_WAITING, server.max_wait_seconds),
         observing=Threads(server.threads, _MOST_WAITING, _PLANNING_SECONDS),
         watching=Threads(_STREAM_THREADS, server.max_streams, _STREAM_SECONDS),
-        watchers=Watchers(partial(service.records.queue.news, limit=KEPT_EVENTS), stopping),
+        watchers=Watchers(partial(service.records.queue.news, limit=KEPT_EVENTS), stopping, keys_version),
         streams=streams,
         draining=asyncio.Event(),
         stopping=stopping,

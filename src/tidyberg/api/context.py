@@ -23,6 +23,7 @@ class Context:
     service: Service
     server: Server
     identify: Identify
+    keys_version: Callable[[], int]  # another number: credentials that were right may be so no more
     rates: Rates
     admission: Admission
     # Apart, so that calls that wait for a catalog do not keep the others waiting.

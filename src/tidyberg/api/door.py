@@ -25,6 +25,7 @@ class DoorRoute(APIRoute):
 
         async def enter(request: Request) -> Response:
             context: Context = request.app.state.context
+            request.state.keys_version = context.keys_version()
             request.state.principal = principal = await admit(request, context)
             calling_tenant.set(principal.tenant)
             judge_text(request.url.path)
