@@ -17,6 +17,7 @@ from tidyberg.api.refusals import Overloaded, RateLimited
 from tidyberg.errors import Transient
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import JobEvent, JobNews
+from tidyberg.model.words import are, plural
 
 LOOK_SECONDS = 0.5
 HELD_EVENTS = 32  # of each job
@@ -159,7 +160,8 @@ class StreamLimits:
         """Raises when there are too many; else `leave` follows."""
         if self._open[key] >= self._most_of_one:
             raise RateLimited(
-                f"{self._most_of_one} streams of events are open, which is all that one may have.",
+                f"{plural(self._most_of_one, 'stream')} of events {are(self._most_of_one)} open, "
+                "which is all that one may have.",
                 hint="Close some, or ask for the job itself now and then.",
                 retry_after_seconds=_RETRY_SECONDS,
             )

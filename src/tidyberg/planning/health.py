@@ -16,6 +16,7 @@ from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.report import Health
 from tidyberg.model.sizes import MB, format_size
+from tidyberg.model.words import are, plural
 from tidyberg.planning.bounds import MIN_FILE_RATIO
 from tidyberg.planning.rules import fragment_ratio
 from tidyberg.planning.upkeep import DELETE_OLD_METADATA, Upkeep
@@ -54,17 +55,17 @@ def assess(
     losses = [
         _Loss(
             SMALL_POINTS * _weight(small, files),
-            f"{small:,} of {files:,} files are below {format_size(options.small_file_threshold)}",
+            f"{small:,} of {plural(files, 'file')} {are(small)} below {format_size(options.small_file_threshold)}",
         ),
         _Loss(
             SURPLUS_POINTS * _weight(surplus, files),
-            f"{surplus:,} files more than {format_size(sum(s.bytes for s in statistics))} need "
+            f"{plural(surplus, 'file')} more than {format_size(sum(s.bytes for s in statistics))} need "
             f"at a target of {format_size(target_file_size)}",
         ),
         _Loss(
             CROWDED_POINTS * _weight(sum(s.files for s in crowded), files),
-            f"{len(crowded):,} of {len(statistics):,} partitions hold more than "
-            f"{options.max_file_count_per_partition:,} files, the fullest "
+            f"{len(crowded):,} of {plural(len(statistics), 'partition')} {'holds' if len(crowded) == 1 else 'hold'} "
+            f"more than {plural(options.max_file_count_per_partition, 'file')}, the fullest "
             f"{max((s.files for s in crowded), default=0):,}",
         ),
         _delete_loss(statistics, files),
@@ -77,7 +78,7 @@ def assess(
     hot_since = now_ms - options.hot_window_seconds * 1000
     hot = sum(1 for s, _ in untidy if s.last_write_ms is not None and s.last_write_ms > hot_since)
     if hot:
-        reasons.append(f"{hot:,} of the untidy partitions {'is' if hot == 1 else 'are'} being written now")
+        reasons.append(f"{hot:,} of the untidy partitions {are(hot)} being written now")
     return Health(round(score), tuple(reasons))
 
 
@@ -87,7 +88,8 @@ def _delete_loss(statistics: Sequence[PartitionStatistics], files: int) -> _Loss
     share = max(fragment_ratio(files, delete_files), rows / max(1, sum(s.records for s in statistics)))
     return _Loss(
         DELETE_POINTS * min(1.0, share),
-        f"{delete_files:,} delete files with up to {rows:,} deleted rows are applied on every read",
+        f"{plural(delete_files, 'delete file')} with up to {plural(rows, 'deleted row')} {are(delete_files)} applied "
+        "on every read",
     )
 
 
