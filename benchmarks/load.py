@@ -154,6 +154,11 @@ def serving(
             process.kill()
 
 
+def interpreter(path: str) -> str:
+    """That of the environment whose tidyberg is to serve."""
+    return str(Path(path).absolute())  # not resolved: the link itself tells the environment
+
+
 def is_ready(url: str) -> bool:
     try:
         return httpx.get(f"{url}/health/ready", timeout=10).status_code == 200
@@ -198,7 +203,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=50)
     parser.add_argument("--connections", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--python", default=sys.executable, help="of the environment whose tidyberg is to serve")
+    parser.add_argument("--python", type=interpreter, default=sys.executable, help=interpreter.__doc__)
     parser.add_argument("--fsync", choices=["everysec", "always"], default="everysec", help="Redis's; its own default")
     arguments = parser.parse_args()
     load = Load(arguments.rate, arguments.seconds, arguments.connections, arguments.workers, python=arguments.python)
