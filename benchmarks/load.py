@@ -1,8 +1,9 @@
 """How a service takes a load of submissions: an open loop against `tidyberg serve`, on SQLite and on Redis.
 
-    python -m benchmarks.load [--store sqlite|redis] [--seconds 50] [--rate 200] [--connections 200]
+    python -m benchmarks.load [--store sqlite|redis] [--seconds 50] [--rate 200] [--connections 200] [--python PATH]
 
 No job may be lost or doubled; times count from when a request was to be sent. The service runs jobs meanwhile.
+`--python` names the interpreter of another environment, whose tidyberg is measured by the same client.
 """
 
 import argparse
@@ -39,6 +40,7 @@ class Load:
     connections: int = 200
     workers: int = 2
     tables: int = 40
+    python: str = sys.executable  # whose tidyberg serves
 
     @property
     def submissions(self) -> int:
@@ -52,6 +54,7 @@ class Outcome:
     repeated: list[Answer]  # of calls that were sent again with their keys
     memory: list[int]  # bytes, once a second
     cpu_seconds: float  # of the service while it was sent to: on a busy machine this tells more than latencies
+    client_cpu_seconds: float
     ended: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -81,10 +84,20 @@ class Outcome:
         """Which part was refused with a word on when to come back."""
         return sum(self.statuses[status] for status in SHED) / len(self.answers)
 
-    def milliseconds(self, part: float) -> float:
-        """Of those that were taken in."""
-        times = sorted(answer.seconds for answer in self.answers if answer.status == 202)
-        return 1000 * times[min(len(times) - 1, int(part * len(times)))]
+    def milliseconds(self) -> dict[str, dict[str, float] | None]:
+        taken = [answer.seconds for answer in self.answers if answer.status == 202]
+        shed = [answer.seconds for answer in self.answers if answer.status in SHED]
+        late = [answer.late_seconds for answer in self.answers]
+        return {"accepted": quantiles(taken), "shed": quantiles(shed), "sent_late": quantiles(late)}
+
+
+def quantiles(seconds: list[float]) -> dict[str, float] | None:
+    """In milliseconds."""
+    if not seconds:
+        return None
+    times = sorted(seconds)
+    parts = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "max": 1}
+    return {name: round(1000 * times[min(len(times) - 1, int(part * len(times)))], 1) for name, part in parts.items()}
 
 
 def measure(directory: Path, load: Load, redis_url: str | None) -> Outcome:
@@ -102,12 +115,13 @@ def measure(directory: Path, load: Load, redis_url: str | None) -> Outcome:
         ]
         with watching(process) as memory:
             before = sum(process.cpu_times()[:2])
-            answers = send("127.0.0.1", port, calls, per_second=load.rate, connections=load.connections)
+            sent = send("127.0.0.1", port, calls, per_second=load.rate, connections=load.connections)
             cpu_seconds = sum(process.cpu_times()[:2]) - before
-        again = send("127.0.0.1", port, calls[:REPEATS], per_second=load.rate, connections=10)
+        again = send("127.0.0.1", port, calls[:REPEATS], per_second=load.rate, connections=10).answers
         listed = list(jobs(f"http://127.0.0.1:{port}"))
     ended = Counter(status for _, status in listed)
-    return Outcome(answers, [job_id for job_id, _ in listed], again, memory, cpu_seconds, ended)
+    kept = [job_id for job_id, _ in listed]
+    return Outcome(sent.answers, kept, again, memory, cpu_seconds, sent.cpu_seconds, ended)
 
 
 @contextmanager
@@ -115,7 +129,7 @@ def serving(
     directory: Path, warehouse: Warehouse, load: Load, redis_url: str | None
 ) -> Iterator[tuple[psutil.Process, int]]:
     port = free_port()
-    command = [sys.executable, "-c", "from tidyberg.cli.main import run; run()", "serve"]
+    command = [load.python, "-c", "from tidyberg.cli.main import run; run()", "serve"]
     command += ["--port", str(port), "--workers", str(load.workers), "--engine", "inline"]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TIDYBERG_", "REDIS_"))}
     environment = {
@@ -138,6 +152,11 @@ def serving(
             yield psutil.Process(process.pid), port
         finally:
             process.kill()
+
+
+def interpreter(path: str) -> str:
+    """That of the environment whose tidyberg is to serve."""
+    return str(Path(path).absolute())  # not resolved: the link itself tells the environment
 
 
 def is_ready(url: str) -> bool:
@@ -184,9 +203,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=50)
     parser.add_argument("--connections", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--python", type=interpreter, default=sys.executable, help=interpreter.__doc__)
     parser.add_argument("--fsync", choices=["everysec", "always"], default="everysec", help="Redis's; its own default")
     arguments = parser.parse_args()
-    load = Load(arguments.rate, arguments.seconds, arguments.connections, arguments.workers)
+    load = Load(arguments.rate, arguments.seconds, arguments.connections, arguments.workers, python=arguments.python)
     failed = False
     for store in arguments.store or ["sqlite", "redis"]:
         with ExitStack() as stack:
@@ -207,11 +227,11 @@ def report(outcome: Outcome) -> dict[str, object]:
         "statuses": dict(outcome.statuses),
         "share_shed": round(outcome.shed, 3),
         "jobs": dict(outcome.ended),
-        "milliseconds": {
-            name: round(outcome.milliseconds(part), 1)
-            for name, part in {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "max": 1}.items()
+        "milliseconds": outcome.milliseconds(),
+        "cpu_milliseconds_each": {
+            "service": round(1000 * outcome.cpu_seconds / len(outcome.answers), 2),
+            "client": round(1000 * outcome.client_cpu_seconds / len(outcome.answers), 2),
         },
-        "cpu_milliseconds_each": round(1000 * outcome.cpu_seconds / len(outcome.answers), 2),
         "megabytes": megabytes[:: max(1, len(megabytes) // 10)],
     }
 

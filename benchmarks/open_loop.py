@@ -1,11 +1,14 @@
 """Sends requests at set times over connections that stay open, whether or not earlier ones were answered."""
 
 import asyncio
+import gc
 import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+IDLE_SECONDS = 2.0  # then a connection is not used again: the server may be about to close it
 
 
 @dataclass(frozen=True)
@@ -31,42 +34,119 @@ class Answer:
     status: int  # 0: the connection broke
     body: dict[str, Any]
     seconds: float  # since the moment it was to be sent, so that waiting for a slow server counts
+    late_seconds: float  # how much of it had passed when it was sent: for want of a connection, or by a slow client
 
 
-def send(host: str, port: int, calls: Sequence[Call], *, per_second: float, connections: int) -> list[Answer]:
-    """Call after call at an even pace, each over the connection whose turn it is."""
+@dataclass(frozen=True)
+class Sent:
+    answers: list[Answer]
+    cpu_seconds: float  # of this process, which shares the machine with the server
+
+
+def send(host: str, port: int, calls: Sequence[Call], *, per_second: float, connections: int) -> Sent:
+    """Call after call at an even pace, each over a connection that is free; so many are opened at most."""
     return asyncio.run(_send(host, port, calls, per_second, connections))
 
 
-async def _send(host: str, port: int, calls: Sequence[Call], per_second: float, connections: int) -> list[Answer]:
-    streams = [await asyncio.open_connection(host, port) for _ in range(connections)]
-    start = time.monotonic() + 0.5
-    turns = [
-        _use(stream, host, [(start + n / per_second, calls[n]) for n in range(turn, len(calls), connections)])
-        for turn, stream in enumerate(streams)
-    ]
-    return [answer for answers in await asyncio.gather(*turns) for answer in answers]
+async def _send(host: str, port: int, calls: Sequence[Call], per_second: float, connections: int) -> Sent:
+    pool = _Pool(host, port, connections)
+    requests = [(call, call.head_and_body(host)) for call in calls]
+    tasks = []
+    gc.disable()  # a pause of the client would count as one of the server
+    try:
+        began, start = time.process_time(), time.monotonic() + 0.5
+        for number, (call, data) in enumerate(requests):
+            due = start + number / per_second
+            if (early := due - time.monotonic()) > 0:
+                await asyncio.sleep(early)
+            tasks.append(asyncio.create_task(_ask(pool, call.key, data, due)))
+        received = await asyncio.gather(*tasks)
+        cpu_seconds = time.process_time() - began
+    finally:
+        gc.enable()
+    pool.close()
+    # Answers are read when all are there: while requests are sent, the client should cost the machine little.
+    answers = [Answer(key, status, json.loads(body or b"{}"), took, late) for key, status, body, took, late in received]
+    return Sent(answers, cpu_seconds)
 
 
-async def _use(
-    stream: tuple[asyncio.StreamReader, asyncio.StreamWriter], host: str, timed: list[tuple[float, Call]]
-) -> list[Answer]:
-    reader, writer = stream
-    answers = []
-    for due, call in timed:
-        await asyncio.sleep(max(0.0, due - time.monotonic()))
+class _Pool:
+    """Connections that are free, those used last first, so that no more are opened than are needed."""
+
+    def __init__(self, host: str, port: int, most: int) -> None:
+        self._address = host, port
+        self._free: list[_Connection] = []
+        self._turns = asyncio.Semaphore(most)
+
+    async def take(self) -> "_Connection":
+        await self._turns.acquire()
+        while self._free:
+            connection = self._free.pop()
+            if not connection.is_closed and time.monotonic() - connection.free_since < IDLE_SECONDS:
+                return connection
+            connection.transport.close()
         try:
-            writer.write(call.head_and_body(host))
-            status, body = await _read(reader)
-        except (OSError, EOFError):
-            status, body = 0, {}
-        answers.append(Answer(call.key, status, body, time.monotonic() - due))
-    writer.close()
-    return answers
+            _, made = await asyncio.get_running_loop().create_connection(_Connection, *self._address)
+        except OSError:
+            self._turns.release()
+            raise
+        return made
+
+    def give_back(self, connection: "_Connection") -> None:
+        connection.free_since = time.monotonic()
+        self._free.append(connection)
+        self._turns.release()
+
+    def close(self) -> None:
+        for connection in self._free:
+            connection.transport.close()
 
 
-async def _read(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any]]:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-    headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
-    body = await reader.readexactly(int(headers["content-length"]))
-    return int(head[0].split()[1]), json.loads(body)
+class _Connection(asyncio.Protocol):
+    """One request at a time. It understands as much of HTTP as the service sends."""
+
+    transport: asyncio.Transport
+    is_closed = False
+    free_since = 0.0
+    _answer: "asyncio.Future[tuple[int, bytes]] | None" = None
+    _received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def ask(self, data: bytes) -> "asyncio.Future[tuple[int, bytes]]":
+        self._received = b""
+        self._answer = asyncio.get_running_loop().create_future()
+        if self.is_closed:
+            self._answer.set_exception(ConnectionResetError())
+        else:
+            self.transport.write(data)
+        return self._answer
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, found, body = self._received.partition(b"\r\n\r\n")
+        if found and self._answer is not None and not self._answer.done():
+            length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
+            if len(body) >= int(length):
+                self._answer.set_result((int(head[9:12]), body))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_closed = True
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(exc or ConnectionResetError())
+
+
+async def _ask(pool: _Pool, key: str, data: bytes, due: float) -> tuple[str, int, bytes, float, float]:
+    late = 0.0
+    try:
+        connection = await pool.take()
+        late = time.monotonic() - due
+        try:
+            status, body = await connection.ask(data)
+        finally:
+            pool.give_back(connection)
+    except OSError:
+        status, body = 0, b""
+    return key, status, body, time.monotonic() - due, late

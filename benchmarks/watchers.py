@@ -1,8 +1,10 @@
 """What many streams of events, and idle connections, do to another tenant's reads: `tidyberg serve` as a process.
 
     python -m benchmarks.watchers [--streams 2000] [--idle 0] [--seconds 10] [--jobs 20] [--store sqlite|redis]
+                                  [--python PATH]
 
-Prints the reads of the other tenant without and with the crowd: how many failed, p50 and p99.
+Prints the reads of the other tenant without and with the crowd: how many failed, p50 and p99. `--python` names the
+interpreter of another environment, whose tidyberg is measured.
 """
 
 import argparse
@@ -24,18 +26,22 @@ import yaml
 from tests.servers.redis import RedisServer
 from tests.servers.rest import free_port
 
-from benchmarks.load import START_SECONDS, is_ready
+from benchmarks.load import START_SECONDS, interpreter, is_ready
 from tidyberg.settings.access import hash_key
 from tidyberg.testing import Warehouse
 
 KEYS = {"crowd": "tdb_" + "c" * 40, "other": "tdb_" + "o" * 40}
+# An older version does not know all of them.
+SERVER_SETTINGS = "from tidyberg.settings.serving import Server; print(*Server.model_fields)"
 READS_PER_SECOND = 50
 READERS = 10
+REFUSED_FOR_NOW = ("429", "503", "closed")
+OPEN_SECONDS = 60  # for all streams together
 
 
-def settings(warehouse: Warehouse, directory: Path, redis_url: str | None, streams: int) -> dict[str, Any]:
+def settings(warehouse: Warehouse, directory: Path, redis_url: str | None, streams: int, python: str) -> dict[str, Any]:
     keys = [{"name": name, "hash": hash_key(key), "role": "operator", "tenant": name} for name, key in KEYS.items()]
-    limits = {"max_streams": streams, "max_streams_per_principal": streams}  # those of a newer version are left out
+    limits = {"max_streams": streams, "max_streams_per_principal": streams}
     wanted: dict[str, Any] = {
         "engine": "inline",
         "catalog": warehouse.properties,
@@ -46,9 +52,8 @@ def settings(warehouse: Warehouse, directory: Path, redis_url: str | None, strea
         "tenants": {name: {"namespaces": [name]} for name in KEYS},
         "queue": {"workers": 0},
     }
-    from tidyberg.settings.serving import Server
-
-    wanted["server"] = {name: value for name, value in wanted["server"].items() if name in Server.model_fields}
+    known = subprocess.run([python, "-c", SERVER_SETTINGS], capture_output=True, text=True, check=True).stdout.split()
+    wanted["server"] = {name: value for name, value in wanted["server"].items() if name in known}
     return wanted
 
 
@@ -76,15 +81,26 @@ async def read(port: int, path: str, seconds: float) -> tuple[Counter[int], list
     return statuses, sorted(times)
 
 
-async def stream(port: int, job_id: str, opened: Counter[str]) -> None:
+async def stream(port: int, job_id: str, opened: Counter[str], give_up: float) -> None:
+    """Opens one, and tries again when it is refused for now, as clients do."""
+    while (status := await try_stream(port, job_id, opened)) in REFUSED_FOR_NOW and time.monotonic() < give_up:
+        opened["refused for now"] += 1
+        await asyncio.sleep(1)
+    opened[status] += status != "200"
+
+
+async def try_stream(port: int, job_id: str, opened: Counter[str]) -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         head = f"GET /api/v1/jobs/{job_id}/events HTTP/1.1\r\nHost: localhost\r\n"
         writer.write(f"{head}Authorization: Bearer {KEYS['crowd']}\r\n\r\n".encode())
-        status = (await reader.readline()).split()
-        opened[status[1].decode() if len(status) > 1 else "closed"] += 1
-        while await reader.read(65536):
-            opened["pieces"] += 1
+        line = (await reader.readline()).split()
+        status = line[1].decode() if len(line) > 1 else "closed"
+        if status == "200":
+            opened[status] += 1
+            while await reader.read(65536):
+                opened["pieces"] += 1
+        return status
     finally:
         writer.close()
 
@@ -95,8 +111,10 @@ async def measure(port: int, jobs: list[str], streams: int, idle: int, seconds: 
     opened: Counter[str] = Counter()
     silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(idle)]
     began = time.monotonic()
-    crowd = [asyncio.create_task(stream(port, jobs[n % len(jobs)], opened)) for n in range(streams)]
-    while sum(count for name, count in opened.items() if name != "pieces") < streams and time.monotonic() < began + 60:
+    crowd = [
+        asyncio.create_task(stream(port, jobs[n % len(jobs)], opened, began + OPEN_SECONDS)) for n in range(streams)
+    ]
+    while opened["200"] < streams and time.monotonic() < began + OPEN_SECONDS:
         await asyncio.sleep(0.05)
     opening = time.monotonic() - began
     beside = await read(port, path, seconds)
@@ -131,6 +149,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--store", choices=["sqlite", "redis"], default="redis")
+    parser.add_argument("--python", type=interpreter, default=sys.executable, help=interpreter.__doc__)
     given = parser.parse_args()
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -139,9 +158,10 @@ def main() -> None:
         for name in KEYS:
             warehouse.append_files(warehouse.create_table(f"{name}.events"), 5, 20)
         config = directory / "tidyberg.yaml"
-        config.write_text(yaml.safe_dump(settings(warehouse, directory, redis.url if redis else None, given.streams)))
+        url = redis.url if redis else None
+        config.write_text(yaml.safe_dump(settings(warehouse, directory, url, given.streams, given.python)))
         port = free_port()
-        command = [sys.executable, "-c", "from tidyberg.cli.main import run; run()", "serve", "--port", str(port)]
+        command = [given.python, "-c", "from tidyberg.cli.main import run; run()", "serve", "--port", str(port)]
         process = subprocess.Popen(
             [*command, "--config", str(config)], env={**os.environ, "TIDYBERG_HOME": str(directory)}, cwd=directory,
             stdout=subprocess.DEVNULL, stderr=(directory / "serve.log").open("wb"),

@@ -26,13 +26,16 @@ def busy_machines_refuse_nothing() -> Iterator[None]:
 
     Tests of it say how long a request may wait; all others get a minute.
     """
-    from tidyberg.api import app, lag, threads
+    from tidyberg.api import admission, app, lag, threads
     from tidyberg.settings.serving import Server
 
     default = Server().max_wait_seconds
 
     def patient(count: int, waiting: int, wait_seconds: float) -> threads.Threads:
         return threads.Threads(count, waiting, 60.0 if wait_seconds == default else wait_seconds)
+
+    def welcoming(wait_seconds: float) -> admission.Admission:
+        return admission.Admission(60.0 if wait_seconds == default else wait_seconds)
 
     is_beyond = lag.LoopLag.is_beyond
 
@@ -41,6 +44,7 @@ def busy_machines_refuse_nothing() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app, "Threads", patient)
+        patch.setattr(app, "Admission", welcoming)
         patch.setattr(lag.LoopLag, "is_beyond", is_wanted)
         yield
 

@@ -14,11 +14,13 @@ import httpx
 import pytest
 
 from tests.api.conftest import Serve
+from tidyberg.api.security import Authenticator
 from tidyberg.api.watchers import HELD_EVENTS
 from tidyberg.errors import StoreUnreachable
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Limits
 from tidyberg.service.service import Service
+from tidyberg.settings.access import ApiKey, hash_key
 from tidyberg.settings.serving import Server
 
 
@@ -250,3 +252,27 @@ def test_the_last_word_of_a_job_is_told_before_its_end(client: httpx.Client, ser
         service.records.queue.add_event(job.job_id, service.now_ms(), "status", {"status": "succeeded"})
         told = [(event.kind, event.data["status"]) for event in events]
     assert told == [("status", "succeeded"), ("end", "succeeded")]
+
+
+def test_a_key_that_is_taken_away_loses_its_streams_and_the_others_go_on(serve: Serve, service: Service) -> None:
+    kept, revoked = (
+        ApiKey.model_validate({"name": name, "hash": hash_key(f"tdb_{name}"), "role": "operator"})
+        for name in ("kept", "revoked")
+    )
+    authenticator = Authenticator(service.settings)
+    authenticator.take_keys((kept, revoked))
+    client = serve(Server(heartbeat_seconds=600), identify=authenticator)
+    client.headers["X-API-Key"] = "tdb_kept"
+    job = Ended(service, client)
+    url = f"/api/v1/jobs/{job.job_id}/events"
+    with (
+        client.stream("GET", url, timeout=30) as going_on,
+        client.stream("GET", url, headers={"X-API-Key": "tdb_revoked"}, timeout=30) as closed,
+    ):
+        lines = going_on.iter_lines()
+        next(lines)
+        authenticator.take_keys((kept,))
+        assert not any("event: end" in line for line in closed.iter_lines()), "it ends before the job does"
+        job.end()
+        assert any("event: end" in line for line in lines)
+    assert client.get(url, headers={"X-API-Key": "tdb_revoked"}).status_code == 401

@@ -170,6 +170,14 @@ def test_a_job_that_waits_for_another_attempt_says_why_and_until_when() -> None:
     assert job_answer(waits, None, 6_000).waits_until is None
 
 
+def test_a_job_shows_the_estimate_that_its_submission_was_answered_with(client: httpx.Client) -> None:
+    created = client.post("/compact", json={"table": "public.events"}).json()
+    assert created["estimated_duration_seconds"] is not None
+    job = client.get(f"/jobs/{created['job_id']}").json()
+    assert job["estimated_duration_seconds"] == created["estimated_duration_seconds"]
+    assert job["estimated_cost"] is None, "which only a plan tells"
+
+
 def test_an_estimate_is_told_in_whole_seconds(client: httpx.Client, service: Service) -> None:
     job_id = submit(client)
     service.records.queue.estimate(job_id, seconds=12.2, dollars=0.5)

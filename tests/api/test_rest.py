@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -38,6 +39,16 @@ def test_a_plan_says_why_there_is_nothing_to_do(client: httpx.Client) -> None:
     plan = client.post("/api/v1/plan", json={"table": "public.sales"}, params={"partitions": 0}).json()
     assert plan["nothing_to_do"] is True
     assert (plan["partitions"], plan["partitions_total"]) == ([], 1)
+
+
+def test_a_plan_says_that_spark_takes_longer_to_start(
+    client: httpx.Client, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"table": "public.events"}
+    assert client.post("/api/v1/plan", json=asked).json()["better_inline"] is False, "it runs inline anyway"
+    make = service.control.plan
+    monkeypatch.setattr(service.control, "plan", lambda *args: replace(make(*args), better_inline=True))
+    assert client.post("/api/v1/plan", json=asked).json()["better_inline"] is True
 
 
 def test_only_plans_that_were_shown_can_be_applied(client: httpx.Client) -> None:

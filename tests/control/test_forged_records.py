@@ -191,7 +191,7 @@ def test_outputs_of_another_run_of_the_table_stay(warehouse: Warehouse, place: P
         control.store.save(forged(genuine, attacked, intent_of(genuine.job_id, data_directory(attacked))))
         control.store.note_paths(genuine.job_id, [f"file://{other}"])
         (said,) = control.recover()
-        assert "1 leftovers removed" in said
+        assert "1 leftover removed" in said
         assert other.exists()
         assert not mine.exists()
 

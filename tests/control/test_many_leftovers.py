@@ -65,7 +65,7 @@ def test_many_leftovers_are_found_by_one_listing(
     listings, look_ups = counted(monkeypatch, "files_in"), counted(monkeypatch, "exists")
     with make_control(warehouse) as control:
         (said,) = control.recover()
-    assert f"{MANY + 1} leftovers removed" in said
+    assert f"{MANY + 1:,} leftovers removed" in said
     assert not leftovers(warehouse, table)
     assert len(listings) == 1
     assert not look_ups

@@ -447,7 +447,7 @@ def test_descriptors_are_slim(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("... Python worker exited unexpectedly (crashed) ...", "a group, of a, b, c and 1 more files"),
+        ("... Python worker exited unexpectedly (crashed) ...", "a group, of a, b, c and 1 more file"),
         ("x\nModuleNotFoundError: No module named 'pyarrow'\ny", "pyarrow"),
         ("a\njava.lang.IllegalStateException: boom\nb", "boom"),
     ],

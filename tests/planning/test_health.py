@@ -30,12 +30,14 @@ def test_thousands_of_small_files_score_low_and_a_few_lose_little() -> None:
     assert many.score <= 25
     assert 60 <= few.score <= 90
     assert any("5,000 of 5,000 files are below 32 MB" in reason for reason in many.reasons)
-    assert any("1 of 1 partitions hold more than 100 files" in reason for reason in many.reasons)
+    assert any("1 of 1 partition holds more than 100 files" in reason for reason in many.reasons)
 
 
 def test_deletes_lose_points_of_their_own() -> None:
     with_deletes = health(Scene([File(512 * MB)] * 10, [Delete()] * 5))
     assert with_deletes.score == 90
+    (one,) = health(Scene([File(512 * MB)] * 10, [Delete()])).reasons
+    assert "1 delete file with up to 10 deleted rows is applied on every read" in one
     assert with_deletes.reasons == ("-10: 5 delete files with up to 50 deleted rows are applied on every read",)
 
 

@@ -27,11 +27,17 @@ def test_each_of_them_costs_points_and_says_so() -> None:
         (replace(TIDY, snapshots=1_000, deletes_old_metadata=True), 90, "1,000 snapshots are kept"),
         (replace(TIDY, manifests=5_000), 95, "5,000 manifests"),
         (replace(TIDY, dead_bytes=2 * GB), 95, "2 GB are kept for older snapshots beside 512 MB that are live"),
+        (replace(TIDY, metadata_bytes=10 * MB), 95, "metadata.json has 10 MB, which every commit writes"),
         (replace(TIDY, snapshots=100), 98, DELETE_OLD_METADATA),
     ):
         found = health(upkeep)
         assert (found.score, len(found.reasons)) == (score, 1), words
         assert words in found.reasons[0]
+
+
+def test_a_metadata_file_of_usual_or_unknown_size_costs_nothing() -> None:
+    assert health(replace(TIDY, metadata_bytes=MB)) == Health(100, ())
+    assert health(replace(TIDY, metadata_bytes=None)) == Health(100, ())
 
 
 def test_as_many_dead_bytes_as_live_ones_are_what_a_rewrite_leaves() -> None:

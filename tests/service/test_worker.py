@@ -403,7 +403,8 @@ def test_an_estimate_is_there_at_once_when_the_same_was_asked_before(
     first = submit(service)
     guess = first.estimated_seconds
     assert guess is not None, "the newest snapshot's summary tells how many files and bytes there are"
-    told = until(lambda: service.job(first.job_id, LOCAL).submission.estimated_seconds)
+    until(lambda: service.job(first.job_id, LOCAL).submission.estimated_dollars)
+    told = service.job(first.job_id, LOCAL).submission.estimated_seconds
     second = submit(service)
     assert second.estimated_seconds == told
     assert submit(service, strategy="full").estimated_seconds == guess, "another request"

@@ -9,6 +9,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from tidyberg._version import __version__
 from tidyberg.api import alive, calibration, jobs, pauses, plans, problems, schedules, tables, upkeep
+from tidyberg.api.admission import Admission, AdmissionMiddleware
 from tidyberg.api.context import Context, Identify
 from tidyberg.api.openapi import DESCRIPTION, TAGS, openapi_document
 from tidyberg.api.page import docs_page
@@ -59,19 +60,24 @@ def create_app(
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
     )
+    admission = Admission(server.max_wait_seconds)
+    identify = identify or Authenticator(service.settings)
+    keys_version = partial(getattr, identify, "version", 0)
     stopping = asyncio.Event()
     streams = StreamLimits(server.max_streams, server.max_streams_per_principal)
     service.metrics.count_streams(lambda: len(streams))
     app.state.context = Context(
         service=service,
         server=server,
-        identify=identify or Authenticator(service.settings),
+        identify=identify,
+        keys_version=keys_version,
         rates=Rates(server.requests_per_second, server.burst),
+        admission=admission,
         looking=Threads(server.threads, _MOST_WAITING, server.max_wait_seconds),
         acting=Threads(server.threads, _MOST_WAITING, server.max_wait_seconds),
         observing=Threads(server.threads, _MOST_WAITING, _PLANNING_SECONDS),
         watching=Threads(_STREAM_THREADS, server.max_streams, _STREAM_SECONDS),
-        watchers=Watchers(partial(service.records.queue.news, limit=KEPT_EVENTS), stopping),
+        watchers=Watchers(partial(service.records.queue.news, limit=KEPT_EVENTS), stopping, keys_version),
         streams=streams,
         draining=asyncio.Event(),
         stopping=stopping,
@@ -86,7 +92,8 @@ def create_app(
     for router in (jobs.router, upkeep.metrics_router):
         app.include_router(router, include_in_schema=False)
     _serve_documentation(app, secured=access.required)
-    app.add_middleware(TelemetryMiddleware, metrics=service.metrics, tracer=service.control.tracer)  # the outermost
+    app.add_middleware(TelemetryMiddleware, metrics=service.metrics, tracer=service.control.tracer)
+    app.add_middleware(AdmissionMiddleware, admission=admission, on_shed=service.metrics.connection_shed)
     return app
 
 

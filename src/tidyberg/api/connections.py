@@ -24,6 +24,7 @@ class Shed(StrEnum):
     ADDRESS = "address"
     FULL = "full"
     LAG = "lag"  # the event loop is behind
+    WAIT = "wait"  # a submission would wait too long for those before it
 
 
 class Connection(Protocol):

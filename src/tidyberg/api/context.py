@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from tidyberg.api.admission import Admission
 from tidyberg.api.rates import Rates
 from tidyberg.api.threads import Threads
 from tidyberg.api.watchers import StreamLimits, Watchers
@@ -22,7 +23,9 @@ class Context:
     service: Service
     server: Server
     identify: Identify
+    keys_version: Callable[[], int]  # another number: credentials that were right may be so no more
     rates: Rates
+    admission: Admission
     # Apart, so that calls that wait for a catalog do not keep the others waiting.
     looking: Threads  # asks only the store
     acting: Threads  # changes what is stored; may ask a catalog for a moment

@@ -25,6 +25,7 @@ class DoorRoute(APIRoute):
 
         async def enter(request: Request) -> Response:
             context: Context = request.app.state.context
+            request.state.keys_version = context.keys_version()
             request.state.principal = principal = await admit(request, context)
             calling_tenant.set(principal.tenant)
             judge_text(request.url.path)
@@ -45,6 +46,7 @@ async def admit(request: Request, context: Context) -> Principal:
     except NotAuthenticated:
         context.rates.take(counted_as(request, LOCAL))  # guessing is limited too
         raise
+    context.admission.learn_tenant(request.scope["headers"], principal.tenant)
     context.rates.take(counted_as(request, principal))
     return principal
 

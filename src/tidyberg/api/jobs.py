@@ -12,7 +12,7 @@ from tidyberg.api.door import DoorRoute, counted_as
 from tidyberg.api.names import IdempotencyKey, JobId
 from tidyberg.api.requests import CompactRequest, JobFilters
 from tidyberg.api.show_jobs import created, job_answer
-from tidyberg.api.watching import EVENT_SCHEMA, EVENT_STREAM, EventStream, watch
+from tidyberg.api.watching import EVENT_SCHEMA, EVENT_STREAM, EventStream, Viewer, watch
 from tidyberg.errors import BadInput
 from tidyberg.model import submission as model
 from tidyberg.model.principal import Principal
@@ -127,4 +127,5 @@ async def watch_job(
     except BaseException:
         here.streams.leave(key)
         raise
-    return EventStream(watch(here, view.submission.job_id, start), lambda: here.streams.leave(key))
+    events = watch(here, view.submission.job_id, start, Viewer(here, request))
+    return EventStream(events, lambda: here.streams.leave(key))

@@ -77,6 +77,9 @@ class PlanAnswer(BaseModel):
     left_out: list[str] = Field(description="What a budget or limit left for another time.")
     warnings: list[str] = Field(description="What the rewrite does not keep, such as the order of rows.")
     left: list[LeftAnswer] = Field(description="What is found and not taken, why, and when it is.")
+    better_inline: bool = Field(
+        description="Spark takes longer to start than one core takes for all of it: `engine: auto` runs it inline."
+    )
 
 
 @router.post("/plan", summary="Plan a compaction", responses=problems(404, *WITH_BODY))
@@ -132,6 +135,7 @@ def plan_answer(plan: Plan, partitions: int) -> PlanAnswer:
         left_out=list(plan.left_out),
         warnings=list(plan.warnings),
         left=[left_answer(each) for each in left_alone(plan)],
+        better_inline=plan.better_inline,
     )
 
 

@@ -83,6 +83,23 @@ def respond(
     return Response(content, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
 
 
+class PreparedProblem:
+    """An ASGI application that gives one answer, made in advance: refusing must cost little while there is too much."""
+
+    def __init__(self, error: TidybergError, *, closes: bool = False) -> None:
+        response = respond(error)
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        if closes:
+            response.headers["Connection"] = "close"
+        self._start = {"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers}
+        self._body = {"type": "http.response.body", "body": response.body}
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        await send(self._start)
+        await send(self._body)
+
+
 def install(app: FastAPI) -> None:
     @app.exception_handler(TidybergError)
     async def on_error(request: Request, error: TidybergError) -> Response:

@@ -1,15 +1,15 @@
 """One HTTP connection: probes are always answered, and clients that are idle, slow or too many do not stay."""
 
 import asyncio
-from functools import partial
+import time
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from tidyberg.api.admission import overloaded
 from tidyberg.api.connections import Connections, Shed
-from tidyberg.api.problems import respond
+from tidyberg.api.problems import PreparedProblem
 from tidyberg.api.refusals import Overloaded, RateLimited
-from tidyberg.errors import TidybergError
 
 MOST_HEAD_BYTES = 64 * 1024  # of a request line with its headers
 LIVENESS_PATHS = (b"/health", b"/health/live")
@@ -53,7 +53,7 @@ class BoundedProtocol(HttpToolsProtocol):
         is_probe = self.url.partition(b"?")[0] in LIVENESS_PATHS
         if not is_probe and (why := self.connections_open.refusal(self, method)) is not None:
             self.app = _REFUSED[why]
-        self.scope["state"]["abort"] = self.transport.abort
+        self.scope["state"] |= {"abort": self.transport.abort, "arrived": time.monotonic()}
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
@@ -80,25 +80,16 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_timer = None
 
 
-async def _refuse(error: TidybergError, scope: Scope, receive: Receive, send: Send, *, closes: bool = True) -> None:
-    response = respond(error)
-    if closes:
-        response.headers["Connection"] = "close"
-    await response(scope, receive, send)
-
-
 _REFUSED: dict[Shed, ASGIApp] = {
-    Shed.LAG: partial(
-        _refuse, Overloaded("The service has more to answer than it can.", hint="Try again in a moment."), closes=False
-    ),
-    Shed.FULL: partial(_refuse, Overloaded("All connections are in use.", hint="Try again in a moment.")),
-    Shed.ADDRESS: partial(
-        _refuse,
+    Shed.LAG: overloaded(1),
+    Shed.FULL: PreparedProblem(Overloaded("All connections are in use.", hint="Try again in a moment."), closes=True),
+    Shed.ADDRESS: PreparedProblem(
         RateLimited(
             "This address has too many connections.",
             hint="Close some, or raise server.max_connections_per_address for a load balancer.",
             retry_after_seconds=_RETRY_SECONDS,
         ),
+        closes=True,
     ),
 }
 

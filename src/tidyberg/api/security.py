@@ -36,6 +36,7 @@ class Authenticator:
         self._access = settings.access
         self._tokens = Tokens(settings.access.oidc, frozenset(settings.tenants)) if settings.access.oidc else None
         self._now = now
+        self.version = 0  # grows with every change of the keys
 
     @property
     def access(self) -> Access:
@@ -44,6 +45,7 @@ class Authenticator:
     def take_keys(self, keys: tuple[ApiKey, ...]) -> None:
         """From the next request on these count, and no others."""
         self._access = self._access.model_copy(update={"api_keys": keys})
+        self.version += 1  # last: whoever sees it sees the keys too
 
     async def __call__(self, request: Request) -> Principal:
         if not self._access.required:

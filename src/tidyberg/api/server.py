@@ -48,6 +48,7 @@ class ApiServer(uvicorn.Server):
         if most < server.max_connections:
             _log.warning("only %d connections can be open at once: raise the limit of open files (ulimit -n)", most)
         self._lag = LoopLag()
+        context.admission.lag = self._lag.seconds
         connections = Connections(
             most,
             server.max_connections_per_address,

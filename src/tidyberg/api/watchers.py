@@ -17,6 +17,7 @@ from tidyberg.api.refusals import Overloaded, RateLimited
 from tidyberg.errors import Transient
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import JobEvent, JobNews
+from tidyberg.model.words import are, plural
 
 LOOK_SECONDS = 0.5
 HELD_EVENTS = 32  # of each job
@@ -72,9 +73,16 @@ class WatchedJob:
 class Watchers:
     """Used from the event loop only; `look` is called in a thread, once at a time."""
 
-    def __init__(self, look: Look, stopping: asyncio.Event, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        look: Look,
+        stopping: asyncio.Event,
+        keys_version: Callable[[], int] = lambda: 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._look = look
         self._stopping = stopping
+        self._keys_version = keys_version
         self._clock = clock
         self._jobs: dict[str, WatchedJob] = {}
         self._new: set[str] = set()  # not looked at yet
@@ -101,7 +109,7 @@ class Watchers:
                 self._new.discard(job_id)
 
     async def _keep_looking(self) -> None:
-        looked = float("-inf")
+        looked, version = float("-inf"), self._keys_version()
         while self._jobs:
             is_due = self._clock() - looked >= LOOK_SECONDS
             wanted = [job for job_id, job in self._jobs.items() if is_due or job_id in self._new]
@@ -111,7 +119,8 @@ class Watchers:
             self._hurry.clear()
             for start in range(0, len(wanted), JOBS_AT_ONCE):
                 await self._look_at(wanted[start : start + JOBS_AT_ONCE])
-            if self._stopping.is_set():
+            before, version = version, self._keys_version()
+            if self._stopping.is_set() or version != before:
                 await self._wake([woken for job in self._jobs.values() for woken in job.streams])
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), max(0.01, looked + LOOK_SECONDS - self._clock()))
@@ -151,7 +160,8 @@ class StreamLimits:
         """Raises when there are too many; else `leave` follows."""
         if self._open[key] >= self._most_of_one:
             raise RateLimited(
-                f"{self._most_of_one} streams of events are open, which is all that one may have.",
+                f"{plural(self._most_of_one, 'stream')} of events {are(self._most_of_one)} open, "
+                "which is all that one may have.",
                 hint="Close some, or ask for the job itself now and then.",
                 retry_after_seconds=_RETRY_SECONDS,
             )

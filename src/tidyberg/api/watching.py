@@ -5,12 +5,14 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
+from fastapi import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from tidyberg.api.context import Context
 from tidyberg.api.watchers import LOOK_SECONDS, WatchedJob, encoded
-from tidyberg.errors import Transient
+from tidyberg.errors import IdentityProviderDown, NotAuthenticated, Transient
+from tidyberg.model.principal import Principal
 
 EVENT_STREAM = "text/event-stream"
 EVENT_SCHEMA = {
@@ -50,12 +52,37 @@ class EventStream(StreamingResponse):
             self._on_end()
 
 
-async def watch(context: Context, job_id: str, after: int) -> AsyncIterator[bytes]:
+class Viewer:
+    """Whose stream it is. When keys change, the credential that opened it is checked again."""
+
+    def __init__(self, context: Context, request: Request) -> None:
+        self._context = context
+        self._request = request
+        self._version: int = request.state.keys_version
+        self._principal: Principal = request.state.principal
+
+    async def may_still_look(self) -> bool:
+        version = self._context.keys_version()
+        if version == self._version:
+            return True
+        try:
+            found = await self._context.identify(self._request)
+        except NotAuthenticated:
+            return False
+        except IdentityProviderDown:
+            return True  # it is asked again before the next events
+        self._version = version
+        return found == self._principal
+
+
+async def watch(context: Context, job_id: str, after: int, viewer: Viewer) -> AsyncIterator[bytes]:
     """Events after that number as they come, comments while there are none, and `end` when the job has ended."""
     yield f"retry: {_RETRY_MILLISECONDS}\n\n".encode()
     with context.watchers.watching(job_id) as (job, woken):
         while True:
             woken.clear()
+            if not await viewer.may_still_look():
+                return
             events = await _events(context, job, after)
             for number, text in events:
                 yield text

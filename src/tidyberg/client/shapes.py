@@ -109,6 +109,7 @@ class Plan(Answer):
     modes: list[dict[str, Any]] = Field(default_factory=list)
     estimate: dict[str, Any]
     partitions: list[dict[str, Any]]
+    better_inline: bool = False  # Spark takes longer to start than one core takes for all of it
 
 
 class Table(Answer):

@@ -18,6 +18,7 @@ from tidyberg.model.inventory import Inventory
 from tidyberg.model.plan import DeleteFile, FileGroup, Plan
 from tidyberg.model.table import Pinned
 from tidyberg.model.task import WrittenFile
+from tidyberg.model.words import are, plural
 from tidyberg.planning.deletes import DeleteIndex
 from tidyberg.planning.publishing import waiting_to_be_published
 
@@ -118,7 +119,8 @@ def _locate(groups: Sequence[FileGroup], parent: Inventory) -> dict[str, _Locate
 def _gone(group: FileGroup, rows: Sequence[_Located | None]) -> str | None:
     missing = [file.path for file, row in zip(group.files, rows, strict=True) if row is None]
     if missing:
-        return f"{len(missing)} of {len(group.files)} files are no longer in the table, first {missing[0]}"
+        found = f"{len(missing):,} of {plural(len(group.files), 'file')} {are(len(missing))} no longer in the table"
+        return f"{found}, first {missing[0]}"
     return None
 
 

@@ -318,8 +318,9 @@ class Publisher:
                 "nothing was committed.",
                 hint="Try again when it answers.",
             )
+        often = "once" if tries == 1 else f"{tries} times"
         return StorageError(
-            f"The commit to {self.plan.table} failed {tries} times ({_brief(failure)}); the table is unchanged.",
+            f"The commit to {self.plan.table} failed {often} ({_brief(failure)}); the table is unchanged.",
             hint="See that the catalog's database and the table's location are writable and have room.",
         )
 

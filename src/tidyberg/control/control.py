@@ -16,7 +16,7 @@ from pyiceberg.catalog import Catalog
 
 from tidyberg.commit.retrying import RetryPolicy
 from tidyberg.control.calibration import report
-from tidyberg.control.describe import health_report, metadata_size, summarise
+from tidyberg.control.describe import health_report, summarise
 from tidyberg.control.engines import EngineChoice
 from tidyberg.control.journal import JobRecord
 from tidyberg.control.lease import LEASE_MS, Lease
@@ -120,7 +120,7 @@ class Control:
         table = load_table(self.catalog(ref.catalog), ref)
         inventory = self._planner.observe(table, ref, options)
         statistics = self._planner.statistics(inventory, options)
-        return health_report(inventory, statistics, options, self.now_ms(), metadata_size(table))
+        return health_report(inventory, statistics, options, self.now_ms())
 
     def plan(self, ref: TableRef, options: PlanOptions) -> Plan:
         return self._planner.observe_and_plan(load_table(self.catalog(ref.catalog), ref), ref, options)

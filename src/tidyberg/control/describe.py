@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
 
 from tidyberg.errors import TidybergError
 from tidyberg.model.inventory import Inventory, PartitionStatistics
@@ -22,7 +21,6 @@ def health_report(
     statistics: Sequence[PartitionStatistics],
     options: PlanOptions,
     now_ms: int,
-    metadata_bytes: int | None = None,
 ) -> HealthReport:
     upkeep = upkeep_of(inventory)
     target = resolve_sizes(options, inventory.pinned.properties).target
@@ -45,7 +43,7 @@ def health_report(
         manifests=upkeep.manifests,
         dead_bytes=upkeep.dead_bytes,
         deletes_old_metadata=upkeep.deletes_old_metadata,
-        metadata_bytes=metadata_bytes,
+        metadata_bytes=upkeep.metadata_bytes,
     )
 
 
@@ -70,11 +68,3 @@ def summarise(catalog: Catalog, ref: TableRef) -> TableSummary:
         number("total-delete-files"),
         snapshot.timestamp_ms,
     )
-
-
-def metadata_size(table: Table) -> int | None:
-    """Of the current metadata.json; a catalog may keep it where its callers cannot read it."""
-    try:
-        return len(table.io.new_input(table.metadata_location))
-    except Exception:  # noqa: BLE001  # whatever storage raises: the report does without
-        return None

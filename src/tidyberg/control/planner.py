@@ -17,7 +17,7 @@ from tidyberg.model.plan import Plan
 from tidyberg.model.table import Pinned, TableRef
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
-from tidyberg.observe.pin import pin
+from tidyberg.observe.pin import metadata_size, pin
 from tidyberg.observe.reading import Elsewhere
 from tidyberg.observe.resting import Resting
 from tidyberg.observe.statistics import partition_statistics
@@ -94,7 +94,7 @@ class Planner:
         self, table: Table, ref: TableRef, options: PlanOptions, resting: Callable[[Pinned], Resting | None]
     ) -> Inventory:
         with self.tracer.span("observe"), catalog_errors(ref.catalog, what=str(ref)):
-            pinned = pin(table, ref, options.branch)
+            pinned = pin(table, ref, options.branch, metadata_size(table))
             elsewhere = None
             if self.engine_reads_above is not None:
                 elsewhere = Elsewhere(self.engine_reads_above, reading_on(self.engine, table), resting(pinned))

@@ -26,6 +26,7 @@ from tidyberg.commit.ownership import Ownership
 from tidyberg.commit.snapshot import last_sequence_number, snapshot_of_job
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Intent, Job, JobStatus, SentCommit, Stage
+from tidyberg.model.words import plural
 from tidyberg.record.process import is_alive
 from tidyberg.record.store import JobStore
 from tidyberg.settings.catalog_errors import catalog_errors
@@ -132,10 +133,10 @@ class Recovery:
         if removal.refused:
             path, answer = removal.refused[0]
             return self._postpone(
-                job, f"{len(removal.refused)} leftovers could not be removed, first {path} ({answer})"
+                job, f"{plural(len(removal.refused), 'leftover')} could not be removed, first {path} ({answer})"
             )
         taken_over = f", {len(keep)} taken over by the next job" if keep else ""
-        removed = f"{len(removal.removed)} leftovers removed{taken_over}{self._left_alone(job, finding)}"
+        removed = f"{plural(len(removal.removed), 'leftover')} removed{taken_over}{self._left_alone(job, finding)}"
         if not has_committed:
             return self._finish(job, status, f"had not committed; {removed}")
         rest = len(open_groups(job, finding))
@@ -143,7 +144,8 @@ class Recovery:
             job = replace(job, snapshot_id=job.sent.snapshot_id, stage=Stage.DONE)
             if not rest:
                 job = replace(job, error_code=None, error=None)
-        what = f"had committed snapshot {job.snapshot_id}" + (f", but not {rest} further groups" if rest else "")
+        but = f", but not {plural(rest, 'further group')}" if rest else ""
+        what = f"had committed snapshot {job.snapshot_id}{but}"
         return self._finish(job, status, f"{what}; {removed}", died=rest > 0)
 
     def _telling(self, job: Job, total: int) -> Callable[[int], None]:
@@ -168,7 +170,9 @@ class Recovery:
             len(finding.foreign),
             first,
         )
-        return f"; {len(finding.foreign)} paths of its record are not its own and were left alone, first {first}"
+        if len(finding.foreign) == 1:
+            return f"; a path of its record is not its own and was left alone, {first}"
+        return f"; {len(finding.foreign):,} paths of its record are not its own and were left alone, first {first}"
 
     def taken_over(self, job: Job) -> frozenset[str]:
         """Outputs that other open jobs have from dead ones, of this job or of others: theirs to commit or remove."""

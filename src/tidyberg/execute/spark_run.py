@@ -25,6 +25,7 @@ from tidyberg.execute.worker import (
     unpack_outcome,
 )
 from tidyberg.model.task import StorageAccess
+from tidyberg.model.words import plural
 
 _POLL_SECONDS = 0.1
 _MOST_THREADS = 32  # Spark jobs at a time
@@ -264,5 +265,5 @@ def error_from_spark(error: BaseException, files: Sequence[str] = ()) -> Tidyber
 def _reading(files: Sequence[str]) -> str:
     if not files:
         return ""
-    more = f" and {len(files) - _SHOWN_FILES} more files" if len(files) > _SHOWN_FILES else ""
+    more = f" and {plural(len(files) - _SHOWN_FILES, 'more file')}" if len(files) > _SHOWN_FILES else ""
     return f", of {', '.join(files[:_SHOWN_FILES])}{more}"

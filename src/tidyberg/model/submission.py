@@ -40,7 +40,7 @@ class Submission:
     started_ms: int | None = None
     finished_ms: int | None = None
     estimated_seconds: float | None = None
-    estimated_dollars: float | None = None
+    estimated_dollars: float | None = None  # None: nothing was planned yet, and the seconds are a guess
     attempts: int = 0
     run_id: str | None = None  # the newest attempt's
     claim: Claim | None = None

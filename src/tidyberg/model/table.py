@@ -67,6 +67,7 @@ class Pinned:
     snapshots: Mapping[int, SnapshotInfo] = field(repr=False)
     schemas: Mapping[int, "Schema"] = field(default_factory=dict, repr=False)  # all of its history, by schema id
     branches: Mapping[str, int] = field(default_factory=dict, repr=False)  # all branches, by name: their heads
+    metadata_bytes: int | None = None  # of its metadata.json; None: it cannot be looked up
 
     @property
     def name_mapping(self) -> str | None:

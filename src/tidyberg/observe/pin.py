@@ -8,7 +8,7 @@ from tidyberg.errors import DamagedFile, UnknownReference
 from tidyberg.model.table import Pinned, SnapshotInfo, TableRef
 
 
-def pin(table: Table, ref: TableRef, branch: str = MAIN_BRANCH) -> Pinned:
+def pin(table: Table, ref: TableRef, branch: str = MAIN_BRANCH, metadata_bytes: int | None = None) -> Pinned:
     """The state of `table` as it was loaded; main of a table without snapshots is a branch without a head."""
     metadata = table.metadata
     snapshots = {snapshot.snapshot_id: _info(snapshot) for snapshot in metadata.snapshots}
@@ -41,7 +41,16 @@ def pin(table: Table, ref: TableRef, branch: str = MAIN_BRANCH) -> Pinned:
             for name, found in sorted(metadata.refs.items())
             if found.snapshot_ref_type == SnapshotRefType.BRANCH
         },
+        metadata_bytes=metadata_bytes,
     )
+
+
+def metadata_size(table: Table) -> int | None:
+    """Of the current metadata.json; a catalog may keep it where its callers cannot read it."""
+    try:
+        return len(table.io.new_input(table.metadata_location))
+    except Exception:  # noqa: BLE001  # whatever storage raises: only the score of a table depends on it
+        return None
 
 
 def _head(table: Table, ref: TableRef, branch: str) -> int | None:

@@ -2,10 +2,10 @@
 
 Points that can be lost: 35 for small files, 35 for files beyond what the bytes need, 10 for crowded partitions,
 20 for delete files. What no rewrite of data files mends costs more: 10 for snapshots, from 100 to 1,000; 5 for
-manifests, likewise; 5 for dead bytes beyond the live ones, from 100 MB on; 2 where a table of 100 snapshots keeps every
-metadata.json it ever had. The first three grow with the share of files concerned and, up to 1,000 of them, with
-the logarithm of their number: ten small files are a blemish, ten thousand a problem. A partition that could
-not do with fewer files loses nothing.
+manifests, likewise; 5 for the size of metadata.json, from 1 MB to 10 MB; 5 for dead bytes beyond the live ones, from
+100 MB on; 2 where a table of 100 snapshots keeps every metadata.json it ever had. The first three grow with the share
+of files concerned and, up to 1,000 of them, with the logarithm of their number: ten small files are a blemish, ten
+thousand a problem. A partition that could not do with fewer files loses nothing.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,16 @@ from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.report import Health
 from tidyberg.model.sizes import MB, format_size
+from tidyberg.model.words import are, plural
 from tidyberg.planning.bounds import MIN_FILE_RATIO
 from tidyberg.planning.rules import fragment_ratio
 from tidyberg.planning.upkeep import DELETE_OLD_METADATA, Upkeep
 
 SMALL_POINTS, SURPLUS_POINTS, CROWDED_POINTS, DELETE_POINTS = 35, 35, 10, 20
 FILES_FOR_FULL_WEIGHT = 1_000
-SNAPSHOT_POINTS, MANIFEST_POINTS, DEAD_POINTS, METADATA_POINTS = 10, 5, 5, 2
+SNAPSHOT_POINTS, MANIFEST_POINTS, DEAD_POINTS, METADATA_POINTS, OLD_METADATA_POINTS = 10, 5, 5, 5, 2
 MANY = 100  # snapshots or manifests
+LARGE_METADATA = MB
 DEAD_BYTES = 100 * MB  # fewer do not count
 
 
@@ -53,17 +55,17 @@ def assess(
     losses = [
         _Loss(
             SMALL_POINTS * _weight(small, files),
-            f"{small:,} of {files:,} files are below {format_size(options.small_file_threshold)}",
+            f"{small:,} of {plural(files, 'file')} {are(small)} below {format_size(options.small_file_threshold)}",
         ),
         _Loss(
             SURPLUS_POINTS * _weight(surplus, files),
-            f"{surplus:,} files more than {format_size(sum(s.bytes for s in statistics))} need "
+            f"{plural(surplus, 'file')} more than {format_size(sum(s.bytes for s in statistics))} need "
             f"at a target of {format_size(target_file_size)}",
         ),
         _Loss(
             CROWDED_POINTS * _weight(sum(s.files for s in crowded), files),
-            f"{len(crowded):,} of {len(statistics):,} partitions hold more than "
-            f"{options.max_file_count_per_partition:,} files, the fullest "
+            f"{len(crowded):,} of {plural(len(statistics), 'partition')} {'holds' if len(crowded) == 1 else 'hold'} "
+            f"more than {plural(options.max_file_count_per_partition, 'file')}, the fullest "
             f"{max((s.files for s in crowded), default=0):,}",
         ),
         _delete_loss(statistics, files),
@@ -76,7 +78,7 @@ def assess(
     hot_since = now_ms - options.hot_window_seconds * 1000
     hot = sum(1 for s, _ in untidy if s.last_write_ms is not None and s.last_write_ms > hot_since)
     if hot:
-        reasons.append(f"{hot:,} of the untidy partitions {'is' if hot == 1 else 'are'} being written now")
+        reasons.append(f"{hot:,} of the untidy partitions {are(hot)} being written now")
     return Health(round(score), tuple(reasons))
 
 
@@ -86,12 +88,13 @@ def _delete_loss(statistics: Sequence[PartitionStatistics], files: int) -> _Loss
     share = max(fragment_ratio(files, delete_files), rows / max(1, sum(s.records for s in statistics)))
     return _Loss(
         DELETE_POINTS * min(1.0, share),
-        f"{delete_files:,} delete files with up to {rows:,} deleted rows are applied on every read",
+        f"{plural(delete_files, 'delete file')} with up to {plural(rows, 'deleted row')} {are(delete_files)} applied "
+        "on every read",
     )
 
 
 def _upkeep_losses(upkeep: Upkeep, live_bytes: int) -> list[_Loss]:
-    dead = upkeep.dead_bytes
+    dead, metadata = upkeep.dead_bytes, upkeep.metadata_bytes or 0
     beyond = (dead - live_bytes) / max(1, live_bytes) if dead >= DEAD_BYTES else 0.0
     keeps_metadata = not upkeep.deletes_old_metadata and upkeep.snapshots >= MANY
     return [
@@ -101,13 +104,18 @@ def _upkeep_losses(upkeep: Upkeep, live_bytes: int) -> list[_Loss]:
             DEAD_POINTS * min(1.0, max(0.0, beyond)),
             f"{format_size(dead)} are kept for older snapshots beside {format_size(live_bytes)} that are live",
         ),
-        _Loss(METADATA_POINTS * keeps_metadata, f"old metadata files are never removed: set {DELETE_OLD_METADATA}"),
+        _Loss(
+            METADATA_POINTS * _many(metadata, LARGE_METADATA),
+            f"metadata.json has {format_size(metadata)}, which every commit writes and every reader reads: "
+            "expire old snapshots",
+        ),
+        _Loss(OLD_METADATA_POINTS * keeps_metadata, f"old metadata files are never removed: set {DELETE_OLD_METADATA}"),
     ]
 
 
-def _many(count: int) -> float:
-    """From none at 100 to all at 1,000."""
-    return min(1.0, max(0.0, log10(max(1, count) / MANY)))
+def _many(count: int, many: int = MANY) -> float:
+    """From none at `many` to all at ten times as many."""
+    return min(1.0, max(0.0, log10(max(1, count) / many)))
 
 
 def _weight(count: int, files: int) -> float:

@@ -13,6 +13,7 @@ class Upkeep:
     manifests: int
     dead_bytes: int  # of files that only older snapshots refer to: freed when these expire
     deletes_old_metadata: bool  # else every commit leaves a metadata.json behind, for good
+    metadata_bytes: int | None = None  # of the current one, which every commit writes anew; None: not known
 
 
 def upkeep_of(inventory: Inventory) -> Upkeep:
@@ -24,4 +25,5 @@ def upkeep_of(inventory: Inventory) -> Upkeep:
         manifests=len(inventory.manifests),
         dead_bytes=sum(int(text) for text in removed if text.isdigit()),
         deletes_old_metadata=properties.get(DELETE_OLD_METADATA, "false").strip().lower() == "true",
+        metadata_bytes=inventory.pinned.metadata_bytes,
     )

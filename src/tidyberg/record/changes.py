@@ -64,7 +64,7 @@ def cancelled(submission: Submission, now_ms: int) -> Submission:
 
 
 def estimated(submission: Submission, seconds: float, dollars: float) -> Submission:
-    if submission.estimated_seconds is not None:
+    if submission.estimated_dollars is not None:
         return submission
     return replace(submission, estimated_seconds=seconds, estimated_dollars=dollars)
 

@@ -67,7 +67,7 @@ class JobQueue(Protocol):
         ...
 
     def estimate(self, job_id: str, *, seconds: float, dollars: float) -> None:
-        """Fill in what it is thought to take, if nobody has (its seconds are None)."""
+        """Fill in what it will take by a plan, if nobody has (its dollars are None); a guess is replaced."""
         ...
 
     def add_event(self, job_id: str, at_ms: int, kind: str, data: Mapping[str, Any]) -> None:

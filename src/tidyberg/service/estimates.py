@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from tidyberg.control.control import Control
@@ -25,6 +25,7 @@ from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import Settings
 
 FRESH_SECONDS = 600.0
+TOOK_SECONDS = 10.0
 MOST_KEPT = 10_000
 MOST_WANTED = 1_000  # more that wait are told when they run
 EARLIER_RUNS, NEWEST_RUNS = 20, 5  # of a table: looked at, and compared
@@ -48,6 +49,7 @@ class Estimates:
     clock: Callable[[], float] = time.monotonic
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _known: "OrderedDict[Request, tuple[float, Thought]]" = field(default_factory=OrderedDict)
+    _took: "OrderedDict[tuple[TableRef, str], tuple[float, float | None]]" = field(default_factory=OrderedDict)
     _wanted: "deque[str]" = field(default_factory=lambda: deque(maxlen=MOST_WANTED))
 
     def known(self, submission: Submission) -> Thought | None:
@@ -56,13 +58,15 @@ class Estimates:
             found = self._known.get(_request(submission))
             return found[1] if found is not None and self.clock() - found[0] < FRESH_SECONDS else None
 
+    def added_to(self, submission: Submission, observed: KnownTable | None) -> Submission:
+        """The submission with what a plan told lately, else with a guess, which a plan will replace."""
+        if (thought := self.known(submission)) is not None:
+            return replace(submission, estimated_seconds=thought.seconds, estimated_dollars=thought.dollars)
+        return replace(submission, estimated_seconds=self.guess(submission, observed))
+
     def guess(self, submission: Submission, observed: KnownTable | None) -> float | None:
         """Seconds, without a plan; None: there is nothing to go by."""
-        try:
-            runs = self.control.store.find(table=submission.table, limit=EARLIER_RUNS)
-        except TidybergError:
-            runs = []
-        took = _took(runs, submission.strategy)
+        took = self._took_before(submission)
         if took is not None:
             return took
         if observed is None or observed.files is None or observed.bytes is None:
@@ -71,6 +75,23 @@ class Estimates:
         speed, cores = Calibration(), self.control.resources.cores
         encoding = observed.bytes / speed.encode_bytes_per_core_second + observed.files * speed.seconds_per_file
         return speed.seconds_per_job + encoding / max(1, cores)
+
+    def _took_before(self, submission: Submission) -> float | None:
+        """Looked up anew after a while only: reading twenty records costs more than all else about a submission."""
+        key, now = (submission.table, submission.strategy), self.clock()
+        with self._lock:
+            found = self._took.get(key)
+        if found is None or now - found[0] >= TOOK_SECONDS:
+            try:
+                runs = self.control.store.find(table=submission.table, limit=EARLIER_RUNS)
+            except TidybergError:
+                return None
+            found = now, _took(runs, submission.strategy)
+            with self._lock:
+                self._took[key] = found
+                while len(self._took) > MOST_KEPT:
+                    self._took.popitem(last=False)
+        return found[1]
 
     def want(self, submission: Submission) -> None:
         """Find it out in the background."""
@@ -88,8 +109,9 @@ class Estimates:
     def forget(self, table: TableRef) -> None:
         """It was compacted: what was thought of it holds no more."""
         with self._lock:
-            for request in [request for request in self._known if request[0] == table]:
-                del self._known[request]
+            for known in (self._known, self._took):
+                for request in [request for request in known if request[0] == table]:
+                    del known[request]
 
     def find_out_wanted(self) -> None:
         while self._wanted:
@@ -98,7 +120,7 @@ class Estimates:
 
     def _find_out(self, job_id: str) -> None:
         submission = self.queue.submission(job_id)
-        if submission is None or submission.status is not JobStatus.QUEUED or submission.estimated_seconds is not None:
+        if submission is None or submission.status is not JobStatus.QUEUED or submission.estimated_dollars is not None:
             return
         if self.known(submission) is None:
             asked = {**submission.options, "strategy": submission.strategy}
@@ -107,7 +129,7 @@ class Estimates:
         self._tell(job_id, submission)
 
     def _tell(self, job_id: str, submission: Submission) -> None:
-        if submission.estimated_seconds is None and (thought := self.known(submission)) is not None:
+        if submission.estimated_dollars is None and (thought := self.known(submission)) is not None:
             with suppress(TidybergError):
                 self.queue.estimate(job_id, seconds=thought.seconds, dollars=thought.dollars)
 

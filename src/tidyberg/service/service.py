@@ -319,17 +319,14 @@ class Service:
         if key is not None and not is_id(key):
             raise BadInput(f"{key[:100]!r} is not an idempotency key.", hint="Use up to 255 ASCII characters.")
         self.access.admit(submission.tenant, self.records.queue, self.now_ms())
-        if submission.estimated_seconds is None and (thought := self._estimates.known(submission)) is not None:
-            submission = replace(submission, estimated_seconds=thought.seconds, estimated_dollars=thought.dollars)
+        if submission.estimated_dollars is None:
+            submission = self._estimates.added_to(submission, self.lookup.remembered(submission.table))
         kept = self.records.queue.submit(replace(submission, trace=self.control.tracer.traceparent()), key=key)
         if kept.job_id == submission.job_id:  # else its key was used before
             self.metrics.job_submitted(kept)
-            if kept.estimated_seconds is None:
+            if kept.estimated_dollars is None:
                 self._estimates.want(kept)
             self._workers.wake()
-        if kept.estimated_seconds is None:  # for whoever asks; the record waits for the plan
-            guess = self._estimates.guess(kept, self.lookup.remembered(kept.table))
-            return replace(kept, estimated_seconds=guess)
         return kept
 
     def _paused(self) -> int:

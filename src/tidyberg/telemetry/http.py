@@ -27,7 +27,10 @@ _CLOSED_BY_CLIENT = 499  # what is counted when it went away before there was an
 
 
 class TelemetryMiddleware:
-    """The outermost one. A caller may name its request; the answer has the name, and so have all log lines of it."""
+    """Around all that is not refused at once.
+
+    A caller may name its request; the answer has the name, and so have all log lines of it.
+    """
 
     def __init__(self, app: Application, metrics: Metrics, tracer: Tracer) -> None:
         self._app = app

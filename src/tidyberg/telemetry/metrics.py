@@ -143,7 +143,7 @@ class Metrics:
             ("reason",),
             registry=registry,
         )
-        for reason in ("idle", "address", "full", "lag"):
+        for reason in ("idle", "address", "full", "lag", "wait"):
             self._shed.labels(reason)
         self._fired = Counter("compaction_schedules_fired_total", "Times of schedules dealt with", registry=registry)
         self._missed = Counter("compaction_schedules_missed_total", "Times of schedules let pass", registry=registry)

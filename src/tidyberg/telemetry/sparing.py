@@ -49,7 +49,8 @@ class Sparing(logging.Filter):
                 self._windows.clear()
             window = self._windows[name] = _Window(now)
             if left_out > 0:
-                record.msg = f"{record.getMessage()} ({left_out} lines like this one were left out)"
+                more = "1 line like this one was" if left_out == 1 else f"{left_out} lines like this one were"
+                record.msg = f"{record.getMessage()} ({more} left out)"
                 record.args = ()
         window.lines += 1
         return window.lines <= LINES

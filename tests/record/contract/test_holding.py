@@ -1,5 +1,7 @@
 """Who holds a submission may change it; who lost it may not. It ends exactly once."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.record.contract.jobs import fill, submission, take, take_all, token
@@ -168,3 +170,11 @@ def test_an_estimate_is_filled_in_where_nobody_has(queue: JobQueue) -> None:
     assert (kept.estimated_seconds, kept.estimated_dollars) == (3.5, 0.25)
     assert take_all(queue) == ["a"]
     assert queue.submission("unknown") is None
+
+
+def test_an_estimate_replaces_a_guess(queue: JobQueue) -> None:
+    queue.submit(replace(get(queue), job_id="guessed", estimated_seconds=60.0))
+    queue.estimate("guessed", seconds=3.5, dollars=0.25)
+    kept = queue.submission("guessed")
+    assert kept is not None
+    assert (kept.estimated_seconds, kept.estimated_dollars) == (3.5, 0.25)

@@ -1,5 +1,5 @@
--- Fills in an estimate where there is none. ARGV: job id, seconds, dollars.
+-- Fills in an estimate where there is none, or only a guess, which has no dollars. ARGV: job id, seconds, dollars.
 local key = P .. 'job:' .. ARGV[1]
-if redis.call('EXISTS', key) == 1 and redis.call('HSETNX', key, 'estimated_seconds', ARGV[2]) == 1 then
-  redis.call('HSET', key, 'estimated_dollars', ARGV[3])
+if redis.call('EXISTS', key) == 1 and redis.call('HSETNX', key, 'estimated_dollars', ARGV[3]) == 1 then
+  redis.call('HSET', key, 'estimated_seconds', ARGV[2])
 end
