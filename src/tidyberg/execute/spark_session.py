@@ -68,6 +68,7 @@ def session_settings(master: str, driver_memory: str, conf: Mapping[str, str]) -
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "tidyberg-spark-warehouse"),
     }
     if local_cores(master) is not None:
+        settings["spark.python.daemon.module"] = "tidyberg.execute.worker_daemon"
         settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
     return {**settings, **conf}
