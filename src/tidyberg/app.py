@@ -138,6 +138,7 @@ def _spark_settings(settings: Settings) -> "SparkSettings":
         connect=settings.spark.connect,
         driver_memory=settings.spark.driver_memory,
         memory_gb=planned_resources(settings).memory_gb,
+        class_archive=settings.spark.class_archive,
     )
 
 

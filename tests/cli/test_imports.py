@@ -17,6 +17,7 @@ sys.exit(status)
 """
 _NEVER = {"pyspark", "fastapi", "uvicorn", "starlette", "redis", "prometheus_client", "opentelemetry", "httpx", "jwt"}
 _TO_REWRITE = {"tidyberg.commit.publish", "tidyberg.execute.kernel.run", "tidyberg.service.service"}
+_SELDOM = {"sqlglot", "requests", "pandas", "pydantic_settings", "tidyberg.commit.objects", "http.client"}
 _TO_READ = {"pyarrow", "numpy", "pyiceberg", "sqlalchemy", "yaml"}
 
 
@@ -38,7 +39,25 @@ def test_looking_at_a_table_loads_nothing_that_runs_jobs_or_serves(config: Path,
     config.write_text(config.read_text().replace("engine: inline\n", ""))  # Spark, which is the default
     found = loaded(config.parent, command, "analytics.events")
     assert "pyiceberg" in found
-    assert not found & (_NEVER | _TO_REWRITE | {"sqlglot", "requests", "pandas"})
+    assert not found & (_NEVER | _TO_REWRITE | _SELDOM)
+
+
+def test_settings_in_variables_load_what_reads_them(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDYBERG_VERIFY", "full")
+    assert "pydantic_settings" in loaded(config.parent, "plan", "analytics.events")
+
+
+def test_a_command_ends_without_looking_for_garbage(tmp_path: Path) -> None:
+    """Python would go through all modules once more; frozen objects are left alone."""
+    code = (
+        "import atexit, gc, sys\n"
+        "atexit.register(lambda: print('FROZEN', gc.get_freeze_count()))\n"
+        "from tidyberg.cli.main import run\n"
+        "sys.argv = ['tidyberg', '--version']\n"
+        "run()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert int(done.stdout.split("FROZEN")[1]) > 10_000
 
 
 def test_a_filter_loads_what_parses_it(config: Path) -> None:

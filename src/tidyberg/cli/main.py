@@ -26,7 +26,7 @@ from tidyberg.cli.flags import CommonFlags
 from tidyberg.cli.unknown_commands import Commands
 from tidyberg.errors import BadInput, TidybergError
 
-_OBJECTS_BEFORE_COLLECTION = 50_000
+_OBJECTS_BEFORE_COLLECTION = 200_000
 
 app = typer.Typer(
     cls=Commands,
@@ -59,10 +59,12 @@ def _before_any_command(
 
 
 def run() -> None:
-    # Importing makes hundreds of thousands of objects that stay: looking through them for garbage, as often as Python
-    # does by itself, takes a tenth of a short command.
+    # Importing makes more than a hundred thousand objects that stay: looking through them for garbage as often as
+    # Python does by itself takes a tenth of a short command.
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
-    sys.exit(main(app, sys.argv[1:]))
+    status = main(app, sys.argv[1:])
+    gc.freeze()  # else Python looks through all of them once more before it ends: a fifth of a short command
+    sys.exit(status)
 
 
 def main(command: typer.Typer, arguments: Sequence[str]) -> int:

@@ -34,6 +34,7 @@ _WARNING = "anyone who reaches this address can compact, cancel and schedule: no
 # Jobs compute in threads of this process. Each step of a request may wait so long for every one of them; with Python's
 # default, ten times as long, two of them hold up all requests.
 _SWITCH_SECONDS = 0.0005
+_OBJECTS_BEFORE_COLLECTION = 50_000
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ def _spare_collector() -> None:
     """What was imported stays: looking through it for garbage again and again held up all requests for 0.2 s."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
 
 
 def _greet(settings: Settings, catalogs: list[str], port: int) -> None:

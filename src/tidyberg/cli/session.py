@@ -69,4 +69,7 @@ def launch_spark(settings: Settings) -> None:
     from tidyberg.execute.spark_session import engine_launch, retrying_master
 
     with suppress(TidybergError):  # whatever it is, the job will say it
-        launch_ahead(*engine_launch(retrying_master(spark.master), spark.driver_memory, spark.conf, APP_NAME))
+        master = retrying_master(spark.master)
+        launch_ahead(
+            *engine_launch(master, spark.driver_memory, spark.conf, APP_NAME, class_archive=spark.class_archive)
+        )

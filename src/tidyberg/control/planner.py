@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
-from tidyberg.commit import objects
 from tidyberg.control.calibration import calibrate
 from tidyberg.control.far_manifests import reading_on, resting_for
 from tidyberg.control.workbench import work_of
 from tidyberg.execute.engine import Engine
+from tidyberg.execute.kernel.filesystems import S3_SCHEMES
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.plan import Plan
@@ -21,6 +22,7 @@ from tidyberg.observe.pin import metadata_size, pin
 from tidyberg.observe.reading import Elsewhere
 from tidyberg.observe.resting import Resting
 from tidyberg.observe.statistics import partition_statistics
+from tidyberg.observe.storage import through_pyiceberg
 from tidyberg.planning.decide import make_plan
 from tidyberg.planning.document import plan_hash
 from tidyberg.record.store import JobStore
@@ -98,7 +100,16 @@ class Planner:
             elsewhere = None
             if self.engine_reads_above is not None:
                 elsewhere = Elsewhere(self.engine_reads_above, reading_on(self.engine, table), resting(pinned))
-            return take_inventory(table, pinned, self.cache, elsewhere, objects.fetch)
+            return take_inventory(table, pinned, self.cache, elsewhere, _fetch)
 
     def _calibration(self, resources: Resources) -> Calibration:
         return calibrate(self.store.find(limit=CALIBRATING_JOBS), resources.name)
+
+
+def _fetch(io: FileIO, path: str) -> bytes:
+    """Our S3 client takes long to load, and most small tables are elsewhere."""
+    if path.partition("://")[0] not in S3_SCHEMES:
+        return through_pyiceberg(io, path)
+    from tidyberg.commit import objects
+
+    return objects.fetch(io, path)

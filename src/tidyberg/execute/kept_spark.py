@@ -28,6 +28,7 @@ class SparkSettings:
     connect: str | None
     driver_memory: str
     memory_gb: float
+    class_archive: bool = False
 
     def make_engine(self) -> SparkEngine:
         return SparkEngine(
@@ -36,6 +37,7 @@ class SparkSettings:
             connect=self.connect,
             driver_memory=self.driver_memory,
             memory_gb=self.memory_gb,
+            class_archive=self.class_archive,
         )
 
 

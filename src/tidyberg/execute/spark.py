@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tidyberg.errors import EngineError
+from tidyberg.execute.class_archive import find_archive, make_later
 from tidyberg.execute.engine import APP_NAME, SPARK_CONNECT, AnyResult, AnyTask, CancelToken, use_idle_cores
 from tidyberg.execute.shipping import write_archive
-from tidyberg.execute.spark_launch import Launch, launched
+from tidyberg.execute.spark_launch import Launch, launched, spark_home
 from tidyberg.execute.spark_run import ConnectHandle, Handle, LocalHandle, SessionHandle, SparkRun, split_into_jobs
 from tidyberg.execute.spark_session import (
     engine_launch,
@@ -47,6 +48,7 @@ class SparkEngine:
         driver_memory: str = "1g",
         memory_gb: float = 4.0,
         app_name: str = APP_NAME,
+        class_archive: bool = False,
     ) -> None:
         if session is not None and connect is not None:
             raise EngineError("Give SparkEngine a session or a Connect address, not both.")
@@ -55,6 +57,8 @@ class SparkEngine:
         self._connect = connect
         self._driver_memory = driver_memory
         self._app_name = app_name
+        self._class_archive = class_archive
+        self._has_run = False
         self._spark = session  # or, where Spark is our own and local, its context
         self._owns_spark = session is None
         self._shipped = False
@@ -106,7 +110,9 @@ class SparkEngine:
             return
         if "pyspark" in sys.modules and running_context() is not None:
             return
-        launch = engine_launch(self._master, self._driver_memory, self._conf, self._app_name)
+        launch = engine_launch(
+            self._master, self._driver_memory, self._conf, self._app_name, class_archive=self._class_archive
+        )
         with contextlib.suppress(OSError, EngineError):
             self._launch = launched(*launch, self._directory() / "spark.log")
             self._ahead = threading.Thread(target=self._start_quietly, name="tidyberg-spark-start", daemon=True)
@@ -129,6 +135,8 @@ class SparkEngine:
                     spark.stop()
                 elif is_alive(spark):
                     stop_classic(spark)
+                    if self._class_archive and self._is_own_local and self._has_run:
+                        make_later(find_archive(spark_home()))
                 else:
                     forget(spark)
             self._shipped = False
@@ -156,7 +164,9 @@ class SparkEngine:
         tasks = use_idle_cores(tasks, self._cores if max_parallelism is None else None, self._cores_of_executor())
         threads, jobs = split_into_jobs(tasks, self._cores, max_parallelism)
         run = SparkRun(handle, jobs, storage, self.attempts, cancel)
-        return run.execute(threads, len(tasks), on_result)
+        results = run.execute(threads, len(tasks), on_result)
+        self._has_run = True
+        return results
 
     def _start(self) -> Any:
         if self._connect is not None:
@@ -169,7 +179,9 @@ class SparkEngine:
         settings = session_settings(self._master, self._driver_memory, self._conf)
         log = self._directory() / "spark.log"
         try:
-            context = start_classic(self._master, self._app_name, settings, log, self._launch)
+            context = start_classic(
+                self._master, self._app_name, settings, log, self._launch, class_archive=self._class_archive
+            )
         finally:
             self._launch = None
         return context if self._is_own_local else session_of(context)

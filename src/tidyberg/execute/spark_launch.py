@@ -31,6 +31,7 @@ class Launch:
 
     def __init__(self, settings: Mapping[str, str], environment: Mapping[str, str], log: Path) -> None:
         self.settings = dict(settings)
+        self.environment = dict(environment)
         self.log = log
         self._directory = Path(tempfile.mkdtemp(prefix="tidyberg-gateway-"))
         self._connection = self._directory / "connection"
@@ -38,7 +39,7 @@ class Launch:
         with log.open("ab") as chatter:
             self.process = subprocess.Popen(  # noqa: S603 - Spark's own command
                 [
-                    str(_spark_home() / "bin" / "spark-submit"),
+                    str(spark_home() / "bin" / "spark-submit"),
                     *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
                     *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")),
                 ],
@@ -53,6 +54,11 @@ class Launch:
                 stderr=chatter,
                 process_group=0,  # Ctrl-C is for this process to act on
             )
+
+    @property
+    def has_crashed(self) -> bool:
+        """Whether the JVM has ended by a fatal error of its own."""
+        return self.process.poll() == -signal.SIGABRT
 
     def gateway(self, conf: Any) -> Any:
         """PySpark's end of it, once the JVM answers."""
@@ -151,7 +157,7 @@ def changed_environment(changes: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _spark_home() -> Path:
+def spark_home() -> Path:
     """As PySpark finds it, without importing it."""
     if home := os.environ.get("SPARK_HOME"):
         return Path(home)

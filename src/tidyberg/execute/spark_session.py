@@ -15,7 +15,8 @@ from typing import Any
 from urllib.parse import urlparse
 
 from tidyberg.errors import ConfigurationError, EngineError
-from tidyberg.execute.spark_launch import Launch, changed_environment, launched
+from tidyberg.execute.class_archive import find_archive, submit_options, uses_archive
+from tidyberg.execute.spark_launch import Launch, changed_environment, launched, spark_home
 
 _NEEDED_JAVA = 17
 _INSTALL_JAVA = "Install Java 17 (a JDK or JRE) and set JAVA_HOME, or use the inline engine."
@@ -67,6 +68,7 @@ def session_settings(master: str, driver_memory: str, conf: Mapping[str, str]) -
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "tidyberg-spark-warehouse"),
     }
     if local_cores(master) is not None:
+        settings["spark.python.daemon.module"] = "tidyberg.execute.worker_daemon"
         settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
     return {**settings, **conf}
@@ -96,7 +98,13 @@ def check_java() -> None:
 
 
 def start_classic(
-    master: str, app_name: str, settings: Mapping[str, str], log: Path, launch: Launch | None = None
+    master: str,
+    app_name: str,
+    settings: Mapping[str, str],
+    log: Path,
+    launch: Launch | None = None,
+    *,
+    class_archive: bool = False,
 ) -> Any:
     """A context in a JVM of our own whose chatter goes to a log file instead of the user's terminal.
 
@@ -106,15 +114,22 @@ def start_classic(
         check_java()
     from pyspark import SparkConf, SparkContext
 
+    wanted = launch_settings(master, app_name, settings)
     conf = SparkConf(loadDefaults=False)
-    for name, value in launch_settings(master, app_name, settings).items():
+    for name, value in wanted.items():
         conf.set(name, value)
-    with changed_environment(launch_environment(master, settings)):
+    environment = launch_environment(master, settings, class_archive=class_archive)
+    with changed_environment(environment):
         try:
-            launch = launch or launched(launch_settings(master, app_name, settings), {}, log)
+            launch = launch or launched(wanted, environment, log)
             return SparkContext(conf=conf, gateway=launch.gateway(conf))
         except Exception as error:
             _forget_gateway()
+            if launch is not None and launch.has_crashed and uses_archive(launch.environment):
+                launch.abandon()
+                if (archive := find_archive(spark_home())) is not None:
+                    archive.discard()
+                return start_classic(master, app_name, settings, log)
             if launch is not None:
                 launch.abandon()
             check_java()
@@ -125,11 +140,12 @@ def start_classic(
 
 
 def engine_launch(
-    master: str, driver_memory: str, conf: Mapping[str, str], app_name: str
+    master: str, driver_memory: str, conf: Mapping[str, str], app_name: str, *, class_archive: bool = False
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Settings and environment that an engine launches its JVM with."""
     settings = session_settings(master, driver_memory, conf)
-    return launch_settings(master, app_name, settings), launch_environment(master, settings)
+    environment = launch_environment(master, settings, class_archive=class_archive)
+    return launch_settings(master, app_name, settings), environment
 
 
 def launch_settings(master: str, app_name: str, settings: Mapping[str, str]) -> dict[str, str]:
@@ -137,13 +153,15 @@ def launch_settings(master: str, app_name: str, settings: Mapping[str, str]) -> 
     return {**settings, "spark.master": master, "spark.app.name": app_name}
 
 
-def launch_environment(master: str, settings: Mapping[str, str]) -> dict[str, str]:
+def launch_environment(master: str, settings: Mapping[str, str], *, class_archive: bool = False) -> dict[str, str]:
     """What PySpark and its JVM take from the environment when they start."""
     changed = {"PYSPARK_PIN_THREAD": "true"}  # jobs are cancelled by the tag of the thread that submits them
     if local_cores(master) is not None and "PYSPARK_PYTHON" not in os.environ:
         changed["PYSPARK_PYTHON"] = sys.executable  # not whatever `python3` the PATH has
     if "spark.pyspark.python" in settings:
         changed["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
+    if class_archive and local_cores(master) is not None:
+        changed.update(submit_options(find_archive(spark_home())))
     return changed
 
 

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_settings import EnvSettingsSource, SettingsError
-from pydantic_settings.sources.utils import parse_env_vars
 
 from tidyberg.errors import ConfigurationError
 from tidyberg.settings.document import Document, KeyPath, read_document
@@ -16,6 +14,7 @@ from tidyberg.settings.problems import describe_problem
 from tidyberg.settings.settings import DEFAULT_CATALOG, Settings
 from tidyberg.settings.store import state_directory
 
+_PREFIX = "TIDYBERG_"
 CONFIG_VARIABLE = "TIDYBERG_CONFIG"
 INSECURE_VARIABLE = "TIDYBERG_INSECURE"
 # TIDYBERG_* variables that are no settings: where things are, and how much to say.
@@ -110,34 +109,21 @@ def _catalogs_by_name(data: Mapping[str, Any], where: str = "") -> dict[str, Any
     return below
 
 
-class _Environment(EnvSettingsSource):
-    """pydantic-settings' reader of variables, over the mapping it is given."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._given = environ
-        super().__init__(Settings)
-
-    def _load_env_vars(self) -> Mapping[str, str | None]:
-        return parse_env_vars(self._given, case_sensitive=False, ignore_empty=True)
-
-
 def _environment_overrides(environ: Mapping[str, str]) -> dict[str, Any]:
-    prefix = str(Settings.model_config["env_prefix"])
-    given = {key: value for key, value in environ.items() if key.upper().startswith(prefix)}
+    given = {key: value for key, value in environ.items() if key.upper().startswith(_PREFIX)}
     for reserved in _RESERVED:
         given.pop(reserved, None)
     for key in given:
-        field = key[len(prefix) :].split("__")[0].lower()
+        field = key[len(_PREFIX) :].split("__")[0].lower()
         if field not in Settings.model_fields:
             close = get_close_matches(field, Settings.model_fields, n=1)
-            hint = f"Did you mean {prefix}{close[0].upper()}?" if close else "`tidyberg config schema` lists them."
+            hint = f"Did you mean {_PREFIX}{close[0].upper()}?" if close else "`tidyberg config schema` lists them."
             raise ConfigurationError(f"The environment variable {key} is not a setting.", hint=hint)
-    try:
-        return dict(_Environment(given)())
-    except SettingsError as error:
-        raise ConfigurationError(
-            f"A {prefix}* variable cannot be read: {error}.", hint="Lists and maps are written as JSON."
-        ) from None
+    if not given:
+        return {}  # as for most commands, which need not wait for the library that reads them
+    from tidyberg.settings.environment import read_variables
+
+    return read_variables(given, Settings, _PREFIX)
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,11 +148,10 @@ def catalogs_of_environment(path: Path | None, environ: Mapping[str, str]) -> di
     data = _merge(_read(found, environ).data if found else {}, _catalogs_by_name(_environment_overrides(environ)))
     single = data.get("catalog")
     name_of_single = str((single.get("name") if isinstance(single, Mapping) else None) or DEFAULT_CATALOG)
-    prefix = str(Settings.model_config["env_prefix"])
     names: dict[str, str] = {}
     for variable in sorted(environ):
-        section, *rest = variable.upper().removeprefix(prefix).split("__")
-        if not variable.upper().startswith(prefix) or section not in ("CATALOG", "CATALOGS"):
+        section, *rest = variable.upper().removeprefix(_PREFIX).split("__")
+        if not variable.upper().startswith(_PREFIX) or section not in ("CATALOG", "CATALOGS"):
             continue
         of_one = section == "CATALOG" and isinstance(single, Mapping)
         for name in [name_of_single] if of_one else _names(data):

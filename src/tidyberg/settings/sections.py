@@ -223,6 +223,10 @@ class Spark(Section):
         DEFAULT_MANIFESTS_ABOVE,
         description="Manifests that a plan has to read are read by Spark's tasks when together they are larger.",
     )
+    class_archive: bool = Field(
+        True,
+        description="Whether a local Spark starts from an archive of its classes, kept in $XDG_CACHE_HOME/tidyberg.",
+    )
     conf: dict[str, str] = Field(default_factory=dict, description="Further Spark configuration.", repr=False)
 
     @model_validator(mode="before")

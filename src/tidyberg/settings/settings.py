@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import ConfigDict, Field, model_validator
 
 from tidyberg.model.options import VerifyMode
 from tidyberg.settings.access import Access, Tenants, check_tenants
@@ -28,17 +27,10 @@ from tidyberg.settings.telemetry import Telemetry
 DEFAULT_CATALOG = "default"
 
 
-class Settings(BaseSettings, Section):
+class Settings(Section):
     """tidyberg's settings. Constructed directly, it reads neither files nor the environment."""
 
-    model_config = SettingsConfigDict(
-        extra="forbid",
-        frozen=True,
-        validate_default=True,
-        env_prefix="TIDYBERG_",
-        env_nested_delimiter="__",
-        title="tidyberg.yaml",
-    )
+    model_config = ConfigDict(title="tidyberg.yaml")
 
     engine: Literal["spark", "inline", "auto"] = Field(
         "spark", description="Where the rewriting runs; auto: inline what takes no longer than Spark takes to start."
@@ -67,17 +59,6 @@ class Settings(BaseSettings, Section):
     scheduler: Scheduler = Field(Scheduler(), description="Whether and when a service compacts by itself.")
     notifications: Notifications = Field(Notifications(), description="Whom a service tells of jobs that went wrong.")
     telemetry: Telemetry = Field(Telemetry(), description="Metrics, traces and logs of a service.")
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings,)
 
     @model_validator(mode="after")
     def _catalogs_have_one_name_each(self) -> "Settings":
