@@ -209,6 +209,7 @@ def _warm(checkout: Checkout, config: Path, bench: Bench) -> Cost:
         process.stdout.readline()
         cost = Cost(time.perf_counter() - started, family.cpu_seconds() - before)
         process.stdin.write("end\n")
+    _wait_for_those_left()  # else they are counted with the next command
     return cost
 
 
