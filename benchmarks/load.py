@@ -41,6 +41,7 @@ class Load:
     workers: int = 2
     tables: int = 40
     python: str = sys.executable  # whose tidyberg serves
+    environment: tuple[tuple[str, str], ...] = ()  # further settings of the service
 
     @property
     def submissions(self) -> int:
@@ -138,6 +139,7 @@ def serving(
         "CATALOG_WAREHOUSE": warehouse.properties["warehouse"],
         "TIDYBERG_HOME": str(directory / "state"),
         **({"REDIS_URL": redis_url} if redis_url else {}),
+        **dict(load.environment),
     }
     with (
         (directory / "serve.log").open("wb") as log,
