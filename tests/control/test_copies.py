@@ -3,7 +3,6 @@
 import math
 import multiprocessing
 import signal
-import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -258,9 +257,8 @@ def test_what_manifests_say_of_nan_goes_on_with_the_copies(warehouse: Warehouse,
     assert control.compact(REF, replace(COPY, force=True)).job.copied.groups == 1
     (scan,) = table.refresh().scan().plan_files()
     assert scan.file.nan_value_counts == {2: 40}
-    bounds = [struct.unpack("<d", bounds[2])[0] for bounds in (scan.file.lower_bounds, scan.file.upper_bounds)]
-    assert bounds == [1 / 7, 3999 / 7]
-    assert list(table.scan(row_filter="ratio > 572").plan_files()) == []
+    assert 2 not in scan.file.lower_bounds  # to Spark NaN is above them
+    assert len(list(table.scan(row_filter="ratio > 572").plan_files())) == 1
     assert table.scan(row_filter="ratio is nan").to_arrow().num_rows == 40
 
 
