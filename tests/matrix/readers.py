@@ -119,6 +119,9 @@ class DuckDB:
         self._connection.execute("SET TimeZone = 'UTC'")
         # It replaces a filter by the values that it knows of few rows.
         self._connection.execute("SET threads = 1")
+        listed = ", ".join(f"'{path}'" for path in paths)
+        # By name: on format version 3 a rewritten file has columns of lineage that a file left as it is has not.
+        self._source = f"read_parquet([{listed}], union_by_name = true)"
         self._loaded = False
 
     def rows(self) -> pa.Table:
@@ -127,13 +130,11 @@ class DuckDB:
         )
 
     def found(self, wanted: Filter) -> list[int]:
-        listed = ", ".join(f"'{path}'" for path in self._paths)
-        return self._ids(f"read_parquet([{listed}])", wanted)
+        return self._ids(self._source, wanted)
 
     def expected(self, wanted: Filter) -> list[int]:
         if not self._loaded:
-            listed = ", ".join(f"'{path}'" for path in self._paths)
-            self._connection.execute(f"CREATE TABLE loaded AS FROM read_parquet([{listed}])")
+            self._connection.execute(f"CREATE TABLE loaded AS FROM {self._source}")
             self._loaded = True
         return self._ids("loaded", wanted)
 
@@ -183,7 +184,7 @@ class Polars:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = list(paths)
-        self._frame: polars.DataFrame | None = None
+        self._loaded: list[polars.LazyFrame] | None = None
 
     def rows(self) -> pa.Table:
         return _together([polars.read_parquet(path, hive_partitioning=False).to_arrow() for path in self._paths])
@@ -193,8 +194,9 @@ class Polars:
         return sorted(number for scan in scans for number in self._ids(scan, wanted))
 
     def expected(self, wanted: Filter) -> list[int]:
-        frames = [polars.read_parquet(path, hive_partitioning=False).lazy() for path in self._paths]
-        return sorted(number for frame in frames for number in self._ids(frame, wanted))
+        if self._loaded is None:
+            self._loaded = [polars.read_parquet(path, hive_partitioning=False).lazy() for path in self._paths]
+        return sorted(number for frame in self._loaded for number in self._ids(frame, wanted))
 
     def _ids(self, frame: polars.LazyFrame, wanted: Filter) -> list[int]:
         return frame.filter(_polars_expression(wanted)).select("id").collect()["id"].to_list()
