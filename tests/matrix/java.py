@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.matrix.filters import Filter
+from tests.matrix.filters import Filter, sql_condition
 from tests.oracle.canonical import canonical_rows
 from tests.oracle.client import JavaCatalog, OracleError
 from tidyberg.execute.kernel.splice.pages import places
@@ -206,15 +206,7 @@ class Asked:
 
 
 def spark_condition(wanted: Filter) -> str:
-    column = ".".join(f"`{name}`" for name in wanted.path)
-    values = [_literal(value, wanted.type) for value in wanted.values]
-    if wanted.operation in ("is null", "is not null"):
-        return f"{column} {wanted.operation}"
-    if wanted.operation == "in":
-        return f"{column} IN ({', '.join(values)})"
-    if wanted.operation == "between":
-        return f"{column} BETWEEN {values[0]} AND {values[1]}"
-    return f"{column} {wanted.operation} {values[0]}"
+    return sql_condition(wanted, "`", _literal)
 
 
 def _literal(value: Any, kind: pa.DataType) -> str:

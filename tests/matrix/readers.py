@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from tests.matrix.filters import Filter
+from tests.matrix.filters import Filter, compared, sql_condition
 
 
 class Unsupported(Exception):  # noqa: N818  (says what a reader is, not that something failed)
@@ -85,23 +85,10 @@ def _arrow_expression(wanted: Filter) -> pc.Expression:
     if wanted.operation == "is not null":
         return column.is_valid()
     values = [arrow_scalar(value, wanted.type) for value in wanted.values]
-    match wanted.operation:
-        case "in":
-            return column.isin(pa.array(values, wanted.type))
-        case "between":
-            return (column >= values[0]) & (column <= values[1])
-        case "=":
-            return column == values[0]
-        case "!=":
-            return column != values[0]
-        case "<":
-            return column < values[0]
-        case "<=":
-            return column <= values[0]
-        case ">":
-            return column > values[0]
-        case _:
-            return column >= values[0]
+    if wanted.operation == "in":
+        return column.isin(pa.array(values, wanted.type))
+    found: pc.Expression = compared(column, wanted.operation, values)
+    return found
 
 
 def arrow_scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
@@ -147,15 +134,7 @@ class DuckDB:
 
 
 def duckdb_condition(wanted: Filter) -> str:
-    column = ".".join(f'"{name}"' for name in wanted.path)
-    values = [_duckdb_literal(value, wanted.type) for value in wanted.values]
-    if wanted.operation in ("is null", "is not null"):
-        return f"{column} {wanted.operation}"
-    if wanted.operation == "in":
-        return f"{column} IN ({', '.join(values)})"
-    if wanted.operation == "between":
-        return f"{column} BETWEEN {values[0]} AND {values[1]}"
-    return f"{column} {wanted.operation} {values[0]}"
+    return sql_condition(wanted, '"', _duckdb_literal)
 
 
 def _duckdb_literal(value: Any, kind: pa.DataType) -> str:
@@ -211,23 +190,10 @@ def _polars_expression(wanted: Filter) -> polars.Expr:
     if wanted.operation == "is not null":
         return column.is_not_null()
     literals = [_polars_value(value, wanted.type) for value in wanted.values]
-    match wanted.operation:
-        case "in":
-            return column.is_in(polars.concat(literals))
-        case "between":
-            return (column >= literals[0]) & (column <= literals[1])
-        case "=":
-            return column == literals[0]
-        case "!=":
-            return column != literals[0]
-        case "<":
-            return column < literals[0]
-        case "<=":
-            return column <= literals[0]
-        case ">":
-            return column > literals[0]
-        case _:
-            return column >= literals[0]
+    if wanted.operation == "in":
+        return column.is_in(polars.concat(literals))
+    found: polars.Expr = compared(column, wanted.operation, literals)
+    return found
 
 
 def _polars_value(value: Any, kind: pa.DataType) -> polars.Series:
@@ -291,23 +257,10 @@ def _datafusion_expression(wanted: Filter) -> datafusion.Expr:
     if wanted.operation == "is not null":
         return column.is_not_null()
     values = [datafusion.lit(_datafusion_scalar(value, wanted.type)) for value in wanted.values]
-    match wanted.operation:
-        case "in":
-            return datafusion.functions.in_list(column, values)
-        case "between":
-            return (column >= values[0]) & (column <= values[1])
-        case "=":
-            return column == values[0]
-        case "!=":
-            return column != values[0]
-        case "<":
-            return column < values[0]
-        case "<=":
-            return column <= values[0]
-        case ">":
-            return column > values[0]
-        case _:
-            return column >= values[0]
+    if wanted.operation == "in":
+        return datafusion.functions.in_list(column, values)
+    found: datafusion.Expr = compared(column, wanted.operation, values)
+    return found
 
 
 def _datafusion_scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
