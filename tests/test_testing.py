@@ -7,10 +7,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
-from tidyberg.testing import SAMPLE_SCHEMA, Warehouse, forge_table, sample_rows
+from tests.oracle.client import JavaCatalog
+from tidyberg.testing import SAMPLE_SCHEMA, Warehouse, forge_table, local_path, sample_rows
 
 BY_DAY = PartitionSpec(PartitionField(8, 1000, IdentityTransform(), "day"))
 
@@ -28,6 +30,39 @@ def test_sample_rows_hold_nulls_nan_and_negative_zero() -> None:
     amounts = {str(value) for value in rows["amount"].to_pylist()}
     assert {"nan", "-0.0"} <= amounts
     assert [] in rows["tags"].to_pylist()
+
+
+ODD_NAMES = ["a b", "a%20b", "a+b", "50%", "a#b?c"]
+
+
+@pytest.mark.parametrize("location", ["file:///w/a%20b/c d#e", "file:/w/a%20b/c d#e", "/w/a%20b/c d#e"])
+def test_a_location_is_no_url(location: str) -> None:
+    assert local_path(location) == "/w/a%20b/c d#e"
+
+
+def odd_table(warehouse: Warehouse) -> Table:
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    table = warehouse.create_table("db.a%20b", schema)
+    with table.update_spec() as update:
+        update.add_field("name", IdentityTransform(), "name")
+    return table.refresh()
+
+
+def test_files_of_pyiceberg_are_where_their_locations_say(warehouse: Warehouse) -> None:
+    table = odd_table(warehouse)
+    table.append(pa.table({"id": range(len(ODD_NAMES)), "name": ODD_NAMES}))
+    paths = [local_path(file.path) for file in warehouse.live_files(table)]
+    assert [Path(path).is_file() for path in paths] == [True] * len(ODD_NAMES)
+    assert len(warehouse.rows(table)) == len(ODD_NAMES)
+
+
+def test_files_of_java_are_where_their_locations_say(warehouse: Warehouse, java: JavaCatalog) -> None:
+    table = odd_table(warehouse)
+    rows = ", ".join(f"({number}, '{name}')" for number, name in enumerate(ODD_NAMES))
+    java.sql(f"INSERT INTO db.`a%20b` VALUES {rows}")
+    paths = [local_path(file.path) for file in warehouse.live_files(table.refresh())]
+    assert [Path(path).is_file() for path in paths] == [True] * len(ODD_NAMES)
+    assert len(warehouse.rows(table)) == len(ODD_NAMES)
 
 
 def test_values_steer_rows_into_one_partition(warehouse: Warehouse) -> None:

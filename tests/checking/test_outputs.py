@@ -12,7 +12,8 @@ from tests.checking.files import metadata, put, statistics
 from tests.copying.footers import edit_footer
 from tests.copying.tables import SCHEMA, copy, rows, write_files
 from tests.execute.builders import STORAGE, make_task
-from tidyberg.execute.kernel.check.file import check_file, check_path
+from tidyberg.execute.kernel.check.file import FileReport, check_file, check_path
+from tidyberg.execute.kernel.check.problems import Problem
 from tidyberg.execute.kernel.check_outputs import false_statements, report_by
 from tidyberg.execute.kernel.copy.fields import FileField, GroupField, MetadataField
 from tidyberg.execute.kernel.copy.thrift import BINARY, I16, I64, Struct
@@ -66,6 +67,30 @@ def test_another_column_is_no_excuse(tmp_path: Path) -> None:
     edit_footer(output_path(result), say_distinct)
     described = replace(result.outputs[0], size=output_path(result).stat().st_size)
     assert rules_of(replace(result, outputs=(described,)), inputs) == {"distinct-count"}
+
+
+@pytest.mark.parametrize(
+    ("said", "in_output", "left"),
+    [
+        (["the page at 4 is of no kind that the format has here"], ["pages have 9 levels for 10 values"], 1),
+        (["pages have 3 levels for 10 values"], ["pages have 9 levels for 10 values"] * 2, 1),
+        (["pages have 3 levels for 10 values"] * 2, ["pages have 9 levels for 10 values"] * 2, 0),
+        (["the page header at 40 is damaged: 'a'"], ["the page header at 4000 is damaged: 'a'"], 0),
+    ],
+    ids=["another statement", "once more", "each once", "in another place"],
+)
+def test_damage_of_an_input_excuses_only_itself(
+    tmp_path: Path, said: list[str], in_output: list[str], left: int
+) -> None:
+    inputs = write_files(tmp_path / "in", [rows(0, 100)])
+    result = copy(inputs, tmp_path / "out")
+
+    def report(path: str, _: int) -> FileReport:
+        words = said if path == inputs[0].path else in_output
+        problems = tuple(Problem("pages", what, path, 0, "small") for what in words)
+        return replace(check_path(path), problems=problems)
+
+    assert len(false_statements(result.outputs, inputs, report)) == left
 
 
 def test_what_a_copy_writes_itself_has_no_excuse(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 import datetime as dt
 import math
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -33,6 +34,43 @@ def filters_of(rows: pa.Table, columns: int = 64) -> Iterator[Filter]:
     """For each of the first columns; lists and maps are only asked whether they are null."""
     for column in list(rows.schema)[:columns]:
         yield from _of_column((column.name,), column.type, rows[column.name])
+
+
+def some(filters: Iterable[Filter], most: int, first: int) -> list[Filter]:
+    """Evenly of all columns; other ones from cell to cell. A few more than `most` where it does not divide them."""
+    found = list(filters)
+    step = max(1, len(found) // most)
+    return found[first % step :: step]
+
+
+def compared(column: Any, operation: str, values: Sequence[Any]) -> Any:
+    """The comparison as an expression of whatever library the column is of."""
+    if operation == "between":
+        return (column >= values[0]) & (column <= values[1])
+    return _COMPARISONS[operation](column, values[0])
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def sql_condition(wanted: Filter, quote: str, literal: Callable[[Any, pa.DataType], str]) -> str:
+    """For engines that spell names and literals differently."""
+    column = ".".join(f"{quote}{name}{quote}" for name in wanted.path)
+    values = [literal(value, wanted.type) for value in wanted.values]
+    if wanted.operation in ("is null", "is not null"):
+        return f"{column} {wanted.operation}"
+    if wanted.operation == "in":
+        return f"{column} IN ({', '.join(values)})"
+    if wanted.operation == "between":
+        return f"{column} BETWEEN {values[0]} AND {values[1]}"
+    return f"{column} {wanted.operation} {values[0]}"
 
 
 def _of_column(path: tuple[str, ...], kind: pa.DataType, values: pa.ChunkedArray) -> Iterator[Filter]:

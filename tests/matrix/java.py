@@ -2,14 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from tests.matrix.filters import Filter
+from tests.matrix.filters import Filter, sql_condition
 from tests.oracle.canonical import canonical_rows
-from tests.oracle.client import JavaCatalog
+from tests.oracle.client import JavaCatalog, OracleError
+from tidyberg.execute.kernel.splice.pages import places
+from tidyberg.testing import local_path
 
 _COLUMNS = (
     "id BIGINT, small INT, name STRING, ratio DOUBLE, weight FLOAT, price DECIMAL(20, 2), cents DECIMAL(7, 2), "
@@ -32,6 +36,9 @@ _SMALL_PAGES = {"write.parquet.page-row-limit": "50", "write.parquet.row-group-c
 _SMALL_GROUPS = {"write.parquet.row-group-size-bytes": "20000", "write.parquet.dict-size-bytes": "600"}
 _BLOOM = {f"write.parquet.bloom-filter-enabled.column.{name}": "true" for name in ("id", "name", "price", "day")}
 
+_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3  # as page headers say it
+_MOST_SCANS = 24  # of a query: over hundreds Spark thinks for minutes
+
 
 @dataclass(frozen=True)
 class JavaWriter:
@@ -41,6 +48,11 @@ class JavaWriter:
     codec: str
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     int96: bool = False
+
+    @property
+    def page_kind(self) -> int:
+        """Of its data pages."""
+        return _DATA_PAGE_V2 if self.properties.get("write.parquet.page-version") == "v2" else _DATA_PAGE
 
     def __str__(self) -> str:
         return self.name
@@ -60,23 +72,41 @@ JAVA_WRITERS = (
 
 
 def fill(java: JavaCatalog, name: str, writer: JavaWriter, directory: Path, version: int = 2, rows: int = 600) -> None:
-    """Three files."""
+    """Three files, whose pages are what the writer is there for."""
     java.sql("CREATE NAMESPACE IF NOT EXISTS db")
     given = {"format-version": str(version), "write.parquet.compression-codec": writer.codec, **writer.properties}
     listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
     java.sql(f"CREATE TABLE {name} ({_COLUMNS}) USING iceberg TBLPROPERTIES ({listed})")
     if writer.int96:
-        java.set_conf("spark.sql.parquet.outputTimestampType", "INT96")
-        # Spark keeps local times out of INT96, in a type of their own.
-        java.sql(
-            f"INSERT OVERWRITE DIRECTORY '{directory}' USING parquet "
-            f"SELECT /*+ REPARTITION(3) */ {_VALUES.format(local=_LOCAL)} FROM range(0, {rows})"
-        )
-        java.call("add_files", table=name, source_table=f"`parquet`.`{directory}`")
-        return
-    for first in range(0, rows, rows // 3):
-        source = f"range({first}, {first + rows // 3})"
-        java.sql(f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ {_VALUES.format(local=_LOCAL)} FROM {source}")
+        _add_int96(java, name, directory, rows)
+    else:
+        for first in range(0, rows, rows // 3):
+            source = f"range({first}, {first + rows // 3})"
+            java.sql(f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ {_VALUES.format(local=_LOCAL)} FROM {source}")
+    for (path,) in java.sql(f"SELECT file_path FROM {name}.files"):
+        found = page_kinds(local_path(path)) - {_DICTIONARY_PAGE}
+        assert found == {writer.page_kind}, f"{writer} wrote pages of kinds {found}"
+
+
+def _add_int96(java: JavaCatalog, name: str, directory: Path, rows: int) -> None:
+    java.set_conf("spark.sql.parquet.outputTimestampType", "INT96")
+    # Spark keeps local times out of INT96, in a type of their own.
+    java.sql(
+        f"INSERT OVERWRITE DIRECTORY '{directory}' USING parquet "
+        f"SELECT /*+ REPARTITION(3) */ {_VALUES.format(local=_LOCAL)} FROM range(0, {rows})"
+    )
+    java.call("add_files", table=name, source_table=f"`parquet`.`{directory}`")
+
+
+def page_kinds(path: str) -> set[int]:
+    """What the headers of a file's pages say that they are."""
+    content, footer = Path(path).read_bytes(), pq.read_metadata(path)
+    found = set()
+    for group, leaf in product(range(footer.num_row_groups), range(footer.num_columns)):
+        chunk = footer.row_group(group).column(leaf)
+        start = chunk.dictionary_page_offset or chunk.data_page_offset
+        found |= {place.kind for place in places(content[start : start + chunk.total_compressed_size])}
+    return found
 
 
 @dataclass(frozen=True)
@@ -108,48 +138,75 @@ JAVA_READERS = (
 )
 
 
+@dataclass(frozen=True)
+class Files:
+    """Of a table, and the columns that it has: rewritten files may have those of lineage too."""
+
+    table: str
+    columns: Sequence[str]
+    paths: Sequence[str]
+
+
 class Asked:
     """A table, or the files of one, through one of these readers."""
 
-    def __init__(self, java: JavaCatalog, reader: JavaReader, table: str, paths: Sequence[str]) -> None:
-        self._java = java
+    def __init__(self, java: JavaCatalog, reader: JavaReader, files: Files, snapshot_id: int | None = None) -> None:
+        self._java, self._columns = java, ", ".join(f"`{name}`" for name in files.columns)
         for key, value in reader.settings:
             java.set_conf(key, value)
         if reader.vectorized is not None:
             chosen = str(reader.vectorized).lower()
             java.set_conf("spark.sql.iceberg.vectorization.enabled", chosen)
-        self._source = table
+        self._source = files.table if snapshot_id is None else f"{files.table} VERSION AS OF {snapshot_id}"
         if reader.by_path:
-            listed = " UNION ALL ".join(f"SELECT * FROM parquet.`{path}`" for path in paths)
+            listed = " UNION ALL ".join(f"SELECT {self._columns} FROM parquet.`{path}`" for path in files.paths)
             java.sql(f"CREATE OR REPLACE TEMPORARY VIEW given AS {listed}")
             self._source = "given"
 
-    def rows(self, columns: Sequence[str]) -> list[str]:
-        return canonical_rows(self._java.sql(f"SELECT {', '.join(columns)} FROM {self._source}"))
+    def rows(self) -> list[str]:
+        return canonical_rows(self._java.sql(f"SELECT {self._columns} FROM {self._source}"))
 
     def found(self, wanted: Sequence[Filter]) -> list[tuple[list[int], list[int]]]:
-        """Ids by each filter: pruned, and by the same condition where Spark cannot push it down."""
-        branches = []
-        for number, one in enumerate(wanted):
-            condition = spark_condition(one)
-            branches.append(f"SELECT {2 * number} AS f, id FROM {self._source} WHERE {condition}")
-            branches.append(f"SELECT {2 * number + 1} AS f, id FROM {self._source} WHERE coalesce({condition}, false)")
-        ids: list[list[int]] = [[] for _ in branches]
-        for number, row in self._java.sql(" UNION ALL ".join(branches)):
-            ids[number].append(row)
-        return [(sorted(ids[place]), sorted(ids[place + 1])) for place in range(0, len(ids), 2)]
+        """Ids by each filter: pruned, and by the same condition as a column of the result, where nothing is pruned."""
+        conditions = [spark_condition(one) for one in wanted]
+        return list(zip(self._pruned(conditions), self._expected(conditions), strict=True))
+
+    def answers(self, wanted: Sequence[Filter]) -> dict[Filter, str]:
+        """What is wrong with each: empty, "other rows", or what Java says. Column by column where it refuses one."""
+        try:
+            found = self.found(wanted)
+        except OracleError as error:
+            by_column: dict[tuple[str, ...], list[Filter]] = {}
+            for one in wanted:
+                by_column.setdefault(one.path, []).append(one)
+            if len(by_column) == 1:
+                return dict.fromkeys(wanted, str(error))
+            return {one: answer for some in by_column.values() for one, answer in self.answers(some).items()}
+        return {
+            one: "" if pruned == expected else "other rows"
+            for one, (pruned, expected) in zip(wanted, found, strict=True)
+        }
+
+    def _pruned(self, conditions: Sequence[str]) -> Iterator[list[int]]:
+        for first in range(0, len(conditions), _MOST_SCANS):
+            some = conditions[first : first + _MOST_SCANS]
+            branches = [
+                f"SELECT {number} AS f, id FROM {self._source} WHERE {condition}"
+                for number, condition in enumerate(some)
+            ]
+            ids: list[list[int]] = [[] for _ in some]
+            for number, row in self._java.sql(" UNION ALL ".join(branches)):
+                ids[number].append(row)
+            yield from map(sorted, ids)
+
+    def _expected(self, conditions: Sequence[str]) -> list[list[int]]:
+        listed = ", ".join(f"coalesce({condition}, false)" for condition in conditions)
+        rows = sorted(self._java.sql(f"SELECT id, {listed} FROM {self._source}"))
+        return [[row[0] for row in rows if row[place]] for place in range(1, 1 + len(conditions))]
 
 
 def spark_condition(wanted: Filter) -> str:
-    column = ".".join(f"`{name}`" for name in wanted.path)
-    values = [_literal(value, wanted.type) for value in wanted.values]
-    if wanted.operation in ("is null", "is not null"):
-        return f"{column} {wanted.operation}"
-    if wanted.operation == "in":
-        return f"{column} IN ({', '.join(values)})"
-    if wanted.operation == "between":
-        return f"{column} BETWEEN {values[0]} AND {values[1]}"
-    return f"{column} {wanted.operation} {values[0]}"
+    return sql_condition(wanted, "`", _literal)
 
 
 def _literal(value: Any, kind: pa.DataType) -> str:
@@ -169,10 +226,3 @@ def _literal(value: Any, kind: pa.DataType) -> str:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return f"CAST(X'{value.encode().hex()}' AS STRING)"
     return f"X'{value.hex()}'"
-
-
-def some(filters: Iterator[Filter], most: int, first: int) -> list[Filter]:
-    """Evenly of all columns; other ones from cell to cell."""
-    found = list(filters)
-    step = max(1, len(found) // most)
-    return found[first % step :: step]

@@ -7,6 +7,7 @@ from itertools import product
 from tests.matrix.cells import Cell, is_possible
 from tests.matrix.modes import MODES
 from tests.matrix.pairwise import Combination, covering, full_product
+from tests.matrix.readers import READERS
 from tests.matrix.shapes import SHAPES, TINIEST
 from tests.matrix.tables import LAYOUTS
 from tests.matrix.writers import BY_NAME, WRITERS
@@ -14,12 +15,13 @@ from tests.matrix.writers import BY_NAME, WRITERS
 # TEST_LONG=1 takes every writer, shape and mode, the layouts in turns; TEST_LONG=all every layout with each of them.
 LONG = os.environ.get("TEST_LONG", "")
 _AXES = {"writer": WRITERS, "shape": SHAPES, "mode": MODES, "layout": LAYOUTS}
+_WITH_READERS = {**_AXES, "reader": READERS}
 _TINIEST = (BY_NAME["arrow-one-page"], BY_NAME["polars"], BY_NAME["duckdb-v1"])
 
 
 def cells() -> list[Cell]:
     if not LONG:
-        return covering_cells()
+        return pairwise_cells()
     thousands = [Cell(writer, TINIEST, mode, LAYOUTS[0]) for writer in _TINIEST for mode in MODES]
     return [*(all_cells() if LONG == "all" else cells_in_turns()), *thousands]
 
@@ -28,8 +30,13 @@ def all_cells() -> list[Cell]:
     return [_cell(each) for each in full_product(_AXES, _allowed)]
 
 
-def covering_cells() -> list[Cell]:
-    """Each mode meets every writer, every shape and every layout."""
+def pairwise_cells() -> list[Cell]:
+    """Every two of a writer, a shape, a mode, a layout and the reader that filters meet in a cell, if they can."""
+    return [_cell(each) for each in covering(_WITH_READERS, _allowed)]
+
+
+def cells_of_each_mode() -> list[Cell]:
+    """Each mode meets every writer, every shape and every layout: for readers that take their time."""
     return [_cell(each) for each in covering(_AXES, _allowed, "mode")]
 
 
@@ -46,7 +53,8 @@ def cells_in_turns() -> list[Cell]:
 
 
 def _cell(each: Combination) -> Cell:
-    return Cell(each["writer"], each["shape"], each["mode"], each["layout"])
+    filtering = (each["reader"],) if "reader" in each else READERS
+    return Cell(each["writer"], each["shape"], each["mode"], each["layout"], filtering)
 
 
 def _allowed(each: Combination) -> bool:

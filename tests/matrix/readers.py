@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from tests.matrix.filters import Filter
+from tests.matrix.filters import Filter, compared, sql_condition
 
 
 class Unsupported(Exception):  # noqa: N818  (says what a reader is, not that something failed)
@@ -85,23 +85,10 @@ def _arrow_expression(wanted: Filter) -> pc.Expression:
     if wanted.operation == "is not null":
         return column.is_valid()
     values = [arrow_scalar(value, wanted.type) for value in wanted.values]
-    match wanted.operation:
-        case "in":
-            return column.isin(pa.array(values, wanted.type))
-        case "between":
-            return (column >= values[0]) & (column <= values[1])
-        case "=":
-            return column == values[0]
-        case "!=":
-            return column != values[0]
-        case "<":
-            return column < values[0]
-        case "<=":
-            return column <= values[0]
-        case ">":
-            return column > values[0]
-        case _:
-            return column >= values[0]
+    if wanted.operation == "in":
+        return column.isin(pa.array(values, wanted.type))
+    found: pc.Expression = compared(column, wanted.operation, values)
+    return found
 
 
 def arrow_scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
@@ -119,6 +106,9 @@ class DuckDB:
         self._connection.execute("SET TimeZone = 'UTC'")
         # It replaces a filter by the values that it knows of few rows.
         self._connection.execute("SET threads = 1")
+        listed = ", ".join(f"'{path}'" for path in paths)
+        # By name: on format version 3 a rewritten file has columns of lineage that a file left as it is has not.
+        self._source = f"read_parquet([{listed}], union_by_name = true)"
         self._loaded = False
 
     def rows(self) -> pa.Table:
@@ -127,13 +117,11 @@ class DuckDB:
         )
 
     def found(self, wanted: Filter) -> list[int]:
-        listed = ", ".join(f"'{path}'" for path in self._paths)
-        return self._ids(f"read_parquet([{listed}])", wanted)
+        return self._ids(self._source, wanted)
 
     def expected(self, wanted: Filter) -> list[int]:
         if not self._loaded:
-            listed = ", ".join(f"'{path}'" for path in self._paths)
-            self._connection.execute(f"CREATE TABLE loaded AS FROM read_parquet([{listed}])")
+            self._connection.execute(f"CREATE TABLE loaded AS FROM {self._source}")
             self._loaded = True
         return self._ids("loaded", wanted)
 
@@ -146,15 +134,7 @@ class DuckDB:
 
 
 def duckdb_condition(wanted: Filter) -> str:
-    column = ".".join(f'"{name}"' for name in wanted.path)
-    values = [_duckdb_literal(value, wanted.type) for value in wanted.values]
-    if wanted.operation in ("is null", "is not null"):
-        return f"{column} {wanted.operation}"
-    if wanted.operation == "in":
-        return f"{column} IN ({', '.join(values)})"
-    if wanted.operation == "between":
-        return f"{column} BETWEEN {values[0]} AND {values[1]}"
-    return f"{column} {wanted.operation} {values[0]}"
+    return sql_condition(wanted, '"', _duckdb_literal)
 
 
 def _duckdb_literal(value: Any, kind: pa.DataType) -> str:
@@ -183,7 +163,7 @@ class Polars:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = list(paths)
-        self._frame: polars.DataFrame | None = None
+        self._loaded: list[polars.LazyFrame] | None = None
 
     def rows(self) -> pa.Table:
         return _together([polars.read_parquet(path, hive_partitioning=False).to_arrow() for path in self._paths])
@@ -193,8 +173,9 @@ class Polars:
         return sorted(number for scan in scans for number in self._ids(scan, wanted))
 
     def expected(self, wanted: Filter) -> list[int]:
-        frames = [polars.read_parquet(path, hive_partitioning=False).lazy() for path in self._paths]
-        return sorted(number for frame in frames for number in self._ids(frame, wanted))
+        if self._loaded is None:
+            self._loaded = [polars.read_parquet(path, hive_partitioning=False).lazy() for path in self._paths]
+        return sorted(number for frame in self._loaded for number in self._ids(frame, wanted))
 
     def _ids(self, frame: polars.LazyFrame, wanted: Filter) -> list[int]:
         return frame.filter(_polars_expression(wanted)).select("id").collect()["id"].to_list()
@@ -209,23 +190,10 @@ def _polars_expression(wanted: Filter) -> polars.Expr:
     if wanted.operation == "is not null":
         return column.is_not_null()
     literals = [_polars_value(value, wanted.type) for value in wanted.values]
-    match wanted.operation:
-        case "in":
-            return column.is_in(polars.concat(literals))
-        case "between":
-            return (column >= literals[0]) & (column <= literals[1])
-        case "=":
-            return column == literals[0]
-        case "!=":
-            return column != literals[0]
-        case "<":
-            return column < literals[0]
-        case "<=":
-            return column <= literals[0]
-        case ">":
-            return column > literals[0]
-        case _:
-            return column >= literals[0]
+    if wanted.operation == "in":
+        return column.is_in(polars.concat(literals))
+    found: polars.Expr = compared(column, wanted.operation, literals)
+    return found
 
 
 def _polars_value(value: Any, kind: pa.DataType) -> polars.Series:
@@ -289,23 +257,10 @@ def _datafusion_expression(wanted: Filter) -> datafusion.Expr:
     if wanted.operation == "is not null":
         return column.is_not_null()
     values = [datafusion.lit(_datafusion_scalar(value, wanted.type)) for value in wanted.values]
-    match wanted.operation:
-        case "in":
-            return datafusion.functions.in_list(column, values)
-        case "between":
-            return (column >= values[0]) & (column <= values[1])
-        case "=":
-            return column == values[0]
-        case "!=":
-            return column != values[0]
-        case "<":
-            return column < values[0]
-        case "<=":
-            return column <= values[0]
-        case ">":
-            return column > values[0]
-        case _:
-            return column >= values[0]
+    if wanted.operation == "in":
+        return datafusion.functions.in_list(column, values)
+    found: datafusion.Expr = compared(column, wanted.operation, values)
+    return found
 
 
 def _datafusion_scalar(value: Any, kind: pa.DataType) -> pa.Scalar:

@@ -225,6 +225,12 @@ TIMES_AND_UUIDS = Shape(
 REQUIRED = Shape("no-nulls", PRIMITIVES, _primitive, required=True)
 ALL_NULL = Shape("all-null", (*PRIMITIVES, ("never", pa.int64()), ("never_text", pa.string())), _all_null)
 EQUAL_OR_NAN = Shape("equal-or-nan", (("ratio", pa.float64()),), lambda number: {"ratio": (3.0, math.nan)[number % 2]})
+# As Java's writer has them; Iceberg's schemas say so too.
+REQUIRED_MEMBER = Shape(
+    "required-member",
+    (("place", pa.struct([pa.field("x", pa.int32(), nullable=False)])),),
+    lambda number: {"place": {"x": number} if number % 3 else None},
+)
 FLOATS = Shape(
     "floats",
     (

@@ -133,6 +133,12 @@ def build(warehouse: Warehouse, shape: Shape, writer: Writer, layout: Layout, **
     return Built(table.refresh(), tuple(local_path(path) for path in paths), left)
 
 
+def data_files(warehouse: Warehouse) -> list[str]:
+    """Paths of those that the table has now."""
+    table = warehouse.catalog.load_table(NAME)
+    return [local_path(file.path) for file in warehouse.live_files(table) if not file.content.value]
+
+
 def evolve(table: Table) -> None:
     """Drops the first column, renames the last, promotes what can be promoted, adds one."""
     _, first, *others = table.schema().fields

@@ -12,11 +12,9 @@ _ADDED = ("bytes_copied", "bytes_spliced", "bytes_joined", "files_joined", "byte
 def summary(tallies: Iterable[Mapping[str, Any]], failures: int) -> dict[str, Any]:
     found = list(tallies)
     limits: Counter[str] = Counter()
-    limits_after: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     for tally in found:
         limits.update(tally["limits"])
-        limits_after.update(tally["limits_after"])
         reasons.update(_without_path(reason) for reason in tally["reasons"])
     return {
         "cells": len(found) + failures,
@@ -24,7 +22,6 @@ def summary(tallies: Iterable[Mapping[str, Any]], failures: int) -> dict[str, An
         "cells_by_mode": dict(Counter(tally["mode"] for tally in found)),
         **{name: sum(tally[name] for tally in found) for name in _ADDED},
         "limits": dict(limits.most_common()),
-        "limits_after": dict(limits_after.most_common()),
         "not_copied": dict(reasons.most_common(12)),
     }
 
@@ -45,7 +42,6 @@ def lines(total: Mapping[str, Any]) -> list[str]:
         f"{total['filters']:,} filters, {total['unsupported']:,} of them unknown to the reader",
     ]
     found += [f"limit of {limit}: {count} filters, before and after" for limit, count in total["limits"].items()]
-    found += [f"limit of {limit}: {count} filters, on outputs only" for limit, count in total["limits_after"].items()]
     found += [f"not copied, {count} times: {reason}" for reason, count in total["not_copied"].items()]
     return found
 

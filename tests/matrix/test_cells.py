@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.matrix.cells import Cell, run_cell
+from tests.matrix.filters import some
 from tests.matrix.plan import LONG, cells
-from tests.matrix.readers import READERS
 from tests.matrix.tally import PROPERTY
 
 CELLS = cells()
+MOST_FILTERS = 100_000 if LONG else 48  # of hundreds that a table has
 
 
 @pytest.mark.filterwarnings("ignore:Arrow output on a DB-API result")
@@ -24,8 +25,6 @@ def test_readers_find_after_what_they_found_before(
     record_property: Callable[[str, object], None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    # There are hundreds of filters: in the normal run each cell is for one reader, in turns.
-    filtering = READERS if LONG else [READERS[number % len(READERS)]]
     caplog.set_level(logging.ERROR, "pyiceberg")  # it tells of every column without statistics
-    tally = run_cell(cell, tmp_path, READERS, filtering)
+    tally = run_cell(cell, tmp_path, lambda filters: some(filters, MOST_FILTERS, number))
     record_property(PROPERTY, json.dumps(tally.as_dict()))

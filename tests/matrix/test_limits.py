@@ -7,18 +7,47 @@ import pytest
 
 from tests.matrix.cells import canonical
 from tests.matrix.filters import filters_of
-from tests.matrix.limits import LIMITS, Limit
-from tests.matrix.readers import READERS, Reader, Unsupported
-from tests.matrix.tables import write_file
+from tests.matrix.java import JAVA_READERS, JAVA_WRITERS, Asked, Files, fill
+from tests.matrix.limits import JAVA_LIMITS, LIMITS, Limit
+from tests.matrix.readers import READERS, Arrow, Reader, Unsupported
+from tests.matrix.tables import LAYOUTS, NAME, build, data_files, write_file
 from tests.matrix.writers import BY_NAME
+from tests.oracle.client import JavaCatalog
+from tidyberg.testing import Warehouse
 
-PYTHON_LIMITS = [limit for limit in LIMITS if limit.reader in {kind.name for kind in READERS}]
+DOCS = Path(__file__).parents[2] / "docs" / "correctness.md"
+
+
+def test_the_documents_list_every_limit_and_no_other() -> None:
+    listed = DOCS.read_text().partition("### Limits of readers")[2].partition("\n## ")[0]
+    rows = {line for line in listed.splitlines() if line.startswith("|")}
+    wanted = {f"| {limit.reader} | {limit.what} | {limit.why} |" for limit in (*LIMITS, *JAVA_LIMITS)}
+    assert rows - {"| reader | what goes wrong | because |", "|---|---|---|"} == wanted
+
+
+@pytest.mark.parametrize("limit", JAVA_LIMITS, ids=lambda limit: f"{limit.reader}: {limit.what}")
+def test_it_is_one_of_java_on_inputs(warehouse: Warehouse, java: JavaCatalog, tmp_path: Path, limit: Limit) -> None:
+    name, shape = limit.shown_by
+    if shape is None:
+        (writer,) = [one for one in JAVA_WRITERS if one.name == name]
+        fill(java, NAME, writer, tmp_path / "spark")
+        inputs = data_files(warehouse)
+        rows = Arrow(inputs).rows()
+    else:
+        built = build(warehouse, shape, BY_NAME[name], LAYOUTS[0])
+        inputs, rows = list(built.inputs), built.rows
+    (reader,) = [one for one in JAVA_READERS if one.name == limit.reader]
+    assert limit.covers is not None
+    wanted = [one for one in filters_of(rows) if limit.covers(one, rows)]
+    answers = Asked(java, reader, Files(NAME, rows.schema.names, inputs)).answers(wanted).values()
+    assert any(limit.error in answer if limit.error else answer == "other rows" for answer in answers)
 
 
 @pytest.mark.filterwarnings("ignore:Arrow output on a DB-API result")
-@pytest.mark.parametrize("limit", PYTHON_LIMITS, ids=lambda limit: f"{limit.reader}: {limit.what}")
+@pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: f"{limit.reader}: {limit.what}")
 def test_it_is_one_on_inputs(tmp_path: Path, limit: Limit) -> None:
     name, shape = limit.shown_by
+    assert shape is not None
     paths, rows = [], []
     for number, content in enumerate(shape.files()):
         paths.append(tmp_path / f"{number}.parquet")

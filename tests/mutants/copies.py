@@ -42,6 +42,13 @@ COPIES = (
         COPIED,
     ),
     Mutant(
+        "manifests have no bounds of encoded columns with NaN: to Spark it is above them [I9]",
+        "execute/kernel/metrics.py",
+        "if self.nans.get(leaf.field_id):",
+        "if False:",
+        ("tests/execute/test_nan_bounds.py",),
+    ),
+    Mutant(
         "NaN that one manifest does not count is not counted of the copy [I9]",
         "execute/kernel/copy/nans.py",
         "        if len(known) < len(told):\n",

@@ -128,6 +128,13 @@ RECOVERIES = (
         (f"{SCAN}::test_a_file_without_a_time_is_taken_for_new",),
     ),
     Mutant(
+        "caps: a plan makes no more files than it reads",
+        "planning/judge.py",
+        "outputs = min(outputs, len(members))",
+        "pass",
+        (CAPS,),
+    ),
+    Mutant(
         "caps: a plan makes no more files than a job may write",
         "planning/limits.py",
         "if candidate is not None and outputs + candidate.outputs > options.max_output_files:",

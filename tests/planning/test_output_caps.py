@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.planning.builders import TODAY, File, Scene, plan_for
+from tests.planning.builders import TODAY, Delete, File, Scene, plan_for
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Skip
 from tidyberg.model.sizes import KB, MB
@@ -25,6 +25,15 @@ def test_outputs_are_never_more_than_inputs_unless_oversized_files_are_split(siz
     plan = plan_for(Scene([File(size) for size in sizes]), FORCED)
     for group in plan.groups:
         assert group.outputs <= len(group.files)
+
+
+@pytest.mark.parametrize("kind", ["position", "equality"])
+@pytest.mark.parametrize("size", [12 * MB + 1, 13 * MB, 14 * MB])
+def test_a_file_within_the_maximum_stays_one_file_when_it_loses_its_deletes(size: int, kind: str) -> None:
+    """From 1.5 times the target on, two files are nearer to it; but nobody asked for the file to be split."""
+    scene = Scene([File(size)], [Delete(kind, sequence=2)])
+    plan = plan_for(scene, FORCED)
+    assert [group.outputs for group in plan.groups] == [1]
 
 
 def test_an_oversized_file_is_split() -> None:

@@ -1,6 +1,5 @@
 """Groups that are encoded keep the pages that need no decoding, in row groups as large as encoding makes them."""
 
-import struct
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -247,9 +246,7 @@ def test_floats_are_moved_and_their_nan_counted(tmp_path: Path) -> None:
     group = pq.read_metadata(spliced.outputs[0].path).row_group(0)
     assert repr((group.column(1).statistics.min, group.column(1).statistics.max)) == "(-0.0, 1.0)"  # both zeros
     assert not any(group.column(number).statistics.has_min_max for number in (0, 2, 3))  # readers miss NaN by them
-    bounds = spliced.outputs[0].lower_bounds, spliced.outputs[0].upper_bounds
-    told = [struct.unpack("<d", of_all[column])[0] for column in (1, 4) for of_all in bounds]
-    assert repr(told) == "[-2.5, 7.0, -3.5, 0.0]"  # manifests count NaN apart
+    assert set(spliced.outputs[0].lower_bounds) == set(spliced.outputs[0].upper_bounds) == {2}  # nor in manifests
 
 
 def test_rows_of_v3_get_their_lineage_written_beside_moved_pages(tmp_path: Path) -> None:

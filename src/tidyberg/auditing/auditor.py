@@ -31,7 +31,7 @@ from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import Progress, Stage
 from tidyberg.model.report import EventSink, GroupFinished, StageStarted
 from tidyberg.model.table import Pinned, SnapshotInfo
-from tidyberg.model.task import AuditResult, DigestResult
+from tidyberg.model.task import OUTPUT_NAME, AuditResult, DigestResult
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
 
@@ -58,14 +58,37 @@ class Auditor:
             words = f"auditing snapshot {snapshot.snapshot_id} ({number} of {len(chosen)})"
             self.emit(StageStarted(Stage.VERIFY, words))
             audited.append(self._audit(snapshot))
-        return self._with_repair(AuditReport(self.pinned.table, self.pinned.branch, tuple(audited)))
-
-    def _with_repair(self, report: AuditReport) -> AuditReport:
-        """Only files that are still live need one: smaller outputs are what makes a plan take a file of any size."""
-        named = {path for audited in report.snapshots for path in audited.partly_numbered}
-        if not named or self.pinned.snapshot_id is None:
+        report = AuditReport(self.pinned.table, self.pinned.branch, tuple(audited))
+        named = {path for one in audited for path in one.partly_numbered}
+        if self.pinned.snapshot_id is None or not (named or snapshot_id is None):
             return report
         files = take_inventory(self.table, self.pinned, self.cache, fetch=objects.fetch).data_files
+        if snapshot_id is None:
+            report = replace(report, partly_numbered=self._of_expired_snapshots(files, report))
+        return self._with_repair(report, files)
+
+    def _of_expired_snapshots(self, files: pa.Table, report: AuditReport) -> tuple[str, ...]:
+        """Outputs of ours, by their names, that no audited snapshot added and some readers refuse."""
+        audited = {one.snapshot_id for one in report.snapshots}
+        paths, added_by = files["path"].to_pylist(), files["snapshot_id"].to_pylist()
+        ours = [
+            path
+            for path, added in zip(paths, added_by, strict=True)
+            if added not in audited and OUTPUT_NAME.fullmatch(path.rpartition("/")[2])
+        ]
+        if not ours:
+            return ()
+        self.emit(StageStarted(Stage.VERIFY, f"looking at the footers of {len(ours)} files of expired snapshots"))
+        rows = files.filter(pc.is_in(files["path"], pa.array(ours, files["path"].type)))
+        try:
+            results = self._run(digest_tasks(rows, first_number=0, footers_of=frozenset(ours)))
+        except DamagedFile:
+            return ()  # for those to find who read the file
+        return tuple(path for one in results if isinstance(one, DigestResult) for path in one.partly_numbered)
+
+    def _with_repair(self, report: AuditReport, files: pa.Table) -> AuditReport:
+        """Only files that are still live need one: smaller outputs are what makes a plan take a file of any size."""
+        named = {path for audited in report.snapshots for path in audited.partly_numbered} | {*report.partly_numbered}
         live = dict(zip(files["path"].to_pylist(), files["size"].to_pylist(), strict=True))
         snapshots = [
             replace(one, partly_numbered=tuple(path for path in one.partly_numbered if path in live))

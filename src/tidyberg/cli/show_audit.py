@@ -1,6 +1,6 @@
 """What an audit found: a line a snapshot, and where the harmed rows are."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -30,6 +30,7 @@ def show_audit(report: AuditReport, *, timezone: str) -> Group:
     parts: list[RenderableType] = [Text(f"{report.table} · {report.branch} · {_summary(report)}", style="bold")]
     for audited in report.snapshots:
         parts += _lines(audited, timezone)
+    parts += _refused(report.partly_numbered)
     if report.repair:
         parts.append(Text(f"Files that some readers refuse are rewritten by: {report.repair}", style="yellow"))
     return Group(*parts)
@@ -57,15 +58,19 @@ def _lines(audited: SnapshotAudit, timezone: str) -> Iterator[RenderableType]:
     if audited.receipt in _RECEIPTS:
         line.append(f" · {_RECEIPTS[audited.receipt]}", "red" if audited.receipt is Receipt.BROKEN else "")
     yield line
-    for path in audited.partly_numbered:
-        words = "readers built on arrow-rs (DataFusion) refuse it: only some of its row groups are numbered"
-        yield Text(f"    {path}: {words}", style="yellow")
+    yield from _refused(audited.partly_numbered)
     for harm, rows in audited.harms:
         least = "" if audited.is_exact else "at least "
         yield Text(f"    {least}{plural(rows, 'row')} {_HARMS[harm]}", style="red")
         for example in audited.examples:
             if example.harm is harm:
                 yield Text(f"      row {example.position} of {example.path} ({example.partition})", style="dim")
+
+
+def _refused(paths: Iterable[str]) -> Iterator[RenderableType]:
+    for path in paths:
+        words = "readers built on arrow-rs (DataFusion) refuse it: only some of its row groups are numbered"
+        yield Text(f"    {path}: {words}", style="yellow")
 
 
 def _verdict(audited: SnapshotAudit) -> str:

@@ -67,6 +67,7 @@ class AuditReport:
     table: TableRef
     branch: str
     snapshots: tuple[SnapshotAudit, ...]  # newest first
+    partly_numbered: tuple[str, ...] = ()  # the same of live files whose snapshots are expired
     repair: str = ""  # the command that rewrites files which some readers refuse
 
     @property

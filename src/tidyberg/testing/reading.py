@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,9 +27,13 @@ ROW_ID_FIELD, LAST_UPDATED_FIELD = 2147483540, 2147483539
 
 
 def local_path(location: str) -> str:
-    """The path that a `file:` location means, whichever number of slashes its writer uses."""
-    parsed = urlparse(location)
-    return unquote(parsed.path) if parsed.scheme == "file" else location
+    """The path that a `file:` location means, whichever number of slashes its writer uses.
+
+    It is the rest of the location as it stands: PyIceberg and Java do not take it for a URL in which `%20` is a space.
+    """
+    if location.startswith("file://"):
+        return "/" + location.removeprefix("file://").partition("/")[2]
+    return location.removeprefix("file:")
 
 
 def read_rows(table: Table, snapshot: Snapshot | None, *, lineage: bool = False) -> Iterator[dict[str, Any]]:

@@ -1,10 +1,13 @@
 """Finds what outputs, and the manifests that will list them, say that is not true.
 
 Row groups that are copied keep what their writer said of them. What was false in an input is not refused in the output
-when it is false in the same way: the same rule, of the same column. What a copy writes anew, as offsets and ordinals,
-has no such excuse, and neither has a manifest.
+when it is false in the same way: the same statement of the same column, and no more often than in the inputs. So one
+damaged page excuses that page, but no other damage. What a copy writes anew, as offsets and ordinals, has no such
+excuse, and neither has a manifest.
 """
 
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from tidyberg.execute.kernel.check.file import FileReport, check_file
@@ -21,7 +24,10 @@ OWN_RULES = frozenset(
 )  # fmt: skip
 
 ReportOf = Callable[[str, int], FileReport]  # of a location and the size of what is there
-_Key = tuple[str, int | str | None]  # rule, and the column: by its id where it has one, for names may change
+# Rule, statement, and the column: by its id where it has one, for names may change.
+_Key = tuple[str, str, int | str | None]
+# Where a page lies and what a bound is may change by a copy; what is said of them may not.
+_VALUES = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[-+]?\d[\d.]*(?:e[-+]?\d+)?")
 
 
 def false_statements(
@@ -42,13 +48,17 @@ def false_statements(
         if not inheritable:
             break
         report = report_of(source.path, source.size)
-        for problem in report.problems:
-            inheritable.pop(_key(problem, report), None)
+        for key, times in Counter(_key(problem, report) for problem in report.problems).items():
+            if key in inheritable:
+                inheritable[key] = inheritable[key][times:]
+                if not inheritable[key]:
+                    del inheritable[key]
     return (*found, *(problem for problems in inheritable.values() for problem in problems))
 
 
 def _key(problem: Problem, report: FileReport) -> _Key:
-    return problem.rule, report.field_ids.get(problem.column or "", problem.column)
+    statement = _VALUES.sub("…", problem.what)
+    return problem.rule, statement, report.field_ids.get(problem.column or "", problem.column)
 
 
 def report_by(storage: Storage, should_stop: Callable[[], bool], path: str, size: int) -> FileReport:

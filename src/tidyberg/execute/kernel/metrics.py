@@ -227,6 +227,8 @@ class _Columns:
             # Where they are not counted, Java takes nulls and NaN for absent: with bounds it would say that all rows
             # match a filter, and a DELETE would drop the file with them.
             return
+        if self.nans.get(leaf.field_id):
+            return  # to Spark NaN is above every bound, and Iceberg's readers would pass over the file (`nan_bounds`)
         facts = found.facts(leaf.type)
         if facts.lower is None or facts.upper is None:
             return

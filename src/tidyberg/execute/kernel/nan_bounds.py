@@ -3,7 +3,8 @@
 Bounds say nothing of NaN, and the format tells readers to ignore them when they look for it. Not all readers do. To
 DuckDB, DataFusion and Spark NaN is above every number, and they pass over row groups and pages whose upper bound is
 below what they look for. DataFusion 55 even reads NaN as a number where both bounds are equal. parquet-mr and DuckDB
-write no bounds of such columns, but Arrow does. Manifests keep theirs: Iceberg counts NaN apart.
+write no bounds of such columns, but Arrow does. Nor do manifests get any: Iceberg counts NaN apart, but its readers do
+not look at that count when Spark asks for what is above a number.
 """
 
 from collections.abc import Collection
