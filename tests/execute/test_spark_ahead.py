@@ -54,6 +54,14 @@ def test_a_run_uses_the_spark_that_was_started_ahead(tmp_path: Path) -> None:
         engine.close()
 
 
+def test_a_session_that_the_caller_has_stopped_does_not_take_its_place(tmp_path: Path) -> None:
+    """PySpark keeps the JVM of a stopped session, with its memory and settings, and uses it for the next one."""
+    from pyspark.sql import SparkSession
+
+    SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate().stop()
+    test_a_run_uses_the_spark_that_was_started_ahead(tmp_path)
+
+
 @pytest.mark.parametrize("seconds", [0, 1, 3])
 def test_a_start_that_is_abandoned_ends_its_jvm_and_removes_its_files(tmp_path: Path, seconds: float) -> None:
     code = (

@@ -115,6 +115,7 @@ def start_classic(
     from pyspark import SparkConf, SparkContext
 
     wanted = launch_settings(master, app_name, settings)
+    _forget_gateway()  # PySpark would go on in the JVM of a session which the caller has stopped
     conf = SparkConf(loadDefaults=False)
     for name, value in wanted.items():
         conf.set(name, value)
