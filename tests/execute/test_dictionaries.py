@@ -39,3 +39,23 @@ def test_a_dictionary_that_its_writer_gave_up_is_not_tried_again(name: str, limi
     pq.write_table(pa.table([values], schema=schema), sink, **options)
     footer = pq.read_metadata(sink)
     assert judge_footers(leaves(schema), [(footer, select(schema, schema))]) == {1: worth_it}
+
+
+def footer_of(values: list[float | None], schema: pa.Schema, **options: Any) -> pq.FileMetaData:
+    sink = BytesIO()
+    pq.write_table(pa.table([pa.array(values, pa.float64())], schema=schema), sink, **options)
+    return pq.read_metadata(sink)
+
+
+@pytest.mark.parametrize(
+    ("plain", "verdicts"),
+    [(None, {}), ([0.0, -0.0], {1: False}), ([None, None], {}), ([], {})],
+    ids=["all have one", "one has none", "one has no values", "one has no rows"],
+)
+def test_floats_of_plain_pages_get_no_dictionary(plain: list[float | None] | None, verdicts: dict[int, bool]) -> None:
+    """Spark's filters on a dictionary take -0.0 for less than 0.0: it would lose rows that it found in plain pages."""
+    schema = pa.schema([field("column", pa.float64(), 1)])
+    footers = [footer_of([0.5, -0.0], schema)]
+    if plain is not None:
+        footers.append(footer_of(plain, schema, use_dictionary=False))
+    assert judge_footers(leaves(schema), [(footer, select(schema, schema)) for footer in footers]) == verdicts

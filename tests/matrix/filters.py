@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 ABSENT_TEXT = "no such text"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # those with 0.0 and with -0.0 are two
 class Filter:
     path: tuple[str, ...]  # a column, or a member of a struct
     type: pa.DataType

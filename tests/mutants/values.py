@@ -45,6 +45,13 @@ VALUES = (
         METRICS,
     ),
     Mutant(
+        "floats of plain pages get no dictionary",
+        "execute/kernel/dictionaries.py",
+        "if plain_floats:",
+        "if False:",
+        ("tests/execute/test_dictionaries.py",),
+    ),
+    Mutant(
         "the rows before a cut belong to another task",
         "execute/kernel/read.py",
         "max(0, file.first_row - place), min(batch.num_rows, file.end_row - place)",

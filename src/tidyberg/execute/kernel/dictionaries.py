@@ -18,12 +18,16 @@ _SAMPLE_ROWS = 16_384
 
 
 def judge_footers(leaves: Iterable[Leaf], files: Sequence[tuple[pq.FileMetaData, Selection]]) -> dict[int, bool]:
-    """Field id -> worth a dictionary; leaves that the footers leave open are absent."""
+    """Field id -> worth a dictionary; leaves that the footers leave open are absent.
+
+    Floating-point columns get none unless all of these files have one: to parquet-mr, and so to Spark, -0.0 in a
+    dictionary is less than 0.0, and rows that `x >= 0` found in plain pages would be found no more.
+    """
     verdicts = {}
     for leaf in leaves:
         if leaf.field_id is None or pa.types.is_boolean(leaf.type):
             continue
-        dictionary_bytes = chunk_bytes = uncompressed_bytes = rows = chunks = 0
+        dictionary_bytes = chunk_bytes = uncompressed_bytes = rows = chunks = plain_floats = 0
         for footer, selection in files:
             index = selection.source_of.get(leaf.field_id)
             if index is None:
@@ -31,19 +35,29 @@ def judge_footers(leaves: Iterable[Leaf], files: Sequence[tuple[pq.FileMetaData,
             for group in range(footer.num_row_groups):
                 chunk = footer.row_group(group).column(index)
                 if not chunk.has_dictionary_page or not chunk.dictionary_page_offset:
+                    plain_floats += pa.types.is_floating(leaf.type) and _has_plain_values(chunk)
                     continue
                 chunks += 1
                 rows += chunk.num_values
                 dictionary_bytes += max(0, chunk.data_page_offset - chunk.dictionary_page_offset)
                 chunk_bytes += chunk.total_compressed_size
                 uncompressed_bytes += chunk.total_uncompressed_size
-        if chunks and rows / chunks >= TELLING_ROWS:
+        if plain_floats:
+            verdicts[leaf.field_id] = False
+        elif chunks and rows / chunks >= TELLING_ROWS:
             is_small = dictionary_bytes < _WORTHWHILE_SHARE * chunk_bytes
             # Of the dictionary only the compressed size is known: it is taken to compress as the data pages do.
             verdicts[leaf.field_id] = is_small and (
                 (1 - dictionary_bytes / chunk_bytes) * uncompressed_bytes <= _MOST_OF_AN_INDEX * rows
             )
     return verdicts
+
+
+def _has_plain_values(chunk: pq.ColumnChunkMetaData) -> bool:
+    if chunk.num_values == 0 or any(encoding.endswith("DICTIONARY") for encoding in chunk.encodings):
+        return False
+    statistics = chunk.statistics
+    return statistics is None or not statistics.has_null_count or statistics.null_count < chunk.num_values
 
 
 def judge_rows(table: pa.Table, leaves: Iterable[Leaf]) -> dict[int, bool]:
