@@ -76,3 +76,22 @@ def test_only_jobs_on_spark_launch_a_jvm(run: Run, config: Path, monkeypatch: py
     assert launched == []
     assert run("compact", "analytics.events").status == 0  # there is nothing to do any more
     assert len(launched) == 2
+
+
+def test_the_jvm_is_launched_before_libraries_that_read_tables_are_loaded(config: Path) -> None:
+    """They load while it starts."""
+    config.write_text(config.read_text().replace("engine: inline\n", ""))
+    code = (
+        "import sys\n"
+        "import tidyberg.execute.spark_launch as spark_launch\n"
+        "def launch(*_):\n"
+        "    print('LOADED', *sorted(sys.modules), flush=True)\n"
+        "    raise SystemExit(0)\n"
+        "spark_launch.launch_ahead = launch\n"
+        "from tidyberg.cli.main import run\n"
+        "sys.argv = ['tidyberg', 'compact', 'analytics.events']\n"
+        "run()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=config.parent, capture_output=True, text=True, timeout=120)
+    assert "tidyberg.cli.session" in done.stdout.split(), done.stderr
+    assert not set(done.stdout.split()) & {"pyarrow", "numpy", "pyiceberg", "sqlalchemy"}

@@ -45,7 +45,6 @@ def compact(
     """Plan, rewrite, verify and commit; several tables one after the other, with one Spark."""
     from tidyberg.cli.session import Session, launch_spark
 
-    named = named_tables(tables, show_all, all_tables)
     if tables and show_all and not (all_tables or dry_run or common.json):
         note = "--all shows every partition of the tables that are named; --all-tables takes every table."
         typer.echo(f"note: {note}", err=True)
@@ -55,6 +54,7 @@ def compact(
     from tidyberg.cli import jobs
     from tidyberg.cli.several import SeveralTables
 
+    named = named_tables(tables, show_all, all_tables)
     if (table := named.single) is None:
         several = SeveralTables(session, named, option, fail_fast=fail_fast, show_all=shows_all(tables, show_all))
         end_as(several.plan() if dry_run else several.compact(), detailed_exitcode=detailed_exitcode)

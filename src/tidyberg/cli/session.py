@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
-from tidyberg.cli.as_json import print_json
 from tidyberg.cli.flags import CommonFlags, EngineFlags
 from tidyberg.errors import TidybergError
 from tidyberg.settings.load import load_settings
@@ -42,6 +41,8 @@ class Session:
     def show(self, text: RenderableType, document: Any, *, soft_wrap: bool = False) -> None:
         """The result: text for people, or the document for programs. With `soft_wrap` no line is ever broken or cut."""
         if self.common.json:
+            from tidyberg.cli.as_json import print_json
+
             print_json(document)
         else:
             standard_output().print(text, soft_wrap=soft_wrap)
