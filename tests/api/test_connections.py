@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 import httpx
 import pytest
 
+from benchmarks.idle import is_open
 from tests.api.conftest import Serve
 from tests.api.test_events import Ended
 from tests.api.test_limits import code_of
@@ -26,16 +27,6 @@ def idle_connections(client: httpx.Client, number: int) -> Iterator[list[socket.
     address = (client.base_url.host, int(client.base_url.port or 0))
     with ExitStack() as stack:
         yield [stack.enter_context(socket.create_connection(address, timeout=10)) for _ in range(number)]
-
-
-def is_open(connection: socket.socket) -> bool:
-    connection.setblocking(False)
-    try:
-        return connection.recv(1) != b""
-    except BlockingIOError:
-        return True
-    except ConnectionError:
-        return False
 
 
 def test_idle_connections_keep_nobody_out(serve: Serve) -> None:
