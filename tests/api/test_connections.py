@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 
 import httpx
 import pytest
-
 from benchmarks.idle import is_open
+
 from tests.api.conftest import Serve
 from tests.api.test_events import Ended
 from tests.api.test_limits import code_of
