@@ -4,6 +4,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -138,6 +139,7 @@ def test_a_half_made_archive_is_never_found(empty: ClassArchive, monkeypatch: py
     monkeypatch.setattr(make_class_archive, "Launch", _fail)
     with pytest.raises(OSError, match="no JVM"):
         make_class_archive.make(empty)
+    assert Path(tempfile.gettempdir()).is_dir()  # temporary files of this process lie where they did
     assert list(empty.directory.iterdir()) == []
 
 

@@ -67,11 +67,14 @@ def _own_directory(archive: ClassArchive) -> Iterator[Path]:
     prefix = f"{archive.name}-making-"
     for left in archive.directory.glob(f"{prefix}*"):
         shutil.rmtree(left, ignore_errors=True)
+    before = tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix=prefix, dir=archive.directory) as directory:
         tempfile.tempdir = directory
-        with changed_environment({"TMPDIR": directory, "SPARK_LOCAL_DIRS": directory}):
-            yield Path(directory)
-        tempfile.tempdir = None
+        try:
+            with changed_environment({"TMPDIR": directory, "SPARK_LOCAL_DIRS": directory}):
+                yield Path(directory)
+        finally:
+            tempfile.tempdir = before
 
 
 @contextlib.contextmanager
