@@ -67,7 +67,7 @@ def test_where_all_are_busy_only_liveness_is_answered(serve: Serve, service: Ser
 
 
 def test_connections_that_say_nothing_are_closed_early(serve: Serve) -> None:
-    client = serve(Server(header_timeout_seconds=0.3, keep_alive_seconds=0.3))
+    client = serve(Server(header_timeout_seconds=1.0, keep_alive_seconds=1.0))
     with idle_connections(client, 2) as (silent, quiet):
         quiet.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"200 OK" in quiet.recv(4096)
