@@ -32,6 +32,7 @@ from tidyberg.model.job import Progress, Stage
 from tidyberg.model.report import EventSink, GroupFinished, StageStarted
 from tidyberg.model.table import Pinned, SnapshotInfo
 from tidyberg.model.task import OUTPUT_NAME, AuditResult, DigestResult
+from tidyberg.model.words import plural
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
 
@@ -78,7 +79,8 @@ class Auditor:
         ]
         if not ours:
             return ()
-        self.emit(StageStarted(Stage.VERIFY, f"looking at the footers of {len(ours)} files of expired snapshots"))
+        words = f"looking at the footers of {plural(len(ours), 'file')} of expired snapshots"
+        self.emit(StageStarted(Stage.VERIFY, words))
         rows = files.filter(pc.is_in(files["path"], pa.array(ours, files["path"].type)))
         try:
             results = self._run(digest_tasks(rows, first_number=0, footers_of=frozenset(ours)))
