@@ -1,18 +1,20 @@
 """A local Spark starts from an archive of its classes, if there is one; nothing about it can fail a job."""
 
 import fcntl
+import gc
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.execute.spark_checks import check_results_and_progress
 from tidyberg import app
-from tidyberg.execute import make_class_archive
+from tidyberg.execute import class_archive, make_class_archive
 from tidyberg.execute import spark as spark_module
 from tidyberg.execute.class_archive import ClassArchive, find_archive, make_later, submit_options
 from tidyberg.execute.spark import SparkEngine
@@ -232,3 +234,22 @@ def test_another_spark_or_java_has_another_archive(tmp_path: Path, monkeypatch: 
         names.append(archive.name)
     assert len(set(names)) == 3
     assert all(name.startswith("spark-core_2.13-4.1.4-java-17.0.1-") for name in names)
+
+
+def test_the_process_that_makes_it_is_waited_for(empty: ClassArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a service keeps a zombie, and Python warns its users of a process that still runs."""
+    started: list[int] = []
+
+    class Noted(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            started.append(self.pid)
+
+    monkeypatch.setattr(class_archive, "_MAKER", "this")  # any module that ends by itself
+    monkeypatch.setattr(subprocess, "Popen", Noted)
+    make_later(empty)
+    gc.collect()
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{started[0]}").exists():
+        assert time.monotonic() < deadline, "the process ended and nobody waited for it"
+        time.sleep(0.02)

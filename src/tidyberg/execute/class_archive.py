@@ -13,6 +13,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -117,7 +118,7 @@ def make_later(archive: ClassArchive | None) -> None:
         archive.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_private(archive.directory, stat.S_ISDIR):
             return
-        subprocess.Popen(  # noqa: S603 - our own module
+        maker = subprocess.Popen(  # noqa: S603 - our own module
             [sys.executable, "-P", "-m", _MAKER],
             cwd=archive.directory,
             stdin=subprocess.DEVNULL,
@@ -125,6 +126,8 @@ def make_later(archive: ClassArchive | None) -> None:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # it does not end with the terminal
         )
+        # Waits for it, so that a service keeps no zombie and Python does not warn of a process nobody waited for.
+        threading.Thread(target=maker.wait, name="class archive", daemon=True).start()
 
 
 def _cache_directory(environ: Mapping[str, str]) -> Path | None:
