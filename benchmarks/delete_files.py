@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from tidyberg.commit.avro import build_container, field_id, resolve_names, writer
+from tidyberg.avro.records import build_container, field_id, resolve_names, writer
 from tidyberg.commit.entries import ListedManifest
 from tidyberg.commit.manifests import write_file
 from tidyberg.testing import local_path

@@ -109,7 +109,7 @@ def measure(directory: str, name: str, spark: str | None) -> dict[str, Any]:
     from pyiceberg.catalog.sql import SqlCatalog
 
     from tidyberg.control.far_manifests import reading_on, resting_for
-    from tidyberg.execute.spark import SparkEngine
+    from tidyberg.execute.spark.engine import SparkEngine
     from tidyberg.model.options import PlanOptions
     from tidyberg.model.table import TableRef
     from tidyberg.observe.inventory import take_inventory

@@ -56,7 +56,7 @@ def main() -> None:
 def tidyberg_side(order: Order, scratch: Path) -> Rewrite:
     """Observe, plan, execute on Spark, verify counts and commit."""
     from tidyberg.control.control import Control
-    from tidyberg.execute.spark import SparkEngine
+    from tidyberg.execute.spark.engine import SparkEngine
     from tidyberg.model.options import PlanOptions, RewriteMode, Strategy
     from tidyberg.model.table import TableRef
     from tidyberg.record.process import is_alive

@@ -20,10 +20,10 @@ from tidyberg.model.table import TableRef
 from tidyberg.record.process import is_alive
 from tidyberg.record.records import Records, open_sqlite
 from tidyberg.record.store import JobStore
+from tidyberg.redact import redact_text
 from tidyberg.settings.catalogs import open_catalog
 from tidyberg.settings.load import load_settings
 from tidyberg.settings.options import plan_options
-from tidyberg.settings.redact import redact_text
 from tidyberg.settings.sections import ResourceOverrides
 from tidyberg.settings.settings import Settings
 from tidyberg.telemetry.logs import known_secrets
@@ -32,7 +32,7 @@ from tidyberg.telemetry.traces import open_tracer
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from tidyberg.execute.kept_spark import SparkSettings
+    from tidyberg.execute.spark.kept import SparkSettings
     from tidyberg.service.service import Service
 
 
@@ -107,7 +107,7 @@ def build_service(settings: Settings) -> "Service":
 
 @cache  # a Java that is there stays; one that is missing is looked for again
 def _check_java() -> None:
-    from tidyberg.execute.spark_session import check_java
+    from tidyberg.execute.spark.session import check_java
 
     check_java()
 
@@ -130,7 +130,7 @@ def _inline_engine(settings: Settings) -> Engine:
 
 
 def _spark_settings(settings: Settings) -> "SparkSettings":
-    from tidyberg.execute.kept_spark import SparkSettings
+    from tidyberg.execute.spark.kept import SparkSettings
 
     return SparkSettings(
         master=settings.spark.master,
@@ -144,7 +144,7 @@ def _spark_settings(settings: Settings) -> "SparkSettings":
 
 def stop_spark() -> None:
     """Stop the Spark that calls of this process share, once none of them runs; the next one starts it again."""
-    from tidyberg.execute.kept_spark import kept_spark
+    from tidyberg.execute.spark.kept import kept_spark
 
     kept_spark.stop()
 
@@ -153,7 +153,7 @@ def _borrow_engine(settings: Settings) -> Engine:
     """For one call of the Python API: Spark goes on for the next."""
     if settings.engine == "inline":
         return build_engine(settings)
-    from tidyberg.execute.kept_spark import kept_spark
+    from tidyberg.execute.spark.kept import kept_spark
 
     return kept_spark.borrow(_spark_settings(settings))
 

@@ -39,7 +39,7 @@ def test_ids_that_are_lost_are_told_from_rows_that_are_lost(
     def forget(batches: Iterable[pa.RecordBatch], files: Sequence[TaskInput]) -> Iterable[pa.RecordBatch]:
         return batches
 
-    monkeypatch.setattr("tidyberg.execute.kernel.surviving.fill_joined_lineage", forget)
+    monkeypatch.setattr("tidyberg.execute.kernel.deletes.surviving_rows.fill_joined_lineage", forget)
     compact(warehouse, verify=VerifyMode.OFF)
     audited = audit_latest(warehouse)
     assert dict(audited.harms) == {Harm.LINEAGE: 27}

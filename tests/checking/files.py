@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 
 from tests.copying.footers import edit_footer, footer_bytes
 from tests.execute.builders import field
-from tidyberg.execute.kernel.check.file import FileReport, check_path
-from tidyberg.execute.kernel.copy.fields import ChunkField, FileField, GroupField, MetadataField
-from tidyberg.execute.kernel.copy.thrift import I64, Struct, read_struct, write_struct
+from tidyberg.parquet.check.file import FileReport, check_path
+from tidyberg.parquet.fields import ChunkField, FileField, GroupField, MetadataField
+from tidyberg.parquet.thrift import I64, Struct, read_struct, write_struct
 
 ID, NAME, RATIO, TAGS, PRICE, MAYBE, HUGE, FLAG = range(8)
 SCHEMA = pa.schema(

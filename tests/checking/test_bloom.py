@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from tidyberg.execute.kernel.check.bloom import hash_values
+from tidyberg.parquet.check.bloom import hash_values
 
 KNOWN = {
     b"": 0xEF46DB3751D8E999,

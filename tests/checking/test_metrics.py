@@ -10,10 +10,10 @@ import pytest
 
 from tests.copying.tables import SCHEMA, given, rows, write_files
 from tests.execute.builders import STORAGE, field, make_task, write_file
-from tidyberg.execute.kernel.check.file import check_path
-from tidyberg.execute.kernel.check_metrics import check_metrics, written_file_of
+from tidyberg.execute.kernel.check.metrics import check_metrics, written_file_of
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.task import TaskResult, WrittenFile
+from tidyberg.parquet.check.file import check_path
 
 ID, NAME, RATIO, PRICE, DAY = 1, 3, 4, 6, 12
 

@@ -12,15 +12,15 @@ from tests.checking.files import metadata, put, statistics
 from tests.copying.footers import edit_footer
 from tests.copying.tables import SCHEMA, copy, rows, write_files
 from tests.execute.builders import STORAGE, make_task
-from tidyberg.execute.kernel.check.file import FileReport, check_file, check_path
-from tidyberg.execute.kernel.check.problems import Problem
-from tidyberg.execute.kernel.check_outputs import false_statements, report_by
-from tidyberg.execute.kernel.copy.fields import FileField, GroupField, MetadataField
-from tidyberg.execute.kernel.copy.thrift import BINARY, I16, I64, Struct
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.check.outputs import false_statements, report_by
 from tidyberg.execute.kernel.run import run_task
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import ChecksumResult, TaskInput, TaskResult
+from tidyberg.parquet.check.file import FileReport, check_file, check_path
+from tidyberg.parquet.check.problems import Problem
+from tidyberg.parquet.fields import FileField, GroupField, MetadataField
+from tidyberg.parquet.thrift import BINARY, I16, I64, Struct
+from tidyberg.storage.storage import Storage
 from tidyberg.verify.contents import checksum_tasks
 
 ID, SMALL = 0, 1

@@ -32,8 +32,8 @@ from tests.checking.files import (
     table,
 )
 from tests.copying.footers import edit_footer, footer_bytes, replace_footer
-from tidyberg.execute.kernel.copy.fields import ChunkField, FileField, GroupField, IndexField, MetadataField
-from tidyberg.execute.kernel.copy.thrift import (
+from tidyberg.parquet.fields import ChunkField, FileField, GroupField, IndexField, MetadataField
+from tidyberg.parquet.thrift import (
     BINARY,
     FALSE,
     I16,

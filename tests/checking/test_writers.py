@@ -21,7 +21,7 @@ from tests.checking.writers import (
     unknown_problems,
 )
 from tests.copying.tables import rows
-from tidyberg.execute.kernel.check.file import check_path
+from tidyberg.parquet.check.file import check_path
 
 ODD = pa.table(
     {

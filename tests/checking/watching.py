@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tidyberg.execute.kernel import run
-from tidyberg.execute.kernel.check.file import FileReport, check_path
-from tidyberg.execute.kernel.check_outputs import false_statements
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.kernel.check.outputs import false_statements
 from tidyberg.model.task import Task, TaskResult
+from tidyberg.parquet.check.file import FileReport, check_path
+from tidyberg.storage.storage import Storage
 
 _LARGEST = 8 << 20  # bytes: a few benchmarks' tests write more, and every rule is met in small files too
 

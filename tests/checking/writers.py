@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from arro3.io import write_parquet
 
-from tidyberg.execute.kernel.check.file import FileReport
-from tidyberg.execute.kernel.check.problems import Problem
+from tidyberg.parquet.check.file import FileReport
+from tidyberg.parquet.check.problems import Problem
 
 Writer = Callable[[pa.Table, Path], None]
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.cli.conftest import Run
 from tidyberg.execute.kernel.copy import merge
-from tidyberg.execute.kernel.copy.fields import GroupField, changed
-from tidyberg.execute.kernel.copy.thrift import Struct
+from tidyberg.parquet.fields import GroupField, changed
+from tidyberg.parquet.thrift import Struct
 from tidyberg.testing import Warehouse, local_path
 
 

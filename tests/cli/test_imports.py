@@ -17,7 +17,7 @@ sys.exit(status)
 """
 _NEVER = {"pyspark", "fastapi", "uvicorn", "starlette", "redis", "prometheus_client", "opentelemetry", "httpx", "jwt"}
 _TO_REWRITE = {"tidyberg.commit.publish", "tidyberg.execute.kernel.run", "tidyberg.service.service"}
-_SELDOM = {"sqlglot", "requests", "pandas", "pydantic_settings", "tidyberg.commit.objects", "http.client"}
+_SELDOM = {"sqlglot", "requests", "pandas", "pydantic_settings", "tidyberg.storage.table_files", "http.client"}
 _TO_READ = {"pyarrow", "numpy", "pyiceberg", "sqlalchemy", "yaml"}
 
 
@@ -66,7 +66,7 @@ def test_a_filter_loads_what_parses_it(config: Path) -> None:
 
 def test_only_jobs_on_spark_launch_a_jvm(run: Run, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launched: list[object] = []
-    monkeypatch.setattr("tidyberg.execute.spark_launch.launch_ahead", lambda *given: launched.append(given))
+    monkeypatch.setattr("tidyberg.execute.spark.launch.launch_ahead", lambda *given: launched.append(given))
     monkeypatch.setattr("tidyberg.control.control.Control.expect_work", lambda _: launched.append("engine"))
     assert run("compact", "analytics.events", "--engine", "inline").status == 0
     launched.clear()  # the inline engine has nothing to start
@@ -83,7 +83,7 @@ def test_the_jvm_is_launched_before_libraries_that_read_tables_are_loaded(config
     config.write_text(config.read_text().replace("engine: inline\n", ""))
     code = (
         "import sys\n"
-        "import tidyberg.execute.spark_launch as spark_launch\n"
+        "import tidyberg.execute.spark.launch as spark_launch\n"
         "def launch(*_):\n"
         "    print('LOADED', *sorted(sys.modules), flush=True)\n"
         "    raise SystemExit(0)\n"

@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from tests.commit.builder import commit_all
 from tests.control.conftest import make_control
 from tests.deletes.tables import REF, make_table, options
-from tidyberg.commit.metadata_file import as_document
+from tidyberg.catalog.metadata_file import as_document
 from tidyberg.model.options import VerifyMode
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import delete_rows

@@ -12,7 +12,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 from tidyberg.app import build_control
-from tidyberg.commit import metadata_file
+from tidyberg.catalog import metadata_file
 from tidyberg.control import leftovers as leftovers_module
 from tidyberg.control.journal import JobRecord
 from tidyberg.control.recovery import Recovery

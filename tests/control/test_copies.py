@@ -28,13 +28,13 @@ from tidyberg.control.control import Control
 from tidyberg.errors import DamagedFile
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.execute.kernel.copy import merge
-from tidyberg.execute.kernel.copy.fields import GroupField, changed
-from tidyberg.execute.kernel.copy.thrift import Struct
 from tidyberg.model.audit import Receipt, Verdict
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy, VerifyMode
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.table import TableRef
 from tidyberg.model.task import WrittenFile
+from tidyberg.parquet.fields import GroupField, changed
+from tidyberg.parquet.thrift import Struct
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import Positions, commit_deletes
 from tidyberg.testing.warehouse import local_path

@@ -10,12 +10,12 @@ from tests.copying.footers import edit_footer
 from tidyberg.control.control import Control
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.kernel import run
-from tidyberg.execute.kernel.check.file import check_path
-from tidyberg.execute.kernel.copy.fields import MetadataField
-from tidyberg.execute.kernel.copy.thrift import Struct
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy, VerifyMode
 from tidyberg.model.table import TableRef
 from tidyberg.model.task import AnyResult, TaskResult
+from tidyberg.parquet.check.file import check_path
+from tidyberg.parquet.fields import MetadataField
+from tidyberg.parquet.thrift import Struct
 from tidyberg.testing import Warehouse
 from tidyberg.testing.warehouse import local_path
 

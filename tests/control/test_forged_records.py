@@ -16,15 +16,15 @@ from tests.control.test_chunks import REGIONS
 from tests.control.test_resume import go_on, kill
 from tests.record.conftest import new_place as new_place
 from tests.record.places import Place
-from tidyberg.commit import objects
 from tidyberg.commit.ownership import Ownership, manifest_name, metadata_file_id
 from tidyberg.control.control import Control
-from tidyberg.execute.kernel.storage import Listed
 from tidyberg.model.job import Intent, Job, JobStatus, SentCommit
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.table import TableRef
 from tidyberg.model.task import output_name
 from tidyberg.record.process import is_alive
+from tidyberg.storage import table_files as objects
+from tidyberg.storage.storage import Listed
 from tidyberg.testing import Warehouse
 from tidyberg.testing.warehouse import local_path
 

@@ -11,13 +11,14 @@ from pyiceberg.table import Table
 from tests.control.conftest import make_control
 from tests.control.test_recovery import dead_job, leftovers
 from tests.control.victim import REF
-from tidyberg.commit import cleanup, objects
+from tidyberg.commit import cleanup
 from tidyberg.control import recovery as recovery_module
 from tidyberg.errors import Cancelled
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Job, Stage
 from tidyberg.model.report import Event, StageStarted
 from tidyberg.model.task import output_name
+from tidyberg.storage import table_files as objects
 from tidyberg.testing import Warehouse
 from tidyberg.testing.warehouse import local_path
 

@@ -16,7 +16,7 @@ from tests.control.conftest import make_control
 from tests.control.test_chunks import REF, REGIONS, chunks, fences, leftovers
 from tests.control.test_conflicts import delete_in, meddling
 from tests.control.test_resume import AT_ONCE, go_on, kill
-from tidyberg.commit import cleanup, objects
+from tidyberg.commit import cleanup
 from tidyberg.commit.fence import fence_name
 from tidyberg.control.control import Control
 from tidyberg.control.leftovers import Leftovers
@@ -24,6 +24,7 @@ from tidyberg.control.preparation import Preparation
 from tidyberg.errors import CommitStateUnknown, Conflict, StalePlan, StorageError, TableReplaced
 from tidyberg.model.job import JobStatus
 from tidyberg.model.report import Event, Notice
+from tidyberg.storage import table_files as objects
 from tidyberg.testing import Warehouse
 
 

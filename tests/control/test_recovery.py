@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from tests.control.conftest import make_control
 from tests.control.test_chunks import fences
 from tests.control.victim import OPTIONS, REF, compact
-from tidyberg.commit import metadata_file
+from tidyberg.catalog import metadata_file
 from tidyberg.commit import snapshot as snapshot_module
 from tidyberg.commit.fence import KEPT_MS, fence_name
 from tidyberg.commit.publish import Publisher

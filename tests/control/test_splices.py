@@ -20,12 +20,12 @@ from tests.splicing.tables import small_files_count
 from tidyberg.control.round import Round
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.inline import InlineEngine
-from tidyberg.execute.kernel.copy.fields import CannotCopy
-from tidyberg.execute.kernel.deletes import DeletedRows
-from tidyberg.execute.kernel.splice.file import SplicedFile
+from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows
+from tidyberg.execute.kernel.write.paged import SplicedFile
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.table import TableRef
 from tidyberg.model.task import TaskResult
+from tidyberg.parquet.fields import CannotCopy
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import EqualTo, Positions, Vectors, commit_deletes
 from tidyberg.testing.warehouse import local_path

@@ -24,7 +24,7 @@ def compact(directory: str, engine: str, commit_every: int | None = None) -> Non
 def build_engine(name: str) -> Engine:
     if name == "inline":
         return InlineEngine()
-    from tidyberg.execute.spark import SparkEngine
+    from tidyberg.execute.spark.engine import SparkEngine
 
     return SparkEngine(master="local[2]")
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tidyberg.execute.kernel.copy.thrift import Struct, read_struct, write_struct
+from tidyberg.parquet.thrift import Struct, read_struct, write_struct
 
 
 def footer_bytes(path: Path) -> bytes:

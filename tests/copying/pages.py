@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.copying.footers import footer_bytes
-from tidyberg.execute.kernel.copy.fields import (
+from tidyberg.parquet.fields import (
     ChunkField,
     FileField,
     GroupField,
@@ -12,7 +12,7 @@ from tidyberg.execute.kernel.copy.fields import (
     LocationField,
     MetadataField,
 )
-from tidyberg.execute.kernel.copy.thrift import Struct, read_struct
+from tidyberg.parquet.thrift import Struct, read_struct
 
 UNCOMPRESSED, COMPRESSED = 2, 3  # fields of a page header
 DATA_PAGES, DICTIONARY_PAGE = (0, 3), 2

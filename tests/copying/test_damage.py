@@ -12,13 +12,13 @@ from tests.copying.footers import edit_footer
 from tests.copying.tables import given, write_files
 from tests.copying.test_writers import WRITERS, inputs_of
 from tests.execute.builders import STORAGE, field, make_task
-from tidyberg.execute.kernel.copy.damage import refuse_damage
-from tidyberg.execute.kernel.copy.fields import ChunkField, FileField, GroupField, MetadataField
-from tidyberg.execute.kernel.copy.thrift import I32, I64, LIST, STRUCT, Struct, ThriftList
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.read.damage import refuse_damage
 from tidyberg.execute.kernel.run import run_task
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import AuditTask, ChecksumTask, TaskInput
+from tidyberg.parquet.fields import ChunkField, FileField, GroupField, MetadataField
+from tidyberg.parquet.thrift import I32, I64, LIST, STRUCT, Struct, ThriftList
+from tidyberg.storage.storage import Storage
 
 TABLE = pa.schema([field("old", pa.timestamp("ns"), 1), field("id", pa.int64(), 2)])
 ROWS = pa.table([pa.array([1, 2, None], pa.timestamp("ns")), pa.array([1, 2, 3])], schema=TABLE)

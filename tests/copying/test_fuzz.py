@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.copying.tables import SCHEMA, rows
 from tests.execute.builders import make_task
 from tidyberg.execute.kernel.copy.assemble import assemble
-from tidyberg.execute.kernel.copy.assembly import Assembly, Range
-from tidyberg.execute.kernel.copy.fields import CannotCopy
 from tidyberg.execute.kernel.copy.proof import prove
-from tidyberg.execute.kernel.copy.source import open_source
+from tidyberg.execute.kernel.read.source import open_source
 from tidyberg.model.task import TaskInput
+from tidyberg.parquet.fields import CannotCopy
+from tidyberg.storage.assembly import Assembly, Range
 
 ROWS = 60
 

@@ -12,12 +12,12 @@ from tests.copying.footers import edit_footer
 from tests.copying.pages import check_offsets
 from tests.copying.tables import SCHEMA, copy, rows, write_files
 from tests.execute.builders import STORAGE, make_task
-from tidyberg.execute.kernel.copy.fields import FileField
-from tidyberg.execute.kernel.copy.thrift import BINARY
-from tidyberg.execute.kernel.lineage import LAST_UPDATED_NAME, ROW_ID_NAME, with_lineage
-from tidyberg.execute.kernel.project import LAST_UPDATED, ROW_ID
+from tidyberg.execute.kernel.columns.lineage import LAST_UPDATED_NAME, ROW_ID_NAME, with_lineage
+from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.task import ChecksumResult, ChecksumTask, TaskInput, TaskResult, WriteSettings
+from tidyberg.parquet.fields import FileField
+from tidyberg.parquet.thrift import BINARY
 
 Lineage = tuple[int, int | None, int]  # of a row: its number, its id, its last update
 

@@ -19,7 +19,8 @@ from tests.copying.tables import copy, given, read_back
 from tests.copying.test_writers import ROWS, SCHEMA, Writer, by_arrow, by_arrow_rs, by_polars, inputs_of, table
 from tests.execute.builders import field, write_file
 from tidyberg.execute.kernel.copy import assemble
-from tidyberg.execute.kernel.copy.fields import (
+from tidyberg.execute.kernel.copy.merge import MOST_ROW_GROUPS
+from tidyberg.parquet.fields import (
     ChunkField,
     FileField,
     GroupField,
@@ -27,8 +28,7 @@ from tidyberg.execute.kernel.copy.fields import (
     StatisticsField,
     changed,
 )
-from tidyberg.execute.kernel.copy.merge import MOST_ROW_GROUPS
-from tidyberg.execute.kernel.copy.thrift import (
+from tidyberg.parquet.thrift import (
     BINARY,
     I16,
     I32,

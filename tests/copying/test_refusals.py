@@ -12,12 +12,12 @@ import pytest
 from tests.copying.footers import edit_footer
 from tests.copying.tables import SCHEMA, copy, given, read_back, rows, write_files
 from tests.execute.builders import STORAGE, field, make_task
-from tidyberg.execute.kernel.copy.fields import CannotCopy, ChunkField, FileField, GroupField, MetadataField
 from tidyberg.execute.kernel.copy.proof import prove
-from tidyberg.execute.kernel.copy.source import open_source, storage_reader
-from tidyberg.execute.kernel.copy.thrift import BINARY, I32, STRUCT, Struct
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.kernel.read.source import open_source, storage_reader
 from tidyberg.model.task import PartitionColumn, TaskDelete, TaskInput, TaskResult
+from tidyberg.parquet.fields import CannotCopy, ChunkField, FileField, GroupField, MetadataField
+from tidyberg.parquet.thrift import BINARY, I32, STRUCT, Struct
+from tidyberg.storage.storage import Storage
 
 TABLE = pa.schema([field("id", pa.int64(), 1), field("name", pa.string(), 2)])
 

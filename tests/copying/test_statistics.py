@@ -11,7 +11,11 @@ import pytest
 from tests.copying.footers import edit_footer
 from tests.copying.tables import copy, given, read_back, write_files
 from tests.execute.builders import STORAGE, field
-from tidyberg.execute.kernel.copy.fields import (
+from tidyberg.execute.kernel.copy.lineage import inherited_lineage
+from tidyberg.execute.kernel.read.source import open_source, storage_reader
+from tidyberg.failures import KernelFailure
+from tidyberg.model.task import TaskInput, WriteSettings
+from tidyberg.parquet.fields import (
     CannotCopy,
     ChunkField,
     ElementField,
@@ -19,12 +23,8 @@ from tidyberg.execute.kernel.copy.fields import (
     GroupField,
     MetadataField,
 )
-from tidyberg.execute.kernel.copy.lineage import inherited_lineage
-from tidyberg.execute.kernel.copy.source import open_source, storage_reader
-from tidyberg.execute.kernel.copy.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, Struct, ThriftList
-from tidyberg.execute.kernel.failures import KernelFailure
-from tidyberg.execute.kernel.storage import Storage
-from tidyberg.model.task import TaskInput, WriteSettings
+from tidyberg.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, Struct, ThriftList
+from tidyberg.storage.storage import Storage
 
 TABLE = pa.schema([field("id", pa.int64(), 1), field("code", pa.binary(100), 2)])
 ROWS = pa.table([pa.array([1, 2, 3]), pa.array([b"a" * 100, b"b" * 100, None], pa.binary(100))], schema=TABLE)

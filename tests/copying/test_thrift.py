@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidyberg.execute.kernel.copy.thrift import (
+from tidyberg.parquet.thrift import (
     BINARY,
     BYTE,
     DOUBLE,

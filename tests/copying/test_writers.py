@@ -14,7 +14,8 @@ from tests.copying.footers import edit_footer, footer_bytes
 from tests.copying.pages import check_offsets
 from tests.copying.tables import copy, given, read_back
 from tests.execute.builders import field
-from tidyberg.execute.kernel.copy.fields import (
+from tidyberg.model.task import TaskInput
+from tidyberg.parquet.fields import (
     ChunkField,
     ElementField,
     FileField,
@@ -22,8 +23,7 @@ from tidyberg.execute.kernel.copy.fields import (
     IndexField,
     LocationField,
 )
-from tidyberg.execute.kernel.copy.thrift import I32, Struct, read_struct, write_struct
-from tidyberg.model.task import TaskInput
+from tidyberg.parquet.thrift import I32, Struct, read_struct, write_struct
 
 SCHEMA = pa.schema(
     [

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidyberg.execute.kernel.project import leaves
+from tidyberg.execute.kernel.columns.project import leaves
 from tidyberg.model.task import StorageAccess, Task, TaskInput, WriteSettings
 
 STORAGE = StorageAccess()

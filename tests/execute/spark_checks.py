@@ -13,10 +13,10 @@ from tests.execute.deletes import equality_delete
 from tests.observe.builders import BY_REGION, SCHEMA, inventory_of
 from tidyberg.control.far_manifests import reading_on, resting_for
 from tidyberg.errors import Cancelled, DamagedFile, StorageError
-from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import AnyResult, CancelToken
-from tidyberg.execute.kernel.sizing import most_outputs
-from tidyberg.execute.spark import SparkEngine
+from tidyberg.execute.kernel.write.sizing import most_outputs
+from tidyberg.execute.spark.engine import SparkEngine
+from tidyberg.execute.tasks.delete_contents import with_delete_contents
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.task import Task, TaskResult, output_name

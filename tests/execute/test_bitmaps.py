@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from tidyberg.execute.kernel.bitmaps import read_deletion_vector
-from tidyberg.execute.kernel.failures import KernelFailure
+from tidyberg.execute.kernel.deletes.bitmaps import read_deletion_vector
+from tidyberg.failures import KernelFailure
 
 
 def blob_of(positions: list[int], *, optimize: bool = False) -> bytes:

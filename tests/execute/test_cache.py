@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tidyberg.execute.kernel.cache import SharedCache
+from tidyberg.execute.kernel.deletes.cache import SharedCache
 
 
 class Maker:

@@ -14,16 +14,16 @@ import pytest
 
 from tests.execute.spark_checks import check_results_and_progress
 from tidyberg import app
-from tidyberg.execute import class_archive, make_class_archive
-from tidyberg.execute import spark as spark_module
-from tidyberg.execute.class_archive import ClassArchive, find_archive, make_later, submit_options
-from tidyberg.execute.spark import SparkEngine
-from tidyberg.execute.spark_launch import spark_home
-from tidyberg.execute.spark_session import launch_environment
+from tidyberg.execute.spark import class_archive, make_class_archive
+from tidyberg.execute.spark import engine as spark_module
+from tidyberg.execute.spark.class_archive import ClassArchive, find_archive, make_later, submit_options
+from tidyberg.execute.spark.engine import SparkEngine
+from tidyberg.execute.spark.launch import spark_home
+from tidyberg.execute.spark.session import launch_environment
 from tidyberg.settings.sections import Spark
 from tidyberg.settings.settings import Settings
 
-MAKE = [sys.executable, "-m", "tidyberg.execute.make_class_archive"]
+MAKE = [sys.executable, "-m", "tidyberg.execute.spark.make_class_archive"]
 ignore_sockets = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 

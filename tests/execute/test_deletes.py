@@ -21,16 +21,16 @@ from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_fi
 from tests.execute.deletes import POSITION_SCHEMA, deletion_vectors, equality_delete, position_delete
 from tests.execute.test_tasks import ESTIMATE
 from tidyberg.errors import DamagedFile, VerificationFailed
-from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import CancelToken
 from tidyberg.execute.inline import InlineEngine
-from tidyberg.execute.kernel import delete_files
-from tidyberg.execute.kernel.checksum import RowChecksum
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.columns.checksum import RowChecksum
+from tidyberg.execute.kernel.deletes import delete_files
 from tidyberg.execute.kernel.run import run_task
-from tidyberg.execute.kernel.storage import Place, Storage
+from tidyberg.execute.tasks.delete_contents import with_delete_contents
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.plan import FileGroup, InputFile
 from tidyberg.model.task import Task, TaskDelete, TaskInput, TaskResult
+from tidyberg.storage.storage import Place, Storage
 from tidyberg.verify.counts import verify_counts
 
 BY_ID = pa.schema([field("id", pa.int64(), 1)])
@@ -321,7 +321,7 @@ def test_several_sets_of_columns_apply_side_by_side(tmp_path: Path) -> None:
 
 
 def test_keys_are_matched_across_batches_and_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidyberg.execute.kernel.deletes._MATCHED_BYTES", 200)
+    monkeypatch.setattr("tidyberg.execute.kernel.deletes.deleted_rows._MATCHED_BYTES", 200)
     table = pa.table([range(500), [str(i) for i in range(500)]], schema=NUMBERS)
     (file,) = at(1, [write_file(tmp_path / "a.parquet", table, row_group_size=70)])
     dead = list(range(0, 500, 7))

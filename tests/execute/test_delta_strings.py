@@ -12,11 +12,11 @@ from tests.copying.footers import edit_footer
 from tests.execute.builders import STORAGE, field, make_task, read_rows, write_file
 from tests.execute.deletes import position_delete
 from tests.execute.test_parts import TABLE, run_divided
-from tidyberg.execute.kernel import tiny
-from tidyberg.execute.kernel.copy.fields import ChunkField, FileField, GroupField, MetadataField
-from tidyberg.execute.kernel.copy.thrift import I32, LIST, Struct, ThriftList
+from tidyberg.execute.kernel.read import tiny
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.task import TaskInput, TaskResult
+from tidyberg.parquet.fields import ChunkField, FileField, GroupField, MetadataField
+from tidyberg.parquet.thrift import I32, LIST, Struct, ThriftList
 
 SCHEMA = pa.schema(
     [

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.execute.builders import field
-from tidyberg.execute.kernel.dictionaries import judge_footers
-from tidyberg.execute.kernel.project import leaves, select
+from tidyberg.execute.kernel.columns.project import leaves, select
+from tidyberg.execute.kernel.write.dictionaries import judge_footers
 
 ROWS = 60_000
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidyberg.execute.kernel.equality import EqualityDeletes
+from tidyberg.execute.kernel.deletes.equality import EqualityDeletes
 
 COLUMNS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int64(): st.integers(-3, 3),

@@ -19,10 +19,10 @@ from pyiceberg.types import (
 
 from tests.execute.test_tasks import group, inventory, pinned
 from tidyberg.errors import Unsupported
-from tidyberg.execute.equality_schemas import equality_schema_bytes, schemas_newest_first
-from tidyberg.execute.kernel.names import field_id
-from tidyberg.execute.kernel.project import leaves
-from tidyberg.execute.tasks import build_tasks
+from tidyberg.execute.kernel.columns.names import field_id
+from tidyberg.execute.kernel.columns.project import leaves
+from tidyberg.execute.tasks.build import build_tasks
+from tidyberg.execute.tasks.equality_schemas import equality_schema_bytes, schemas_newest_first
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.plan import DeleteFile, FileGroup
 from tidyberg.model.task import Task

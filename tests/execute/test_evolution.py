@@ -33,8 +33,8 @@ from pyiceberg.types import (
 )
 
 from tidyberg.errors import Unsupported
-from tidyberg.execute.evolution import absent_values, name_mapping
-from tidyberg.execute.schemas import arrow_schema
+from tidyberg.execute.tasks.evolution import absent_values, name_mapping
+from tidyberg.execute.tasks.schemas import arrow_schema
 from tidyberg.model.inventory import Partition
 from tidyberg.model.table import NAME_MAPPING
 

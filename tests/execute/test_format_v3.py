@@ -29,11 +29,11 @@ from tests.execute.builders import STORAGE, make_task, read_rows, write_file
 from tests.execute.test_lineage import group_of
 from tests.execute.test_tasks import ESTIMATE, SCHEMA, inventory, pinned
 from tidyberg.errors import Unsupported
-from tidyberg.execute.equality_schemas import equality_schema_bytes
-from tidyberg.execute.kernel.project import LAST_UPDATED, ROW_ID
+from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID
 from tidyberg.execute.kernel.run import run_task
-from tidyberg.execute.schemas import arrow_schema, with_lineage_fields
-from tidyberg.execute.tasks import build_tasks
+from tidyberg.execute.tasks.build import build_tasks
+from tidyberg.execute.tasks.equality_schemas import equality_schema_bytes
+from tidyberg.execute.tasks.schemas import arrow_schema, with_lineage_fields
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.plan import DeleteFile, FileGroup, InputFile
 from tidyberg.model.task import Task, TaskInput, TaskResult

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 
 from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
 from tests.execute.deletes import equality_delete, position_delete
-from tidyberg.execute.kernel import tiny
-from tidyberg.execute.kernel.copy.thrift import read_struct, write_struct
-from tidyberg.execute.kernel.failures import KernelFailure
-from tidyberg.execute.kernel.joined import Outline, join
-from tidyberg.execute.kernel.lineage import fill_joined_lineage, fill_lineage, with_lineage
+from tidyberg.execute.kernel.columns.lineage import fill_joined_lineage, fill_lineage, with_lineage
+from tidyberg.execute.kernel.read import tiny
 from tidyberg.execute.kernel.run import run_task
+from tidyberg.failures import KernelFailure
 from tidyberg.model.task import TaskInput, TaskResult
+from tidyberg.parquet.joined import Outline, join
+from tidyberg.parquet.thrift import read_struct, write_struct
 
 MIXED = pa.schema(
     [

@@ -14,8 +14,8 @@ from pyiceberg.table import Table
 
 import tidyberg
 from tidyberg.errors import BadInput
-from tidyberg.execute.kept_spark import KeptSpark, SparkSettings, kept_spark
-from tidyberg.execute.spark import SparkEngine
+from tidyberg.execute.spark.engine import SparkEngine
+from tidyberg.execute.spark.kept import KeptSpark, SparkSettings, kept_spark
 from tidyberg.testing import Warehouse
 
 SETTINGS = SparkSettings("local[1]", {}, None, "1g", 4.0)
@@ -115,7 +115,7 @@ def test_it_ends_with_the_process_and_says_nothing(table: Table, tmp_path: Path)
         "from pyiceberg.catalog import load_catalog\n"
         f"table = load_catalog({table.catalog.name!r}, **{dict(properties)!r}).load_table('db.events')\n"
         "assert tidyberg.compact(table).outcome == 'committed'\n"
-        "from tidyberg.execute.kept_spark import kept_spark\n"
+        "from tidyberg.execute.spark.kept import kept_spark\n"
         "print(kept_spark._engine._spark._gateway.proc.pid)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=tmp_path)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidyberg.execute.kernel.levels import choose_levels, judge_levels, remembered_levels
-from tidyberg.execute.kernel.project import leaves
+from tidyberg.execute.kernel.columns.project import leaves
+from tidyberg.execute.kernel.write.compression import choose_levels, judge_levels, remembered_levels
 
 ROWS = 60_000
 OPTIONS: dict[str, Any] = {

@@ -17,8 +17,8 @@ from tests.execute.builders import STORAGE, field, make_task, read_rows, write_f
 from tests.execute.deletes import deletion_vectors, position_delete
 from tests.execute.test_tasks import ESTIMATE
 from tidyberg.errors import VerificationFailed
-from tidyberg.execute.kernel.lineage import LINEAGE_FIELDS, with_lineage
-from tidyberg.execute.kernel.project import LAST_UPDATED, ROW_ID
+from tidyberg.execute.kernel.columns.lineage import LINEAGE_FIELDS, with_lineage
+from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.plan import FileGroup, InputFile
 from tidyberg.model.task import ColumnFacts, Task, TaskDelete, TaskInput, TaskResult, WriteSettings

@@ -39,10 +39,10 @@ from pyiceberg.types import (
 )
 
 from tests.execute.builders import STORAGE, field, make_task, write_file
-from tidyberg.execute.kernel.bounds import encode, normalised, truncate_lower, truncate_upper
-from tidyberg.execute.kernel.metrics import split_offsets
+from tidyberg.execute.kernel.columns.metrics import split_offsets
+from tidyberg.execute.kernel.columns.single_values import encode, normalised, truncate_lower, truncate_upper
 from tidyberg.execute.kernel.run import run_task
-from tidyberg.execute.schemas import arrow_schema
+from tidyberg.execute.tasks.schemas import arrow_schema
 from tidyberg.model.task import TaskResult, WriteSettings, WrittenFile
 
 VALUES: list[tuple[PrimitiveType, st.SearchStrategy[Any]]] = [

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.execute.builders import STORAGE, field, make_task, write_file
-from tidyberg.execute.kernel import write
-from tidyberg.execute.kernel.check.file import check_path
 from tidyberg.execute.kernel.run import run_task
+from tidyberg.execute.kernel.write import rolling as write
 from tidyberg.model.task import TaskResult, WrittenFile
+from tidyberg.parquet.check.file import check_path
 
 SCHEMA = pa.schema(
     [

@@ -17,13 +17,13 @@ from pyiceberg.types import BinaryType, DoubleType, LongType, NestedField, Strin
 from tests.execute.builders import STORAGE, field, make_task, read_rows
 from tests.execute.deletes import deletion_vectors, equality_delete, position_delete
 from tidyberg.errors import VerificationFailed
-from tidyberg.execute.kernel.deletes import DeletedRows
-from tidyberg.execute.kernel.read import open_file
+from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows
+from tidyberg.execute.kernel.read.reader import open_file
+from tidyberg.execute.kernel.read.shares import row_at
 from tidyberg.execute.kernel.run import run_task
-from tidyberg.execute.kernel.shares import row_at
-from tidyberg.execute.kernel.storage import Storage
-from tidyberg.execute.parts import divided
+from tidyberg.execute.tasks.division import divided
 from tidyberg.model.task import Share, Task, TaskDelete, TaskInput, TaskResult
+from tidyberg.storage.storage import Storage
 from tidyberg.verify.contents import checksum_tasks, verify_contents
 from tidyberg.verify.parts import Joining
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.execute.builders import field
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.project import leaves, project, select
+from tidyberg.execute.kernel.columns.project import leaves, project, select
+from tidyberg.failures import FailureKind, KernelFailure
 
 PROMOTIONS = {"int": "long", "float": "double", "decimal(9,2)": "decimal(20,2)"}
 ARROW = {

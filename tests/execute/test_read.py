@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
-from tidyberg.execute.kernel import read
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.read import open_file
+from tidyberg.execute.kernel.read import reader as read
+from tidyberg.execute.kernel.read.reader import open_file
 from tidyberg.execute.kernel.run import run_task
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import ChecksumResult, ChecksumTask, TaskInput, TaskResult
+from tidyberg.storage.storage import Storage
 
 
 def rewrite(inputs: list[TaskInput], schema: pa.Schema, directory: Path, **changes: object) -> TaskResult:

@@ -11,9 +11,9 @@ import pytest
 
 from tests.execute.builders import NUMBERS, STORAGE, make_task, number_files
 from tidyberg.execute.kernel import remote
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.remote import run_packed, settle_worker
-from tidyberg.execute.worker import pack, unpack_outcome
+from tidyberg.execute.spark.worker import pack, unpack_outcome
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskResult
 
 STATUS = Path("/proc/self/status")

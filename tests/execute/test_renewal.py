@@ -2,7 +2,7 @@
 
 import pickle
 
-from tidyberg.execute.renewal import RenewedAccess
+from tidyberg.execute.tasks.renewal import RenewedAccess
 from tidyberg.model.task import StorageAccess
 
 

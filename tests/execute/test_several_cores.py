@@ -20,14 +20,15 @@ from tests.copying.test_properties import files
 from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, write_file
 from tests.execute.deletes import position_delete
 from tests.splicing.tables import small_files_count
-from tidyberg.execute.kernel import encoders, write
-from tidyberg.execute.kernel.copy.fields import CannotCopy
-from tidyberg.execute.kernel.copy.source import Source
-from tidyberg.execute.kernel.encoders import bundles
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.read.source import Source
 from tidyberg.execute.kernel.run import run_task
-from tidyberg.execute.kernel.splice.file import in_memory
+from tidyberg.execute.kernel.write import encoders
+from tidyberg.execute.kernel.write import rolling as write
+from tidyberg.execute.kernel.write.encoders import bundles
+from tidyberg.execute.kernel.write.paged import in_memory
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import PartitionColumn, Task, TaskResult
+from tidyberg.parquet.fields import CannotCopy
 
 MB = 1024 * 1024
 InMemory = Callable[[pa.Table, Any], Source]

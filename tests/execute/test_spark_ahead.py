@@ -12,7 +12,7 @@ from tests.execute.spark_checks import check_results_and_progress, group_tasks
 from tidyberg.errors import ConfigurationError
 from tidyberg.execute.engine import CancelToken, StartsAhead
 from tidyberg.execute.inline import InlineEngine
-from tidyberg.execute.spark import SparkEngine
+from tidyberg.execute.spark.engine import SparkEngine
 
 pytestmark = [
     pytest.mark.spark,
@@ -66,7 +66,7 @@ def test_a_session_that_the_caller_has_stopped_does_not_take_its_place(tmp_path:
 def test_a_start_that_is_abandoned_ends_its_jvm_and_removes_its_files(tmp_path: Path, seconds: float) -> None:
     code = (
         "import psutil, time\n"
-        "from tidyberg.execute.spark import SparkEngine\n"
+        "from tidyberg.execute.spark.engine import SparkEngine\n"
         "engine = SparkEngine('local[1]')\n"
         f"engine.start_ahead(); time.sleep({seconds})\n"
         "children = psutil.Process().children(recursive=True)\n"
@@ -78,15 +78,15 @@ def test_a_start_that_is_abandoned_ends_its_jvm_and_removes_its_files(tmp_path: 
 
 def test_a_launch_that_no_engine_takes_ends_with_the_process(tmp_path: Path) -> None:
     launch = (
-        "from tidyberg.execute.spark_launch import launch_ahead\n"
-        "from tidyberg.execute.spark_session import engine_launch\n"
+        "from tidyberg.execute.spark.launch import launch_ahead\n"
+        "from tidyberg.execute.spark.session import engine_launch\n"
         "launch_ahead(*engine_launch('local[1]', '1g', {}, 'tidyberg'))\n"
     )
     run_alone(launch, tmp_path / "scratch")
 
 
 def test_an_engine_takes_only_a_launch_with_its_own_settings() -> None:
-    from tidyberg.execute import spark_launch
+    from tidyberg.execute.spark import launch as spark_launch
 
     waiting = spark_launch._Waiting()
     try:

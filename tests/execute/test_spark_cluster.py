@@ -16,8 +16,8 @@ from tests.execute.spark_checks import (
 )
 from tidyberg.errors import EngineError
 from tidyberg.execute.engine import CancelToken
-from tidyberg.execute.shipping import archive_bytes
-from tidyberg.execute.spark import SparkEngine
+from tidyberg.execute.spark.engine import SparkEngine
+from tidyberg.execute.spark.shipping import archive_bytes
 
 pytestmark = [
     pytest.mark.spark,

@@ -35,10 +35,10 @@ from tests.moving.tables import MOVE, change_spec
 from tests.telemetry.tracing import KeepingTracer
 from tidyberg.errors import Cancelled, ConfigurationError, DamagedFile, EngineError, StorageError
 from tidyberg.execute.engine import CancelToken, Engine
-from tidyberg.execute.spark import SparkEngine
-from tidyberg.execute.spark_run import error_from_spark, split_into_jobs
-from tidyberg.execute.spark_session import check_java, local_cores, retrying_master, session_of, session_settings
-from tidyberg.execute.worker import pack
+from tidyberg.execute.spark.engine import SparkEngine
+from tidyberg.execute.spark.run import error_from_spark, split_into_jobs
+from tidyberg.execute.spark.session import check_java, local_cores, retrying_master, session_of, session_settings
+from tidyberg.execute.spark.worker import pack
 from tidyberg.model.audit import Harm, Receipt, Verdict
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy, VerifyMode
 from tidyberg.model.task import NanFacts, StorageAccess, TaskResult
@@ -296,7 +296,7 @@ def test_secrets_stay_in_the_closure(engine: SparkEngine, tmp_path: Path) -> Non
 
 def test_start_is_silent_and_close_ends_the_jvm() -> None:
     code = (
-        "from tidyberg.execute.spark import SparkEngine\n"
+        "from tidyberg.execute.spark.engine import SparkEngine\n"
         "import os, psutil, threading\n"
         "from py4j.clientserver import ClientServer\n"
         "engine = SparkEngine('local[1]'); engine.start()\n"

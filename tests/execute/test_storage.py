@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure, find_failure, redact
-from tidyberg.execute.kernel.storage import Storage, _split
+from tidyberg.failures import FailureKind, KernelFailure, find_failure, redact
 from tidyberg.model.task import StorageAccess
+from tidyberg.storage.storage import Storage, _split
 
 
 @pytest.mark.parametrize(

@@ -21,16 +21,16 @@ from pyiceberg.types import (
 )
 
 from tidyberg.errors import BadInput, Unsupported
-from tidyberg.execute.access import storage_access
-from tidyberg.execute.kernel.names import field_id
-from tidyberg.execute.kernel.project import leaves
-from tidyberg.execute.schemas import arrow_schema
-from tidyberg.execute.tasks import build_tasks
+from tidyberg.execute.kernel.columns.names import field_id
+from tidyberg.execute.kernel.columns.project import leaves
+from tidyberg.execute.tasks.build import build_tasks
+from tidyberg.execute.tasks.schemas import arrow_schema
 from tidyberg.model.inventory import DATA_FILES, DELETE_FILES, Inventory, Partition
 from tidyberg.model.options import PlanOptions, RewriteMode
 from tidyberg.model.plan import Estimate, FileGroup, InputFile
 from tidyberg.model.table import Pinned, TableRef
 from tidyberg.model.task import Task
+from tidyberg.storage.table_access import storage_access
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "region", StringType(), required=False))
 SPEC = PartitionSpec(

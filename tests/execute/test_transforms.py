@@ -29,8 +29,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tidyberg.execute.kernel.failures import KernelFailure
-from tidyberg.execute.kernel.transforms import apply_transform
+from tidyberg.execute.kernel.columns.transforms import apply_transform
+from tidyberg.failures import KernelFailure
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 DAYS = st.integers(-719_162, 2_932_896)  # the years 1 to 9999

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.execute.builders import NUMBERS, STORAGE, make_task, number_files, read_rows
 from tests.execute.deletes import deletion_vectors, position_delete
 from tidyberg.errors import DamagedFile
-from tidyberg.execute.delete_contents import with_delete_contents
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.execute.kernel.deletes.vectors import read_vectors, reads_of
 from tidyberg.execute.kernel.run import run_task
-from tidyberg.execute.kernel.storage import Place, Storage
-from tidyberg.execute.kernel.vectors import read_vectors, reads_of
+from tidyberg.execute.tasks.delete_contents import with_delete_contents
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskDelete, TaskResult
+from tidyberg.storage.storage import Place, Storage
 
 MB = 1024 * 1024
 FILES = 40

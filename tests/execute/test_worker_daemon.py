@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tidyberg.execute.spark import SparkEngine
-from tidyberg.execute.spark_launch import spark_home
-from tidyberg.execute.spark_session import session_settings
-from tidyberg.execute.worker_daemon import leave_out_archives
+from tidyberg.execute.spark.engine import SparkEngine
+from tidyberg.execute.spark.launch import spark_home
+from tidyberg.execute.spark.session import session_settings
+from tidyberg.execute.spark.worker_daemon import leave_out_archives
 
 
 @pytest.mark.spark

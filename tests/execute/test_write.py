@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.run import run_task
-from tidyberg.execute.kernel.sizing import OutputSizing, most_outputs
-from tidyberg.execute.kernel.splice.pages import places
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.kernel.write.sizing import OutputSizing, most_outputs
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task, TaskResult, WriteSettings
+from tidyberg.parquet.pages import places
+from tidyberg.storage.storage import Storage
 
 MB = 1024 * 1024
 NOISE = pa.schema([field("id", pa.int64(), 1), field("noise", pa.binary(), 2)])
@@ -293,7 +293,7 @@ def test_bloom_filters_an_executor_cannot_write_are_a_warning(tmp_path: Path, mo
     files = number_files(tmp_path, 1, 10)
     task = make_task(files, NUMBERS, tmp_path / "out", write=WriteSettings(bloom_filter_columns=((2, 0.01),)))
     assert run(task).warnings == ()
-    for module in ("output", "run"):
+    for module in ("write.output", "run"):
         monkeypatch.setattr(f"tidyberg.execute.kernel.{module}.unsupported_options", lambda: {"bloom_filter_options"})
     result = run(task, attempt=1)
     assert "Bloom filters were left out" in result.warnings[0]

@@ -5,7 +5,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from tidyberg.errors import BadInput
-from tidyberg.execute.write_settings import leaf_names, write_settings
+from tidyberg.execute.tasks.write_settings import leaf_names, write_settings
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -15,7 +15,7 @@ from tests.faults.test_every_call import EVERYTHING, check
 from tests.seed import SEED
 from tests.splicing.tables import small_files_count
 from tidyberg.execute.kernel.splice import judge
-from tidyberg.execute.kernel.splice.file import SplicedFile
+from tidyberg.execute.kernel.write.paged import SplicedFile
 from tidyberg.model.options import VerifyMode
 
 pytestmark = pytest.mark.unwatched  # broken writes leave broken files, which no commit takes

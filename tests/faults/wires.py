@@ -15,9 +15,9 @@ from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tests.faults.layer import Kind, Layer, Wire, file_failure
-from tidyberg.execute.kernel.copy import stream
-from tidyberg.execute.kernel.storage import Place, Storage
 from tidyberg.record.sqlite import SqliteStore
+from tidyberg.storage import write_assembly as stream
+from tidyberg.storage.storage import Place, Storage
 
 LOOKS = (Kind.ERROR, Kind.TIMEOUT)
 READS = (Kind.ERROR, Kind.TIMEOUT, Kind.TRUNCATED)

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidyberg.execute.kernel.check.file import check_path
-from tidyberg.execute.kernel.check_outputs import false_statements
+from tidyberg.execute.kernel.check.outputs import false_statements
 from tidyberg.model.task import TaskInput, TaskResult
+from tidyberg.parquet.check.file import check_path
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -30,10 +30,10 @@ from tests.fuzzing.schemas import Shape, shapes
 from tests.fuzzing.writers import Choice, choices, codec_of, counting_nulls, one_page_choices, plain_choices
 from tests.seed import SEED
 from tests.splicing.tables import rewrite, small_files_count
-from tidyberg.execute.kernel import tiny
-from tidyberg.execute.kernel.joined import join
+from tidyberg.execute.kernel.read import tiny
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.task import TaskInput, TaskResult
+from tidyberg.parquet.joined import join
 
 # `check` looks at the outputs of every example; fastparquet uses what pandas will drop.
 pytestmark = [pytest.mark.unwatched, pytest.mark.filterwarnings("ignore:::fastparquet")]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.checking.writers import by_arrow, by_arrow_rs, by_datafusion, by_duckdb, by_fastparquet, by_polars
 from tests.copying.footers import edit_footer
 from tests.fuzzing.schemas import Shape
-from tidyberg.execute.kernel.copy.fields import ElementField, FileField
-from tidyberg.execute.kernel.copy.thrift import I32, Struct
-from tidyberg.execute.kernel.project import Leaf, leaves
+from tidyberg.execute.kernel.columns.project import Leaf, leaves
+from tidyberg.parquet.fields import ElementField, FileField
+from tidyberg.parquet.thrift import I32, Struct
 
 ARROW = {
     "compression": st.sampled_from(["none", "snappy", "gzip", "brotli", "zstd", "lz4"]),

@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from tests.machine.rows import Row, texts
 from tests.machine.world import World
-from tidyberg.commit.avro import Container
+from tidyberg.avro.records import Container
 from tidyberg.testing import local_path
 from tidyberg.testing.reading import read_rows
 

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.observe.test_manifest import METRICS
-from tidyberg.manifests import walk as walking
-from tidyberg.manifests.container import AvroError, blocks, open_container
+from tidyberg.avro import walk as walking
+from tidyberg.avro.container import AvroError, blocks, open_container
+from tidyberg.avro.lanes import Buffer
+from tidyberg.avro.values import column, list_lengths
 from tidyberg.manifests.entries import ManifestError, read_entries
-from tidyberg.manifests.lanes import Buffer
-from tidyberg.manifests.values import column, list_lengths
 from tidyberg.testing import SAMPLE_SCHEMA, ForgedEntry, ForgedManifest, forge_static_table
 from tidyberg.testing.avro import encode_bytes, encode_long
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from tests.matrix.filters import Filter, sql_condition
 from tests.oracle.canonical import canonical_rows
 from tests.oracle.client import JavaCatalog, OracleError
-from tidyberg.execute.kernel.splice.pages import places
+from tidyberg.parquet.pages import places
 from tidyberg.testing import local_path
 
 _COLUMNS = (

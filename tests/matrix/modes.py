@@ -10,7 +10,7 @@ import pytest
 from tests.engines import Spoiling
 from tests.oracle.tables import compact
 from tests.splicing.tables import small_files_count
-from tidyberg.execute.kernel import tiny
+from tidyberg.execute.kernel.read import tiny
 from tidyberg.execute.kernel.splice import judge
 from tidyberg.model.options import RewriteMode, VerifyMode
 from tidyberg.model.task import TaskResult

@@ -16,8 +16,8 @@ from datafusion.dataframe import DataFrameWriteOptions, ParquetWriterOptions
 
 from tests.copying.footers import edit_footer
 from tests.matrix.shapes import Shape
-from tidyberg.execute.kernel.copy.fields import ElementField, FileField
-from tidyberg.execute.kernel.copy.thrift import I32, Struct
+from tidyberg.parquet.fields import ElementField, FileField
+from tidyberg.parquet.thrift import I32, Struct
 
 PAGE_ROWS = 50
 

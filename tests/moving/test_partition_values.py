@@ -41,8 +41,8 @@ from tests.engines import Spoiling
 from tests.moving.tables import change_spec, make_table, move
 from tidyberg.commit.new_partitions import partition_summaries
 from tidyberg.errors import VerificationFailed
-from tidyberg.execute.kernel.transforms import plain_values
-from tidyberg.execute.schemas import arrow_schema
+from tidyberg.execute.kernel.columns.transforms import plain_values
+from tidyberg.execute.tasks.schemas import arrow_schema
 from tidyberg.model.task import TaskResult
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import pin

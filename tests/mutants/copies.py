@@ -36,14 +36,14 @@ COPIES = (
     ),
     Mutant(
         "bounds are told only where NaN is counted: else a DELETE by bounds drops it [I9]",
-        "execute/kernel/metrics.py",
+        "execute/kernel/columns/metrics.py",
         "(pa.types.is_floating(leaf.type) and leaf.field_id not in self.nans)",
         "False",
         COPIED,
     ),
     Mutant(
         "manifests have no bounds of encoded columns with NaN: to Spark it is above them [I9]",
-        "execute/kernel/metrics.py",
+        "execute/kernel/columns/metrics.py",
         "if self.nans.get(leaf.field_id):",
         "if False:",
         ("tests/execute/test_nan_bounds.py",),
@@ -64,7 +64,7 @@ COPIES = (
     ),
     Mutant(
         "a receipt of footers breaks when a footer is another",
-        "execute/kernel/digest.py",
+        "execute/kernel/write/digest.py",
         "start = max(0, size - _ENDING - length)",
         "start = size - _ENDING",
         JOBS,
@@ -113,7 +113,7 @@ COPIES = (
     ),
     Mutant(
         "what one input's footer does not count is not known of the output",
-        "execute/kernel/metrics.py",
+        "execute/kernel/columns/metrics.py",
         "statistics.has_null_count else None",
         "statistics.has_null_count else 0",
         COPIED,
@@ -155,7 +155,7 @@ COPIES = (
     ),
     Mutant(
         "an audit finds copies that arrow-rs refuses",
-        "execute/kernel/digest.py",
+        "execute/kernel/write/digest.py",
         "return len({GroupField.ORDINAL in group for group in groups}) > 1",
         "return False",
         JOBS,
@@ -176,21 +176,21 @@ COPIES = (
     ),
     Mutant(
         "bounds that some row groups lack are not passed off as those of all",
-        "execute/kernel/copy/uniform.py",
+        "parquet/uniform.py",
         "if len({field in statistics for statistics in with_values}) > 1:",
         "if False:",
         (*MIXED, *SPLICED),
     ),
     Mutant(
         "statistics that count nulls in some row groups only are left out",
-        "execute/kernel/copy/uniform.py",
+        "parquet/uniform.py",
         "        return _ALL\n",
         "        return frozenset((_NULLS,))\n",
         MIXED,
     ),
     Mutant(
         "page indexes are those of all column chunks of an output or of none",
-        "execute/kernel/copy/uniform.py",
+        "parquet/uniform.py",
         "return cls(offsets, offsets and all(bounded))",
         "return cls(True, True)",
         (*MIXED, *SPLICED),

@@ -77,7 +77,7 @@ FORMAT_V3 = (
     ),
     Mutant(
         "metadata files keep fields that nobody knows",
-        "commit/metadata_file.py",
+        "catalog/metadata_file.py",
         "return unknown | known",
         "return known",
         ("tests/commit/test_metadata_file.py",),

@@ -3,26 +3,26 @@
 from tests.mutants.mutant import Mutant
 
 JOINED = ("tests/execute/test_joined.py",)
-CODE = "execute/kernel/joined.py"
+CODE = "parquet/joined.py"
 
 JOINS = (
     Mutant(
         "positions of deleted rows in joined files are those of their own file [I1]",
-        "execute/kernel/surviving.py",
+        "execute/kernel/deletes/surviving_rows.py",
         "parts.append(self._deleted_rows.positions(file) + first)",
         "parts.append(self._deleted_rows.positions(file))",
         JOINED,
     ),
     Mutant(
         "rows of joined files inherit ids from the beginning of their own file on [I8]",
-        "execute/kernel/lineage.py",
+        "execute/kernel/columns/lineage.py",
         "for file in files]) - (np.cumsum(counts) - counts)",
         "for file in files])",
         JOINED,
     ),
     Mutant(
         "rows of joined files inherit from those after them in all batches [I8]",
-        "execute/kernel/lineage.py",
+        "execute/kernel/columns/lineage.py",
         "        yield pa.RecordBatch.from_arrays([*batch.columns[:-2], *filled], schema=batch.schema)\n"
         "        first += batch.num_rows\n",
         "        yield pa.RecordBatch.from_arrays([*batch.columns[:-2], *filled], schema=batch.schema)\n",
@@ -30,7 +30,7 @@ JOINS = (
     ),
     Mutant(
         "rows of joined files that have no ids yet get none [I8]",
-        "execute/kernel/lineage.py",
+        "execute/kernel/columns/lineage.py",
         "mask=np.repeat(without_ids, counts) if without_ids.any() else None,",
         "mask=None,",
         JOINED,
@@ -81,14 +81,14 @@ JOINS = (
     ),
     Mutant(
         "files are not joined over whose bounds Arrow would end the process",
-        "execute/kernel/footers.py",
+        "parquet/many_footers.py",
         "size is not None and (lengths != size).any():",
         "size is None:",
         ("tests/execute/test_footers.py",),
     ),
     Mutant(
         "strings that Arrow cannot read as dictionaries are read one by one",
-        "execute/kernel/read.py",
+        "execute/kernel/read/reader.py",
         "return _or_plain(partial(decode, names), partial(decode, [])) if names else decode([])",
         "return decode(names)",
         ("tests/execute/test_delta_strings.py",),

@@ -113,7 +113,7 @@ SEQUENCE_NUMBERS = (
     ),
     Mutant(
         "partitions of doubles are told apart to the last bit",
-        "observe/avro.py",
+        "avro/columns.py",
         "FieldReader(read_double, _Decoder.skip_double)",
         "FieldReader(_Decoder.read_double, _Decoder.skip_double)",
         ("tests/observe/test_manifest.py",),

@@ -150,7 +150,7 @@ RECOVERIES = (
     ),
     Mutant(
         "caps: a writer that rolls far more often than planned ends",
-        "execute/kernel/output.py",
+        "execute/kernel/write/output.py",
         "if number >= task.max_outputs:",
         "if False:",
         ("tests/execute/test_write.py::test_a_writer_that_rolls_far_more_often_than_planned_ends_the_task",),

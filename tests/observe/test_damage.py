@@ -11,10 +11,10 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.table import StaticTable
 
 from tests.observe.builders import SCHEMA, inventory_of
+from tidyberg.avro.container import AvroError
 from tidyberg.errors import AccessDenied, DamagedFile, StorageError, Unsupported
-from tidyberg.manifests.container import AvroError
 from tidyberg.manifests.entries import ManifestEntries, read_entries
-from tidyberg.observe.storage import read_bytes
+from tidyberg.storage.metadata_files import read_bytes
 from tidyberg.testing import ForgedEntry, ForgedManifest, forge_static_table
 from tidyberg.testing.avro import encode_long
 

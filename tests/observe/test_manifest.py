@@ -12,8 +12,8 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform
 from pyiceberg.types import IcebergType
 
 from tests.observe.builders import inventory_of, our_view, pyiceberg_view
-from tidyberg.manifests.container import open_container
-from tidyberg.observe.avro import field_reader, read_columns
+from tidyberg.avro.columns import field_reader, read_columns
+from tidyberg.avro.container import open_container
 from tidyberg.testing import SAMPLE_SCHEMA, ForgedEntry, ForgedManifest, forge_static_table
 from tidyberg.testing.avro import encode_bytes, encode_long
 

@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from tidyberg.errors import AccessDenied, DamagedFile
-from tidyberg.observe.storage import read_bytes, through_pyiceberg
+from tidyberg.storage.metadata_files import read_bytes, through_pyiceberg
 
 
 @pytest.mark.parametrize("name", ["m.avro", "a b.avro", "a+b=ü.avro", "a%20b.avro", "a;b.avro"])

@@ -6,7 +6,7 @@ import pytest
 
 from tests.oracle.client import JavaCatalog
 from tests.oracle.tables import NAME, compact
-from tidyberg.execute.kernel import tiny
+from tidyberg.execute.kernel.read import tiny
 from tidyberg.testing import Warehouse
 
 COLUMNS = (

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.servers.s3 import S3Server
-from tidyberg.execute.kernel.s3.settings import S3Settings
-from tidyberg.execute.kernel.s3.store import S3Store
-from tidyberg.execute.kernel.storage import Storage
 from tidyberg.model.task import StorageAccess
+from tidyberg.storage.s3.settings import S3Settings
+from tidyberg.storage.s3.store import S3Store
+from tidyberg.storage.storage import Storage
 
 
 @pytest.fixture

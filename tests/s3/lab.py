@@ -19,7 +19,7 @@ def properties_of(server: S3Server, bucket: str, endpoint: str | None = None) ->
     """As a catalog takes them; `endpoint`: a proxy's."""
     return {
         "warehouse": f"s3://{bucket}/warehouse",
-        "s3.retry-strategy-impl": "tidyberg.settings.retries.PatientRetries",
+        "s3.retry-strategy-impl": "tidyberg.catalog.retries.PatientRetries",
         **server.properties,
         **({"s3.endpoint": endpoint} if endpoint else {}),
     }

@@ -17,11 +17,11 @@ from tests.servers.s3 import S3Server
 from tests.servers.s3_proxy import Asked, Delay, Fault, S3Proxy
 from tidyberg.execute.engine import Engine
 from tidyberg.execute.inline import InlineEngine
-from tidyberg.execute.kernel.s3.settings import S3Settings
-from tidyberg.execute.kernel.s3.store import S3Store
-from tidyberg.execute.spark import SparkEngine
+from tidyberg.execute.spark.engine import SparkEngine
 from tidyberg.model.options import RewriteMode, VerifyMode
 from tidyberg.model.sizes import MB
+from tidyberg.storage.s3.settings import S3Settings
+from tidyberg.storage.s3.store import S3Store
 
 
 @pytest.fixture

@@ -18,15 +18,15 @@ from tests.servers.s3 import S3Server
 from tests.servers.s3_proxy import Asked, Break, Delay, Error, Fault, S3Proxy
 from tidyberg.errors import CredentialsExpired, StorageError
 from tidyberg.execute.inline import InlineEngine
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.s3.answers import S3Error
-from tidyberg.execute.kernel.s3.parts import MB
-from tidyberg.execute.kernel.s3.reading import fetch
-from tidyberg.execute.kernel.s3.settings import S3Settings
-from tidyberg.execute.kernel.s3.store import CannotCopyParts, S3Object, S3Store
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.options import RewriteMode
 from tidyberg.model.task import StorageAccess
+from tidyberg.storage.s3.answers import S3Error
+from tidyberg.storage.s3.part_plan import MB
+from tidyberg.storage.s3.reading import fetch
+from tidyberg.storage.s3.settings import S3Settings
+from tidyberg.storage.s3.store import CannotCopyParts, S3Object, S3Store
+from tidyberg.storage.storage import Storage
 
 CONTENT = random.Random(2).randbytes(6 * MB)
 PATIENT = {"s3.retry.min-wait-ms": "5", "s3.retry.max-wait-ms": "100"}

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidyberg.execute.kernel.copy.assembly import Literal, Range, Segment
-from tidyberg.execute.kernel.s3.parts import (
+from tidyberg.storage.assembly import Literal, Range, Segment
+from tidyberg.storage.s3.part_plan import (
     LARGEST_COPY,
     LARGEST_SENT,
     MB,

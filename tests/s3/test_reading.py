@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.s3.lab import noise
-from tidyberg.execute.kernel import read
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.read import Reader, open_file
-from tidyberg.execute.kernel.s3.reading import S3InputFile
-from tidyberg.execute.kernel.s3.store import S3Object, S3Store
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.kernel.read import reader as read
+from tidyberg.execute.kernel.read.reader import Reader, open_file
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Share, TaskInput
+from tidyberg.storage.s3.reading import S3InputFile
+from tidyberg.storage.s3.store import S3Object, S3Store
+from tidyberg.storage.storage import Storage
 
 
 def with_ids(table: pa.Table) -> pa.Table:

@@ -10,12 +10,12 @@ from pyiceberg.table import Table
 from tests.control.conftest import make_control
 from tests.s3.lab import OPTIONS, REF, S3Warehouse, properties_of
 from tests.servers.s3 import S3Server
-from tidyberg.commit import objects
 from tidyberg.control.control import DAY_MS
-from tidyberg.execute.kernel.s3.store import S3Object, S3Store
 from tidyberg.model.job import Intent, JobStatus
 from tidyberg.model.task import output_name
 from tidyberg.record.clock import wall_clock_ms
+from tidyberg.storage import table_files as objects
+from tidyberg.storage.s3.store import S3Object, S3Store
 
 MANY = 1100  # more than a page of a listing
 

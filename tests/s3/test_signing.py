@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tidyberg.execute.kernel.s3.signing import EMPTY_PAYLOAD, Credentials, Query, encode_path, encode_query, sign
+from tidyberg.storage.s3.signing import EMPTY_PAYLOAD, Credentials, Query, encode_path, encode_query, sign
 
 # "Signature calculations for the Authorization header: examples", Amazon S3 API reference.
 EXAMPLE = Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")

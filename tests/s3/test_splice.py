@@ -15,7 +15,7 @@ from tests.s3.test_copy import Watched
 from tests.servers.s3 import S3Server
 from tidyberg.errors import Cancelled
 from tidyberg.execute.engine import CancelToken
-from tidyberg.execute.kernel.splice.file import SplicedFile
+from tidyberg.execute.kernel.write.paged import SplicedFile
 from tidyberg.model.options import RewriteMode
 
 FILES, ROWS = 6, 25_000

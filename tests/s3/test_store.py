@@ -6,16 +6,16 @@ from contextlib import suppress
 import pytest
 
 from tests.servers.s3 import S3Server
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.s3.answers import S3Error, WrongSize
-from tidyberg.execute.kernel.s3.client import Patience
-from tidyberg.execute.kernel.s3.parts import MB
-from tidyberg.execute.kernel.s3.reading import RangeStream, S3InputFile, fetch
-from tidyberg.execute.kernel.s3.settings import S3Settings
-from tidyberg.execute.kernel.s3.store import S3Object, S3Store
-from tidyberg.execute.kernel.s3.writing import S3OutputStream
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import StorageAccess
+from tidyberg.storage.s3.answers import S3Error, WrongSize
+from tidyberg.storage.s3.client import Patience
+from tidyberg.storage.s3.part_plan import MB
+from tidyberg.storage.s3.reading import RangeStream, S3InputFile, fetch
+from tidyberg.storage.s3.settings import S3Settings
+from tidyberg.storage.s3.store import S3Object, S3Store
+from tidyberg.storage.s3.writing import S3OutputStream
+from tidyberg.storage.storage import Storage
 
 NOISE = random.Random(1).randbytes(24 * MB)
 KEYS = ["plain", "day=1%2F2/a b+c~ä€.parquet", "a/(b)'!*&=@:,;$?#[]/c.parquet", "ends with %"]

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from tidyberg.errors import ConfigurationError
 from tidyberg.model.principal import Role
 from tidyberg.model.table import TableRef
+from tidyberg.redact import redact_text
 from tidyberg.settings.access import Access, ApiKey, Oidc, Tenant, hash_key, is_loopback, new_key, why_not_open
 from tidyberg.settings.load import load_settings
-from tidyberg.settings.redact import redact_text
 from tidyberg.settings.settings import Settings
 
 SOME_HASH = hash_key("tdb_some")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyiceberg.exceptions import NoSuchIcebergTableError, SignError
 
+from tidyberg.catalog.errors import catalog_errors
 from tidyberg.errors import (
     AccessDenied,
     BadInput,
@@ -27,7 +28,6 @@ from tidyberg.errors import (
     Unsupported,
 )
 from tidyberg.model.table import TableRef
-from tidyberg.settings.catalog_errors import catalog_errors
 from tidyberg.settings.catalogs import (
     default_catalog_name,
     known_catalogs,

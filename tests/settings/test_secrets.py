@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidyberg.errors import ConfigurationError, TidybergError
+from tidyberg.redact import is_secret_key, redact, redact_text, seal, secrets_of, unseal
 from tidyberg.settings.catalogs import open_catalog
 from tidyberg.settings.load import load_settings
-from tidyberg.settings.redact import is_secret_key, redact, redact_text, seal, secrets_of, unseal
 from tidyberg.settings.settings import Settings
 
 SECRETS = """\

@@ -13,7 +13,8 @@ import pytest
 from tests.execute.builders import STORAGE, make_task
 from tidyberg.execute.kernel import run
 from tidyberg.execute.kernel.run import run_task
-from tidyberg.execute.kernel.splice import judge, parts
+from tidyberg.execute.kernel.splice import judge
+from tidyberg.execute.kernel.write import chunk_parts as parts
 from tidyberg.model.task import TaskInput, TaskResult, WrittenFile
 
 METRICS = [one.name for one in fields(WrittenFile) if one.name.endswith(("_counts", "_bounds"))]

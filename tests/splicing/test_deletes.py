@@ -18,7 +18,7 @@ from tests.execute.builders import field
 from tests.execute.deletes import deletion_vectors, equality_delete, position_delete
 from tests.splicing.tables import assert_alike, both, rewrite, rows_of, small_files_count
 from tests.splicing.test_splice import NUMBERS, large_files, numbers
-from tidyberg.execute.kernel.lineage import ROW_ID_NAME
+from tidyberg.execute.kernel.columns.lineage import ROW_ID_NAME
 from tidyberg.model.task import TaskInput
 
 COUNT = 25_000

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.copying.tables import SCHEMA, rows
-from tidyberg.execute.kernel.copy.fields import CannotCopy
-from tidyberg.execute.kernel.copy.source import open_source
-from tidyberg.execute.kernel.copy.thrift import read_struct
-from tidyberg.execute.kernel.splice import parts as moving
-from tidyberg.execute.kernel.splice.columns import TableColumns, by_field_id, columns, same_column
-from tidyberg.execute.kernel.splice.floats import FloatFacts, is_counted
-from tidyberg.execute.kernel.splice.merge import merge_parts
+from tidyberg.execute.kernel.read.source import open_source
+from tidyberg.execute.kernel.write import chunk_parts as moving
+from tidyberg.execute.kernel.write.floats import FloatFacts, is_counted
+from tidyberg.execute.kernel.write.merged_chunk import merge_parts
+from tidyberg.execute.kernel.write.table_columns import TableColumns, by_field_id, columns, same_column
 from tidyberg.model.task import TaskInput, WriteSettings
+from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.thrift import read_struct
 
 ROWS = 60
 ZSTD = moving.CODECS["zstd"]

@@ -12,8 +12,8 @@ from tests.copying.test_mixed_footers import chunks_of, groups_of
 from tests.execute.builders import field
 from tests.splicing.tables import rewrite, small_files_count
 from tests.splicing.test_splice import PLAIN
-from tidyberg.execute.kernel.copy.fields import ChunkField, GroupField
 from tidyberg.model.task import TaskResult
+from tidyberg.parquet.fields import ChunkField, GroupField
 
 IDS = pa.schema([field("id", pa.float64(), 1)])  # of other columns the bounds of a chunk are those of its pages
 FLOATS = pa.schema([field("id", pa.int64(), 1), field("ratio", pa.float64(), 2)])

@@ -20,8 +20,20 @@ from tests.copying.test_writers import ROWS, WRITERS, Writer, inputs_of, table
 from tests.copying.test_writers import SCHEMA as WRITTEN
 from tests.execute.builders import STORAGE, field, make_task, write_file
 from tests.splicing.tables import assert_alike, both, rewrite, rows_of, small_files_count
-from tidyberg.execute.kernel import encoders, read
-from tidyberg.execute.kernel.copy.fields import (
+from tidyberg.execute.kernel.columns.lineage import LAST_UPDATED_NAME, ROW_ID_NAME
+from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID
+from tidyberg.execute.kernel.read import reader as read
+from tidyberg.execute.kernel.read.source import Source
+from tidyberg.execute.kernel.run import run_task
+from tidyberg.execute.kernel.splice import writer as splicing
+from tidyberg.execute.kernel.splice.judge import may_splice
+from tidyberg.execute.kernel.write import encoders
+from tidyberg.execute.kernel.write.chunk_parts import Known, Part
+from tidyberg.execute.kernel.write.merged_chunk import merge_parts
+from tidyberg.execute.kernel.write.paged import in_memory
+from tidyberg.failures import FailureKind, KernelFailure
+from tidyberg.model.task import PartitionColumn
+from tidyberg.parquet.fields import (
     CannotCopy,
     ChunkField,
     FileField,
@@ -29,21 +41,10 @@ from tidyberg.execute.kernel.copy.fields import (
     LocationField,
     MetadataField,
 )
-from tidyberg.execute.kernel.copy.footer import SchemaLeaf
-from tidyberg.execute.kernel.copy.source import Source
-from tidyberg.execute.kernel.copy.thrift import Struct, read_struct, write_struct
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.lineage import LAST_UPDATED_NAME, ROW_ID_NAME
-from tidyberg.execute.kernel.project import LAST_UPDATED, ROW_ID
-from tidyberg.execute.kernel.run import run_task
-from tidyberg.execute.kernel.splice import write as splicing
-from tidyberg.execute.kernel.splice.file import in_memory
-from tidyberg.execute.kernel.splice.judge import may_splice
-from tidyberg.execute.kernel.splice.merge import merge_parts
-from tidyberg.execute.kernel.splice.pages import Page, places, plain_pages
-from tidyberg.execute.kernel.splice.parts import Known, Part
-from tidyberg.execute.kernel.storage import Place, Storage
-from tidyberg.model.task import PartitionColumn
+from tidyberg.parquet.footer import SchemaLeaf
+from tidyberg.parquet.pages import Page, places, plain_pages
+from tidyberg.parquet.thrift import Struct, read_struct, write_struct
+from tidyberg.storage.storage import Place, Storage
 
 PLAIN: dict[str, Any] = {"use_dictionary": False, "compression": "zstd", "write_page_index": True}
 NUMBERS = pa.schema([field("id", pa.int64(), 1), field("kind", pa.string(), 2), field("ratio", pa.float64(), 3)])

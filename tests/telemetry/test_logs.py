@@ -14,7 +14,7 @@ from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.job import Progress, Stage
 from tidyberg.model.report import Event, GroupFinished, Notice, StageStarted
 from tidyberg.model.task import StorageAccess
-from tidyberg.settings.redact import redact_text
+from tidyberg.redact import redact_text
 from tidyberg.settings.sections import Catalog, Spark
 from tidyberg.settings.settings import Settings
 from tidyberg.settings.telemetry import Telemetry

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.timing import cpu_of
-from tidyberg.execute.kernel.checksum import RowChecksum
+from tidyberg.execute.kernel.columns.checksum import RowChecksum
 from tidyberg.testing import sample_rows
 
 Drawn = tuple[pa.Table, list[st.SearchStrategy[Any]]]

@@ -16,7 +16,7 @@ from tests.splicing.tables import small_files_count
 from tests.splicing.test_parts import divided_task, made_plain
 from tests.verify.builders import group, result
 from tidyberg.errors import DamagedFile, VerificationFailed
-from tidyberg.execute.parts import divided
+from tidyberg.execute.tasks.division import divided
 from tidyberg.model.plan import DeleteFile
 from tidyberg.verify.delete_paths import DeletePaths
 from tidyberg.verify.parts import joined

@@ -19,8 +19,8 @@ import jwt
 from tidyberg.errors import AccessDenied, IdentityProviderDown, NotAuthenticated
 from tidyberg.model.principal import Principal, Role
 from tidyberg.model.submission import DEFAULT_TENANT
+from tidyberg.redact import redact_text
 from tidyberg.settings.access import Oidc, check_address
-from tidyberg.settings.redact import redact_text
 
 MOST_TOKEN_CHARACTERS = 16 * 1024
 MOST_NAME_CHARACTERS = 200

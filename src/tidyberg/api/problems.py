@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidyberg.api.refusals import MethodNotAllowed, NoSuchRoute
 from tidyberg.errors import BadInput, NotAuthenticated, TidybergError
+from tidyberg.redact import redact_text
 from tidyberg.settings.problems import describe_problem
-from tidyberg.settings.redact import redact_text
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 5

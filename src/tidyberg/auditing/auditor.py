@@ -13,7 +13,6 @@ from pyiceberg.table import Table
 from tidyberg.auditing.compare import Differences, FileRows, find_differences
 from tidyberg.auditing.states import State, differing_states
 from tidyberg.auditing.tasks import Reading, digest_tasks, readings
-from tidyberg.commit import objects
 from tidyberg.commit.receipt import (
     CONTENT_CHECKSUM,
     COPIED_FILES,
@@ -22,10 +21,9 @@ from tidyberg.commit.receipt import (
     copied_files,
 )
 from tidyberg.errors import BadInput, DamagedFile, UnknownReference, Unsupported
-from tidyberg.execute.access import storage_access
-from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, Engine
 from tidyberg.execute.kernel.audit import PARTS, read_rows, read_sums
+from tidyberg.execute.tasks.delete_contents import with_delete_contents
 from tidyberg.model.audit import AuditReport, Harm, Receipt, SnapshotAudit, Verdict
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import Progress, Stage
@@ -35,6 +33,8 @@ from tidyberg.model.task import OUTPUT_NAME, AuditResult, DigestResult
 from tidyberg.model.words import plural
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
+from tidyberg.storage import table_files as objects
+from tidyberg.storage.table_access import storage_access
 
 _MOST_ROWS = 20_000_000  # compared one by one: 25 bytes each in the driver
 

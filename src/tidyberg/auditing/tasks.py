@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidyberg.auditing.states import State
-from tidyberg.execute.equality_schemas import equality_schema_bytes, schemas_newest_first
-from tidyberg.execute.evolution import absent_values, name_mapping
-from tidyberg.execute.schemas import arrow_schema_bytes
+from tidyberg.execute.tasks.equality_schemas import equality_schema_bytes, schemas_newest_first
+from tidyberg.execute.tasks.evolution import absent_values, name_mapping
+from tidyberg.execute.tasks.schemas import arrow_schema_bytes
 from tidyberg.model.task import AuditTask, DigestTask, TaskDelete, TaskInput
 
 _TASK_BYTES = 256 * 1024 * 1024

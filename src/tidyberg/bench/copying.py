@@ -18,8 +18,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from tidyberg.avro.records import reader, resolve_names, writer
 from tidyberg.bench.choosing import Choice
-from tidyberg.commit.avro import reader, resolve_names, writer
+from tidyberg.catalog.metadata_file import as_document, write_document
 from tidyberg.commit.entries import Entry, ListedManifest, Manifest
 from tidyberg.commit.manifests import (
     Loss,
@@ -29,7 +30,6 @@ from tidyberg.commit.manifests import (
     rewritten_manifest,
     write_file,
 )
-from tidyberg.commit.metadata_file import as_document, write_document
 from tidyberg.errors import StorageError
 from tidyberg.model.plan import DeleteFile
 

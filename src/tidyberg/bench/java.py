@@ -9,7 +9,7 @@ from typing import Any
 from tidyberg.bench.copying import write_metadata
 from tidyberg.bench.scratch import CATALOG, REF, Scratch, require_local
 from tidyberg.errors import BadInput, EngineError
-from tidyberg.execute.spark_session import first_line, session_of, start_classic, stop_classic
+from tidyberg.execute.spark.session import first_line, session_of, start_classic, stop_classic
 
 _RUNTIME = "iceberg-spark-runtime"
 _HINT = "Add --spark-conf spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0."

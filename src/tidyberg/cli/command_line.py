@@ -9,7 +9,7 @@ from typer.models import OptionInfo
 
 from tidyberg.cli.flags import OptionFlags
 from tidyberg.cli.session import Session
-from tidyberg.settings.redact import MASK, is_secret_key, redact_text
+from tidyberg.redact import MASK, is_secret_key, redact_text
 
 
 def command_line(session: Session, *words: str, option: OptionFlags | None = None, **changes: Any) -> str:

@@ -16,13 +16,13 @@ from urllib.parse import unquote, urlparse
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from tidyberg.catalog.errors import catalog_errors
 from tidyberg.cli.doctor_store import check_store, existing
 from tidyberg.cli.flags import CommonFlags
 from tidyberg.cli.show_doctor import Check
 from tidyberg.cli.words import plural, size
 from tidyberg.errors import TidybergError
 from tidyberg.model.sizes import GB
-from tidyberg.settings.catalog_errors import catalog_errors
 from tidyberg.settings.catalogs import catalog_secrets, known_catalogs, list_tables, load_table, open_catalog
 from tidyberg.settings.load import find_config, load_settings
 from tidyberg.settings.settings import Settings

@@ -2,7 +2,7 @@
 
 from tidyberg.cli.session import standard_error
 from tidyberg.errors import TidybergError
-from tidyberg.settings.redact import redact_text
+from tidyberg.redact import redact_text
 
 
 def unforeseen(error: Exception) -> TidybergError:

@@ -13,9 +13,9 @@ from tidyberg.cli.session import Session
 from tidyberg.cli.show_catalogs import show_catalogs
 from tidyberg.cli.show_doctor import show_checks
 from tidyberg.errors import ConfigurationError
+from tidyberg.redact import redact
 from tidyberg.settings.load import find_config, usual_places
 from tidyberg.settings.origins import catalogs_with_origins
-from tidyberg.settings.redact import redact
 
 
 def consult_doctor(common: CommonFlags) -> bool:

@@ -112,7 +112,7 @@ def _unforeseen(error: Exception) -> tuple[TidybergError, int]:
 def _fail(error: TidybergError, status: int, as_json: bool) -> int:
     from tidyberg.cli.as_json import error_json, print_json
     from tidyberg.cli.failures import tell
-    from tidyberg.settings.redact import redact_text
+    from tidyberg.redact import redact_text
 
     if os.environ.get("TIDYBERG_DEBUG") == "1":
         sys.stderr.write(redact_text(traceback.format_exc()))

@@ -19,12 +19,12 @@ from tidyberg.api.server import ApiServer, listen
 from tidyberg.app import build_service
 from tidyberg.cli.session import Session, engine_label, standard_error
 from tidyberg.errors import ConfigurationError
+from tidyberg.redact import redact_text
 from tidyberg.service.loop import Loop
 from tidyberg.service.service import Service
 from tidyberg.settings.access import is_loopback, why_not_open
 from tidyberg.settings.catalogs import known_catalogs
 from tidyberg.settings.load import INSECURE_VARIABLE, find_config, load_settings
-from tidyberg.settings.redact import redact_text
 from tidyberg.settings.settings import Settings
 from tidyberg.settings.tls import tls_arguments
 from tidyberg.telemetry.logs import set_up_logs

@@ -66,8 +66,8 @@ def launch_spark(settings: Settings) -> None:
     if settings.engine != "spark" or spark.connect is not None:
         return
     from tidyberg.execute.engine import APP_NAME
-    from tidyberg.execute.spark_launch import launch_ahead
-    from tidyberg.execute.spark_session import engine_launch, retrying_master
+    from tidyberg.execute.spark.launch import launch_ahead
+    from tidyberg.execute.spark.session import engine_launch, retrying_master
 
     with suppress(TidybergError):  # whatever it is, the job will say it
         master = retrying_master(spark.master)

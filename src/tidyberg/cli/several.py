@@ -34,8 +34,8 @@ from tidyberg.model.report import CompactionResult, HealthReport
 from tidyberg.model.table import TableRef
 from tidyberg.planning.document import plan_to_json
 from tidyberg.record.clock import wall_clock_ms
+from tidyberg.redact import redact_text
 from tidyberg.settings.options import plan_options
-from tidyberg.settings.redact import redact_text
 
 NOTHING = 3
 _FROM_GOOD_TO_BAD = (0, 4, 2, 5)  # a conflict may pass, bad input may not, and a failure may have cost something

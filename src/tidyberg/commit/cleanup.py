@@ -9,9 +9,9 @@ from pyiceberg.table import Table
 
 from tidyberg.commit.entries import ListedManifest
 from tidyberg.commit.manifests import read_manifest, read_manifest_list
-from tidyberg.commit.objects import abort_uploads, delete
 from tidyberg.commit.ownership import Ownership, name_of
 from tidyberg.model.job import Intent
+from tidyberg.storage.table_files import abort_uploads, delete
 
 AT_A_TIME = 16
 

@@ -13,10 +13,10 @@ from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from tidyberg.commit.avro import Container, field_id, reader, resolve_names, writer
+from tidyberg.avro.columns import field_reader
+from tidyberg.avro.records import Container, field_id, reader, resolve_names, writer
 from tidyberg.model.task import WrittenFile
-from tidyberg.observe.avro import field_reader
-from tidyberg.observe.storage import damaged
+from tidyberg.storage.metadata_files import damaged
 
 ADDED, DELETED = 1, 2
 EXISTING = 0

@@ -24,7 +24,7 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
 )
 
-from tidyberg.commit.metadata_file import send_commit
+from tidyberg.catalog.metadata_file import send_commit
 
 PREFIX = "tidyberg-fence-"
 KEPT_MS = 5 * 24 * 60 * 60 * 1000  # as long as Iceberg keeps snapshots unless told otherwise

@@ -9,8 +9,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from tidyberg.commit import objects
-from tidyberg.commit.avro import Container, build_container, resolve_names, writer
+from tidyberg.avro.records import Container, build_container, resolve_names, writer
 from tidyberg.commit.entries import (
     DATA,
     DELETED,
@@ -25,7 +24,8 @@ from tidyberg.commit.entries import (
 )
 from tidyberg.commit.new_partitions import decode_partitions, partition_summaries, partition_types
 from tidyberg.errors import AccessDenied, StorageError
-from tidyberg.observe.storage import damaged, read_bytes
+from tidyberg.storage import table_files as objects
+from tidyberg.storage.metadata_files import damaged, read_bytes
 
 
 def write_file(io: FileIO, path: str, content: bytes) -> None:

@@ -32,7 +32,7 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from tidyberg.commit.avro import Container, field_id, reader, resolve_names, writer
+from tidyberg.avro.records import Container, field_id, reader, resolve_names, writer
 from tidyberg.commit.entries import DATA, ListedManifest, Manifest, entry_schema, with_partition
 
 _EXACT = Context(prec=40)

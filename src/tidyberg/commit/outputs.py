@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pyiceberg.io import FileIO
 
-from tidyberg.commit import objects
 from tidyberg.commit.ownership import Ownership
 from tidyberg.errors import AccessDenied, DamagedFile, StorageError, TidybergError
 from tidyberg.model.job import Intent
 from tidyberg.model.task import OUTPUT_NAME, TaskResult, WrittenFile, output_prefix
+from tidyberg.storage import table_files as objects
 
 LOOKUPS = 16  # at a time
 

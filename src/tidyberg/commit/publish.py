@@ -23,9 +23,8 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 
-from tidyberg.commit import objects
+from tidyberg.catalog.metadata_file import send_commit, swaps_in_process
 from tidyberg.commit.conflicts import hindrance, validate_groups
-from tidyberg.commit.metadata_file import send_commit, swaps_in_process
 from tidyberg.commit.retrying import RetryPolicy as RetryPolicy
 from tidyberg.commit.snapshot import Staged, Stager, last_sequence_number, next_row_id, snapshot_of_job
 from tidyberg.errors import (
@@ -48,6 +47,7 @@ from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import pin
 from tidyberg.record.clock import wall_clock_ms
+from tidyberg.storage import table_files as objects
 
 STORAGE_RETRIES = 3  # of a commit
 

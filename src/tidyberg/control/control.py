@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 
+from tidyberg.catalog.errors import catalog_errors
 from tidyberg.commit.retrying import RetryPolicy
 from tidyberg.control.calibration import report
 from tidyberg.control.describe import health_report, summarise
@@ -37,9 +38,8 @@ from tidyberg.planning.document import options_of
 from tidyberg.record.clock import wall_clock_ms
 from tidyberg.record.process import this_process
 from tidyberg.record.store import JobStore
-from tidyberg.settings.catalog_errors import catalog_errors
+from tidyberg.redact import redact_text
 from tidyberg.settings.catalogs import list_tables, load_table
-from tidyberg.settings.redact import redact_text
 from tidyberg.telemetry.context import about
 from tidyberg.telemetry.traces import Tracer
 

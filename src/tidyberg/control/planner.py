@@ -7,11 +7,11 @@ from functools import partial
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
+from tidyberg.catalog.errors import catalog_errors
 from tidyberg.control.calibration import calibrate
 from tidyberg.control.far_manifests import reading_on, resting_for
 from tidyberg.control.workbench import work_of
 from tidyberg.execute.engine import Engine
-from tidyberg.execute.kernel.filesystems import S3_SCHEMES
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.plan import Plan
@@ -22,11 +22,11 @@ from tidyberg.observe.pin import metadata_size, pin
 from tidyberg.observe.reading import Elsewhere
 from tidyberg.observe.resting import Resting
 from tidyberg.observe.statistics import partition_statistics
-from tidyberg.observe.storage import through_pyiceberg
 from tidyberg.planning.decide import make_plan
 from tidyberg.planning.document import plan_hash
 from tidyberg.record.store import JobStore
-from tidyberg.settings.catalog_errors import catalog_errors
+from tidyberg.storage.filesystems import S3_SCHEMES
+from tidyberg.storage.metadata_files import through_pyiceberg
 from tidyberg.telemetry.traces import Tracer
 
 CALIBRATING_JOBS = 200  # most may have found nothing to do
@@ -110,6 +110,6 @@ def _fetch(io: FileIO, path: str) -> bytes:
     """Our S3 client takes long to load, and most small tables are elsewhere."""
     if path.partition("://")[0] not in S3_SCHEMES:
         return through_pyiceberg(io, path)
-    from tidyberg.commit import objects
+    from tidyberg.storage import table_files as objects
 
     return objects.fetch(io, path)

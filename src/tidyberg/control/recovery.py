@@ -18,9 +18,10 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
+from tidyberg.catalog.errors import catalog_errors
+from tidyberg.catalog.metadata_file import swaps_blindly, swaps_in_process
 from tidyberg.commit.cleanup import referenced_paths, remove
 from tidyberg.commit.fence import FenceInDoubtError, fence_name, put_up_fence
-from tidyberg.commit.metadata_file import swaps_blindly, swaps_in_process
 from tidyberg.commit.outputs import existing_outputs, exists, group_of
 from tidyberg.commit.ownership import Ownership
 from tidyberg.commit.snapshot import last_sequence_number, snapshot_of_job
@@ -29,7 +30,6 @@ from tidyberg.model.job import Intent, Job, JobStatus, SentCommit, Stage
 from tidyberg.model.words import plural
 from tidyberg.record.process import is_alive
 from tidyberg.record.store import JobStore
-from tidyberg.settings.catalog_errors import catalog_errors
 
 log = logging.getLogger(__name__)
 

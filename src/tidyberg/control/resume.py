@@ -15,7 +15,6 @@ from tidyberg.control.journal import JobRecord
 from tidyberg.control.recovery import Finding, Recovery, open_groups
 from tidyberg.control.workbench import Workbench
 from tidyberg.errors import BadPlan, DamagedFile, VerificationFailed
-from tidyberg.execute.access import storage_access
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import Intent, Job, Stage
 from tidyberg.model.options import VerifyMode
@@ -27,6 +26,7 @@ from tidyberg.planning.document import plan_from_json, plan_to_json
 from tidyberg.planning.predicate import parse_predicate
 from tidyberg.planning.select import fields_of
 from tidyberg.record.store import Finished, JobStore
+from tidyberg.storage.table_access import storage_access
 from tidyberg.verify.delete_paths import DeletePaths
 from tidyberg.verify.groups import verify_group
 

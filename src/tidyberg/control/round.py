@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
-from tidyberg.commit import objects
 from tidyberg.commit.conflicts import hindrance, validate_groups
 from tidyberg.commit.outputs import check_outputs
 from tidyberg.commit.publish import Committed, FinishedGroup, Publisher
@@ -14,12 +13,11 @@ from tidyberg.control.leftovers import Leftovers
 from tidyberg.control.tally import Tally, add_copied, add_spliced
 from tidyberg.control.workbench import Workbench, work_of
 from tidyberg.errors import GroupsConflict, StalePlan, TooManyOutputs
-from tidyberg.execute.access import storage_access
-from tidyberg.execute.delete_contents import with_delete_contents
 from tidyberg.execute.engine import AnyResult, Engine
-from tidyberg.execute.parts import divided
-from tidyberg.execute.renewal import RenewedAccess
-from tidyberg.execute.tasks import build_tasks
+from tidyberg.execute.tasks.build import build_tasks
+from tidyberg.execute.tasks.delete_contents import with_delete_contents
+from tidyberg.execute.tasks.division import divided
+from tidyberg.execute.tasks.renewal import RenewedAccess
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import Intent, Stage
 from tidyberg.model.options import VerifyMode
@@ -29,6 +27,8 @@ from tidyberg.model.task import ChecksumResult, Task, TaskResult
 from tidyberg.model.words import plural
 from tidyberg.observe.nans import read_nans
 from tidyberg.planning.document import plan_to_json
+from tidyberg.storage import table_files as objects
+from tidyberg.storage.table_access import storage_access
 from tidyberg.verify.contents import checksum_tasks, verify_contents
 from tidyberg.verify.delete_paths import DeletePaths
 from tidyberg.verify.groups import verify_group

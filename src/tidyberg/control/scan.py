@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from tidyberg.commit import objects
 from tidyberg.commit.cleanup import referenced_paths
 from tidyberg.commit.ownership import CUSTOM_PROVIDER, Ownership, name_of
 from tidyberg.errors import AccessDenied, BadInput, StorageError
 from tidyberg.execute.engine import CancelToken
-from tidyberg.execute.kernel.storage import Listed
 from tidyberg.model.task import OUTPUT_NAME
 from tidyberg.record.store import JobStore
+from tidyberg.storage import table_files as objects
+from tidyberg.storage.storage import Listed
 
 PREFIX = "tidyberg-"
 HOUR_MS = 3_600_000

@@ -14,7 +14,7 @@ from tidyberg.errors import (
     TidybergError,
     TooManyOutputs,
 )
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.options import Resources, cores_of_task
 from tidyberg.model.task import AnyResult as AnyResult
 from tidyberg.model.task import AnyTask as AnyTask

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from tidyberg.errors import EngineError
 from tidyberg.execute.engine import INLINE_GB, AnyResult, AnyTask, CancelToken, error_of, use_idle_cores
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.run import run_task
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.options import INLINE, Resources
 from tidyberg.model.task import StorageAccess
 

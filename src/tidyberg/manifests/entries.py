@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidyberg.manifests.container import AvroError, Container, blocks, decoding, open_container
-from tidyberg.manifests.values import bytes_under_key, column, is_null, list_lengths
-from tidyberg.manifests.walk import Fields, Wanted, walk
+from tidyberg.avro.container import AvroError, Container, blocks, decoding, open_container
+from tidyberg.avro.values import bytes_under_key, column, is_null, list_lengths
+from tidyberg.avro.walk import Fields, Wanted, walk
 
 # Field ids of the manifest entry, from the Iceberg specification; the name is the column in ENTRIES.
 FIELD_IDS: Mapping[str, int] = {

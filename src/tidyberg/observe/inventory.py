@@ -21,7 +21,7 @@ from tidyberg.observe.manifest_list import read_manifest_list
 from tidyberg.observe.partitions import PartitionIndex
 from tidyberg.observe.reading import Elsewhere, read_manifests
 from tidyberg.observe.resting import EQUALITY_DELETES, unpartitioned
-from tidyberg.observe.storage import Fetch, damaged, read_bytes, through_pyiceberg
+from tidyberg.storage.metadata_files import Fetch, damaged, read_bytes, through_pyiceberg
 
 _ROWS_A_CHUNK = 1_000  # fewer on average cost more time than a copy
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from pyiceberg.io import FileIO
 
+from tidyberg.avro.columns import read_columns
+from tidyberg.avro.container import AvroError, decoding, open_container
 from tidyberg.errors import Unsupported
-from tidyberg.manifests.container import AvroError, decoding, open_container
 from tidyberg.model.manifest import ManifestInfo
-from tidyberg.observe.avro import read_columns
-from tidyberg.observe.storage import Fetch, damaged, read_bytes, through_pyiceberg
+from tidyberg.storage.metadata_files import Fetch, damaged, read_bytes, through_pyiceberg
 
 # Field ids of the manifest list, from the Iceberg specification.
 _PATH, _LENGTH, _SPEC_ID, _CONTENT, _SEQUENCE, _MIN_SEQUENCE, _SNAPSHOT, _KEY, _FIRST_ROW = (

@@ -8,14 +8,14 @@ import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 from pyiceberg.types import DoubleType, FloatType, NestedField, StructType
 
-from tidyberg.manifests.container import AvroError, decoding, open_container
+from tidyberg.avro.columns import read_columns
+from tidyberg.avro.container import AvroError, decoding, open_container
 from tidyberg.manifests.entries import DELETED, FIELD_IDS
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.manifest import ManifestInfo
 from tidyberg.model.task import NanFacts
-from tidyberg.observe.avro import read_columns
 from tidyberg.observe.reading import fetch_manifests
-from tidyberg.observe.storage import Fetch, damaged, read_bytes, through_pyiceberg
+from tidyberg.storage.metadata_files import Fetch, damaged, read_bytes, through_pyiceberg
 
 _STATUS, _PATH, _LOWER, _UPPER = (FIELD_IDS[name] for name in ("status", "path", "lower_bounds", "upper_bounds"))
 _NANS = 137

@@ -7,7 +7,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 
 from tidyberg.errors import BadInput
-from tidyberg.execute.write_settings import write_settings
+from tidyberg.execute.tasks.write_settings import write_settings
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.submission import MAX_PRIORITY, MIN_PRIORITY
 from tidyberg.planning.bounds import resolve_sizes

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
+from tidyberg.catalog.errors import catalog_errors
 from tidyberg.errors import CatalogUnreachable, TidybergError, Transient, UnknownTable
 from tidyberg.model.table import TableRef
 from tidyberg.planning.partition_fields import PartitionFields, partition_fields
-from tidyberg.settings.catalog_errors import catalog_errors
 from tidyberg.settings.catalogs import catalog_secrets, list_tables, load_table
 
 FRESH_SECONDS = 60.0

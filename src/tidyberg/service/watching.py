@@ -10,7 +10,7 @@ from tidyberg.errors import TidybergError
 from tidyberg.model.job import Progress
 from tidyberg.model.report import Event, GroupFinished, Notice, StageStarted
 from tidyberg.record.queue import JobQueue
-from tidyberg.settings.redact import redact_text
+from tidyberg.redact import redact_text
 
 PROGRESS_SECONDS = 0.5
 MOST_CHARACTERS = 2000  # of a message

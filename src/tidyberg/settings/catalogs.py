@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from pyiceberg.utils.config import Config
 
+from tidyberg.catalog.errors import catalog_errors
 from tidyberg.errors import (
     BadInput,
     ConfigurationError,
@@ -21,8 +22,7 @@ from tidyberg.errors import (
     Unsupported,
 )
 from tidyberg.model.table import TableRef
-from tidyberg.settings.catalog_errors import catalog_errors
-from tidyberg.settings.redact import seal, secrets_of, unseal
+from tidyberg.redact import seal, secrets_of, unseal
 from tidyberg.settings.settings import DEFAULT_CATALOG, Settings
 
 _NEED_URI = (CatalogType.REST, CatalogType.HIVE, CatalogType.SQL)
@@ -41,14 +41,14 @@ def open_catalog(settings: Settings, name: str | None = None) -> Catalog:
                 f"Catalog {name!r} is a {_CANNOT_COMMIT[kind]} catalog, through which no commit can be made.",
                 hint="Reach its tables through a REST, SQL, Hive or Glue catalog.",
             )
-        properties = {"s3.retry-strategy-impl": "tidyberg.settings.retries.PatientRetries", **unseal(sealed)}
+        properties = {"s3.retry-strategy-impl": "tidyberg.catalog.retries.PatientRetries", **unseal(sealed)}
         if kind in _NEED_URI and not properties.get("uri"):
             raise ConfigurationError(f"Catalog {name!r} has no uri.", hint="Give it one in tidyberg.yaml.")
         if kind is CatalogType.SQL:
             _require_database_file(name, str(properties.get("uri", "")))
         if kind is CatalogType.REST:
             properties.pop("type", None)
-            from tidyberg.settings.rest import BoundedRestCatalog  # other catalogs need no HTTP
+            from tidyberg.catalog.rest import BoundedRestCatalog  # other catalogs need no HTTP
 
             return BoundedRestCatalog(name, settings.http_timeout_seconds, **properties)
         return load_catalog(name, **properties)

@@ -9,7 +9,7 @@ from tidyberg.errors import BadInput
 from tidyberg.model.cron import parse_cron, time_zone
 from tidyberg.model.options import RewriteMode, Strategy
 from tidyberg.model.sizes import parse_size
-from tidyberg.settings.redact import redact
+from tidyberg.redact import redact
 
 
 class Section(BaseModel):

@@ -5,8 +5,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, WithJsonSchema, field_serializer, field_validator
 
+from tidyberg.redact import MASK
 from tidyberg.settings.fields import Section
-from tidyberg.settings.redact import MASK
 
 Secret = Annotated[SecretStr, WithJsonSchema({"type": "string"})]
 NotifiedEvent = Literal["failed", "given_up", "waiting"]

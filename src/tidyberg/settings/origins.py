@@ -8,9 +8,9 @@ from pathlib import Path
 from pyiceberg.utils.config import Config
 
 from tidyberg.errors import UnknownCatalog
+from tidyberg.redact import redact
 from tidyberg.settings.catalogs import catalog_properties, default_catalog_name, known_catalogs
 from tidyberg.settings.load import catalogs_of_environment, catalogs_of_file, find_config
-from tidyberg.settings.redact import redact
 from tidyberg.settings.settings import Settings
 
 _PYICEBERG_FILE = ".pyiceberg.yaml"

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from tidyberg.settings.redact import redact_text
+from tidyberg.redact import redact_text
 from tidyberg.settings.sections import OPTION_ALIASES, Options
 
 _MOST_CHARACTERS = 200  # of a name that nobody knows

@@ -15,8 +15,8 @@ from pydantic import (
 )
 
 from tidyberg.model.options import Prices
+from tidyberg.redact import redact, seal, unseal
 from tidyberg.settings.fields import CronLine, ModeName, Section, Size, StrategyName, TimeZoneName
-from tidyberg.settings.redact import redact, seal, unseal
 from tidyberg.settings.scheduling import JitterSeconds, MissedPolicy
 
 # Other spellings of an option, and the unit of their numbers.

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, WithJsonSchema, field_serializer, field_validator
 
+from tidyberg.redact import redact_text
 from tidyberg.settings.fields import Section
-from tidyberg.settings.redact import redact_text
 
 _SCHEMES = ("redis", "rediss", "unix")
 

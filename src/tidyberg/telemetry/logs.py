@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 from urllib.parse import quote, unquote
 
-from tidyberg.settings.redact import is_secret_key, redact_text, secrets_of
+from tidyberg.redact import is_secret_key, redact_text, secrets_of
 from tidyberg.settings.settings import Settings
 from tidyberg.telemetry.context import current_fields
 from tidyberg.telemetry.sparing import Sparing

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from tidyberg._version import __version__
-from tidyberg.settings.redact import redact_text
+from tidyberg.redact import redact_text
 from tidyberg.telemetry.context import current_fields
 from tidyberg.telemetry.traces import Span, Tracer, Value
 

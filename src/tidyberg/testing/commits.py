@@ -21,9 +21,9 @@ from pyiceberg.typedef import Record
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
+from tidyberg.catalog.metadata_file import as_document, write_document
 from tidyberg.commit.entries import ListedManifest
 from tidyberg.commit.manifests import manifest_list, read_manifest_list, write_file
-from tidyberg.commit.metadata_file import as_document, write_document
 from tidyberg.commit.snapshot import next_row_id
 from tidyberg.testing.avro import avro_file, encode_record
 

@@ -11,7 +11,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
-from tidyberg.commit.avro import build_container, field_id, resolve_names, writer
+from tidyberg.avro.records import build_container, field_id, resolve_names, writer
 from tidyberg.commit.entries import Identity, ListedManifest, entry_schema, with_partition
 from tidyberg.commit.manifests import Loss, read_manifest, rewritten_manifest, write_file
 from tidyberg.testing.commits import commit_manifests, manifests_of

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tidyberg.errors import VerificationFailed
-from tidyberg.execute.kernel.checksum import added_up
+from tidyberg.execute.kernel.columns.checksum import added_up
 from tidyberg.model.task import ChecksumResult, ChecksumTask, Task, TaskInput, TaskResult, WrittenFile
 
 _UNTOUCHED = "Nothing was committed and the outputs are removed; the table is as it was."

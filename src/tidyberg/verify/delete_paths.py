@@ -7,10 +7,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidyberg.execute.engine import error_of
-from tidyberg.execute.kernel.failures import KernelFailure
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.failures import KernelFailure
 from tidyberg.model.plan import DeleteFile
 from tidyberg.model.task import StorageAccess
+from tidyberg.storage.storage import Storage
 
 _FIELD_ID = b"PARQUET:field_id"
 _PATH_ID, _PATH_NAME = b"2147483546", "file_path"  # of the spec

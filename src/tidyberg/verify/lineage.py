@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from pyiceberg.types import LongType
 
-from tidyberg.execute.kernel.lineage import LAST_UPDATED_NAME, ROW_ID_NAME
-from tidyberg.execute.kernel.project import LAST_UPDATED, ROW_ID
+from tidyberg.execute.kernel.columns.lineage import LAST_UPDATED_NAME, ROW_ID_NAME
+from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID
 from tidyberg.model.plan import FileGroup
 from tidyberg.model.task import ColumnFacts, TaskResult
 from tidyberg.verify.bounds import Leaf

@@ -8,7 +8,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 
 from tidyberg.errors import VerificationFailed
-from tidyberg.execute.kernel.checksum import added_up
+from tidyberg.execute.kernel.columns.checksum import added_up
 from tidyberg.model.task import ColumnFacts, Task, TaskResult
 from tidyberg.verify.bounds import Leaf, leaves
 from tidyberg.verify.lineage import LINEAGE_LEAVES

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidyberg.execute.kernel.checksum import Hashes, row_hashes
-from tidyberg.execute.kernel.deletes import DeletedRows, Positions
-from tidyberg.execute.kernel.lineage import fill_lineage, with_lineage
-from tidyberg.execute.kernel.read import OpenFile, Reader, open_ahead
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.kernel.columns.checksum import Hashes, row_hashes
+from tidyberg.execute.kernel.columns.lineage import fill_lineage, with_lineage
+from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows, Positions
+from tidyberg.execute.kernel.read.reader import OpenFile, Reader, open_ahead
 from tidyberg.model.task import AuditResult, AuditTask
+from tidyberg.storage.storage import Storage
 
 PARTS = 1024
 ROW = np.dtype([("first", np.uint64), ("second", np.uint64), ("position", np.int64), ("deleted", np.bool_)])

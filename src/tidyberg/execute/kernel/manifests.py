@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 
-from tidyberg.execute.kernel.ahead import run_ahead
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.manifests.entries import ManifestError, read_entries
 from tidyberg.manifests.packed import pack_entries
 from tidyberg.manifests.resting import set_aside
 from tidyberg.model.task import ManifestResult, ManifestTask, TaskInput
+from tidyberg.storage.prefetch import run_ahead
+from tidyberg.storage.storage import Storage
 
 _FETCH_AHEAD = 8  # hides the latency of object storage
 

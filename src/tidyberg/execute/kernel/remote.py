@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
 from tidyberg.execute.kernel.run import run_task
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import StorageAccess, Task
 
 _DISABLE_HUGE_PAGES = 41  # PR_SET_THP_DISABLE

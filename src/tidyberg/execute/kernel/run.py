@@ -12,28 +12,26 @@ from itertools import chain, islice
 import pyarrow as pa
 
 from tidyberg.execute.kernel.audit import audit_files
-from tidyberg.execute.kernel.check_outputs import false_statements, report_by
-from tidyberg.execute.kernel.checksum import RowChecksum
-from tidyberg.execute.kernel.copy.damage import refuse_damage
-from tidyberg.execute.kernel.copy.fields import CannotCopy, DamagedFooter
+from tidyberg.execute.kernel.check.outputs import false_statements, report_by
+from tidyberg.execute.kernel.columns.checksum import RowChecksum
+from tidyberg.execute.kernel.columns.lineage import with_lineage
+from tidyberg.execute.kernel.columns.metrics import FactCollector, written_file
+from tidyberg.execute.kernel.columns.names import field_id
+from tidyberg.execute.kernel.columns.project import Selection, leaves
 from tidyberg.execute.kernel.copy.rewrite import copy_files
-from tidyberg.execute.kernel.deletes import DeletedRows
-from tidyberg.execute.kernel.dictionaries import judge_footers
-from tidyberg.execute.kernel.digest import digest_files
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.lineage import with_lineage
+from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows
+from tidyberg.execute.kernel.deletes.surviving_rows import Announcement, SurvivingRows, placed_batches
 from tidyberg.execute.kernel.manifests import read_manifests
-from tidyberg.execute.kernel.metrics import FactCollector, written_file
-from tidyberg.execute.kernel.names import field_id
-from tidyberg.execute.kernel.output import unsupported_options
-from tidyberg.execute.kernel.partitioned import PartitionedWriter
-from tidyberg.execute.kernel.project import Selection, leaves
-from tidyberg.execute.kernel.read import OpenFile, Reader, open_ahead
+from tidyberg.execute.kernel.read.damage import refuse_damage
+from tidyberg.execute.kernel.read.reader import OpenFile, Reader, open_ahead
 from tidyberg.execute.kernel.splice.judge import NOTHING, columns_to_move, may_splice
-from tidyberg.execute.kernel.splice.write import SplicingWriter
-from tidyberg.execute.kernel.storage import Storage, remove_outputs
-from tidyberg.execute.kernel.surviving import Announcement, SurvivingRows, placed_batches
-from tidyberg.execute.kernel.write import RollingWriter
+from tidyberg.execute.kernel.splice.writer import SplicingWriter
+from tidyberg.execute.kernel.write.dictionaries import judge_footers
+from tidyberg.execute.kernel.write.digest import digest_files
+from tidyberg.execute.kernel.write.output import unsupported_options
+from tidyberg.execute.kernel.write.partitioned import PartitionedWriter
+from tidyberg.execute.kernel.write.rolling import RollingWriter
+from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import (
     AnyResult,
     AnyTask,
@@ -46,6 +44,8 @@ from tidyberg.model.task import (
     Task,
     TaskResult,
 )
+from tidyberg.parquet.fields import CannotCopy, DamagedFooter
+from tidyberg.storage.storage import Storage, remove_outputs
 
 _JUDGED_FILES = 4  # as many as are opened ahead anyway
 

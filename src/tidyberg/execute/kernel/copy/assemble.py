@@ -7,21 +7,21 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidyberg.execute.kernel.bounds import is_truncatable
-from tidyberg.execute.kernel.copy.assembly import AssembledFile, Assembly
-from tidyberg.execute.kernel.copy.fields import CannotCopy, MetadataField, StatisticsField, substruct
-from tidyberg.execute.kernel.copy.footer import Chunk
+from tidyberg.execute.kernel.columns.lineage import with_lineage
+from tidyberg.execute.kernel.columns.metrics import described_file
+from tidyberg.execute.kernel.columns.project import Leaf, leaves
+from tidyberg.execute.kernel.columns.single_values import is_truncatable
 from tidyberg.execute.kernel.copy.lineage import WideRowGroup, inherited_lineage
 from tidyberg.execute.kernel.copy.merge import MOST_ROW_GROUPS, Piece, merge
 from tidyberg.execute.kernel.copy.nans import with_nans
 from tidyberg.execute.kernel.copy.proof import Common
-from tidyberg.execute.kernel.copy.source import Source
-from tidyberg.execute.kernel.lineage import with_lineage
-from tidyberg.execute.kernel.metrics import described_file
-from tidyberg.execute.kernel.output import output_path
-from tidyberg.execute.kernel.project import Leaf, leaves
-from tidyberg.execute.kernel.sizing import most_outputs
+from tidyberg.execute.kernel.read.source import Source
+from tidyberg.execute.kernel.write.output import output_path
+from tidyberg.execute.kernel.write.sizing import most_outputs
 from tidyberg.model.task import Task, WrittenFile
+from tidyberg.parquet.fields import CannotCopy, MetadataField, StatisticsField, substruct
+from tidyberg.parquet.footer import Chunk
+from tidyberg.storage.assembly import AssembledFile, Assembly
 
 
 def assemble(task: Task, attempt: int, sources: Sequence[Source], common: Common) -> Assembly:

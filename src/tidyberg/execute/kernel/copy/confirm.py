@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pyarrow.parquet as pq
 
-from tidyberg.execute.kernel.copy.assembly import Assembly
-from tidyberg.execute.kernel.copy.source import Source
-from tidyberg.execute.kernel.failures import FailureKind, KernelFailure
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.kernel.read.source import Source
+from tidyberg.failures import FailureKind, KernelFailure
+from tidyberg.storage.assembly import Assembly
+from tidyberg.storage.storage import Storage
 
 _Listed = tuple[int, tuple[int, ...]]  # rows, and the bytes of every column
 

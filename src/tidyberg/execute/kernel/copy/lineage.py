@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidyberg.execute.kernel.copy.fields import CannotCopy
-from tidyberg.execute.kernel.copy.source import Source, open_source
-from tidyberg.execute.kernel.lineage import LAST_UPDATED_NAME, LINEAGE_FIELDS, ROW_ID_NAME
+from tidyberg.execute.kernel.columns.lineage import LAST_UPDATED_NAME, LINEAGE_FIELDS, ROW_ID_NAME
+from tidyberg.execute.kernel.read.source import Source, open_source
 from tidyberg.model.task import TaskInput, WriteSettings
+from tidyberg.parquet.fields import CannotCopy
 
 COLUMNS = len(LINEAGE_FIELDS)
 _SCHEMA = pa.schema(LINEAGE_FIELDS)

@@ -5,8 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidyberg.execute.kernel.copy.assembly import Literal, Range, Segment, joined
-from tidyberg.execute.kernel.copy.fields import (
+from tidyberg.execute.kernel.copy.lineage import COLUMNS
+from tidyberg.execute.kernel.copy.proof import Common
+from tidyberg.execute.kernel.read.source import Source
+from tidyberg.parquet.fields import (
     ChunkField,
     FileField,
     GroupField,
@@ -16,12 +18,10 @@ from tidyberg.execute.kernel.copy.fields import (
     changed,
     number,
 )
-from tidyberg.execute.kernel.copy.footer import MAGIC, Chunk, Extent, RowGroup, as_ending
-from tidyberg.execute.kernel.copy.lineage import COLUMNS
-from tidyberg.execute.kernel.copy.proof import Common
-from tidyberg.execute.kernel.copy.source import Source
-from tidyberg.execute.kernel.copy.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, ThriftList, write_struct
-from tidyberg.execute.kernel.copy.uniform import BOUNDS, PageIndexes, partial_statistics, without_statistics
+from tidyberg.parquet.footer import MAGIC, Chunk, Extent, RowGroup, as_ending
+from tidyberg.parquet.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, ThriftList, write_struct
+from tidyberg.parquet.uniform import BOUNDS, PageIndexes, partial_statistics, without_statistics
+from tidyberg.storage.assembly import Literal, Range, Segment, joined
 
 # Some writers leave a few bytes between columns: to take them along is cheaper than one more piece to copy.
 _GAP = 4096

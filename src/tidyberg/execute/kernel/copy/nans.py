@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidyberg.execute.kernel.bounds import encode, normalised
+from tidyberg.execute.kernel.columns.project import Leaf
+from tidyberg.execute.kernel.columns.single_values import encode, normalised
 from tidyberg.execute.kernel.copy.merge import Piece
-from tidyberg.execute.kernel.copy.source import Source
-from tidyberg.execute.kernel.project import Leaf
+from tidyberg.execute.kernel.read.source import Source
 from tidyberg.model.task import NanFacts, WrittenFile
 
 _FORMATS = {4: "<f", 8: "<d"}

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidyberg._version import __version__
-from tidyberg.execute.kernel.copy.fields import (
+from tidyberg.execute.kernel.columns.project import LAST_UPDATED
+from tidyberg.execute.kernel.copy.lineage import COLUMNS, LINEAGE, check_stored_lineage
+from tidyberg.execute.kernel.read.source import Source
+from tidyberg.model.task import Task
+from tidyberg.parquet.fields import (
     CannotCopy,
     ElementField,
     FileField,
@@ -16,12 +20,8 @@ from tidyberg.execute.kernel.copy.fields import (
     optional_number,
     structs,
 )
-from tidyberg.execute.kernel.copy.lineage import COLUMNS, LINEAGE, check_stored_lineage
-from tidyberg.execute.kernel.copy.shape import Element, difference, elements, expected_elements, schema_of
-from tidyberg.execute.kernel.copy.source import Source
-from tidyberg.execute.kernel.copy.thrift import I32, LIST, STRUCT, Struct, ThriftList
-from tidyberg.execute.kernel.project import LAST_UPDATED
-from tidyberg.model.task import Task
+from tidyberg.parquet.schema import Element, difference, elements, expected_elements, schema_of
+from tidyberg.parquet.thrift import I32, LIST, STRUCT, Struct, ThriftList
 
 _ICEBERG_SCHEMA = b"iceberg.schema"
 _ARROW_SCHEMA = b"ARROW:schema"

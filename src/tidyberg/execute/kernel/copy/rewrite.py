@@ -7,18 +7,18 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidyberg.execute.kernel.ahead import run_ahead
+from tidyberg.execute.kernel.columns.lineage import LineageFacts, with_lineage
+from tidyberg.execute.kernel.columns.metrics import FactCollector
+from tidyberg.execute.kernel.columns.project import Leaf, Selection, leaves
 from tidyberg.execute.kernel.copy.assemble import assemble
-from tidyberg.execute.kernel.copy.assembly import Moved
 from tidyberg.execute.kernel.copy.confirm import confirm, row_groups
 from tidyberg.execute.kernel.copy.proof import prove, refuse_by_task
-from tidyberg.execute.kernel.copy.source import Source, open_source, storage_reader
-from tidyberg.execute.kernel.copy.stream import write_assembly
-from tidyberg.execute.kernel.lineage import LineageFacts, with_lineage
-from tidyberg.execute.kernel.metrics import FactCollector
-from tidyberg.execute.kernel.project import Leaf, Selection, leaves
-from tidyberg.execute.kernel.storage import Storage, remove_outputs
+from tidyberg.execute.kernel.read.source import Source, open_source, storage_reader
 from tidyberg.model.task import ColumnFacts, Task, WrittenFile
+from tidyberg.storage.assembly import Moved
+from tidyberg.storage.prefetch import run_ahead
+from tidyberg.storage.storage import Storage, remove_outputs
+from tidyberg.storage.write_assembly import write_assembly
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,14 @@
 """An input file on its way into a splice: what can be moved of it."""
 
-from tidyberg.execute.kernel.copy.fields import CannotCopy
 from tidyberg.execute.kernel.copy.proof import check_writer
-from tidyberg.execute.kernel.copy.source import Source, open_source
-from tidyberg.execute.kernel.copy.thrift import Bytes
-from tidyberg.execute.kernel.read import OpenFile
-from tidyberg.execute.kernel.splice.columns import Column, TableColumns, by_field_id, columns, same_column
-from tidyberg.execute.kernel.splice.parts import Part, parts_of
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.kernel.read.reader import OpenFile
+from tidyberg.execute.kernel.read.source import Source, open_source
+from tidyberg.execute.kernel.write.chunk_parts import Part, parts_of
+from tidyberg.execute.kernel.write.table_columns import Column, TableColumns, by_field_id, columns, same_column
 from tidyberg.model.task import WriteSettings
+from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.thrift import Bytes
+from tidyberg.storage.storage import Storage
 
 
 class SplicedInput:

@@ -4,16 +4,16 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from tidyberg.execute.kernel.copy.fields import CannotCopy
-from tidyberg.execute.kernel.dictionaries import TELLING_ROWS, judge_rows
-from tidyberg.execute.kernel.lineage import LINEAGE_FIELDS
-from tidyberg.execute.kernel.project import leaves
-from tidyberg.execute.kernel.read import FETCHED_WHOLE, OpenFile, Reader
-from tidyberg.execute.kernel.splice.columns import TableColumns
+from tidyberg.execute.kernel.columns.lineage import LINEAGE_FIELDS
+from tidyberg.execute.kernel.columns.project import leaves
+from tidyberg.execute.kernel.read.reader import FETCHED_WHOLE, OpenFile, Reader
 from tidyberg.execute.kernel.splice.inputs import SplicedInput, is_whole
-from tidyberg.execute.kernel.splice.parts import CODECS, FEWEST_VALUES
-from tidyberg.execute.kernel.storage import Storage
+from tidyberg.execute.kernel.write.chunk_parts import CODECS, FEWEST_VALUES
+from tidyberg.execute.kernel.write.dictionaries import TELLING_ROWS, judge_rows
+from tidyberg.execute.kernel.write.table_columns import TableColumns
 from tidyberg.model.task import Task, TaskInput
+from tidyberg.parquet.fields import CannotCopy
+from tidyberg.storage.storage import Storage
 
 _WORTHWHILE_SHARE = 0.3  # of the bytes: below, what is saved does not pay for row groups that are less even
 _MOST_LOSING = 0.5  # of the rows, in files that lose some to deletes: these files are written anew, with small pages

@@ -1,0 +1,143 @@
+"""Arrow arrays from noted positions, a whole column at a time."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from tidyberg.avro.container import AvroError
+from tidyberg.avro.lanes import Buffer, Positions
+from tidyberg.avro.walk import Fields
+
+
+def column(fields: Fields, name: str, kind: pa.DataType) -> pa.Array:
+    """The values of a noted field; nulls where the field was null or the schema does not have it."""
+    at = fields.positions.get(name)
+    if at is None:
+        return pa.nulls(fields.rows, kind)
+    found = np.flatnonzero(at)
+    values = _values(fields.buffer, at[found], fields.kinds[name].physical, fields.kinds[name].size, kind)
+    if len(found) == fields.rows:
+        return values
+    return _spread(values, found, fields.rows)
+
+
+def is_null(fields: Fields, name: str) -> pa.Array:
+    at = fields.positions.get(name)
+    return pa.repeat(pa.scalar(True), fields.rows) if at is None else pa.array(at == 0)
+
+
+def _spread(values: pa.Array, found: Positions, rows: int) -> pa.Array:
+    if len(found) == 0:
+        return pa.nulls(rows, values.type)
+    indices = np.zeros(rows, np.int64)
+    indices[found] = np.arange(len(found))
+    missing = np.ones(rows, np.bool_)
+    missing[found] = False
+    return values.take(pa.array(indices, mask=missing))
+
+
+def _values(buffer: Buffer, at: Positions, physical: str, size: int, kind: pa.DataType) -> pa.Array:
+    match physical:
+        case "int" | "long":
+            return pa.array(buffer.read_varints(at)).cast(kind)
+        case "boolean":
+            return pa.array(buffer.byte_at(at) != 0).cast(kind)
+        case "double":
+            return pa.array(buffer.word_at(at).view(np.float64)).cast(kind)
+        case "float":
+            low = (buffer.word_at(at) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+            return pa.array(low.view(np.float32)).cast(kind)
+        case "bytes" | "string":
+            lengths, starts = buffer.read_length(at)
+            return slices(buffer, starts, lengths, kind)
+        case "fixed":
+            return slices(buffer, at, np.full(len(at), size, np.int64), kind)
+        case "array":
+            return _numbers(buffer, at, kind)
+        case "null":
+            return pa.nulls(len(at), kind)
+    raise AvroError(f"a field of its schema is of type {physical!r}")
+
+
+def slices(buffer: Buffer, starts: Positions, lengths: Positions, kind: pa.DataType) -> pa.Array:
+    """Strings or binary values, copied out of the buffer in one go."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    if total > np.iinfo(np.int32).max:
+        raise AvroError("its strings are too long to hold together")
+    offsets = np.concatenate(([0], ends)).astype(np.int32)
+    source = np.repeat(starts - (ends - lengths), lengths)
+    source += np.arange(total)
+    content = buffer.bytes.take(source, mode="clip")
+    array = pa.Array.from_buffers(kind, len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(content)])
+    array.validate(full=True)
+    return array
+
+
+def _numbers(buffer: Buffer, at: Positions, kind: pa.DataType) -> pa.Array:
+    """Lists of numbers."""
+    found = [(lanes, buffer.read_varints(here)) for lanes, here in _items(buffer, at, buffer.skip_varints)]
+    owners = np.concatenate([np.array([], np.int64), *(lanes for lanes, _ in found)])
+    values = np.concatenate([np.array([], np.int64), *(numbers for _, numbers in found)])
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=len(at)))))
+    ordered = pa.array(values[np.argsort(owners, kind="stable")])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), ordered).cast(kind)
+
+
+def list_lengths(fields: Fields, name: str) -> pa.Array:
+    """How many numbers each list has, null where there is none."""
+    at = fields.positions.get(name)
+    if at is None:
+        return pa.nulls(fields.rows, pa.int32())
+    holders = np.flatnonzero(at)
+    lengths = np.zeros(len(holders), np.int32)
+    for lanes, _ in _items(fields.buffer, at[holders], fields.buffer.skip_varints):
+        lengths[lanes] += 1
+    return _spread(pa.array(lengths), holders, fields.rows)
+
+
+def bytes_under_key(fields: Fields, name: str, key: int, kind: pa.DataType) -> pa.Array:
+    """Of maps from numbers to bytes the value under one key, null where there is none."""
+    at = fields.positions.get(name)
+    if at is None:
+        return pa.nulls(fields.rows, kind)
+    buffer = fields.buffer
+    holders = np.flatnonzero(at)
+    found = np.zeros(fields.rows, np.int64)
+    for lanes, here in _items(buffer, at[holders], lambda at: buffer.skip_bytes(buffer.skip_varints(at))):
+        hits = np.flatnonzero(buffer.read_varints(here) == key)
+        if len(hits):
+            found[holders[lanes[hits]]] = buffer.skip_varints(here[hits])
+    rows = np.flatnonzero(found)
+    lengths, starts = buffer.read_length(found[rows])
+    return _spread(slices(buffer, starts, lengths, kind), rows, fields.rows)
+
+
+def _items(
+    buffer: Buffer, at: Positions, skip: Callable[[Positions], Positions]
+) -> Iterator[tuple[Positions, Positions]]:
+    """The first items of all lists, then their second ones, and so on: which lists, and where their items begin."""
+    at, left, lanes = at.copy(), np.zeros(len(at), np.int64), np.arange(len(at))
+    stated = np.zeros(len(at), np.int64)  # where items end whose bytes are counted, as well as themselves
+    while len(lanes):
+        opened = lanes[left[lanes] == 0]
+        if len(opened):
+            counts = buffer.read_varints(at[opened])
+            at[opened] = buffer.skip_varints(at[opened])
+            sized = opened[counts < 0]
+            if len(sized):
+                lengths, at[sized] = buffer.read_length(at[sized])
+                stated[sized] = at[sized] + lengths
+            left[opened] = np.abs(counts)
+            lanes = lanes[left[lanes] > 0]
+        yield lanes, at[lanes]
+        at[lanes] = skip(at[lanes])
+        left[lanes] -= 1
+        if stated.any():
+            closed = lanes[(left[lanes] == 0) & (stated[lanes] > 0)]
+            if (at[closed] != stated[closed]).any():
+                raise AvroError("the items of a list do not fill it")
+            stated[closed] = 0
+        if at.max(initial=0) > buffer.ends[-1]:
+            raise AvroError("a list goes on beyond the end")

@@ -1,0 +1,341 @@
+"""Steps through the records of many blocks at once, notes where the wanted fields begin, and skips the rest."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tidyberg.avro.container import AvroError
+from tidyberg.avro.lanes import Buffer, Positions
+
+Skip = Callable[[Buffer, Positions], Positions]
+SkipOne = Callable[[bytes, int], int]
+# A step of all lanes takes about as long as sixteen records in plain Python: fewer lanes are not worth it.
+_FEWEST_LANES = 16
+_FIXED_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+
+
+class Kind(NamedTuple):
+    """How to get over a value of some type, and what readers of the noted positions must know of it."""
+
+    skip: Skip
+    skip_one: SkipOne  # the same without numpy
+    physical: str
+    size: int = 0  # of `fixed`
+
+
+class Step(NamedTuple):
+    """One field of a record: where to note it, if anywhere, and the options of its union (one where it is none)."""
+
+    name: str | None
+    options: tuple[Kind, ...]
+    is_union: bool
+
+
+class Fields(NamedTuple):
+    """What a walk found: of every wanted field where its value begins in each record, 0 where it is null."""
+
+    buffer: Buffer
+    rows: int
+    positions: Mapping[str, Positions]
+    kinds: Mapping[str, Kind]
+
+
+def walk(schema_text: str, wanted: "Wanted", blocks: Sequence[tuple[int, bytes]]) -> Fields:
+    """Over blocks of files of one schema; records come out in the order of the blocks."""
+    steps = compile_steps(schema_text, wanted)
+    buffer = Buffer([content for _, content in blocks])
+    counts = np.array([count for count, _ in blocks], np.int64)
+    rows = int(counts.sum())
+    if rows < _FEWEST_LANES * int(counts.max(initial=0)):
+        noted = _walk_alone(steps, buffer, counts)
+    else:
+        noted = _walk_abreast(steps, buffer, counts)
+    kinds = {step.name: _value_kind(step) for step in steps if step.name is not None}
+    return Fields(buffer, rows, noted, kinds)
+
+
+def _walk_abreast(steps: Sequence[Step], buffer: Buffer, counts: Positions) -> dict[str, Positions]:
+    """One lane a block."""
+    noted = {step.name: np.zeros(int(counts.sum()), np.int64) for step in steps if step.name is not None}
+    # Blocks with the most records first: those still busy are then always the first ones.
+    order = np.argsort(-counts, kind="stable")
+    busy = np.searchsorted(-counts[order], -np.arange(int(counts.max(initial=0))), side="left")
+    at = buffer.starts[order]
+    record = (np.cumsum(counts) - counts)[order]
+    for lanes in busy.tolist():
+        here, row = at[:lanes], record[:lanes]
+        for step in steps:
+            here = _take(step, buffer, here, row, noted)
+        at[:lanes] = here
+        record[:lanes] += 1
+        if (here > buffer.ends[order[:lanes]]).any():
+            raise AvroError("a record is longer than its block")
+    if (at != buffer.ends[order]).any():
+        raise AvroError("the records of a block do not fill it")
+    return noted
+
+
+def _walk_alone(steps: Sequence[Step], buffer: Buffer, counts: Positions) -> dict[str, Positions]:
+    """Few large blocks, record by record."""
+    data = buffer.bytes.tobytes()
+    noted: dict[str, list[int]] = {step.name: [] for step in steps if step.name is not None}
+    for count, start, end in zip(counts.tolist(), buffer.starts.tolist(), buffer.ends.tolist(), strict=True):
+        at = start
+        for _ in range(count):
+            for step in steps:
+                begins, at = _take_one(step, data, at)
+                if step.name is not None:
+                    noted[step.name].append(begins)
+            if at > end:
+                raise AvroError("a record is longer than its block")
+        if at != end:
+            raise AvroError("the records of a block do not fill it")
+    return {name: np.array(positions, np.int64) for name, positions in noted.items()}
+
+
+def _take_one(step: Step, data: bytes, at: int) -> tuple[int, int]:
+    """Where the value begins, 0 where it is null, and where it ends."""
+    kind = step.options[0]
+    if step.is_union:
+        tag = data[at]
+        at += 1
+        if tag % 2 or tag // 2 >= len(step.options):
+            raise AvroError("a value is of a type that its schema does not have")
+        kind = step.options[tag // 2]
+        if kind.physical == "null":
+            return 0, at
+    return at, kind.skip_one(data, at)
+
+
+def _take(step: Step, buffer: Buffer, at: Positions, row: Positions, noted: Mapping[str, Positions]) -> Positions:
+    if not step.is_union:
+        if step.name is not None:
+            noted[step.name][row] = at
+        return step.options[0].skip(buffer, at)
+    tags = buffer.byte_at(at)
+    at = at + 1
+    for tag in _distinct(tags):
+        if tag % 2 or tag // 2 >= len(step.options):
+            raise AvroError("a value is of a type that its schema does not have")
+        kind = step.options[tag // 2]
+        if kind.physical == "null":
+            continue
+        if tag == tags[0] and (tags == tag).all():
+            if step.name is not None:
+                noted[step.name][row] = at
+            return kind.skip(buffer, at)
+        lanes = np.flatnonzero(tags == tag)
+        if step.name is not None:
+            noted[step.name][row[lanes]] = at[lanes]
+        at[lanes] = kind.skip(buffer, at[lanes])
+    return at
+
+
+def _distinct(tags: Any) -> list[int]:
+    first = int(tags[0])
+    return [first] if (tags == first).all() else np.unique(tags).tolist()
+
+
+def _value_kind(step: Step) -> Kind:
+    return next((kind for kind in step.options if kind.physical != "null"), step.options[0])
+
+
+class Wanted(NamedTuple):
+    """Fields by id with the names to note them under; the fields of a record may be wanted by position."""
+
+    names: tuple[tuple[int, str], ...]
+    spread: int | None = None  # id of a record
+    prefix: str = ""  # its fields are noted as the prefix and their position
+
+
+@lru_cache(maxsize=256)
+def compile_steps(schema_text: str, wanted: Wanted) -> tuple[Step, ...]:
+    steps = tuple(_record_steps(json.loads(schema_text), wanted, dict(wanted.names), {}))
+    if any(step.is_union and _ambiguous(step) for step in steps if step.name is not None):
+        raise AvroError("a field of its schema may be of several types")
+    return steps
+
+
+def _ambiguous(step: Step) -> bool:
+    return sum(kind.physical != "null" for kind in step.options) > 1
+
+
+def _record_steps(
+    record: Mapping[str, Any], wanted: Wanted, names: Mapping[int, str], types: dict[str, Any]
+) -> Iterator[Step]:
+    for field in record["fields"]:
+        kind, field_id = field["type"], field.get("field-id")
+        if isinstance(kind, str) and kind in types:
+            kind = types[kind]
+        is_record = isinstance(kind, dict) and kind["type"] == "record"
+        if is_record and "name" in kind:
+            types[kind["name"]] = kind
+        if is_record and field_id == wanted.spread and field_id is not None:
+            for number, inner in enumerate(kind["fields"]):
+                yield _step(f"{wanted.prefix}{number}", inner["type"], types)
+        elif is_record and field_id not in names:
+            yield from _record_steps(kind, wanted, names, types)
+        else:
+            yield _step(names.get(field_id), kind, types)
+
+
+def _step(name: str | None, kind: Any, types: dict[str, Any]) -> Step:
+    if isinstance(kind, list):
+        return Step(name, tuple(_kind(option, types) for option in kind), True)
+    return Step(name, (_kind(kind, types),), False)
+
+
+def _kind(kind: Any, types: dict[str, Any]) -> Kind:
+    if isinstance(kind, list):
+        step = _step(None, kind, types)
+        return Kind(
+            lambda buffer, at: _take(step, buffer, at, at, {}), lambda data, at: _take_one(step, data, at)[1], "union"
+        )
+    if isinstance(kind, str):
+        if kind in types:
+            return _kind(types[kind], types)
+        if kind in _FIXED_SIZES:
+            return _fixed(kind, _FIXED_SIZES[kind])
+        if kind in ("int", "long"):
+            return Kind(lambda buffer, at: buffer.skip_varints(at), _skip_varint, kind)
+        if kind in ("bytes", "string"):
+            return Kind(lambda buffer, at: buffer.skip_bytes(at), _skip_bytes, kind)
+        raise AvroError(f"its schema has an unknown type {kind!r}")
+    if "name" in kind:
+        types[kind["name"]] = kind
+    match kind["type"]:
+        case "record":
+            return _record([_step(None, field["type"], types) for field in kind["fields"]])
+        case "array":
+            return _array(kind["items"], types)
+        case "map":
+            return _array({"type": "record", "fields": [{"type": "string"}, {"type": kind["values"]}]}, types)
+        case "fixed":
+            return _fixed("fixed", kind["size"])
+        case nested:
+            return _kind(nested, types)
+
+
+def _fixed(physical: str, size: int) -> Kind:
+    return Kind(lambda _, at: at + size, lambda _, at: at + size, physical, size)
+
+
+def _record(steps: Sequence[Step]) -> Kind:
+    def skip(buffer: Buffer, at: Positions) -> Positions:
+        for step in steps:
+            at = _take(step, buffer, at, at, {})
+        return at
+
+    def skip_one(data: bytes, at: int) -> int:
+        for step in steps:
+            _, at = _take_one(step, data, at)
+        return at
+
+    return Kind(skip, skip_one, "record")
+
+
+def _array(items: Any, types: dict[str, Any]) -> Kind:
+    skip_items = _items_skipper(items, types)
+    item = _kind(items, types)
+
+    def skip(buffer: Buffer, at: Positions) -> Positions:
+        return _over_lists(buffer, at, skip_items)
+
+    def skip_one(data: bytes, at: int) -> int:
+        while True:
+            count, at = _read_varint(data, at)
+            if count == 0:
+                return at
+            if abs(count) > len(data):
+                raise AvroError("a list claims more items than there are bytes")
+            if count < 0:
+                at = _skip_bytes(data, at)
+            for _ in range(count):
+                at = item.skip_one(data, at)
+
+    return Kind(skip, skip_one, "array")
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+
+
+def _skip_varint(data: bytes, at: int) -> int:
+    while data[at] >= 0x80:
+        at += 1
+    return at + 1
+
+
+def _skip_bytes(data: bytes, at: int) -> int:
+    length, at = _read_varint(data, at)
+    if length < 0:
+        raise AvroError("a length is negative")
+    return at + length
+
+
+def _over_lists(
+    buffer: Buffer, at: Positions, skip_items: Callable[[Buffer, Positions, Positions], Positions]
+) -> Positions:
+    """A list is blocks of items, each behind their number, and a zero; a negative number has its bytes behind it."""
+    at = at.copy()
+    lanes = np.arange(len(at))
+    while len(lanes):
+        counts, here = _read_counts(buffer, at[lanes])
+        at[lanes] = here
+        if not counts.any():
+            break
+        sized = counts < 0
+        if sized.any():
+            lengths, behind = buffer.read_length(here[sized])
+            at[lanes[sized]] = behind + lengths
+        plain = counts > 0
+        if plain.any():
+            at[lanes[plain]] = skip_items(buffer, here[plain], counts[plain])
+        lanes = lanes[counts != 0]
+        if at.max(initial=0) > buffer.ends[-1]:
+            raise AvroError("a list goes on beyond the end")
+    return at
+
+
+def _read_counts(buffer: Buffer, at: Positions) -> tuple[Positions, Positions]:
+    first = buffer.byte_at(at)
+    if not np.bitwise_or.reduce(first, initial=0) & 0x81:
+        return (first >> 1).astype(np.int64), at + 1
+    counts = buffer.read_varints(at)
+    if (np.abs(counts) > buffer.longest).any():
+        raise AvroError("a list claims more items than there are bytes")
+    return counts, buffer.skip_varints(at)
+
+
+def _items_skipper(items: Any, types: dict[str, Any]) -> Callable[[Buffer, Positions, Positions], Positions]:
+    """Column metrics are maps from int to long or to bytes, written as lists of records: those have short cuts."""
+    if items in ("int", "long"):
+        return lambda buffer, at, counts: buffer.skip_varints(at, counts)
+    if isinstance(items, dict) and items.get("type") == "record":
+        match [field["type"] for field in items["fields"]]:
+            case ["int" | "long", "int" | "long"]:
+                return lambda buffer, at, counts: buffer.skip_varints(at, 2 * counts)
+            case ["int" | "long", "bytes"]:
+                return lambda buffer, at, counts: buffer.skip_keyed_bytes(at, counts)
+    kind = _kind(items, types)
+
+    def skip_each(buffer: Buffer, at: Positions, counts: Positions) -> Positions:
+        at = at.copy()
+        for number in range(int(counts.max(initial=0))):
+            lanes = np.flatnonzero(counts > number)
+            at[lanes] = kind.skip(buffer, at[lanes])
+            if (at > buffer.ends[-1]).any():
+                raise AvroError("a list goes on beyond the end")
+        return at
+
+    return skip_each

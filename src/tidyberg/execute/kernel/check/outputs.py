@@ -1,0 +1,85 @@
+"""Finds what outputs, and the manifests that will list them, say that is not true.
+
+Row groups that are copied keep what their writer said of them. What was false in an input is not refused in the output
+when it is false in the same way: the same statement of the same column, and no more often than in the inputs. So one
+damaged page excuses that page, but no other damage. What a copy writes anew, as offsets and ordinals, has no such
+excuse, and neither has a manifest.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from tidyberg.execute.kernel.check.metrics import check_metrics
+from tidyberg.failures import FailureKind, KernelFailure
+from tidyberg.model.task import TaskInput, WrittenFile
+from tidyberg.parquet.check.file import FileReport, check_file
+from tidyberg.parquet.check.problems import Problem
+from tidyberg.storage.storage import Storage
+
+# What the kernel writes itself, whatever the inputs had.
+OWN_RULES = frozenset(
+    ("footer", "schema", "chunk", "ordinals", "overlap", "row-group-order", "row-group-offset", "index-place",
+     "column-orders")
+)  # fmt: skip
+
+ReportOf = Callable[[str, int], FileReport]  # of a location and the size of what is there
+# Rule, statement, and the column: by its id where it has one, for names may change.
+_Key = tuple[str, str, int | str | None]
+# Where a page lies and what a bound is may change by a copy; what is said of them may not.
+_VALUES = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[-+]?\d[\d.]*(?:e[-+]?\d+)?")
+
+
+def false_statements(
+    outputs: Sequence[WrittenFile], sources: Sequence[TaskInput], report_of: ReportOf
+) -> tuple[Problem, ...]:
+    """Of the outputs; `sources` are the files whose bytes they may hold."""
+    found: list[Problem] = []
+    inheritable: dict[_Key, list[Problem]] = {}
+    for output in outputs:
+        report = report_of(output.path, output.size)
+        found += check_metrics(report, output)
+        for problem in report.problems:
+            if problem.rule in OWN_RULES or not sources:
+                found.append(problem)
+            else:
+                inheritable.setdefault(_key(problem, report), []).append(problem)
+    for source in sources:
+        if not inheritable:
+            break
+        report = report_of(source.path, source.size)
+        for key, times in Counter(_key(problem, report) for problem in report.problems).items():
+            if key in inheritable:
+                inheritable[key] = inheritable[key][times:]
+                if not inheritable[key]:
+                    del inheritable[key]
+    return (*found, *(problem for problems in inheritable.values() for problem in problems))
+
+
+def _key(problem: Problem, report: FileReport) -> _Key:
+    statement = _VALUES.sub("…", problem.what)
+    return problem.rule, statement, report.field_ids.get(problem.column or "", problem.column)
+
+
+def report_by(storage: Storage, should_stop: Callable[[], bool], path: str, size: int) -> FileReport:
+    """Checks a file wherever it is."""
+    place = storage.place(path)
+
+    def stop() -> None:
+        if should_stop():
+            raise KernelFailure(FailureKind.STOPPED, "The task was cancelled.")
+
+    if place.object is not None:
+
+        def fetch(offset: int, length: int) -> object:
+            stop()
+            return storage.read_range(place, offset, length)
+
+        return check_file(fetch, size, path)
+    with storage.open_input(place, size) as source, storage.guard(path):
+
+        def read(offset: int, length: int) -> object:
+            stop()
+            return source.read_at(length, offset)
+
+        return check_file(read, size, path)

@@ -1,0 +1,176 @@
+"""Reads delete files: positions by data file, deletion vectors, and the keys of equality deletes."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidyberg.execute.kernel.columns.names import FIELD_ID
+from tidyberg.execute.kernel.columns.project import leaves
+from tidyberg.execute.kernel.deletes.bitmaps import read_deletion_vector
+from tidyberg.execute.kernel.deletes.cache import SharedCache
+from tidyberg.execute.kernel.deletes.equality import EqualityDeletes
+from tidyberg.execute.kernel.deletes.vectors import read_vectors
+from tidyberg.execute.kernel.read.reader import MB, OpenFile, Reader, fetch_source
+from tidyberg.failures import FailureKind, KernelFailure
+from tidyberg.model.task import TaskDelete, TaskInput
+from tidyberg.storage.prefetch import run_ahead
+from tidyberg.storage.storage import Storage
+
+Positions = npt.NDArray[np.int64]
+
+# The spec's reserved field ids of position delete files; a file may also hold the deleted rows, which nobody needs.
+_POSITION_COLUMNS = pa.schema(
+    [
+        pa.field("file_path", pa.dictionary(pa.int32(), pa.string()), metadata={FIELD_ID: b"2147483546"}),
+        pa.field("pos", pa.int64(), metadata={FIELD_ID: b"2147483545"}),
+    ]
+)
+# For writers that leave the ids out.
+_POSITION_NAMES: dict[tuple[str, ...], int] = {("file_path",): 2147483546, ("pos",): 2147483545}
+_MOST_KEPT_ROWS = 8_000_000  # of a file with more, only what is asked for is decoded, and nothing kept
+_ENTRY_BYTES = 200  # what an entry of a dictionary takes besides its values
+
+_cache = SharedCache(256 * MB)  # of the process: a worker runs task after task over the same deletes
+
+
+def forget_delete_files() -> None:
+    """Empty the process's cache."""
+    _cache.clear()
+
+
+class DeleteFiles:
+    """Decodes delete files of one storage; those that several tasks may share are kept for the next."""
+
+    def __init__(self, storage: Storage, batch_rows: int, should_stop: Callable[[], bool]) -> None:
+        self._storage = storage
+        self._identity = storage.identity
+        self._batch_rows = batch_rows
+        self._should_stop = should_stop
+        self._position_reader = self._reader(_POSITION_COLUMNS, _POSITION_NAMES)
+
+    def positions(self, delete: TaskDelete, paths: Collection[str]) -> Mapping[str, Positions]:
+        """Sorted positions by data file; of files besides those in `paths` there may be some too."""
+        if delete.referenced_data_file is not None:
+            return self._read_positions(self._open(delete), paths)  # no other task has that data file
+
+        def make() -> tuple[Mapping[str, Positions] | None, int]:
+            file = self._open(delete)
+            if file.footer.num_rows > _MOST_KEPT_ROWS:
+                return None, _ENTRY_BYTES
+            found = self._read_positions(file, None)
+            return found, sum(_ENTRY_BYTES + len(path) + places.nbytes for path, places in found.items())
+
+        kept = _cache.get((self._identity, "position", delete.path), make)
+        return kept if kept is not None else self._read_positions(self._open(delete), paths)
+
+    def deletion_vectors(self, vectors: Sequence[TaskDelete]) -> list[Positions]:
+        """The positions of vectors that one read fetches together."""
+        return [
+            _decoded(vector, blob) for vector, blob in zip(vectors, read_vectors(self._storage, vectors), strict=True)
+        ]
+
+    def keys(self, delete: TaskDelete, schema: pa.Schema) -> pa.Table:
+        """The rows of an equality delete file in `schema`: promoted, null where the file lacks a column."""
+
+        def make() -> tuple[pa.Table, int]:
+            file = self._open(delete)
+            reader = self._reader(schema, {})
+            if reader.selection(file).ids is not None:
+                raise KernelFailure(
+                    FailureKind.DAMAGED, f"The equality delete file {delete.path} was written without field ids."
+                )
+            found = pa.Table.from_batches(reader.batches(file, reader.selection(file)), schema=schema)
+            return found, _ENTRY_BYTES + found.nbytes
+
+        return _cache.get((self._identity, "equality", delete.path, bytes(schema.serialize())), make)
+
+    def matcher(self, deletes: Sequence[TaskDelete], schema: pa.Schema) -> EqualityDeletes:
+        """All deletes of one set of columns as one look-up, which tasks with the same deletes share."""
+        columns = leaves(schema)
+
+        def make() -> tuple[EqualityDeletes, int]:
+            with closing(run_ahead(partial(self.keys, schema=schema), deletes)) as read:
+                tables = list(read)
+            keys = [[leaf.of(table) for leaf in columns] for table in tables]
+            made = EqualityDeletes(keys, [delete.sequence_number for delete in deletes])
+            return made, _ENTRY_BYTES + 2 * sum(table.nbytes for table in tables)
+
+        files = tuple((delete.path, delete.sequence_number) for delete in deletes)
+        return _cache.get((self._identity, "matcher", files, bytes(schema.serialize())), make)
+
+    def _read_positions(self, file: OpenFile, paths: Collection[str] | None) -> Mapping[str, Positions]:
+        reader = self._position_reader
+        parts: dict[str, list[Positions]] = defaultdict(list)
+        for batch in reader.batches(file, reader.selection(file)):
+            if batch.column(0).null_count or batch.column(1).null_count:
+                raise KernelFailure(FailureKind.DAMAGED, f"{file.input.path} has position deletes without a position.")
+            for path, positions in _by_path(batch.column(0), batch.column(1)):
+                if paths is None or path in paths:
+                    parts[path].append(positions)
+        return {path: sorted_unique(np.concatenate(some)) for path, some in parts.items()}
+
+    def _reader(self, schema: pa.Schema, names: Mapping[tuple[str, ...], int]) -> Reader:
+        return Reader(
+            self._storage,
+            schema,
+            batch_rows=self._batch_rows,
+            constants={},
+            should_stop=self._should_stop,
+            name_mapping=names,
+        )
+
+    def _open(self, delete: TaskDelete) -> OpenFile:
+        if delete.content is not None:
+            content = pa.py_buffer(delete.content)
+            source = pa.BufferReader(content)
+        else:
+            source, content = fetch_source(self._storage, delete.path, delete.size)
+        with self._storage.guard(delete.path):
+            footer = pq.read_metadata(source)
+        return OpenFile(TaskInput(delete.path, delete.size, footer.num_rows), source, footer, content)
+
+
+def _decoded(vector: TaskDelete, blob: bytes) -> Positions:
+    where = f"{vector.path} for {vector.referenced_data_file}"
+    positions = sorted_unique(read_deletion_vector(blob, where))
+    if vector.records is not None and len(positions) != vector.records:
+        raise KernelFailure(
+            FailureKind.DAMAGED,
+            f"The deletion vector in {where} deletes {len(positions)} rows, but the table's manifest says "
+            f"{vector.records}.",
+        )
+    return positions
+
+
+def delete_bytes(storage: Storage, delete: TaskDelete) -> bytes:
+    """All bytes of a delete file."""
+    place = storage.place(delete.path)
+    if place.object is not None:
+        return storage.read_whole(place, delete.size).to_pybytes()  # type: ignore[no-any-return]
+    source = storage.open_input(place)
+    with storage.guard(delete.path), source:
+        content, size = bytes(source.read()), int(source.size())
+    if len(content) != size:
+        raise KernelFailure(FailureKind.STORAGE, f"Reading {delete.path} gave {len(content)} of its {size} bytes.")
+    return content
+
+
+def sorted_unique(positions: Positions) -> Positions:
+    """Writers should sort and not repeat themselves; those that do cost a look and no sort."""
+    return positions if bool(np.all(positions[1:] > positions[:-1])) else np.unique(positions)
+
+
+def _by_path(paths: pa.DictionaryArray, positions: pa.Array) -> Iterator[tuple[str, Positions]]:
+    codes = paths.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    codes = codes[order]
+    places = positions.to_numpy()[order]
+    starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    for code, part in zip(codes[starts].tolist(), np.split(places, starts[1:]), strict=True):
+        yield paths.dictionary[code].as_py(), part

@@ -1,0 +1,75 @@
+"""Reads tiny files many at once: which of them, and what happens where that does not work."""
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+
+import pyarrow as pa
+
+from tidyberg.execute.kernel.read.reader import MB, OpenFile, Reader, Shape
+from tidyberg.failures import FailureKind, KernelFailure
+from tidyberg.model.task import Task
+from tidyberg.parquet.joined import join
+
+_JOINED_BYTES = 16 * MB  # uncompressed, of files that are read together
+_MOST_REFUSED = 4  # bunches that could not be joined: those after them are like them
+
+
+class TinyFiles:
+    """The files of a task, those that may be joined by the bunch."""
+
+    def __init__(self, task: Task, reader: Reader, should_stop: Callable[[], bool]) -> None:
+        self._reader = reader
+        self._should_stop = should_stop
+        self._most_rows = task.batch_rows
+        self._refused = 0
+
+    def bunches(self, files: Iterable[OpenFile]) -> Generator[tuple[Shape, list[OpenFile]], None, None]:
+        """Files of one shape that may be read together, in order; every other file by itself."""
+        bunch: list[OpenFile] = []
+        shape_of_bunch: Shape | None = None
+        rows = size = 0
+        for file in files:
+            shape = self._reader.shape(file)
+            rows += file.footer.num_rows
+            size += file.uncompressed_bytes
+            is_full = rows > self._most_rows or size > _JOINED_BYTES
+            if shape_of_bunch is not None and (is_full or shape is not shape_of_bunch or not self._joinable(file)):
+                yield shape_of_bunch, bunch
+                bunch, shape_of_bunch = [], None
+            if not self._joinable(file) or shape.outline is None:
+                yield shape, [file]
+                continue
+            if shape_of_bunch is None:
+                rows, size = file.footer.num_rows, file.uncompressed_bytes
+            shape_of_bunch = shape
+            bunch.append(file)
+        if shape_of_bunch is not None:
+            yield shape_of_bunch, bunch
+
+    def read(self, files: Sequence[OpenFile], shape: Shape) -> list[pa.RecordBatch] | None:
+        """All rows of a bunch, in order; None where its files must be read one by one.
+
+        That is also what tells which one is damaged.
+        """
+        if self._should_stop():
+            raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
+        contents = [file.content for file in files if file.content is not None]
+        if len(files) == 1 or len(contents) != len(files) or shape.outline is None:
+            return None
+        found: list[pa.RecordBatch] = []
+        try:
+            joined = join(contents, [file.footer for file in files], shape.outline, shape.selection.columns)
+            if joined is not None:
+                content, footer = joined
+                decoded = self._reader.decoded(
+                    pa.BufferReader(content), footer, shape.selection, encoded_as=files[0].footer
+                )
+                found = [self._reader.projected(batch, shape.selection) for batch in decoded]
+        except (OSError, pa.ArrowException, KernelFailure):
+            found = []
+        if sum(batch.num_rows for batch in found) != sum(file.input.records for file in files):
+            self._refused += 1
+            return None
+        return found
+
+    def _joinable(self, file: OpenFile) -> bool:
+        return self._refused < _MOST_REFUSED and file.rows_taken is None and bool(file.footer.num_rows)

@@ -1,0 +1,242 @@
+"""The splicing writer: takes whole files, moves the pages of some columns, encodes the others, rolls its outputs."""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidyberg.execute.kernel.columns.lineage import LINEAGE_FIELDS, fill_lineage
+from tidyberg.execute.kernel.columns.project import leaves
+from tidyberg.execute.kernel.deletes.deleted_rows import Positions, without_rows
+from tidyberg.execute.kernel.read.reader import OpenFile, Reader
+from tidyberg.execute.kernel.splice.inputs import SplicedInput
+from tidyberg.execute.kernel.splice.judge import MakeReader
+from tidyberg.execute.kernel.write.chunk_parts import CODECS, Part, parts_of
+from tidyberg.execute.kernel.write.compression import with_levels
+from tidyberg.execute.kernel.write.dictionaries import judge_rows
+from tidyberg.execute.kernel.write.encoders import ColumnEncoders, Encoded
+from tidyberg.execute.kernel.write.floats import FloatFacts, is_counted
+from tidyberg.execute.kernel.write.output import Output, output_path, writer_options
+from tidyberg.execute.kernel.write.paged import SplicedFile, in_memory
+from tidyberg.execute.kernel.write.sizing import OutputSizing, most_group_rows
+from tidyberg.execute.kernel.write.table_columns import TableColumns, by_field_id, columns, same_column
+from tidyberg.failures import FailureKind, KernelFailure
+from tidyberg.model.task import Task
+from tidyberg.parquet.fields import CannotCopy
+from tidyberg.storage.storage import Storage, remove_outputs
+
+
+class SplicingWriter:
+    """Takes open files, one after the other, and turns them into outputs of equal size."""
+
+    def __init__(
+        self,
+        task: Task,
+        attempt: int,
+        storage: Storage,
+        target: pa.Schema,
+        schema: pa.Schema,
+        moved: Collection[int],
+        dictionaries: Mapping[int, bool],
+        make_reader: MakeReader,
+    ) -> None:
+        """`target` is the table's schema, `schema` the same with dictionary strings, `moved` are columns of both."""
+        self.outputs: list[Output] = []
+        self.rows_written = self.bytes_moved = 0
+        self.files_moved: list[str] = []  # inputs of which pages were moved
+        self._task = task
+        self._attempt = attempt
+        self._storage = storage
+        self._target = target
+        self._table = TableColumns(target)
+        self._make_reader = make_reader
+        self._moved = sorted(moved)
+        self._encoded = [position for position in range(len(target)) if position not in moved]
+        self._encoded_schema = pa.schema([schema.field(position) for position in self._encoded])
+        # Floats are moved too, but NaN must be counted: they are read beside the columns to encode, before lineage.
+        floats = [p for p in self._moved if any(map(is_counted, self._table.leaves_of(p).values()))]
+        own = len(self._encoded) - (len(LINEAGE_FIELDS) if task.lineage else 0)
+        read = [*self._encoded[:own], *floats, *self._encoded[own:]]
+        self._kept = [place for place, position in enumerate(read) if position not in moved]
+        self._reader = make_reader(pa.schema([schema.field(position) for position in read])) if read else None
+        self._counted = {
+            number: replace(leaf, steps=(read.index(position), *leaf.steps[1:]))
+            for position in floats
+            for number, leaf in self._table.leaves_of(position).items()
+            if is_counted(leaf)
+        }
+        self._dictionaries = dict(dictionaries)
+        self._encoders = ColumnEncoders(task.cores)
+        self._options: dict[str, Any] | None = None
+        self._sizing = OutputSizing.of(task)
+        self._files_taken = self._seen_rows = self._seen_bytes = 0
+        self._current: SplicedFile | None = None
+        self._start_row_group()
+
+    def add(self, file: OpenFile, deleted: Positions, rows_in_all: int, *, is_movable: bool) -> None:
+        """The rows that the task takes of a file, less the deleted ones; the file is closed then.
+
+        Files come in the order of the task's inputs; `rows_in_all` is how many the task will write. Pages are moved
+        only of files that are movable: which no delete touches.
+        """
+        if file.uncompressed_bytes > self._task.write.row_group_bytes:
+            raise CannotCopy(f"{file.input.path} is larger than a row group")  # which would have to hold all of it
+        rows = file.end_row - file.first_row - len(deleted)
+        with file.source:
+            if rows:
+                self._take(file, deleted, is_movable)
+        self._sizing.expect(rows_in_all - self.rows_written)
+        self._rows += rows
+        self._files_taken += 1
+        self._seen_rows += file.footer.num_rows
+        self._seen_bytes += file.uncompressed_bytes
+        if self._rows and (self._is_complete() or self._held >= self._task.memory_bytes):
+            self._flush()
+
+    def finish(self) -> list[Output]:
+        if self._rows:
+            self._flush()
+        if self._current is not None:
+            self._close_output()
+        self._encoders.close()
+        return self.outputs
+
+    def abandon(self) -> bool:
+        """Remove what was written, which is this attempt's own; whether nothing of it is left."""
+        self._encoders.close()
+        places = [self._storage.place(output.path) for output in self.outputs]
+        is_closed = self._current is None or self._current.abandon()
+        if self._current is not None:
+            places.append(self._current.place)
+        return remove_outputs(places, self._storage) and is_closed
+
+    def _start_row_group(self) -> None:
+        self._rows = self._held = 0
+        self._batches: list[pa.RecordBatch] = []
+        self._parts: dict[int, list[Part]] = {}
+        self._floats = {number: FloatFacts() for number in self._counted}
+
+    def _is_complete(self) -> bool:
+        """A file is not divided: the row group ends where it is nearest to the wanted number of rows."""
+        following = self._task.inputs[self._files_taken : self._files_taken + 1]
+        most = most_group_rows(self._task.write, self._seen_rows, self._seen_bytes)
+        wanted = self._sizing.rows_for_next_group(most)
+        return any(self._rows + file.rows_expected / 2 > wanted for file in following)
+
+    def _take(self, file: OpenFile, deleted: Positions, is_movable: bool) -> None:
+        # I1: pages have all rows of the file.
+        found = self._pages_of(SplicedInput(file, self._storage)) if is_movable else {}
+        if moved := sum(part.size for leaf in found.values() for parts in leaf for part in parts):
+            self.bytes_moved += moved
+            self.files_moved.append(file.input.path)
+        made_anew = [position for position in self._moved if position not in found]
+        if made_anew:
+            found |= self._made_plain(file, made_anew, deleted)
+        wanted = file.end_row - file.first_row - len(deleted)
+        for position in self._moved:
+            for number, parts in zip(self._table.columns[position].leaf_numbers, found[position], strict=True):
+                rows = sum(part.rows for part in parts)
+                if rows != wanted:
+                    raise CannotCopy(f"{file.input.path} has {rows} rows in a column of {wanted}")
+                self._parts.setdefault(number, []).extend(parts)
+                self._held += sum(part.size for part in parts)
+        self._read(file, deleted)
+
+    def _pages_of(self, opened: SplicedInput) -> dict[int, list[list[Part]]]:
+        """By column, those that can be moved."""
+        found = {}
+        for position in self._moved:
+            with suppress(CannotCopy):
+                found[position] = opened.parts(self._table, position, self._task.write)
+        return found
+
+    def _made_plain(self, file: OpenFile, positions: list[int], deleted: Positions) -> dict[int, list[list[Part]]]:
+        """Pages of these columns as Arrow writes them, where those of the file cannot be moved."""
+        schema = pa.schema([self._target.field(position) for position in positions])
+        table = pa.Table.from_batches(self._left(file, deleted, self._make_reader(schema)), schema=schema)
+        options = writer_options(self._task.write, leaves(schema), {}, table)
+        made = in_memory(table, with_levels(options, self._task, table, leaves(schema)))
+        made_columns = by_field_id(columns(made.footer.schema))
+        return {
+            position: parts_of(
+                made,
+                same_column(made_columns, self._table.columns[position]),
+                list(self._table.leaves_of(position).values()),
+                made.bytes_at,
+                self._task.write,
+                own=True,
+            )
+            for position in positions
+        }
+
+    def _read(self, file: OpenFile, deleted: Positions) -> None:
+        if self._reader is None:
+            return
+        for left in self._left(file, deleted, self._reader, lineage=self._task.lineage):
+            for number, leaf in self._counted.items():
+                self._floats[number] = self._floats[number].with_values(leaf.of(pa.Table.from_batches([left])))
+            kept = left.select(self._kept)
+            self._batches.append(kept)
+            self._held += kept.nbytes
+
+    def _left(
+        self, file: OpenFile, deleted: Positions, reader: Reader, *, lineage: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        first = file.first_row
+        for batch in reader.look_through(file, reader.selection(file)):
+            yield without_rows(fill_lineage(batch, file.input, first) if lineage else batch, first, deleted)
+            first += batch.num_rows
+
+    def _flush(self) -> None:
+        table = pa.Table.from_batches(self._batches, schema=self._encoded_schema) if self._encoded else None
+        encoded = {} if table is None else self._encode(table)
+        if self._current is None:
+            self._current = self._open_output()
+        size = self._current.write(self._rows, self._parts, encoded, self._floats)
+        self._count_nans(table, self._current.nan_counts)
+        self.rows_written += self._rows
+        self._sizing.wrote(self._rows, size)
+        if self._sizing.is_full():
+            self._close_output()
+        self._start_row_group()
+
+    def _encode(self, table: pa.Table) -> Encoded:
+        """The columns that are not moved, by the numbers of their leaves."""
+        if table.num_rows != self._rows:
+            raise KernelFailure(FailureKind.DAMAGED, f"{table.num_rows} rows were read where {self._rows} were moved.")
+        if self._options is None:
+            self._options = self._decide_options(table)
+        # Without one dictionary for all chunks Arrow's writer would fall back to plain pages at the second.
+        numbers = [self._table.columns[position].leaf_numbers for position in self._encoded]
+        return self._encoders.begin(table.unify_dictionaries(), self._options, numbers).result()
+
+    def _decide_options(self, table: pa.Table) -> dict[str, Any]:
+        encoded_leaves = leaves(self._encoded_schema)
+        undecided = [leaf for leaf in encoded_leaves if leaf.field_id not in self._dictionaries]
+        if undecided and self._task.write.dictionary:
+            self._dictionaries.update(judge_rows(table, undecided))
+        options = writer_options(self._task.write, encoded_leaves, self._dictionaries, table)
+        return with_levels(options, self._task, table, encoded_leaves)
+
+    def _count_nans(self, table: pa.Table | None, counts: dict[int, int]) -> None:
+        found = {self._table.leaves[number].field_id: facts.nans for number, facts in self._floats.items()}
+        for leaf in leaves(self._encoded_schema):
+            if table is not None and is_counted(leaf):
+                found[leaf.field_id] = pc.sum(pc.is_nan(leaf.of(table))).as_py() or 0
+        for identifier, nans in found.items():
+            if identifier is not None:
+                counts[identifier] = counts.get(identifier, 0) + nans
+
+    def _open_output(self) -> SplicedFile:
+        place = self._storage.place(output_path(self._task, self._attempt, self._sizing.files_closed))
+        codec = CODECS[self._task.write.compression]
+        return SplicedFile(self._storage, place, self._target, self._table.leaves, codec)
+
+    def _close_output(self) -> None:
+        assert self._current is not None
+        self.outputs.append(self._current.finish(self._task.iceberg_schema))
+        self._current = None
+        self._sizing.closed()

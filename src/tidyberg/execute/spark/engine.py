@@ -1,0 +1,236 @@
+"""Runs tasks on Spark: local, a cluster, a session the caller has, or Spark Connect; one API for all."""
+
+import contextlib
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tidyberg.errors import EngineError
+from tidyberg.execute.engine import APP_NAME, SPARK_CONNECT, AnyResult, AnyTask, CancelToken, use_idle_cores
+from tidyberg.execute.spark.class_archive import find_archive, make_later
+from tidyberg.execute.spark.launch import Launch, launched, spark_home
+from tidyberg.execute.spark.run import ConnectHandle, Handle, LocalHandle, SessionHandle, SparkRun, split_into_jobs
+from tidyberg.execute.spark.session import (
+    engine_launch,
+    forget,
+    is_alive,
+    is_connect,
+    local_cores,
+    retrying_master,
+    running_context,
+    session_of,
+    session_settings,
+    setting_of,
+    start_classic,
+    start_connect,
+    stop_classic,
+)
+from tidyberg.execute.spark.shipping import write_archive
+from tidyberg.model.options import Resources
+from tidyberg.model.task import StorageAccess
+
+_LOST_ATTEMPTS = 4  # attempts beyond failures: speculation, executors that went away
+
+
+class SparkEngine:
+    """Starts Spark at the first run, or uses the session or Connect address it was given."""
+
+    def __init__(
+        self,
+        master: str = "local[*]",
+        *,
+        conf: Mapping[str, str] | None = None,
+        session: Any = None,
+        connect: str | None = None,
+        driver_memory: str = "1g",
+        memory_gb: float = 4.0,
+        app_name: str = APP_NAME,
+        class_archive: bool = False,
+    ) -> None:
+        if session is not None and connect is not None:
+            raise EngineError("Give SparkEngine a session or a Connect address, not both.")
+        self._master = retrying_master(master)
+        self._conf = dict(conf or {})
+        self._connect = connect
+        self._driver_memory = driver_memory
+        self._app_name = app_name
+        self._class_archive = class_archive
+        self._has_run = False
+        self._spark = session  # or, where Spark is our own and local, its context
+        self._owns_spark = session is None
+        self._shipped = False
+        self._closing = False
+        self._lock = threading.Lock()
+        self._launch: Launch | None = None  # of a start ahead, until it has ended
+        self._ahead: threading.Thread | None = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._is_own_local = session is None and connect is None and local_cores(self._master) is not None
+        self._cores = self._find_cores()
+        self._attempts: int | None = None
+        name = SPARK_CONNECT if connect is not None else "spark session" if session is not None else master
+        self.resources = Resources(cores=self._cores or 2, memory_gb=memory_gb, name=name)
+
+    @property
+    def name(self) -> str:
+        return "spark"
+
+    @property
+    def attempts(self) -> int:
+        """Settled at the first look: it is recorded before a run, and workers refuse attempts beyond it [I6]."""
+        if self._attempts is None:
+            failures = int(self._setting("spark.task.maxFailures") or 4)
+            self._attempts = failures + (0 if self._is_own_local else _LOST_ATTEMPTS)
+        return self._attempts
+
+    @property
+    def settle_seconds(self) -> float:
+        """Workers were seen writing up to 1.8 s after a cancel with our kill timeout, 3.7 s with Spark's own."""
+        return 2.5 if self._is_own_local else 5.0
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a run will find or start a Spark: not with somebody else's that has been stopped."""
+        return self._spark is None or self._owns_spark or is_alive(self._spark)
+
+    def start(self) -> None:
+        """Start the session now, or anew where it has died; a run does it by itself."""
+        with self._lock:
+            if self._spark is not None and self._owns_spark and not is_alive(self._spark):
+                forget(self._spark)
+                self._spark, self._shipped = None, False
+            if self._spark is None:
+                self._spark = self._start()
+
+    def start_ahead(self) -> None:
+        """Begin to start, beside what the caller does before its first run; where it fails, that run says why."""
+        if self._spark is not None or self._connect is not None or self._ahead is not None:
+            return
+        if "pyspark" in sys.modules and running_context() is not None:
+            return
+        launch = engine_launch(
+            self._master, self._driver_memory, self._conf, self._app_name, class_archive=self._class_archive
+        )
+        with contextlib.suppress(OSError, EngineError):
+            self._launch = launched(*launch, self._directory() / "spark.log")
+            self._ahead = threading.Thread(target=self._start_quietly, name="tidyberg-spark-start", daemon=True)
+            self._ahead.start()
+
+    def _start_quietly(self) -> None:
+        with contextlib.suppress(Exception):
+            self.start()
+            if self._is_own_local and not self._closing:
+                LocalHandle(self._spark).warm_up(self._cores or 1)
+
+    def close(self) -> None:
+        self._closing = True
+        if (launch := self._launch) is not None:
+            launch.abandon()  # it may be seconds from its start, and nobody will need it
+        with self._lock:
+            spark, self._spark = self._spark, None if self._owns_spark else self._spark
+            if spark is not None and self._owns_spark:
+                if is_connect(spark):
+                    spark.stop()
+                elif is_alive(spark):
+                    stop_classic(spark)
+                    if self._class_archive and self._is_own_local and self._has_run:
+                        make_later(find_archive(spark_home()))
+                else:
+                    forget(spark)
+            self._shipped = False
+            if self._scratch is not None:
+                self._scratch.cleanup()
+                self._scratch = None
+        if self._ahead is not None:
+            self._ahead.join()
+        self._ahead, self._closing = None, False
+
+    def run(
+        self,
+        tasks: Sequence[AnyTask],
+        storage: StorageAccess,
+        *,
+        on_result: Callable[[AnyResult], None],
+        cancel: CancelToken,
+        max_parallelism: int | None = None,
+    ) -> list[AnyResult]:
+        cancel.raise_if_cancelled()
+        if not tasks:
+            return []
+        self.start()
+        handle = self._handle()
+        tasks = use_idle_cores(tasks, self._cores if max_parallelism is None else None, self._cores_of_executor())
+        threads, jobs = split_into_jobs(tasks, self._cores, max_parallelism)
+        run = SparkRun(handle, jobs, storage, self.attempts, cancel)
+        results = run.execute(threads, len(tasks), on_result)
+        self._has_run = True
+        return results
+
+    def _start(self) -> Any:
+        if self._connect is not None:
+            return start_connect(self._connect, self._app_name)
+        shared = running_context()
+        if shared is not None:
+            # A process has one Spark: use the caller's, and leave it running.
+            self._owns_spark = self._is_own_local = False
+            return session_of(shared)
+        settings = session_settings(self._master, self._driver_memory, self._conf)
+        log = self._directory() / "spark.log"
+        try:
+            context = start_classic(
+                self._master, self._app_name, settings, log, self._launch, class_archive=self._class_archive
+            )
+        finally:
+            self._launch = None
+        return context if self._is_own_local else session_of(context)
+
+    def _handle(self) -> Handle:
+        """What one run talks to, with the kernels on their way to the executors."""
+        if self._is_own_local:
+            return LocalHandle(self._spark)  # whose workers import the very package that runs here
+        if is_connect(self._spark):
+            self._ship(self._spark)
+            return ConnectHandle(self._spark)
+        # Classic Spark cancels by session only, so every run has one of its own.
+        own = self._spark.newSession()
+        self._ship(own)
+        return SessionHandle(own)
+
+    def _ship(self, session: Any) -> None:
+        if is_connect(session) and self._shipped:
+            return
+        with self._lock:  # threads may run tasks at once
+            archive = write_archive(self._directory())
+            session.addArtifacts(str(archive), pyfile=True)
+            self._shipped = True
+
+    def _setting(self, name: str) -> str | None:
+        """A Spark setting, of the Spark that runs where one does; Connect servers may keep some to themselves."""
+        if self._spark is not None:
+            with contextlib.suppress(Exception):
+                return setting_of(self._spark, name)
+        return self._conf.get(name)
+
+    def _find_cores(self) -> int | None:
+        """Cores that tasks will have; None where only the cluster knows."""
+        own_master = self._master if self._spark is None and self._connect is None else ""
+        cores = local_cores(self._setting("spark.master") or own_master)
+        if cores is not None:
+            return cores
+        instances, each = self._setting("spark.executor.instances"), self._setting("spark.executor.cores")
+        if instances and each:
+            return int(instances) * int(each)
+        most = self._setting("spark.cores.max")
+        return int(most) if most else None
+
+    def _cores_of_executor(self) -> int | None:
+        """The most that one task can use; None where it is not known, or one executor has all."""
+        each = self._setting("spark.executor.cores")
+        return int(each) if each and not self._is_own_local else None
+
+    def _directory(self) -> Path:
+        if self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="tidyberg-spark-")
+        return Path(self._scratch.name)

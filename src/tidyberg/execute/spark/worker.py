@@ -1,0 +1,87 @@
+"""The function that Spark runs in its Python workers; it travels by value and imports the shipped kernels there."""
+
+import pickle
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidyberg.execute.engine import AnyResult, AnyTask
+from tidyberg.failures import KernelFailure
+from tidyberg.model.task import StorageAccess
+
+OUTCOME_SCHEMA = "outcome binary"
+
+Work = Callable[[Iterable[int]], Iterator[bytes]]  # runs the tasks of partitions with these numbers
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one task on an executor."""
+
+    position: int
+    result: AnyResult | None
+    failure: KernelFailure | None
+
+
+def pack(task: AnyTask) -> bytes:
+    """A task as it travels: paths and schemas compress well."""
+    return zlib.compress(pickle.dumps(task, pickle.HIGHEST_PROTOCOL), 6)
+
+
+def make_worker(partitions: Sequence[Sequence[tuple[int, AnyTask]]], storage: StorageAccess, attempts: int) -> Work:
+    """A function of the numbers of partitions: it runs their tasks one after the other."""
+    shipped = [[(position, pack(task)) for position, task in partition] for partition in partitions]
+
+    def work(numbers: Iterable[int]) -> Iterator[bytes]:
+        # Imports belong in here: the function is rebuilt on an executor that has only the shipped archive.
+        from pyspark import TaskContext
+
+        from tidyberg.execute.kernel.remote import run_packed, settle_worker
+
+        settle_worker()
+        context = TaskContext.get()
+        attempt = context.attemptNumber() if context is not None else 0
+        for number in numbers:
+            for position, packed in shipped[number]:
+                yield run_packed(position, packed, attempt, attempts, storage)
+
+    return work
+
+
+def in_batches(work: Work) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The same as a function for `mapInArrow`."""
+
+    def work_in_batches(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            for outcome in work(batch.column(0).to_pylist()):
+                yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], names=["outcome"])
+
+    return work_in_batches
+
+
+def import_kernels(numbers: Iterable[int]) -> Iterator[bytes]:  # noqa: ARG001
+    """Work that does nothing, in a worker that is then ready for the first that does."""
+    from tidyberg.execute.kernel.remote import settle_worker
+
+    settle_worker()
+    return iter(())
+
+
+def in_own_worker(work: Work) -> Work:
+    """The same for a worker that runs nothing but our tasks."""
+
+    def work_alone(numbers: Iterable[int]) -> Iterator[bytes]:
+        from tidyberg.execute.kernel.without_pandas import use_arrow_without_pandas
+
+        use_arrow_without_pandas()
+        return work(numbers)
+
+    return work_alone
+
+
+def unpack_outcome(data: bytes) -> Outcome:
+    position, result, failure = pickle.loads(data)  # noqa: S301 - written by our own worker function
+    return Outcome(position, result, failure)

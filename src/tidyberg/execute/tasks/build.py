@@ -1,0 +1,184 @@
+"""Turns the plan's groups into tasks: schema, write settings, output directory, values of absent columns."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.partitioning import PartitionKey
+from pyiceberg.schema import Schema
+from pyiceberg.table.locations import LocationProvider
+
+from tidyberg.execute.tasks.equality_schemas import equality_schema_bytes, schemas_newest_first
+from tidyberg.execute.tasks.evolution import absent_values, name_mapping
+from tidyberg.execute.tasks.schemas import arrow_schema_bytes, with_lineage_fields
+from tidyberg.execute.tasks.write_settings import write_settings
+from tidyberg.model.inventory import Inventory, Partition
+from tidyberg.model.options import PlanOptions, RewriteMode
+from tidyberg.model.plan import DeleteFile, FileGroup
+from tidyberg.model.table import Pinned
+from tidyberg.model.task import NanFacts, PartitionColumn, Task, TaskDelete, TaskInput, output_name
+from tidyberg.planning.parts import part_count
+
+_BATCH_ROWS = 131_072
+_FAR_MORE, _FAR_MORE_SPARE = 4, 32  # times as many outputs as planned, and some: a writer that rolls so often is wrong
+_OVERSIZE = 1.8  # an output above this many times the target would be split by the next plan
+
+
+def build_tasks(
+    groups: Sequence[FileGroup],
+    inventory: Inventory,
+    location_provider: LocationProvider,
+    *,
+    job_id: str,
+    target_file_size: int,
+    options: PlanOptions,
+    checksum: bool,
+    deletes: Sequence[DeleteFile] = (),
+    nans: Mapping[str, tuple[NanFacts, ...]] = MappingProxyType({}),
+    after_death: bool = False,
+) -> list[Task]:
+    """One task per group, which says among how many to divide it; tasks share their schema and settings.
+
+    `deletes` are the plan's, `nans` of files to copy.
+    """
+    pinned = inventory.pinned
+    schema = arrow_schema_bytes(pinned.schema)
+    lineage = pinned.format_version >= 3
+    iceberg_schema = (with_lineage_fields(pinned.schema) if lineage else pinned.schema).model_dump_json()
+    settings = write_settings(pinned.schema, pinned.properties, options.parquet, lineage=lineage)
+    max_bytes = options.max_file_size or int(target_file_size * _OVERSIZE)
+    schemas = schemas_newest_first(pinned)
+    equality_schemas = _equality_schemas(deletes, schemas)
+    partitions = _partitions(groups, inventory)
+    row_groups = _row_groups(groups, inventory)
+    mapping = name_mapping(pinned.properties)
+    return [
+        Task(
+            job_id=job_id,
+            group_id=group.group_id,
+            inputs=tuple(
+                TaskInput(
+                    file.path,
+                    file.size,
+                    file.records,
+                    file.sequence_number,
+                    file.first_row_id,
+                    tuple(
+                        fact
+                        for fact in nans.get(file.path, ())
+                        if settings.metrics_modes.get(fact.field_id, "none") != "none"
+                    ),
+                )
+                for file in group.files
+            ),
+            arrow_schema=schema,
+            iceberg_schema=iceberg_schema,
+            output_directory=_output_directory(location_provider, job_id, group),
+            outputs=group.outputs,
+            max_outputs=_most_outputs(group, options),
+            target_bytes=target_file_size,
+            max_bytes=max(max_bytes, target_file_size),
+            write=settings,
+            batch_rows=options.max_record_batch_rows or _BATCH_ROWS,
+            constants=absent_values(pinned.specs[group.spec_id], partitions[group.group_id], schemas),
+            name_mapping=mapping,
+            lineage=lineage,
+            partitioning=_partitioning(group, pinned),
+            checksum=checksum,
+            after_death=after_death,
+            deletes=tuple(_task_delete(deletes[position]) for position in group.deletes),
+            mode=group.mode,
+            parts=part_count(
+                group.mode,
+                moves=group.output_spec_id is not None,
+                outputs=group.outputs,
+                row_groups=sum(row_groups.get(file.path, 1) for file in group.files),
+            ),
+            # Who asks for rows to be written anew, or for other pages, gets that.
+            splices=options.mode is not RewriteMode.ENCODE and not options.parquet,
+            min_row_group_bytes=options.copy_min_row_group_bytes if options.mode is RewriteMode.AUTO else 0,
+            equality_schemas={
+                deletes[position].equality_ids: equality_schemas[deletes[position].equality_ids]
+                for position in group.deletes
+                if deletes[position].kind == "equality"
+            },
+        )
+        for group in groups
+    ]
+
+
+def _most_outputs(group: FileGroup, options: PlanOptions) -> int:
+    """Where rows are sorted into partitions, nobody knows how many these are: only the job's limit holds."""
+    if group.output_spec_id is not None:
+        return options.max_output_files
+    return min(options.max_output_files, _FAR_MORE * group.outputs + _FAR_MORE_SPARE)
+
+
+def _partitioning(group: FileGroup, pinned: Pinned) -> tuple[PartitionColumn, ...] | None:
+    if group.output_spec_id is None:
+        return None
+    fields = pinned.specs[group.output_spec_id].fields
+    return tuple(PartitionColumn(field.source_id, str(field.transform)) for field in fields)
+
+
+def _equality_schemas(deletes: Sequence[DeleteFile], schemas: Sequence[Schema]) -> dict[tuple[int, ...], bytes]:
+    first = {delete.equality_ids: delete.path for delete in reversed(deletes) if delete.kind == "equality"}
+    return {ids: equality_schema_bytes(ids, schemas, path) for ids, path in first.items()}
+
+
+def _partitions(groups: Sequence[FileGroup], inventory: Inventory) -> dict[int, Partition]:
+    """Of each group the partition that its files are in; a path alone cannot tell the text "null" from NULL."""
+    firsts = {group.files[0].path: group.group_id for group in groups}
+    files = inventory.data_files
+    found = files.filter(pc.is_in(files["path"], value_set=pa.array(list(firsts), pa.string())))
+    return {
+        firsts[path]: inventory.partitions[partition]
+        for path, partition in zip(found["path"].to_pylist(), found["partition"].to_pylist(), strict=True)
+    }
+
+
+def _row_groups(groups: Sequence[FileGroup], inventory: Inventory) -> dict[str, int]:
+    """By path, of the files of groups that become several files; one where nothing tells."""
+    paths = [file.path for group in groups if group.outputs > 1 for file in group.files]
+    files = inventory.data_files
+    found = files.filter(pc.is_in(files["path"], value_set=pa.array(paths, pa.string())))
+    return dict(zip(found["path"].to_pylist(), found["row_groups"].fill_null(1).to_pylist(), strict=True))
+
+
+def _task_delete(delete: DeleteFile) -> TaskDelete:
+    return TaskDelete(
+        path=delete.path,
+        kind=delete.kind,
+        size=delete.size,
+        sequence_number=delete.sequence_number,
+        referenced_data_file=delete.referenced_data_file,
+        equality_ids=delete.equality_ids,
+        content_offset=delete.content_offset,
+        content_size=delete.content_size,
+        records=delete.records,
+    )
+
+
+@dataclass(frozen=True)
+class _PartitionPath:
+    """All that location providers ask of a partition key."""
+
+    path: str
+
+    def to_path(self) -> str:
+        return self.path
+
+
+def _output_directory(provider: LocationProvider, job_id: str, group: FileGroup) -> str:
+    """Where the table's own location provider puts this group's first output: hashes and custom layouts count.
+
+    Outputs that are sorted into partitions share one directory, so that their names can be computed beforehand; where
+    a file lies says nothing of its partition.
+    """
+    name = output_name(job_id, group.group_id, attempt=0, number=0)
+    stays = group.partition_path and group.output_spec_id is None
+    key = _PartitionPath(group.partition_path) if stays else None
+    return provider.new_data_location(name, cast(PartitionKey | None, key)).rpartition("/")[0]

@@ -1,0 +1,272 @@
+"""A column chunk: what the footer, its page indexes and its bloom filter say of it, against its decoded pages."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidyberg.parquet.check.bloom import BloomFilter
+from tidyberg.parquet.check.bounds import Truth, check_statistics
+from tidyberg.parquet.check.indexes import TruePage, check_column_index, check_offset_index
+from tidyberg.parquet.check.order import Extremes, Order
+from tidyberg.parquet.check.pages import (
+    Batch,
+    LevelArray,
+    PageDamage,
+    StoredPage,
+    batches,
+    declared_nulls,
+    declared_rows,
+    walk,
+)
+from tidyberg.parquet.check.problems import Findings
+from tidyberg.parquet.fields import CannotCopy, MetadataField, items, optional_number, structs, substruct
+from tidyberg.parquet.footer import BYTE_ARRAY, Extent, SchemaLeaf
+from tidyberg.parquet.page_headers import DICTIONARY_PAGE
+from tidyberg.parquet.pages import DATA_PAGE_V2
+from tidyberg.parquet.thrift import I32, I64, BadThriftError, Struct, read_struct
+
+_DISTINCT = 4
+_HARMLESS_ENCODINGS = {0, 3, 4}  # plain, RLE and bit-packed: levels and dictionaries use them too
+
+Read = Callable[[int, int], Any]  # offset, length: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A leaf of the file's schema."""
+
+    leaf: SchemaLeaf
+    order: Order | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlace:
+    """Where the pieces of a chunk lie."""
+
+    metadata: Struct
+    pages: Extent
+    column_index: Extent | None
+    offset_index: Extent | None
+    bloom: Extent | None  # with its header
+    bloom_header: int = 0
+
+
+@dataclass
+class ChunkTruth:
+    """What a chunk was found to hold."""
+
+    pages: list[TruePage] = field(default_factory=list)
+    distinct: set[Any] | None = None
+    distinct_bits: set[Any] = field(default_factory=set)  # with both zeros apart
+    rows_of_values: list[tuple[LevelArray | None, pa.Array]] = field(default_factory=list)
+    has_negative_zero: bool = False
+    has_positive_zero: bool = False
+
+    def truth(self, value_bytes: int | None) -> Truth:
+        told = [page.truth for page in self.pages]
+        return Truth(
+            values=sum(one.values for one in told),
+            nulls=sum(one.nulls for one in told),
+            nans=sum(one.nans for one in told),
+            lower=min((one.lower for one in told if one.lower is not None), default=None),
+            upper=max((one.upper for one in told if one.upper is not None), default=None),
+            value_bytes=value_bytes,
+            distinct=None if self.distinct is None else (len(self.distinct), len(self.distinct_bits)),
+        )
+
+
+def check_chunk(
+    read: Read, place: ChunkPlace, column: Column, rows: int, findings: Findings, *, keeps_values: bool = False
+) -> ChunkTruth | None:
+    """None where the pages cannot be walked or decoded. `keeps_values` is for columns that rows are sorted by."""
+    try:
+        stored = walk(memoryview(read(place.pages.offset, place.pages.length)).cast("B"), place.pages.offset, findings)
+        _check_sizes(stored, place, findings)
+        _check_encodings(stored, place.metadata, findings)
+        truth = _decode(read, stored, place, column, findings, keeps_values)
+    except (PageDamage, CannotCopy) as damage:
+        findings.add("pages", str(damage))
+        return None
+    _check_counts(truth, place.metadata, rows, findings)
+    _check_footer(truth, place.metadata, column, findings)
+    _check_indexes(read, place, truth, column, findings)
+    return truth
+
+
+def _check_sizes(stored: Sequence[StoredPage], place: ChunkPlace, findings: Findings) -> None:
+    metadata = place.metadata
+    uncompressed = sum(page.header_bytes + page.uncompressed for page in stored)
+    said = optional_number(metadata, MetadataField.UNCOMPRESSED, "how long a column is uncompressed")
+    findings.equal("chunk-size", "the uncompressed size", said, uncompressed)
+    # The compressed size is where the walk ended, and the walk raises where a page goes beyond it.
+    dictionaries = [page for page in stored if page.kind == DICTIONARY_PAGE]
+    if dictionaries and (len(dictionaries) > 1 or stored[0].kind != DICTIONARY_PAGE):
+        findings.add("dictionary-page", "the dictionary is not the first page")
+    data = [page for page in stored if page.kind != DICTIONARY_PAGE]
+    first = optional_number(metadata, MetadataField.DATA_PAGE, "where the first data page is")
+    if data:
+        findings.equal("data-page-offset", "the offset of the first data page", first, data[0].offset)
+    told = optional_number(metadata, MetadataField.DICTIONARY_PAGE, "where the dictionary is") or None
+    true = dictionaries[0].offset if dictionaries else None
+    findings.equal("dictionary-page-offset", "the offset of the dictionary page", told, true)
+
+
+def _check_encodings(stored: Sequence[StoredPage], metadata: Struct, findings: Findings) -> None:
+    listed = set(items(metadata, MetadataField.ENCODINGS, I32, "the list of encodings"))
+    used = {page.encoding for page in stored if page.kind != DICTIONARY_PAGE}
+    of_dictionary = {page.encoding for page in stored if page.kind == DICTIONARY_PAGE}
+    findings.expect(used <= listed, "encodings", f"encodings {sorted(used - listed)} are used but not listed")
+    findings.expect(
+        of_dictionary <= listed, "dictionary-encoding", f"encodings do not list {of_dictionary} of the dictionary"
+    )
+    unused = listed - used - of_dictionary - _HARMLESS_ENCODINGS
+    findings.expect(not unused, "encodings", f"encodings {sorted(unused)} are listed but not used")
+    stats = structs(metadata, MetadataField.ENCODING_STATS, "the counts of encodings")
+    if stats:
+        told: Counter[tuple[int, int]] = Counter()
+        for entry in stats:
+            told[entry.get(1, (0, -1))[1], entry.get(2, (0, -1))[1]] += entry.get(3, (0, 0))[1]
+        true = Counter((page.kind, page.encoding) for page in stored)
+        if told == true:
+            return
+        if _by_encoding(told) == _by_encoding(true):
+            findings.equal("page-kinds", "pages by kind and encoding", dict(told), dict(true))
+        else:
+            findings.equal("encoding-stats", "pages by kind and encoding", dict(told), dict(true))
+
+
+def _by_encoding(counts: Counter[tuple[int, int]]) -> Counter[tuple[bool, int]]:
+    """Without the version of data pages: some writers count those of the second as of the first."""
+    found: Counter[tuple[bool, int]] = Counter()
+    for (kind, encoding), count in counts.items():
+        found[kind == DICTIONARY_PAGE, encoding] += count
+    return +found
+
+
+def _decode(
+    read: Read,
+    stored: Sequence[StoredPage],
+    place: ChunkPlace,
+    column: Column,
+    findings: Findings,
+    keeps_values: bool,
+) -> ChunkTruth:
+    metadata = place.metadata
+    statistics = substruct(metadata, MetadataField.STATISTICS, "the statistics") or {}
+    truth = ChunkTruth(distinct=set() if _DISTINCT in statistics else None)
+    bloom = None
+    if place.bloom is not None:
+        bits = place.bloom.length - place.bloom_header
+        bloom = BloomFilter(read(place.bloom.offset + place.bloom_header, bits))
+    codec = optional_number(metadata, MetadataField.CODEC, "how pages are compressed") or 0
+    missing = 0
+    for batch in batches(stored, column.leaf, codec):
+        _add_pages(batch, column, truth, findings)
+        if len(batch.values):
+            if bloom is not None:
+                missing += bloom.missing(batch.values)
+            if truth.distinct is not None:
+                _add_distinct(batch.values, truth)
+            if column.order is not None and column.order.is_float:
+                _note_zeros(column.order.numbers(batch.values), truth)
+        if keeps_values:
+            truth.rows_of_values.append((batch.definitions, batch.values))
+    findings.expect(not missing, "bloom-filter", f"the bloom filter does not know {missing} values of the column")
+    return truth
+
+
+def _add_distinct(values: pa.Array, truth: ChunkTruth) -> None:
+    assert truth.distinct is not None
+    if pa.types.is_floating(values.type):
+        numbers = values.to_numpy(zero_copy_only=False)
+        truth.distinct.update(np.unique(numbers).tolist())
+        truth.distinct_bits.update(np.unique(numbers.view(f"u{numbers.itemsize}")).tolist())
+    else:
+        truth.distinct.update(pc.unique(values).to_pylist())
+
+
+def _note_zeros(numbers: npt.NDArray[Any], truth: ChunkTruth) -> None:
+    negative = np.signbit(numbers[numbers == 0])
+    truth.has_negative_zero |= bool(negative.any())
+    truth.has_positive_zero |= bool((~negative).any())
+
+
+def _add_pages(batch: Batch, column: Column, truth: ChunkTruth, findings: Findings) -> None:
+    starts = batch.starts
+    extremes = (
+        [Extremes(None, None)] * len(batch.pages)
+        if column.order is None or not len(batch.values)
+        else column.order.extremes(batch.values, starts)
+    )
+    unencoded = _unencoded(batch.values, starts, column.leaf)
+    for at, page in enumerate(batch.pages):
+        nulls = page.values - batch.present[at]
+        found = extremes[at]
+        told = Truth(page.values, nulls, found.nans, found.lower, found.upper, column.leaf.value_bytes)
+        rows = int(batch.repetition_counts[at, 0])
+        true = TruePage(
+            offset=page.offset,
+            length=page.length,
+            rows=rows,
+            starts_row=batch.first_repetitions[at] == 0,
+            truth=told,
+            repetitions=tuple(batch.repetition_counts[at].tolist()),
+            definitions=tuple(batch.definition_counts[at].tolist()),
+            unencoded=unencoded[at],
+        )
+        truth.pages.append(true)
+        if page.kind == DATA_PAGE_V2:
+            findings.equal("page-counts", "the number of nulls", declared_nulls(page), nulls, page.number)
+            findings.equal("page-counts", "the number of rows", declared_rows(page), rows, page.number)
+            findings.expect(true.starts_row, "page-counts", "the page begins inside of a row", page.number)
+        if page.statistics:
+            check_statistics(page.statistics, told, column.order, findings, page.number)
+
+
+def _unencoded(values: pa.Array, starts: Sequence[int], leaf: SchemaLeaf) -> list[int]:
+    if leaf.type != BYTE_ARRAY or not len(values):
+        return [0] * (len(starts) - 1)
+    summed = np.concatenate([[0], np.cumsum(pc.binary_length(values).to_numpy(zero_copy_only=False), dtype=np.int64)])
+    return [int(size) for size in np.diff(summed[starts])]
+
+
+def _check_counts(truth: ChunkTruth, metadata: Struct, rows: int, findings: Findings) -> None:
+    values = optional_number(metadata, MetadataField.VALUES, "how many values a column has")
+    findings.equal("value-count", "the number of values", values, sum(page.truth.values for page in truth.pages))
+    findings.equal("row-count", "the number of rows in its pages", sum(page.rows for page in truth.pages), rows)
+
+
+def _check_footer(truth: ChunkTruth, metadata: Struct, column: Column, findings: Findings) -> None:
+    statistics = substruct(metadata, MetadataField.STATISTICS, "the statistics") or {}
+    check_statistics(statistics, truth.truth(column.leaf.value_bytes), column.order, findings)
+    sizes = substruct(metadata, MetadataField.SIZE_STATISTICS, "the size statistics") or {}
+    if 1 in sizes:
+        unencoded = sum(page.unencoded for page in truth.pages)
+        findings.equal("size-statistics", "the size of all values", sizes[1][1], unencoded)
+    for field_id, name in ((2, "repetitions"), (3, "definitions")):
+        told = items(sizes, field_id, I64, "the levels of a column")
+        if told:
+            true = [sum(counts) for counts in zip(*(getattr(page, name) for page in truth.pages), strict=True)]
+            findings.equal("size-statistics", f"the {name[:-1]} levels", list(told), true or [0] * len(told))
+
+
+def _check_indexes(read: Read, place: ChunkPlace, truth: ChunkTruth, column: Column, findings: Findings) -> None:
+    for extent, rule in ((place.offset_index, "offset-index"), (place.column_index, "column-index")):
+        if extent is None:
+            continue
+        try:
+            index, end = read_struct(bytes(read(extent.offset, extent.length)))
+            findings.expect(end == extent.length, rule, f"the {rule.replace('-', ' ')} is shorter than the footer says")
+            if rule == "offset-index":
+                check_offset_index(index, truth.pages, findings)
+            else:
+                check_column_index(index, truth.pages, column.order, findings)
+        except (BadThriftError, CannotCopy) as damage:
+            findings.add(rule, f"the {rule.replace('-', ' ')} is damaged: {damage}")

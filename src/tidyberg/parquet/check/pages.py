@@ -1,0 +1,309 @@
+"""Walks the pages of a column chunk one by one: headers, checksums, levels and values."""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidyberg.parquet.check.decode import EncodedColumn, EncodedPage, decoded, level_column
+from tidyberg.parquet.check.problems import Findings
+from tidyberg.parquet.fields import CannotCopy, known_only, number, optional_number, substruct
+from tidyberg.parquet.footer import FIXED_BYTE_ARRAY, SchemaLeaf
+from tidyberg.parquet.levels import decode_levels
+from tidyberg.parquet.page_headers import DATA_PAGE, DICTIONARY_PAGE
+from tidyberg.parquet.pages import (
+    DATA_PAGE_V2,
+    PLAIN,
+    PLAIN_DICTIONARY,
+    RLE,
+    RLE_DICTIONARY,
+    HeaderField,
+)
+from tidyberg.parquet.thrift import BadThriftError, Struct, read_struct
+
+DICTIONARY_ENCODINGS = (PLAIN_DICTIONARY, RLE_DICTIONARY)
+_KINDS = {DATA_PAGE: HeaderField.DATA_PAGE, DICTIONARY_PAGE: HeaderField.DICTIONARY_PAGE,
+          DATA_PAGE_V2: HeaderField.DATA_PAGE_V2}  # fmt: skip
+_CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
+_HADOOP_LZ4 = 5
+_BATCH_BYTES = 64 << 20  # decoded at a time
+
+Counts = npt.NDArray[np.int64]
+LevelArray = npt.NDArray[np.uint8] | npt.NDArray[np.int32]
+
+
+class PageDamage(Exception):  # noqa: N818 - becomes a problem of the file
+    """Pages that cannot be walked or decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPage:
+    """A page as its header describes it."""
+
+    number: int  # among the pages of its kind
+    kind: int
+    offset: int  # in the file
+    header: Struct
+    data: Struct  # the header of its kind
+    header_bytes: int
+    body: memoryview
+
+    @property
+    def length(self) -> int:
+        return self.header_bytes + len(self.body)
+
+    @property
+    def uncompressed(self) -> int:
+        return number(self.header, HeaderField.UNCOMPRESSED, "how long a page is uncompressed")
+
+    @property
+    def values(self) -> int:
+        return number(self.data, 1, "how many values a page has")
+
+    @property
+    def encoding(self) -> int:
+        return number(self.data, 4 if self.kind == DATA_PAGE_V2 else 2, "how a page is encoded")
+
+    @property
+    def statistics(self) -> Struct:
+        return substruct(self.data, 8 if self.kind == DATA_PAGE_V2 else 5, "the statistics of a page") or {}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some data pages of a chunk, decoded."""
+
+    pages: Sequence[StoredPage]
+    definitions: LevelArray | None  # None: no value can be absent
+    definition_counts: Counts  # per page and level
+    repetition_counts: Counts
+    first_repetitions: Sequence[int]  # of each page: zero where it begins with a new row
+    present: Sequence[int]  # values of each page that are not null
+    values: pa.Array  # these of all pages
+
+    @property
+    def starts(self) -> list[int]:
+        return [0, *np.cumsum(self.present).tolist()]
+
+
+def walk(content: memoryview, offset: int, findings: Findings) -> list[StoredPage]:
+    """All pages; `offset` is where the chunk begins in the file. Raises PageDamage where a header is none."""
+    found: list[StoredPage] = []
+    position, counts = 0, {DATA_PAGE: 0, DICTIONARY_PAGE: 0}
+    while position < len(content):
+        try:
+            header, body = read_struct(content, position)
+            known_only(header, HeaderField.KNOWN, "a page header")
+            kind = number(header, HeaderField.TYPE, "what kind of page it is")
+            end = body + number(header, HeaderField.COMPRESSED, "how long a page is")
+            data = substruct(header, _KINDS[kind], "a page header") if kind in _KINDS else None
+        except (BadThriftError, CannotCopy) as error:
+            raise PageDamage(f"the page header at {offset + position} is damaged: {error}") from None
+        if data is None:
+            raise PageDamage(f"the page at {offset + position} is of no kind that the format has here")
+        if end > len(content):
+            raise PageDamage(f"the page at {offset + position} goes on beyond the end of its chunk")
+        counted = DICTIONARY_PAGE if kind == DICTIONARY_PAGE else DATA_PAGE
+        page = StoredPage(counts[counted], kind, offset + position, header, data, body - position, content[body:end])
+        counts[counted] += 1
+        found.append(page)
+        _check_checksum(page, findings)
+        position = end
+    return found
+
+
+def _check_checksum(page: StoredPage, findings: Findings) -> None:
+    said = page.header.get(HeaderField.CRC)
+    if said is not None and said[1] & 0xFFFFFFFF != zlib.crc32(page.body):
+        findings.add("checksum", f"the checksum of the {_name(page)} is wrong", page.number)
+
+
+def _name(page: StoredPage) -> str:
+    return "dictionary page" if page.kind == DICTIONARY_PAGE else "data page"
+
+
+def batches(pages: Sequence[StoredPage], leaf: SchemaLeaf, codec: int) -> Iterator[Batch]:
+    """The data pages, decoded some at a time; raises PageDamage."""
+    dictionary = None
+    if pages and pages[0].kind == DICTIONARY_PAGE:
+        dictionary = EncodedPage(PLAIN, pages[0].values, _decompressed(pages[0].body, pages[0].uncompressed, codec))
+    waiting: list[StoredPage] = []
+    size = 0
+    for page in pages:
+        if page.kind == DICTIONARY_PAGE:
+            continue
+        if waiting and size + page.uncompressed > _BATCH_BYTES:
+            yield _decode(waiting, leaf, codec, dictionary)
+            waiting, size = [], 0
+        waiting.append(page)
+        size += page.uncompressed
+    if waiting:
+        yield _decode(waiting, leaf, codec, dictionary)
+
+
+def _decode(pages: Sequence[StoredPage], leaf: SchemaLeaf, codec: int, dictionary: EncodedPage | None) -> Batch:
+    try:
+        return _decode_pages(pages, leaf, codec, dictionary)
+    except (pa.ArrowException, OSError, CannotCopy, ValueError) as error:
+        raise PageDamage(f"pages {pages[0].number} to {pages[-1].number} cannot be decoded: {error}") from None
+
+
+def _decode_pages(pages: Sequence[StoredPage], leaf: SchemaLeaf, codec: int, dictionary: EncodedPage | None) -> Batch:
+    opened = [_opened(page, leaf, codec) for page in pages]
+    counts = [page.values for page in pages]
+    repetitions = _levels(leaf.repetition_levels, counts, [one[0] for one in opened])
+    definitions = _levels(leaf.definition_levels, counts, [one[1] for one in opened])
+    repetition_counts = _histograms(repetitions, counts, leaf.repetition_levels)
+    definition_counts = _histograms(definitions, counts, leaf.definition_levels)
+    present = definition_counts[:, -1].tolist()
+    starts = np.cumsum([0, *counts[:-1]])
+    first = (
+        [0] * len(pages)
+        if repetitions is None
+        else [int(repetitions[start]) if count else 0 for start, count in zip(starts.tolist(), counts, strict=True)]
+    )
+    encoded = [
+        EncodedPage(page.encoding, count, one[2])
+        for page, count, one in zip(pages, present, opened, strict=True)
+        if count
+    ]
+    return Batch(
+        pages, definitions, definition_counts, repetition_counts, first, present, _values(encoded, leaf, dictionary)
+    )
+
+
+def _values(encoded: list[EncodedPage], leaf: SchemaLeaf, dictionary: EncodedPage | None) -> pa.Array:
+    length = leaf.value_bytes if leaf.type == FIXED_BYTE_ARRAY else None
+    uses = any(page.encoding in DICTIONARY_ENCODINGS for page in encoded)
+    if uses and dictionary is None:
+        raise PageDamage("pages refer to a dictionary, but the chunk has none")
+    if not encoded:
+        return pa.nulls(0)
+    (column,) = decoded([EncodedColumn(leaf.type, length, dictionary if uses else None, encoded)])
+    if len(column) != sum(page.values for page in encoded):
+        raise PageDamage(
+            f"pages should hold {sum(page.values for page in encoded)} values, but {len(column)} were found"
+        )
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _levels(most: int, counts: Sequence[int], contents: Sequence[memoryview | bytes]) -> LevelArray | None:
+    if not most:
+        return None
+    filled = [(count, content) for count, content in zip(counts, contents, strict=True) if count]
+    if not filled:
+        return np.zeros(0, np.uint8)
+    try:
+        return np.concatenate([_few_runs(content, count, most) for count, content in filled])
+    except CannotCopy:  # many runs, or damage, of which Arrow says more
+        (column,) = decoded([level_column(most, filled)])
+    found = column.to_numpy()
+    if len(found) != sum(counts):
+        raise PageDamage(f"pages have {len(found)} levels for {sum(counts)} values")
+    return found  # type: ignore[no-any-return]
+
+
+def _few_runs(content: memoryview | bytes, count: int, most: int) -> LevelArray:
+    levels = decode_levels(bytes(content), count, most)
+    return np.full(count, most, np.uint8) if levels.each is None else levels.each
+
+
+def _histograms(levels: LevelArray | None, counts: Sequence[int], most: int) -> Counts:
+    if levels is None:
+        return np.asarray(counts, np.int64).reshape(-1, 1)
+    if most == 1 and all(counts):  # as most columns are, and quicker
+        ones = np.add.reduceat(levels, np.cumsum([0, *counts[:-1]]), dtype=np.int64)
+        return np.stack([np.asarray(counts, np.int64) - ones, ones], axis=1)
+    pages = np.repeat(np.arange(len(counts)), counts)
+    found = np.bincount(pages * (most + 1) + levels, minlength=len(counts) * (most + 1))
+    return found.reshape(len(counts), most + 1)
+
+
+def _opened(page: StoredPage, leaf: SchemaLeaf, codec: int) -> tuple[memoryview, memoryview, memoryview]:
+    """The bytes of repetition levels, of definition levels and of values."""
+    if page.kind == DATA_PAGE_V2:
+        return _opened_v2(page, codec)
+    content = _decompressed(page.body, page.uncompressed, codec)
+    empty = content[:0]
+    repetitions = definitions = empty
+    if leaf.repetition_levels and page.values:
+        repetitions, content = _measured(content, number(page.data, 4, "how levels are encoded"))
+    if leaf.definition_levels and page.values:
+        definitions, content = _measured(content, number(page.data, 3, "how levels are encoded"))
+    return repetitions, definitions, content
+
+
+def _opened_v2(page: StoredPage, codec: int) -> tuple[memoryview, memoryview, memoryview]:
+    definition_bytes = number(page.data, 5, "how long definition levels are")
+    repetition_bytes = number(page.data, 6, "how long repetition levels are")
+    levels = definition_bytes + repetition_bytes
+    if levels > len(page.body) or levels > page.uncompressed:
+        raise PageDamage(f"the levels of page {page.number} are longer than the page")
+    content = page.body[levels:]
+    if page.data.get(7, (0, True))[1]:
+        content = _decompressed(content, page.uncompressed - levels, codec)
+    elif len(content) != page.uncompressed - levels:
+        raise PageDamage(f"page {page.number} is not as long as its header says")
+    return page.body[:repetition_bytes], page.body[repetition_bytes:levels], content
+
+
+def _measured(content: memoryview, encoding: int) -> tuple[memoryview, memoryview]:
+    """Levels that begin with their length, and what follows them."""
+    if encoding != RLE:
+        raise PageDamage("levels are packed as nobody does today")
+    length = int.from_bytes(content[:4], "little")
+    if 4 + length > len(content):
+        raise PageDamage("levels are longer than their page")
+    return content[4 : 4 + length], content[4 + length :]
+
+
+def _decompressed(content: memoryview, size: int, codec: int) -> memoryview:
+    if codec == 0:
+        if len(content) != size:
+            raise PageDamage(f"a page has {len(content)} bytes, its header says {size}")
+        return content
+    if not len(content) and not size:
+        return content
+    try:
+        if codec == _HADOOP_LZ4:
+            return memoryview(_hadoop_lz4(content, size))
+        found = pa.Codec(_CODECS[codec]).decompress(pa.py_buffer(content), size)
+    except KeyError:
+        raise PageDamage(f"there is no codec {codec} here") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise PageDamage(f"a page cannot be decompressed to {size} bytes: {error}") from None
+    if found.size != size:
+        raise PageDamage(f"a page has {found.size} bytes uncompressed, its header says {size}")
+    return memoryview(found)
+
+
+def _hadoop_lz4(content: memoryview, size: int) -> bytes:
+    """Blocks that each begin with both of their lengths; pages of some writers are a bare block."""
+    found, position, raw = bytearray(), 0, pa.Codec("lz4_raw")
+    while position + 8 <= len(content):
+        plain = int.from_bytes(content[position : position + 4], "big")
+        packed = int.from_bytes(content[position + 4 : position + 8], "big")
+        position += 8
+        if position + packed > len(content) or len(found) + plain > size:
+            break
+        found += raw.decompress(pa.py_buffer(content[position : position + packed]), plain)
+        position += packed
+    if len(found) == size and position == len(content):
+        return bytes(found)
+    return bytes(raw.decompress(pa.py_buffer(content), size))
+
+
+def null_counts(batch: Batch) -> list[int]:
+    return [page.values - present for page, present in zip(batch.pages, batch.present, strict=True)]
+
+
+def declared_nulls(page: StoredPage) -> int | None:
+    """As the header of a page of the second version counts them."""
+    return optional_number(page.data, 2, "how many nulls a page has") if page.kind == DATA_PAGE_V2 else None
+
+
+def declared_rows(page: StoredPage) -> int | None:
+    return optional_number(page.data, 3, "how many rows a page has") if page.kind == DATA_PAGE_V2 else None

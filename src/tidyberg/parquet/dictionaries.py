@@ -1,0 +1,133 @@
+"""A dictionary that lists a column's values one after the other is the column itself: it becomes a data page.
+
+Arrow tries a dictionary for every column and keeps it until it is a megabyte large. Of keys and texts it
+then has an entry for each row, and the indices count up. Only indices and levels are looked at here: the values stay
+compressed as they are. The page is of version 2, for its levels lie outside of what is compressed.
+"""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tidyberg.parquet.fields import CannotCopy, number, substruct
+from tidyberg.parquet.footer import SchemaLeaf
+from tidyberg.parquet.levels import Levels, counts_up, decode_levels, encode_levels
+from tidyberg.parquet.page_headers import DATA_PAGE, DICTIONARY_PAGE
+from tidyberg.parquet.pages import (
+    DATA_PAGE_V2,
+    PLAIN,
+    PLAIN_DICTIONARY,
+    RLE_DICTIONARY,
+    HeaderField,
+    Page,
+    Place,
+    data_header,
+    places,
+    plain_pages,
+    value_count,
+)
+from tidyberg.parquet.thrift import I32, STRUCT, TRUE, Bytes, Struct, write_struct
+
+_ARROW_NAMES = {"lz4": "lz4_raw"}  # where they differ from the table's
+_LENGTH_BYTES = 4  # of the length before the levels of a page of version 1
+_LARGEST_PAGE = 16 << 20  # of indices, uncompressed: writers begin another long before
+
+
+class _V2:
+    VALUES, NULLS, ROWS, ENCODING, DEFINITION_BYTES, REPETITION_BYTES, IS_COMPRESSED = range(1, 8)
+
+
+def unfolded(content: Bytes, leaf: SchemaLeaf, compression: str) -> tuple[tuple[Bytes, ...], tuple[Page, ...]]:
+    """A chunk with a dictionary as plain pages with the same values in the same order; raises CannotCopy."""
+    dictionary, *others = places(content)
+    entries = _entries(dictionary, leaf)
+    folded: list[Levels] = []
+    seen = 0
+    for place in others:
+        data, encoding = data_header(place, leaf)
+        if encoding not in (PLAIN_DICTIONARY, RLE_DICTIONARY):
+            break
+        levels, indices = _opened(content, place, data, leaf, compression)
+        if not counts_up(indices, seen, levels.present):
+            raise CannotCopy("it has a dictionary whose entries are used more than once")
+        seen += levels.present
+        folded.append(levels)
+    if seen != entries:
+        raise CannotCopy("it has a dictionary with entries that are not used")
+    plain = others[len(folded) :]
+    rest = plain_pages(plain, leaf)
+    header, page = _data_page(dictionary, folded, leaf, compression)
+    values = content[dictionary.body : dictionary.end]
+    return (header, values, content[plain[0].start :] if plain else b""), (page, *rest)
+
+
+def _entries(place: Place, leaf: SchemaLeaf) -> int:
+    described = substruct(place.header, HeaderField.DICTIONARY_PAGE, "a page header")
+    if place.kind != DICTIONARY_PAGE or described is None:
+        raise CannotCopy("it does not begin with its dictionary")
+    if number(described, 2, "how a dictionary is encoded") not in (PLAIN, PLAIN_DICTIONARY):
+        raise CannotCopy("its dictionary is not plain")
+    entries = number(described, 1, "how many entries a dictionary has")
+    if not entries or (leaf.value_bytes is not None and place.uncompressed != entries * leaf.value_bytes):
+        raise CannotCopy("its dictionary does not hold the entries that it counts")
+    return entries
+
+
+def _opened(content: Bytes, place: Place, data: Struct, leaf: SchemaLeaf, compression: str) -> tuple[Levels, bytes]:
+    """The levels and the indices of a page."""
+    values, most = value_count(data), leaf.definition_levels
+    if place.kind == DATA_PAGE:
+        body = _decompressed(bytes(content[place.body : place.end]), place.uncompressed, compression)
+        if not most:
+            return Levels(values, values, None), body
+        end = _LENGTH_BYTES + int.from_bytes(body[:_LENGTH_BYTES], "little")
+        return decode_levels(body[_LENGTH_BYTES:end], values, most), body[end:]
+    if number(data, _V2.REPETITION_BYTES, "how long levels are"):
+        raise CannotCopy("it has lists or maps")
+    length = number(data, _V2.DEFINITION_BYTES, "how long levels are")
+    indices = bytes(content[place.body + length : place.end])
+    if data.get(_V2.IS_COMPRESSED, (TRUE, True))[1]:
+        indices = _decompressed(indices, place.uncompressed - length, compression)
+    if not most:
+        return Levels(values, values, None), indices
+    return decode_levels(bytes(content[place.body : place.body + length]), values, most), indices
+
+
+def _decompressed(body: bytes, size: int, compression: str) -> bytes:
+    if compression == "uncompressed":
+        return body
+    if not 0 <= size <= _LARGEST_PAGE:
+        raise CannotCopy("it has a page of indices that is too large")
+    try:
+        found = pa.decompress(
+            body, decompressed_size=size, codec=_ARROW_NAMES.get(compression, compression), asbytes=True
+        )
+    except (OSError, pa.ArrowException) as error:
+        raise CannotCopy(f"a page is damaged: {error}") from None
+    return bytes(found)
+
+
+def _data_page(dictionary: Place, folded: Sequence[Levels], leaf: SchemaLeaf, compression: str) -> tuple[bytes, Page]:
+    """The header of the page, with the levels that follow it; what follows these are the dictionary's bytes."""
+    values, present = sum(page.values for page in folded), sum(page.present for page in folded)
+    levels = encode_levels(folded, leaf.definition_levels) if leaf.definition_levels else b""
+    stored = dictionary.end - dictionary.body
+    described: Struct = {
+        _V2.VALUES: (I32, values),
+        _V2.NULLS: (I32, values - present),
+        _V2.ROWS: (I32, values),
+        _V2.ENCODING: (I32, PLAIN),
+        _V2.DEFINITION_BYTES: (I32, len(levels)),
+        _V2.REPETITION_BYTES: (I32, 0),
+        _V2.IS_COMPRESSED: (TRUE, compression != "uncompressed"),
+    }
+    header = write_struct(
+        {
+            HeaderField.TYPE: (I32, DATA_PAGE_V2),
+            HeaderField.UNCOMPRESSED: (I32, len(levels) + dictionary.uncompressed),
+            HeaderField.COMPRESSED: (I32, len(levels) + stored),
+            HeaderField.DATA_PAGE_V2: (STRUCT, described),
+        }
+    )
+    length = len(header) + len(levels)
+    return header + levels, Page(length + stored, length + dictionary.uncompressed, values, DATA_PAGE_V2)

@@ -1,0 +1,121 @@
+"""Parquet's footer structures by their thrift field ids, and typed access to them that trusts nothing.
+
+The ids are those of parquet.thrift. A structure with an id that is not listed here is refused where it could hold a
+position in the file: moved elsewhere it would be wrong, left out it would be lost.
+"""
+
+from typing import Any
+
+from tidyberg.parquet.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, ThriftList
+
+
+class CannotCopy(Exception):  # noqa: N818 - not an error: the files are encoded instead
+    """Why files cannot be shown to be safe to copy; the message ends a sentence that names the task."""
+
+
+class DamagedFooter(CannotCopy):
+    """Damage over which Arrow would end the whole process, were the file encoded instead."""
+
+
+class FileField:
+    VERSION, SCHEMA, ROWS, ROW_GROUPS, KEY_VALUES, CREATED_BY, COLUMN_ORDERS, ENCRYPTION, SIGNING_KEY = range(1, 10)
+    KNOWN = frozenset(range(1, 10))
+
+
+class ElementField:
+    TYPE, TYPE_LENGTH, REPETITION, NAME, CHILDREN, CONVERTED_TYPE, SCALE, PRECISION, FIELD_ID, LOGICAL_TYPE = range(
+        1, 11
+    )
+    KNOWN = frozenset(range(1, 11))
+
+
+class GroupField:
+    COLUMNS, TOTAL_BYTES, ROWS, SORTING_COLUMNS, FILE_OFFSET, TOTAL_COMPRESSED, ORDINAL = range(1, 8)
+    KNOWN = frozenset(range(1, 8))
+
+
+class ChunkField:
+    FILE_PATH, FILE_OFFSET, METADATA = 1, 2, 3
+    OFFSET_INDEX, OFFSET_INDEX_LENGTH, COLUMN_INDEX, COLUMN_INDEX_LENGTH, CRYPTO, ENCRYPTED_METADATA = range(4, 10)
+    KNOWN = frozenset(range(1, 10))
+
+
+class MetadataField:
+    TYPE, ENCODINGS, PATH, CODEC, VALUES, UNCOMPRESSED, COMPRESSED, KEY_VALUES = range(1, 9)
+    DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, STATISTICS, ENCODING_STATS, BLOOM, BLOOM_LENGTH = range(9, 16)
+    SIZE_STATISTICS, GEOSPATIAL = 16, 17
+    KNOWN = frozenset(range(1, 18))
+
+
+class StatisticsField:
+    BOUNDS = (1, 2, 5, 6)  # upper and lower, first as they once were
+    NULLS = 3
+    UPPER_IS_EXACT, LOWER_IS_EXACT = 7, 8
+
+
+class IndexField:
+    PAGE_LOCATIONS, UNENCODED_BYTES = 1, 2
+    KNOWN = frozenset((1, 2))
+
+
+class LocationField:
+    OFFSET, LENGTH, FIRST_ROW = 1, 2, 3
+    KNOWN = frozenset((1, 2, 3))
+
+
+def known_only(struct: Struct, known: frozenset[int], what: str) -> Struct:
+    unknown = sorted(set(struct) - known)
+    if unknown:
+        raise CannotCopy(f"{what} has fields that this version does not know ({', '.join(map(str, unknown))})")
+    return struct
+
+
+def number(struct: Struct, identifier: int, what: str) -> int:
+    """A number that must be there and not negative."""
+    found = optional_number(struct, identifier, what)
+    if found is None:
+        raise CannotCopy(f"its footer does not say {what}")
+    return found
+
+
+def optional_number(struct: Struct, identifier: int, what: str) -> int | None:
+    kind, value = struct.get(identifier, (0, 0))
+    if not kind:
+        return None
+    if kind not in (I16, I32, I64) or value < 0:
+        raise CannotCopy(f"its footer is damaged: {what} is not a number that can be")
+    return int(value)
+
+
+def text(struct: Struct, identifier: int, what: str) -> bytes | None:
+    kind, value = struct.get(identifier, (None, None))
+    if kind not in (None, BINARY):
+        raise CannotCopy(f"its footer is damaged: {what} is not text")
+    return value
+
+
+def structs(struct: Struct, identifier: int, what: str) -> list[Struct]:
+    """A list of structures; none where it is absent."""
+    return items(struct, identifier, STRUCT, what)
+
+
+def items(struct: Struct, identifier: int, element: int, what: str) -> list[Any]:
+    kind, value = struct.get(identifier, (None, None))
+    if kind is None:
+        return []
+    if kind != LIST or not isinstance(value, ThriftList) or (value.items and value.element != element):
+        raise CannotCopy(f"its footer is damaged: {what} is not a list")
+    return value.items
+
+
+def substruct(struct: Struct, identifier: int, what: str) -> Struct | None:
+    kind, value = struct.get(identifier, (None, None))
+    if kind not in (None, STRUCT):
+        raise CannotCopy(f"its footer is damaged: {what} is not a structure")
+    return value
+
+
+def changed(struct: Struct, changes: dict[int, tuple[int, Any] | None]) -> Struct:
+    """The structure with other values for some fields; None takes a field away."""
+    kept = {identifier: value for identifier, value in {**struct, **changes}.items() if value is not None}
+    return kept if changes.keys() <= struct.keys() else dict(sorted(kept.items()))

@@ -1,0 +1,141 @@
+"""Looks through the footers of many files of one schema at once: whether Arrow can be asked for their statistics.
+
+Arrow ends the whole process when it is asked for bounds that are not as long as the values. Where it reads a column it
+refuses such bounds itself; this is for files whose columns are read under another footer. Arrow has parsed them, so
+they are whole structures of thrift.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidyberg.avro.container import AvroError
+from tidyberg.avro.lanes import Buffer, Positions
+from tidyberg.parquet.fields import ChunkField, GroupField, MetadataField, StatisticsField
+from tidyberg.parquet.footer import ENDING, SchemaLeaf
+from tidyberg.parquet.thrift import BINARY, BYTE, DOUBLE, FALSE, I16, I32, I64, LIST, STRUCT, TRUE
+
+_ROWS, _ROW_GROUPS = 0x16, 0x19  # a number and a list, each in the field that follows
+_LONG_LIST = 15
+_LENGTH_BITS = np.uint64(0xFFFFFFFF)
+
+Field = Callable[[int, int, Positions], Positions]  # its number, its kind, where its value begins: where that ends
+Item = Callable[[int, int, Positions], Positions]  # the same of an item of a list, by its place
+
+
+def all_bounds_fit(buffer: Buffer, opening: int, leaves: Sequence[SchemaLeaf]) -> bool:
+    """Whether bounds are as long as values; `opening` bytes, all that comes before the rows, are the same in all."""
+    ends = buffer.ends - ENDING
+    at = ends - (buffer.word_at(ends) & _LENGTH_BITS).astype(np.int64) + opening
+    walk = _Walk(buffer, leaves)
+    try:
+        if (at < buffer.starts).any() or (buffer.byte_at(at) != _ROWS).any():
+            return False
+        at = buffer.skip_varints(at + 1)
+        if (buffer.byte_at(at) != _ROW_GROUPS).any():
+            return False
+        walk.items(at + 1, walk.row_group)
+    except AvroError:
+        return False
+    return walk.fits
+
+
+class _Walk:
+    """Steps through the same structure in every file; where files differ, they go on apart."""
+
+    def __init__(self, buffer: Buffer, leaves: Sequence[SchemaLeaf]) -> None:
+        self.fits = True
+        self._buffer = buffer
+        self._leaves = leaves
+
+    def row_group(self, _: int, __: int, at: Positions) -> Positions:
+        def columns(field: int, kind: int, at: Positions) -> Positions:
+            return self.items(at, self._column) if field == GroupField.COLUMNS else self._skip(kind, at)
+
+        return self._fields(at, columns)
+
+    def _column(self, index: int, _: int, at: Positions) -> Positions:
+        size = self._leaves[index].value_bytes if index < len(self._leaves) else None
+
+        def bounds(field: int, kind: int, at: Positions) -> Positions:
+            if kind != BINARY:
+                return self._skip(kind, at)
+            lengths, at = self._length(at)
+            if field in StatisticsField.BOUNDS and size is not None and (lengths != size).any():
+                self.fits = False
+            return at + lengths
+
+        def statistics(field: int, kind: int, at: Positions) -> Positions:
+            return self._fields(at, bounds) if field == MetadataField.STATISTICS else self._skip(kind, at)
+
+        def metadata(field: int, kind: int, at: Positions) -> Positions:
+            return self._fields(at, statistics) if field == ChunkField.METADATA else self._skip(kind, at)
+
+        return self._fields(at, metadata)
+
+    def _fields(self, at: Positions, take: Field, last: int = 0) -> Positions:
+        while True:
+            headers = self._buffer.byte_at(at)
+            header = int(headers[0])
+            if (headers != header).any():
+                return self._apart(at, headers, partial(self._fields, take=take, last=last))
+            at = at + 1
+            if not header:
+                return at
+            if not header >> 4:
+                raise AvroError("fields are not in order")
+            last += header >> 4
+            at = take(last, header & 0x0F, at)
+
+    def items(self, at: Positions, take: Item) -> Positions:
+        headers = self._buffer.byte_at(at)
+        header = int(headers[0])
+        if (headers != header).any():
+            return self._apart(at, headers, partial(self.items, take=take))
+        count, at = header >> 4, at + 1
+        if count == _LONG_LIST:
+            counts, behind = self._length(at)
+            count = int(counts[0])
+            if (counts != count).any():
+                return self._apart(at - 1, counts, partial(self.items, take=take))
+            at = behind
+        for number in range(count):
+            at = take(number, header & 0x0F, at)
+        return at
+
+    def _skip(self, kind: int, at: Positions) -> Positions:
+        if kind in (TRUE, FALSE):
+            return at
+        if kind in (I16, I32, I64):
+            return self._buffer.skip_varints(at)
+        if kind == BINARY:
+            lengths, at = self._length(at)
+            return at + lengths
+        if kind == LIST:
+            return self.items(at, self._skip_item)
+        if kind == STRUCT:
+            return self._fields(at, lambda _, kind, at: self._skip(kind, at))
+        if kind in (BYTE, DOUBLE):
+            return at + (1 if kind == BYTE else 8)
+        raise AvroError(f"footers have no fields of kind {kind}")
+
+    def _skip_item(self, _: int, kind: int, at: Positions) -> Positions:
+        return at + 1 if kind in (TRUE, FALSE) else self._skip(kind, at)
+
+    def _length(self, at: Positions) -> tuple[Positions, Positions]:
+        """Of bytes or of a list, and where it ends."""
+        signed = self._buffer.read_varints(at)
+        lengths = signed << 1 ^ signed >> 63  # thrift's are not
+        if (lengths > self._buffer.longest).any():
+            raise AvroError("a length is beyond the end")
+        return lengths, self._buffer.skip_varints(at)
+
+    def _apart(self, at: Positions, by: npt.NDArray[Any], go_on: Callable[[Positions], Positions]) -> Positions:
+        ends = np.empty_like(at)
+        for value in np.unique(by):
+            lanes = by == value
+            ends[lanes] = go_on(at[lanes])
+        return ends

@@ -1,0 +1,106 @@
+"""Walks the data pages of a column chunk: each must be readable without anything that lies outside of it."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tidyberg.parquet.fields import CannotCopy, known_only, number, substruct
+from tidyberg.parquet.footer import SchemaLeaf
+from tidyberg.parquet.page_headers import DATA_PAGE
+from tidyberg.parquet.thrift import BadThriftError, Bytes, Struct, read_struct
+
+DATA_PAGE_V2 = 3
+PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY = 0, 2, 3, 4, 8
+
+
+class HeaderField:
+    TYPE, UNCOMPRESSED, COMPRESSED, CRC, DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(1, 9)
+    KNOWN = frozenset(range(1, 9))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A data page, header and all."""
+
+    length: int
+    uncompressed: int  # the header counts, as it does in footers
+    values: int
+    kind: int  # DATA_PAGE | DATA_PAGE_V2
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a page lies in the bytes of its chunk."""
+
+    header: Struct
+    start: int
+    body: int
+    end: int
+
+    @property
+    def uncompressed(self) -> int:
+        """Of what follows the header."""
+        return number(self.header, HeaderField.UNCOMPRESSED, "how long a page is uncompressed")
+
+    @property
+    def kind(self) -> int:
+        return number(self.header, HeaderField.TYPE, "what kind of page it is")
+
+
+def places(content: Bytes, position: int = 0) -> Iterator[Place]:
+    """Pages of all kinds from `position` on; raises CannotCopy unless they end where the chunk does."""
+    while position < len(content):
+        try:
+            header, body = read_struct(content, position)
+        except BadThriftError as error:
+            raise CannotCopy(f"a page header is damaged: {error}") from None
+        known_only(header, HeaderField.KNOWN, "a page header")
+        end = body + number(header, HeaderField.COMPRESSED, "how long a page is")
+        if end > len(content):
+            raise CannotCopy("its pages go on beyond its end")
+        yield Place(header, position, body, end)
+        position = end
+
+
+def plain_pages(found: Iterable[Place], leaf: SchemaLeaf) -> tuple[Page, ...]:
+    """Raises CannotCopy unless all are plain data pages."""
+    pages = []
+    for place in found:
+        values = _plain_values(place, leaf)
+        header_bytes = place.body - place.start
+        pages.append(Page(place.end - place.start, header_bytes + place.uncompressed, values, place.kind))
+    return tuple(pages)
+
+
+def data_header(place: Place, leaf: SchemaLeaf) -> tuple[Struct, int]:
+    """Of a data page whose levels are encoded as all writers do today; and how its values are encoded."""
+    what = "how a page is encoded"
+    if place.kind == DATA_PAGE:
+        data = substruct(place.header, HeaderField.DATA_PAGE, "a page header") or {}
+        _check_levels(data, 3, leaf.definition_levels)
+        _check_levels(data, 4, leaf.repetition_levels)
+        return data, number(data, 2, what)
+    if place.kind == DATA_PAGE_V2:
+        data = substruct(place.header, HeaderField.DATA_PAGE_V2, "a page header") or {}
+        return data, number(data, 4, what)  # its levels are always RLE
+    raise CannotCopy("it has pages that are not data")
+
+
+def value_count(data: Struct) -> int:
+    """Nulls among them."""
+    values = number(data, 1, "how many values a page has")
+    if not values:
+        raise CannotCopy("it has pages without values")  # by page indexes readers would look for rows in them
+    return values
+
+
+def _plain_values(place: Place, leaf: SchemaLeaf) -> int:
+    data, encoding = data_header(place, leaf)
+    if encoding != PLAIN:
+        raise CannotCopy("it has pages that are not plain")
+    return value_count(data)
+
+
+def _check_levels(data: Struct, field: int, levels: int) -> None:
+    encoding = number(data, field, "how levels are encoded")
+    if encoding != RLE and (levels or encoding != BIT_PACKED):
+        raise CannotCopy("its levels are not encoded as they are today")

@@ -1,0 +1,231 @@
+"""Reads objects: ranges into Arrow's memory, many of them in order from one request, and a file object over both."""
+
+import http.client
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from tidyberg.storage.s3.answers import ShortAnswer, WrongSize, total_size
+from tidyberg.storage.s3.client import OpenAnswer, Patience
+from tidyberg.storage.s3.store import S3Object, S3Store
+
+_TAIL_BYTES = 256 * 1024  # holds most footers with the length that is read first
+_SKIPPED_BYTES = 1024 * 1024  # what is cheaper to read and drop than to ask anew
+_BLOCK = 1024 * 1024
+_OVERHANG = 4096
+
+
+class RangeStream:
+    """Bytes of an object in order, from one request; it is sent again from where it broke off."""
+
+    def __init__(self, store: S3Store, source: S3Object, start: int, end: int, etag: str | None = None) -> None:
+        self.position = start
+        self.end = end
+        self.total: int | None = None
+        self.etag = etag  # of the object as first seen: what replaces it meanwhile is not read on
+        self._store = store
+        self._source = source
+        self._open: OpenAnswer | None = None
+
+    def read_into(self, view: memoryview) -> None:
+        """Fill it, or raise."""
+        filled = 0
+        patience = Patience(self._store.settings)
+        while filled < len(view):
+            try:
+                opened = self._open or self._ask(patience)
+                got = opened.read_into(view[filled:])
+                if not got:
+                    raise ShortAnswer(f"{self._source.key} ended at byte {self.position}")
+            except (OSError, http.client.HTTPException) as error:
+                self._drop()
+                patience.wait_after(error)
+                continue
+            filled += got
+            self.position += got
+        if self.position >= self.end:
+            self._drop()
+
+    def skip(self, length: int) -> None:
+        dropped = bytearray(min(length, _BLOCK))
+        while length:
+            view = memoryview(dropped)[: min(length, _BLOCK)]
+            self.read_into(view)
+            length -= len(view)
+
+    def close(self) -> None:
+        self._drop()
+
+    def _ask(self, patience: Patience) -> OpenAnswer:
+        opened = self._store.open(self._source, self.position, self.end - 1, patience, self.etag)
+        self._open = opened
+        self.etag = self.etag or opened.headers.get("etag")
+        # A store may ignore the range and send the whole object from its start.
+        self.total = total_size(opened.headers) if opened.status == 206 else int(opened.headers["content-length"])
+        if opened.status != 206 and self.position:
+            raise ShortAnswer(f"the store sent {self._source.key} from its start")
+        if self.total is not None and self.total < self.end:
+            raise WrongSize(self._source.key, self.total, self.end)
+        return opened
+
+    def _drop(self) -> None:
+        if self._open is not None:
+            self._open.close()
+        self._open = None
+
+
+def fetch(
+    store: S3Store, source: S3Object, start: int, end: int, *, etag: str | None = None, size: int | None = None
+) -> tuple[pa.Buffer, str | None]:
+    """The bytes of a range by one request, and the object's ETag; `size`: what the whole object must have."""
+    stream = RangeStream(store, source, start, end, etag)
+    buffer = pa.allocate_buffer(end - start)
+    try:
+        stream.read_into(memoryview(buffer))
+    finally:
+        stream.close()
+    if size is not None and stream.total is not None and stream.total != size:
+        raise WrongSize(source.key, stream.total, size)
+    return buffer, stream.etag
+
+
+def fetch_all(store: S3Store, source: S3Object) -> bytes:
+    """An object of unknown size by one request."""
+    patience = Patience(store.settings)
+    while True:
+        opened = store.open_whole(source, patience)
+        try:
+            return opened.read_all()
+        except (OSError, http.client.HTTPException) as error:
+            patience.wait_after(error)
+
+
+class _ReadableFile(ABC):
+    """What Arrow asks of a file object that it may read from anywhere."""
+
+    _position = 0
+    closed = False
+
+    @abstractmethod
+    def size(self) -> int:
+        """Where its bytes end."""
+
+    @abstractmethod
+    def read_buffer(self, length: int = -1) -> pa.Buffer: ...
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._position = offset + (0, self._position, self.size())[whence]
+        return self._position
+
+    def read(self, length: int = -1) -> bytes:
+        return self.read_buffer(length).to_pybytes()  # type: ignore[no-any-return]
+
+
+class S3InputFile(_ReadableFile):
+    """A file object for Arrow. Its size is known beforehand, so that nothing need be asked but bytes."""
+
+    def __init__(self, store: S3Store, source: S3Object, size: int, note_etag: Callable[[str], None]) -> None:
+        self._store = store
+        self._source = source
+        self._size = size
+        self._note_etag = note_etag
+        self._etag: str | None = None
+        self._tail: pa.Buffer | None = None
+        self._stream: RangeStream | None = None
+        self._last_end = -1
+        self._overhang = b""  # the last bytes that the stream gave
+
+    def size(self) -> int:
+        return self._size
+
+    def read_buffer(self, length: int = -1) -> pa.Buffer:
+        start = self._position
+        end = self._size if length is None or length < 0 else min(start + length, self._size)
+        if start >= end:
+            return pa.py_buffer(b"")
+        self._position = end
+        tail_start = max(0, self._size - _TAIL_BYTES)
+        if start >= tail_start:
+            if self._tail is None:
+                self._tail = self._fetch(tail_start, self._size)
+            return self._tail.slice(start - tail_start, end - start)
+        found = self._sequential(start, end)
+        self._last_end = end
+        return found if found is not None else self._fetch(start, end)
+
+    def as_arrow(self) -> pa.NativeFile:
+        return pa.PythonFile(self, mode="r")
+
+    def take(self, start: int, end: int) -> pa.Buffer:
+        """A range of a file that is read from its start to its end: one request serves all of them."""
+        stream, again = self._stream, 0
+        if stream is not None and stream.position - len(self._overhang) <= start < stream.position <= end:
+            again = stream.position - start  # ranges may overlap by a little
+        elif stream is None or not stream.position <= start <= stream.position + _SKIPPED_BYTES:
+            if stream is not None:
+                stream.close()
+            stream = self._stream = RangeStream(self._store, self._source, start, self._size, self._etag)
+        stream.skip(start + again - stream.position)
+        buffer = pa.allocate_buffer(end - start)
+        view = memoryview(buffer).cast("B")
+        view[:again] = self._overhang[len(self._overhang) - again :]
+        stream.read_into(view[again:])
+        self._overhang = bytes(view[-_OVERHANG:])
+        self._note(stream.etag)
+        return buffer
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = self._tail = None
+        self.closed = True
+
+    def _sequential(self, start: int, end: int) -> pa.Buffer | None:
+        """Whoever reads on where the last read ended will go on so."""
+        streaming = self._stream is not None and self._stream.position == start
+        return self.take(start, end) if streaming or start == self._last_end else None
+
+    def _fetch(self, start: int, end: int) -> pa.Buffer:
+        buffer, etag = fetch(self._store, self._source, start, end, etag=self._etag, size=self._size)
+        self._note(etag)
+        return buffer
+
+    def _note(self, etag: str | None) -> None:
+        if etag and self._etag is None:
+            self._etag = etag
+            self._note_etag(etag)
+
+
+class PieceOfFile(_ReadableFile):
+    """Some bytes of a file that are in memory, at their place in it."""
+
+    def __init__(self, content: pa.Buffer, start: int) -> None:
+        self._content = content
+        self._start = start
+
+    def size(self) -> int:
+        return self._start + int(self._content.size)
+
+    def read_buffer(self, length: int = -1) -> pa.Buffer:
+        offset = self._position - self._start
+        if offset < 0:
+            raise ValueError(f"byte {self._position} is not in the piece, which begins at {self._start}")
+        some = self._content.slice(offset) if length is None or length < 0 else self._content.slice(offset, length)
+        self._position += some.size
+        return some
+
+    def close(self) -> None:
+        self.closed = True
