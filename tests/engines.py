@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken
 from tidyberg.execute.inline import InlineEngine
-from tidyberg.model.task import StorageAccess, TaskResult
+from tidyberg.model.task import TaskResult
+from tidyberg.storage.access import StorageAccess
 
 
 class Spoiling(InlineEngine):

@@ -33,13 +33,13 @@ from pyiceberg.types import (
 
 from tests.control.conftest import make_control
 from tests.deletes.tables import BY_REGION, REF, SCHEMA, append, compact, options, rows_of
-from tidyberg.avro.records import Container
+from tidyberg.avro.records import AvroFile
 from tidyberg.commit.entries import Identity, ListedManifest, Manifest
 from tidyberg.commit.manifests import Loss, read_manifest
 from tidyberg.commit.merging import merge_losses
 from tidyberg.commit.new_partitions import decode_partitions, empty_manifest, encode_partition
 from tidyberg.model.merging import MERGE_PROPERTY, SIZE_PROPERTY, merged_manifest_bytes
-from tidyberg.storage.metadata_files import read_bytes
+from tidyberg.storage.table_files import read_bytes
 from tidyberg.testing import Warehouse
 from tidyberg.testing.commits import manifests_of
 from tidyberg.testing.deletes import EqualTo, Positions, commit_deletes
@@ -68,7 +68,7 @@ def live(table: Table) -> list[LiveFile]:
 
 
 def entries_of(table: Table, line: ListedManifest) -> list[dict[int, Any]]:
-    return list(Container.parse(read_bytes(table.io, line.path), line.path).records())
+    return list(AvroFile.parse(read_bytes(table.io, line.path)).records())
 
 
 def rewritten(table: Table) -> list[ListedManifest]:

@@ -20,7 +20,8 @@ from tidyberg.model.job import JobStatus
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import Event, Notice
 from tidyberg.model.table import TableRef
-from tidyberg.model.task import StorageAccess, TaskResult
+from tidyberg.model.task import TaskResult
+from tidyberg.storage.access import StorageAccess
 from tidyberg.testing import Warehouse
 from tidyberg.testing.warehouse import local_path
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tests.copying.tables import SCHEMA, rows
 from tests.execute.builders import make_task
-from tidyberg.execute.kernel.copy.assemble import assemble
+from tidyberg.execute.kernel.copy.assemble import PlannedCopy, assemble
 from tidyberg.execute.kernel.copy.proof import prove
 from tidyberg.execute.kernel.read.source import open_source
 from tidyberg.model.task import TaskInput
 from tidyberg.parquet.fields import CannotCopy
-from tidyberg.storage.assembly import Assembly, Range
+from tidyberg.storage.assembly import Range
 
 ROWS = 60
 
@@ -35,7 +35,7 @@ def sound_file() -> bytes:
     return sink.getvalue()
 
 
-def prepare(content: bytes) -> Assembly:
+def prepare(content: bytes) -> PlannedCopy:
     def read(path: str, offset: int, length: int) -> bytes:
         assert 0 <= offset <= offset + length <= len(content)
         return content[offset : offset + length]
@@ -48,14 +48,14 @@ def prepare(content: bytes) -> Assembly:
 
 def check(content: bytes) -> None:
     with contextlib.suppress(CannotCopy):
-        for file in prepare(content).files:
+        for file in prepare(content).assembly.files:
             for segment in file.segments:
                 assert not isinstance(segment, Range) or 0 <= segment.offset <= segment.end <= len(content)
 
 
 def test_the_sound_file_is_copied() -> None:
-    (file,) = prepare(sound_file()).files
-    assert file.written.records == ROWS
+    (written,) = prepare(sound_file()).written
+    assert written.records == ROWS
 
 
 @settings(max_examples=150, deadline=None)

@@ -17,9 +17,9 @@ from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.table import TableRef
-from tidyberg.model.task import StorageAccess
 from tidyberg.record.process import is_alive
 from tidyberg.record.sqlite import SqliteStore
+from tidyberg.storage.access import StorageAccess
 from tidyberg.testing import LiveFile, Warehouse
 
 REF = TableRef("lab", ("db",), "events")

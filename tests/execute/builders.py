@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.columns.project import leaves
-from tidyberg.model.task import StorageAccess, Task, TaskInput, WriteSettings
+from tidyberg.model.task import Task, TaskInput, WriteSettings
+from tidyberg.storage.access import StorageAccess
 
 STORAGE = StorageAccess()
 

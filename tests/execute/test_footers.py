@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidyberg.avro.lanes import Buffer
 from tidyberg.parquet.fields import FileField, MetadataField, StatisticsField
 from tidyberg.parquet.footer import ENDING, MAGIC
 from tidyberg.parquet.joined import Outline
 from tidyberg.parquet.many_footers import all_bounds_fit
 from tidyberg.parquet.thrift import BINARY, Struct, read_struct, write_struct
+from tidyberg.varints import Buffer
 
 SCHEMA = pa.schema(
     [

@@ -3,7 +3,7 @@
 import pickle
 
 from tidyberg.execute.tasks.renewal import RenewedAccess
-from tidyberg.model.task import StorageAccess
+from tidyberg.storage.access import StorageAccess
 
 
 class Catalog:

@@ -41,7 +41,8 @@ from tidyberg.execute.spark.session import check_java, local_cores, retrying_mas
 from tidyberg.execute.spark.worker import pack
 from tidyberg.model.audit import Harm, Receipt, Verdict
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy, VerifyMode
-from tidyberg.model.task import NanFacts, StorageAccess, TaskResult
+from tidyberg.model.task import NanFacts, TaskResult
+from tidyberg.storage.access import StorageAccess
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import EqualTo, commit_deletes, delete_positions, delete_rows
 from tidyberg.testing.warehouse import local_path

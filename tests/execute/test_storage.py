@@ -7,7 +7,7 @@ import pytest
 from pyarrow import fs
 
 from tidyberg.failures import FailureKind, KernelFailure, find_failure, redact
-from tidyberg.model.task import StorageAccess
+from tidyberg.storage.access import StorageAccess
 from tidyberg.storage.storage import Storage, _split
 
 

@@ -30,7 +30,7 @@ from tidyberg.model.options import PlanOptions, RewriteMode
 from tidyberg.model.plan import Estimate, FileGroup, InputFile
 from tidyberg.model.table import Pinned, TableRef
 from tidyberg.model.task import Task
-from tidyberg.storage.table_access import storage_access
+from tidyberg.storage.access import storage_access
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "region", StringType(), required=False))
 SPEC = PartitionSpec(

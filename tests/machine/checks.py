@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from tests.machine.rows import Row, texts
 from tests.machine.world import World
-from tidyberg.avro.records import Container
+from tidyberg.avro.records import AvroFile
 from tidyberg.testing import local_path
 from tidyberg.testing.reading import read_rows
 
@@ -172,7 +172,7 @@ def referenced_files(world: World) -> set[str]:
 @cache
 def _records(location: str) -> list[dict[int, Any]]:
     """The records of a manifest or a list of them: neither ever changes."""
-    return list(Container.parse(Path(local_path(location)).read_bytes(), location).records())
+    return list(AvroFile.parse(Path(local_path(location)).read_bytes()).records())
 
 
 @cache

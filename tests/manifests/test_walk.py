@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from tests.observe.test_manifest import METRICS
 from tidyberg.avro import walk as walking
 from tidyberg.avro.container import AvroError, blocks, open_container
-from tidyberg.avro.lanes import Buffer
 from tidyberg.avro.values import column, list_lengths
 from tidyberg.manifests.entries import ManifestError, read_entries
 from tidyberg.testing import SAMPLE_SCHEMA, ForgedEntry, ForgedManifest, forge_static_table
 from tidyberg.testing.avro import encode_bytes, encode_long
+from tidyberg.varints import Buffer, VarintError
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_lists_in_blocks_that_count_their_bytes_are_read_and_must_fill_them(
 
 def test_a_number_of_more_than_64_bits_is_refused() -> None:
     buffer = Buffer([b"\xff" * 9 + b"\x7f"])
-    with pytest.raises(AvroError, match="64 bits"):
+    with pytest.raises(VarintError, match="64 bits"):
         buffer.read_varints(buffer.starts)
 
 

@@ -127,7 +127,7 @@ COPIES = (
     ),
     Mutant(
         "pages are where the new offset index says",
-        "execute/kernel/copy/merge.py",
+        "execute/kernel/read/source.py",
         "(I64, location[LocationField.OFFSET][1] + shift)",
         "(I64, location[LocationField.OFFSET][1])",
         PAGES,

@@ -14,7 +14,7 @@ from tests.observe.builders import SCHEMA, inventory_of
 from tidyberg.avro.container import AvroError
 from tidyberg.errors import AccessDenied, DamagedFile, StorageError, Unsupported
 from tidyberg.manifests.entries import ManifestEntries, read_entries
-from tidyberg.storage.metadata_files import read_bytes
+from tidyberg.storage.table_files import read_bytes
 from tidyberg.testing import ForgedEntry, ForgedManifest, forge_static_table
 from tidyberg.testing.avro import encode_long
 

@@ -12,8 +12,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform
 from pyiceberg.types import IcebergType
 
 from tests.observe.builders import inventory_of, our_view, pyiceberg_view
-from tidyberg.avro.columns import field_reader, read_columns
-from tidyberg.avro.container import open_container
+from tidyberg.avro.records import AvroFile, reader
 from tidyberg.testing import SAMPLE_SCHEMA, ForgedEntry, ForgedManifest, forge_static_table
 from tidyberg.testing.avro import encode_bytes, encode_long
 
@@ -134,29 +133,18 @@ def test_what_other_writers_may_do_with_avro_is_understood() -> None:
     words = encode_long(1) + encode_bytes(b"word") + b"\x00"
     record = b"\x00" + encode_long(-7) + b"xy" + b"\x02zz" + entry + sized + words + encode_long(3)
     other = b"\x02" + b"uv" + b"\x00" + b"\x00" + b"\x00" + b"\x00" + encode_long(4)
-    container = open_container(container_of(schema, [(1, record), (0, b""), (1, other)]))
+    file = AvroFile.parse(container_of(schema, [(1, record), (0, b""), (1, other)]))
     every = frozenset(range(1, 8))
-    assert list(read_columns(container, every)) == [
-        (
-            2,
-            {
-                1: [-7, None],
-                2: [b"xy", b"uv"],
-                3: [b"zz", None],
-                4: [[("key", 0.0)], []],
-                5: [[5, 6], []],
-                6: [["word"], []],
-                7: [3, 4],
-            },
-        )
+    expected: list[dict[int, Any]] = [
+        {1: -7, 2: b"xy", 3: b"zz", 4: {"key": 0.0}, 5: [5, 6], 6: ["word"], 7: 3},
+        {1: None, 2: b"uv", 3: None, 4: {}, 5: [], 6: [], 7: 4},
     ]
+    assert list(file.records()) == list(file.records(every)) == expected
     for field_id in every:
-        (only,) = read_columns(container, frozenset({field_id}))
-        assert set(only[1]) == {field_id}
-    assert [rows for rows, _ in read_columns(container, every, rows=1)] == [1, 1, 0]
+        assert list(file.records(frozenset({field_id}))) == [{field_id: values[field_id]} for values in expected]
 
 
 @given(st.floats(width=64))
 def test_doubles_are_read_to_the_last_bit(value: float) -> None:
     content = struct.pack("<d", value)
-    assert struct.pack("<d", field_reader("double", {}).read(new_decoder(content))) == content
+    assert struct.pack("<d", reader("double")(new_decoder(content))) == content

@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from tidyberg.errors import AccessDenied, DamagedFile
-from tidyberg.storage.metadata_files import read_bytes, through_pyiceberg
+from tidyberg.storage.table_files import fetch, read_bytes
 
 
 @pytest.mark.parametrize("name", ["m.avro", "a b.avro", "a+b=ü.avro", "a%20b.avro", "a;b.avro"])
@@ -15,7 +15,7 @@ def test_a_local_file_is_read_under_the_name_that_pyiceberg_wrote(tmp_path: Path
     io, location = PyArrowFileIO(), f"{scheme}{tmp_path}/{name}"
     with io.new_output(location).create() as stream:
         stream.write(b"content")
-    assert through_pyiceberg(io, location) == b"content"
+    assert fetch(io, location) == b"content"
 
 
 def test_what_is_missing_or_no_file_is_told(tmp_path: Path) -> None:

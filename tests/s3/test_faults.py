@@ -20,7 +20,7 @@ from tidyberg.errors import CredentialsExpired, StorageError
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.options import RewriteMode
-from tidyberg.model.task import StorageAccess
+from tidyberg.storage.access import StorageAccess
 from tidyberg.storage.s3.answers import S3Error
 from tidyberg.storage.s3.part_plan import MB
 from tidyberg.storage.s3.reading import fetch

@@ -7,7 +7,7 @@ import pytest
 
 from tests.servers.s3 import S3Server
 from tidyberg.failures import FailureKind, KernelFailure
-from tidyberg.model.task import StorageAccess
+from tidyberg.storage.access import StorageAccess
 from tidyberg.storage.s3.answers import S3Error, WrongSize
 from tidyberg.storage.s3.client import Patience
 from tidyberg.storage.s3.part_plan import MB

@@ -13,11 +13,11 @@ from tidyberg.execute.engine import CancelToken
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.job import Progress, Stage
 from tidyberg.model.report import Event, GroupFinished, Notice, StageStarted
-from tidyberg.model.task import StorageAccess
 from tidyberg.redact import redact_text
 from tidyberg.settings.sections import Catalog, Spark
 from tidyberg.settings.settings import Settings
 from tidyberg.settings.telemetry import Telemetry
+from tidyberg.storage.access import StorageAccess
 from tidyberg.telemetry.context import about, current_fields
 from tidyberg.telemetry.job_log import logged
 from tidyberg.telemetry.logs import known_secrets, set_up_logs

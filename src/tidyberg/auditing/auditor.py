@@ -33,8 +33,7 @@ from tidyberg.model.task import OUTPUT_NAME, AuditResult, DigestResult
 from tidyberg.model.words import plural
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
-from tidyberg.storage import table_files as objects
-from tidyberg.storage.table_access import storage_access
+from tidyberg.storage.access import storage_access
 
 _MOST_ROWS = 20_000_000  # compared one by one: 25 bytes each in the driver
 
@@ -63,7 +62,7 @@ class Auditor:
         named = {path for one in audited for path in one.partly_numbered}
         if self.pinned.snapshot_id is None or not (named or snapshot_id is None):
             return report
-        files = take_inventory(self.table, self.pinned, self.cache, fetch=objects.fetch).data_files
+        files = take_inventory(self.table, self.pinned, self.cache).data_files
         if snapshot_id is None:
             report = replace(report, partly_numbered=self._of_expired_snapshots(files, report))
         return self._with_repair(report, files)
@@ -149,7 +148,7 @@ class Auditor:
     def _inventory(self, snapshot_id: int, shown_as: SnapshotInfo) -> Inventory:
         """A state in the schema of the audited snapshot, so that evolution changes no row."""
         pinned = replace(self.pinned, snapshot_id=snapshot_id, schema=self._schema(shown_as.snapshot_id))
-        return take_inventory(self.table, pinned, self.cache, fetch=objects.fetch)
+        return take_inventory(self.table, pinned, self.cache)
 
     def _schema(self, snapshot_id: int) -> Schema:
         snapshot = self.table.metadata.snapshot_by_id(snapshot_id)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidyberg.varints import VarintError
+
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
 _CHECKSUM_BYTES = 4
@@ -27,6 +29,8 @@ def decoding() -> Iterator[None]:
         yield
     except AvroError:
         raise
+    except VarintError as error:
+        raise AvroError(str(error)) from error
     except (ArithmeticError, EOFError, LookupError, MemoryError, SystemError, TypeError, ValueError) as error:
         raise AvroError(f"its contents make no sense ({type(error).__name__}: {error})") from error
 

@@ -1,8 +1,11 @@
-"""Reads and writes Avro containers by their own schema, byte for byte.
+"""The record codec: reads, skips and writes Avro values by the file's own schema, byte for byte.
 
-PyIceberg's Avro maps every file onto its own idea of the manifest schema, which drops fields it does not know
-and gives some of them another type. A rewritten manifest must say of its untouched entries exactly what it said
-before, so values here follow the file's own schema, without logical types, and raw slices can be carried over.
+PyIceberg's Avro reader maps every file onto its own idea of the manifest schema. That drops fields it does not know and
+changes the type of others. A rewritten manifest must say of its untouched entries exactly what it said before. So
+values here follow the file's own schema, without logical types, and raw slices of a block can be carried over.
+
+The single values are decoded by PyIceberg's compiled decoder, so this module runs on the driver only; executors read
+manifests with `walk.py`.
 """
 
 import json
@@ -10,14 +13,13 @@ import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pyiceberg.avro.codecs.deflate import DeflateCodec
 from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 
-from tidyberg.avro.columns import read_double
 from tidyberg.avro.container import AvroError, blocks, open_container
-from tidyberg.storage.metadata_files import damaged
 
 MAGIC = b"Obj\x01"
 SYNC_SIZE = 16
@@ -26,10 +28,12 @@ Read = Callable[[BinaryDecoder], Any]
 Write = Callable[[bytearray, Any], None]
 
 BLOCK_BYTES = 64_000  # as in Java's files: readers take many blocks at once
+_MAX_ITEMS = 1_000_000  # of an array in one record: more is damage, and would be read far past the end
+_MAX_BYTES = 2**31  # of the items of an array
 
 
 @dataclass(frozen=True)
-class Container:
+class AvroFile:
     """An Avro file taken apart: its header metadata, its record schema, and its blocks, decompressed."""
 
     metadata: Mapping[str, bytes]
@@ -37,25 +41,31 @@ class Container:
     blocks: tuple[tuple[int, bytes], ...]  # number of records, their bytes
 
     @classmethod
-    def parse(cls, content: bytes, path: str) -> "Container":
-        try:
-            opened = open_container(content)
-            return cls(opened.metadata, opened.schema, tuple(blocks(opened)))
-        except AvroError as error:
-            raise damaged(path, str(error)) from error
+    def parse(cls, content: bytes) -> "AvroFile":
+        """Raises AvroError."""
+        opened = open_container(content)
+        return cls(opened.metadata, opened.schema, tuple(blocks(opened)))
 
     @property
     def resolved(self) -> Any:
         """The schema with every reference to a named type replaced by the type itself."""
         return resolve_names(self.schema)
 
-    def records(self) -> Iterator[dict[int, Any]]:
-        """Every record as a mapping from field id to value, nested records too."""
-        read = reader(self.resolved)
+    def records(self, wanted: frozenset[int] | None = None) -> Iterator[dict[int, Any]]:
+        """Yields every record as a mapping from field id to value, nested records too.
+
+        With `wanted`, only those fields are decoded. Fields of nested records then stand beside the others.
+        """
+        read = reader(self.resolved) if wanted is None else _projection(json.dumps(self.schema), wanted)
         for count, block in self.blocks:
             decoder = new_decoder(block)
             for _ in range(count):
                 yield read(decoder)
+                # The decoder itself runs on past the end of its buffer.
+                if decoder.tell() > len(block):
+                    raise AvroError("a record is longer than its block")
+            if decoder.tell() != len(block):
+                raise AvroError("the records of a block do not fill it")
 
 
 def build_container(schema: Any, metadata: Mapping[str, bytes], records: list[bytes]) -> bytes:
@@ -89,6 +99,8 @@ def resolve_names(schema: Any, known: dict[str, Any] | None = None) -> Any:
         return known.get(schema, schema)
     if isinstance(schema, list):
         return [resolve_names(branch, known) for branch in schema]
+    if isinstance(schema["type"], dict | list):
+        return resolve_names(schema["type"], known)
     resolved = dict(schema)
     for key in ("items", "values"):
         if key in schema:
@@ -117,8 +129,62 @@ def reader(schema: Any) -> Read:
     if kind == "map":
         value = reader(schema["values"])
         return lambda decoder: {decoder.read_utf8(): value(decoder) for _ in _items(decoder)}
-    size = schema["size"]
-    return lambda decoder: decoder.read(size)
+    if kind == "fixed":
+        size = schema["size"]
+        return lambda decoder: decoder.read(size)
+    raise AvroError(f"its schema has an unknown type {kind!r}")
+
+
+def skipper(schema: Any) -> Read:
+    """A function that skips one value of this schema."""
+    kind = _kind(schema)
+    if kind in _SKIP:
+        return _SKIP[kind]
+    if kind == "union":
+        branches = [skipper(branch) for branch in schema]
+        return lambda decoder: branches[decoder.read_int()](decoder)
+    if kind == "record":
+        fields = [skipper(field["type"]) for field in schema["fields"]]
+
+        def skip_record(decoder: BinaryDecoder) -> None:
+            for skip in fields:
+                skip(decoder)
+
+        return skip_record
+    if kind in ("array", "map"):
+        return _skip_items(schema["items"] if kind == "array" else _pair(schema))
+    if kind == "fixed":
+        size = schema["size"]
+        return lambda decoder: decoder.skip(size)
+    raise AvroError(f"its schema has an unknown type {kind!r}")
+
+
+@lru_cache(maxsize=256)
+def _projection(schema_text: str, wanted: frozenset[int]) -> Read:
+    """Reads the wanted fields of a record into one dict and skips the others. Manifests of a spec share it."""
+    steps = list(_steps(resolve_names(json.loads(schema_text)), wanted))
+
+    def read(decoder: BinaryDecoder) -> dict[int, Any]:
+        found: dict[int, Any] = {}
+        for number, step in steps:
+            if number is None:
+                step(decoder)
+            else:
+                found[number] = step(decoder)
+        return found
+
+    return read
+
+
+def _steps(record: Mapping[str, Any], wanted: frozenset[int]) -> Iterator[tuple[int | None, Read]]:
+    for field in record["fields"]:
+        kind, number = field["type"], field.get("field-id")
+        if number in wanted:
+            yield number, reader(kind)
+        elif _kind(kind) == "record" and any(inner.get("field-id") in wanted for inner in kind["fields"]):
+            yield from _steps(kind, wanted)
+        else:
+            yield None, skipper(kind)
 
 
 def writer(schema: Any) -> Write:
@@ -175,12 +241,49 @@ def _kind(schema: Any) -> str:
 
 
 def _items(decoder: BinaryDecoder) -> Iterator[None]:
-    """One step an item of an Avro array or map, whose blocks may be prefixed by their length in bytes."""
+    """Yields once per item of an Avro array or map, whose blocks may be prefixed by their length in bytes."""
     while (count := decoder.read_int()) != 0:
         if count < 0:
             decoder.skip_int()
-        for _ in range(abs(count)):
+        for _ in range(_plausible(abs(count))):
             yield
+
+
+def _skip_items(item: Any) -> Read:
+    skip_each = skipper(item)
+    skip_all = _fast_skip(item) or (lambda decoder, count: [skip_each(decoder) for _ in range(count)])
+
+    def skip(decoder: BinaryDecoder) -> None:
+        while count := decoder.read_int():
+            if count < 0:
+                decoder.skip(_plausible(decoder.read_int(), _MAX_BYTES))
+            else:
+                skip_all(decoder, _plausible(count))
+
+    return skip
+
+
+def _pair(schema: Mapping[str, Any]) -> Any:
+    """An item of an Avro map: a key and a value."""
+    return {"type": "record", "fields": [{"type": "string"}, {"type": schema["values"]}]}
+
+
+def _plausible(count: int, limit: int = _MAX_ITEMS) -> int:
+    if not 0 <= count <= limit:
+        raise AvroError(f"a list claims {count} items")
+    return count
+
+
+def _fast_skip(items: Any) -> Callable[[BinaryDecoder, int], Any] | None:
+    """Column metrics are maps from int to long or to bytes: the decoder reads those in one compiled loop."""
+    if _kind(items) != "record":
+        return None
+    match [field["type"] for field in items["fields"]]:
+        case ["int" | "long", "int" | "long"]:
+            return lambda decoder, count: decoder.read_ints(2 * count)
+        case ["int" | "long", "bytes"]:
+            return lambda decoder, count: decoder.read_int_bytes_dict(count, {})
+    return None
 
 
 def _write_union(schema: list[Any]) -> Write:
@@ -204,15 +307,35 @@ def _write_text(out: bytearray, value: str) -> None:
     write_bytes(out, value.encode())
 
 
+_Decoder = type(new_decoder(b""))  # the compiled one: its methods are called without a frame in between
+_DOUBLE = struct.Struct("<d")
+
+
+def read_double(decoder: BinaryDecoder) -> float:
+    """The decoder's own method makes a 32-bit number of it: partitions close to each other would become one."""
+    value: float = _DOUBLE.unpack(decoder.read(8))[0]
+    return value
+
+
 _READ: dict[str, Read] = {
     "null": lambda _: None,
-    "boolean": lambda decoder: decoder.read_boolean(),
-    "int": lambda decoder: decoder.read_int(),
-    "long": lambda decoder: decoder.read_int(),
-    "float": lambda decoder: decoder.read_float(),
+    "boolean": _Decoder.read_boolean,
+    "int": _Decoder.read_int,
+    "long": _Decoder.read_int,
+    "float": _Decoder.read_float,
     "double": read_double,
-    "bytes": lambda decoder: decoder.read_bytes(),
-    "string": lambda decoder: decoder.read_utf8(),
+    "bytes": _Decoder.read_bytes,
+    "string": _Decoder.read_utf8,
+}
+_SKIP: dict[str, Read] = {
+    "null": lambda _: None,
+    "boolean": _Decoder.skip_boolean,
+    "int": _Decoder.skip_int,
+    "long": _Decoder.skip_int,
+    "float": _Decoder.skip_float,
+    "double": _Decoder.skip_double,
+    "bytes": _Decoder.skip_bytes,
+    "string": _Decoder.skip_utf8,
 }
 _WRITE: dict[str, Write] = {
     "null": lambda *_: None,

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from tidyberg.avro.container import AvroError
-from tidyberg.avro.lanes import Buffer, Positions
 from tidyberg.avro.walk import Fields
+from tidyberg.varints import Buffer, Positions
 
 
 def column(fields: Fields, name: str, kind: pa.DataType) -> pa.Array:

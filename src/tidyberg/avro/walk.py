@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidyberg.avro.container import AvroError
-from tidyberg.avro.lanes import Buffer, Positions
+from tidyberg.varints import Buffer, Positions
 
 Skip = Callable[[Buffer, Positions], Positions]
 SkipOne = Callable[[bytes, int], int]

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any
+from uuid import UUID
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.rest import RestCatalog
@@ -21,14 +22,13 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import IcebergBaseModel
 
-from tidyberg.commit.ownership import metadata_file_id
 from tidyberg.storage import table_files as objects
 
 
-def catalog_for_attempt(catalog: Catalog, attempt: str, about_to_write: Callable[[Sequence[str]], None]) -> Catalog:
+def catalog_for_attempt(catalog: Catalog, file_id: UUID, about_to_write: Callable[[Sequence[str]], None]) -> Catalog:
     """The catalog, with a way of writing metadata files of our own where it writes them before its swap.
 
-    `attempt` is a name that no other attempt has, of this job or another; it begins with the job's id and a slash.
+    `file_id` goes into the name of that file: no other attempt has it, of this job or another.
 
     PyIceberg leaves that file behind when the swap is lost or the process dies, and would name it at random.
     """
@@ -45,7 +45,7 @@ def catalog_for_attempt(catalog: Catalog, attempt: str, about_to_write: Callable
         directory, _, name = staged.metadata_location.rpartition("/")
         version = name.partition("-")[0]
         suffix = name[name.index(".") :]
-        staged.metadata_location = f"{directory}/{version}-{metadata_file_id(attempt)}{suffix}"
+        staged.metadata_location = f"{directory}/{version}-{file_id}{suffix}"
         about_to_write([staged.metadata_location])
         parents.append(current_table)
         return staged
@@ -69,11 +69,11 @@ def send_commit(
     requirements: tuple[TableRequirement, ...],
     updates: tuple[TableUpdate, ...],
     *,
-    attempt: str,
+    file_id: UUID,
     about_to_write: Callable[[Sequence[str]], None],
 ) -> CommitTableResponse:
     """Raises whatever the catalog's client does: only the table knows then whether the commit landed."""
-    named = catalog_for_attempt(catalog, attempt, about_to_write)
+    named = catalog_for_attempt(catalog, file_id, about_to_write)
     response = named.commit_table(table, requirements, updates)
     if not isinstance(named, RestCatalog):
         named._delete_old_metadata(table.io, table.metadata, response.metadata)

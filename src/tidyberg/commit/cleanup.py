@@ -11,6 +11,7 @@ from tidyberg.commit.entries import ListedManifest
 from tidyberg.commit.manifests import read_manifest, read_manifest_list
 from tidyberg.commit.ownership import Ownership, name_of
 from tidyberg.model.job import Intent
+from tidyberg.model.task import output_prefix
 from tidyberg.storage.table_files import abort_uploads, delete
 
 AT_A_TIME = 16
@@ -90,7 +91,7 @@ def remove(
     removed, refused = [], []
     check()
     try:
-        abort_uploads(io, ownership.run_id, directories)
+        abort_uploads(io, (f"{directory}/{output_prefix(ownership.run_id)}" for directory in directories))
     except OSError as error:
         refused.append((directories[0], str(error)))
 

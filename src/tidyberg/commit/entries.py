@@ -13,10 +13,9 @@ from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from tidyberg.avro.columns import field_reader
-from tidyberg.avro.records import Container, field_id, reader, resolve_names, writer
+from tidyberg.avro.records import AvroFile, field_id, reader, resolve_names, skipper, writer
 from tidyberg.model.task import WrittenFile
-from tidyberg.storage.metadata_files import damaged
+from tidyberg.storage.table_files import damaged
 
 ADDED, DELETED = 1, 2
 EXISTING = 0
@@ -94,7 +93,7 @@ class Manifest:
     """A manifest read for rewriting."""
 
     listed: ListedManifest
-    container: Container
+    container: AvroFile
     entries: tuple[Entry, ...]
 
     @property
@@ -189,13 +188,13 @@ class EntryEncoder:
         return bytes(out)
 
 
-def live_entries(container: Container, listed: ListedManifest) -> Iterator[Entry]:
+def live_entries(container: AvroFile, listed: ListedManifest) -> Iterator[Entry]:
     data_file = next(field["type"] for field in container.resolved["fields"] if field_id(field) == 2)
     top = [(field_id(field), reader(field["type"])) for field in container.resolved["fields"] if field_id(field) != 2]
     assert field_id(container.schema["fields"][-1]) == 2, "data_file is an entry's last field in every version"
     wanted = {100, 103, 104, 142, 144, 145}  # path, records, size, first row id; of a DV its offset and size
     steps = [
-        (field_id(field), reader(field["type"]) if field_id(field) in wanted else field_reader(field["type"], {}).skip)
+        (field_id(field), reader(field["type"]) if field_id(field) in wanted else skipper(field["type"]))
         for field in data_file["fields"]
     ]
     next_row_id = listed.first_row_id

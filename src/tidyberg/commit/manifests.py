@@ -1,6 +1,7 @@
 """Writes the manifests of a replace commit: touched ones with their entries marked, new ones for outputs, the list."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -9,7 +10,8 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from tidyberg.avro.records import Container, build_container, resolve_names, writer
+from tidyberg.avro.container import AvroError, decoding
+from tidyberg.avro.records import AvroFile, build_container, resolve_names, writer
 from tidyberg.commit.entries import (
     DATA,
     DELETED,
@@ -25,7 +27,7 @@ from tidyberg.commit.entries import (
 from tidyberg.commit.new_partitions import decode_partitions, partition_summaries, partition_types
 from tidyberg.errors import AccessDenied, StorageError
 from tidyberg.storage import table_files as objects
-from tidyberg.storage.metadata_files import damaged, read_bytes
+from tidyberg.storage.table_files import damaged, read_bytes
 
 
 def write_file(io: FileIO, path: str, content: bytes) -> None:
@@ -40,15 +42,28 @@ def write_file(io: FileIO, path: str, content: bytes) -> None:
 
 
 def read_manifest_list(io: FileIO, path: str) -> list[ListedManifest]:
-    return [ListedManifest(record) for record in Container.parse(read_bytes(io, path, objects.fetch), path).records()]
+    raw = read_bytes(io, path)
+    with _naming(path):
+        return [ListedManifest(record) for record in AvroFile.parse(raw).records()]
 
 
 def read_manifest(io: FileIO, listed: ListedManifest) -> Manifest:
-    content = read_bytes(io, listed.path, objects.fetch)
+    content = read_bytes(io, listed.path)
     if len(content) < listed.length:
         raise damaged(listed.path, f"it has {len(content)} bytes, the manifest list says {listed.length}")
-    container = Container.parse(content, listed.path)
-    return Manifest(listed, container, tuple(live_entries(container, listed)))
+    with _naming(listed.path):
+        container = AvroFile.parse(content)
+        return Manifest(listed, container, tuple(live_entries(container, listed)))
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Names the file in errors about its content."""
+    try:
+        with decoding():
+            yield
+    except AvroError as error:
+        raise damaged(path, str(error)) from error
 
 
 @dataclass(frozen=True)

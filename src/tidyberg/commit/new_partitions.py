@@ -32,7 +32,7 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from tidyberg.avro.records import Container, field_id, reader, resolve_names, writer
+from tidyberg.avro.records import AvroFile, field_id, reader, resolve_names, writer
 from tidyberg.commit.entries import DATA, ListedManifest, Manifest, entry_schema, with_partition
 
 _EXACT = Context(prec=40)
@@ -64,7 +64,7 @@ def empty_manifest(metadata: TableMetadata, spec_id: int) -> Manifest:
     }
     return Manifest(
         ListedManifest({502: spec_id, 517: DATA}),
-        Container(
+        AvroFile(
             {name: value.encode() for name, value in header.items()},
             _named_once(with_partition(entry_schema(metadata.format_version), partition), set()),
             (),

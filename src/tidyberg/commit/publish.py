@@ -25,6 +25,7 @@ from pyiceberg.table import Table
 
 from tidyberg.catalog.metadata_file import send_commit, swaps_in_process
 from tidyberg.commit.conflicts import hindrance, validate_groups
+from tidyberg.commit.ownership import metadata_file_id
 from tidyberg.commit.retrying import RetryPolicy as RetryPolicy
 from tidyberg.commit.snapshot import Staged, Stager, last_sequence_number, next_row_id, snapshot_of_job
 from tidyberg.errors import (
@@ -47,7 +48,6 @@ from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import pin
 from tidyberg.record.clock import wall_clock_ms
-from tidyberg.storage import table_files as objects
 
 STORAGE_RETRIES = 3  # of a commit
 
@@ -195,7 +195,7 @@ class Publisher:
 
     def _observe(self, table: Table) -> Inventory:
         pinned = pin(table, self.plan.table, self.plan.branch)
-        return take_inventory(table, pinned, self.cache, fetch=objects.fetch)
+        return take_inventory(table, pinned, self.cache)
 
     def _landed(
         self, table: Table, parent: Inventory, finished: Sequence[FinishedGroup], attempt: int
@@ -266,7 +266,7 @@ class Publisher:
                 table,
                 staged.requirements,
                 staged.updates,
-                attempt=f"{self.job_id}/{self.chunk}/{attempt}",
+                file_id=metadata_file_id(f"{self.job_id}/{self.chunk}/{attempt}"),
                 about_to_write=self.journal.about_to_write,
             )
         except (ForbiddenError, UnauthorizedError) as error:

@@ -48,7 +48,7 @@ from tidyberg.commit.summary import replace_summary, roll_forward
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.plan import DeleteFile
 from tidyberg.model.task import WrittenFile
-from tidyberg.storage.metadata_files import damaged
+from tidyberg.storage.table_files import damaged
 
 JOB_ID = "tidyberg.job-id"
 PLAN_HASH = "tidyberg.plan-hash"

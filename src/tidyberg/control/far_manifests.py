@@ -16,7 +16,7 @@ from tidyberg.observe.reading import ReadManifests
 from tidyberg.observe.resting import Resting
 from tidyberg.planning.resting import rest_rule
 from tidyberg.planning.select import selected_partitions
-from tidyberg.storage.table_access import storage_access
+from tidyberg.storage.access import storage_access
 
 _TASK_BYTES = 16 * 1024 * 1024  # of manifests a task: some 100,000 files
 _TASK_MANIFESTS = 2_000

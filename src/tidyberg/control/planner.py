@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from tidyberg.catalog.errors import catalog_errors
@@ -25,8 +24,6 @@ from tidyberg.observe.statistics import partition_statistics
 from tidyberg.planning.decide import make_plan
 from tidyberg.planning.document import plan_hash
 from tidyberg.record.store import JobStore
-from tidyberg.storage.filesystems import S3_SCHEMES
-from tidyberg.storage.metadata_files import through_pyiceberg
 from tidyberg.telemetry.traces import Tracer
 
 CALIBRATING_JOBS = 200  # most may have found nothing to do
@@ -100,16 +97,7 @@ class Planner:
             elsewhere = None
             if self.engine_reads_above is not None:
                 elsewhere = Elsewhere(self.engine_reads_above, reading_on(self.engine, table), resting(pinned))
-            return take_inventory(table, pinned, self.cache, elsewhere, _fetch)
+            return take_inventory(table, pinned, self.cache, elsewhere)
 
     def _calibration(self, resources: Resources) -> Calibration:
         return calibrate(self.store.find(limit=CALIBRATING_JOBS), resources.name)
-
-
-def _fetch(io: FileIO, path: str) -> bytes:
-    """Our S3 client takes long to load, and most small tables are elsewhere."""
-    if path.partition("://")[0] not in S3_SCHEMES:
-        return through_pyiceberg(io, path)
-    from tidyberg.storage import table_files as objects
-
-    return objects.fetch(io, path)

@@ -26,7 +26,7 @@ from tidyberg.planning.document import plan_from_json, plan_to_json
 from tidyberg.planning.predicate import parse_predicate
 from tidyberg.planning.select import fields_of
 from tidyberg.record.store import Finished, JobStore
-from tidyberg.storage.table_access import storage_access
+from tidyberg.storage.access import storage_access
 from tidyberg.verify.delete_paths import DeletePaths
 from tidyberg.verify.groups import verify_group
 

@@ -27,8 +27,7 @@ from tidyberg.model.task import ChecksumResult, Task, TaskResult
 from tidyberg.model.words import plural
 from tidyberg.observe.nans import read_nans
 from tidyberg.planning.document import plan_to_json
-from tidyberg.storage import table_files as objects
-from tidyberg.storage.table_access import storage_access
+from tidyberg.storage.access import storage_access
 from tidyberg.verify.contents import checksum_tasks, verify_contents
 from tidyberg.verify.delete_paths import DeletePaths
 from tidyberg.verify.groups import verify_group
@@ -94,7 +93,7 @@ class Round:
             options=self.bench.options,
             checksum=self.bench.verify is VerifyMode.FULL,
             deletes=self.plan.deletes,
-            nans=read_nans(self.table.io, self.inventory, self._files_to_copy(), objects.fetch),
+            nans=read_nans(self.table.io, self.inventory, self._files_to_copy()),
             after_death=self.after_death,
         )
         self._tasks = {task.group_id: task for task in tasks}

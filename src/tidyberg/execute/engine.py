@@ -18,7 +18,8 @@ from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.options import Resources, cores_of_task
 from tidyberg.model.task import AnyResult as AnyResult
 from tidyberg.model.task import AnyTask as AnyTask
-from tidyberg.model.task import StorageAccess, Task
+from tidyberg.model.task import Task
+from tidyberg.storage.access import StorageAccess
 
 INLINE_GB = 1.0  # what a process that rewrites takes, about
 APP_NAME = "tidyberg"  # of its Spark applications

@@ -13,7 +13,7 @@ from tidyberg.execute.engine import INLINE_GB, AnyResult, AnyTask, CancelToken, 
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.options import INLINE, Resources
-from tidyberg.model.task import StorageAccess
+from tidyberg.storage.access import StorageAccess
 
 _POLL_SECONDS = 0.1
 _FIRST_WAIT_SECONDS = 0.025  # doubled before each new attempt of a task

@@ -291,24 +291,3 @@ class ManifestResult:
 
 AnyTask = Task | ChecksumTask | AuditTask | DigestTask | ManifestTask
 AnyResult = TaskResult | ChecksumResult | AuditResult | DigestResult | ManifestResult
-
-
-class StorageAccess:
-    """Properties that open storage, secrets among them. Redacts itself wherever it might be printed [I12]."""
-
-    __slots__ = ("_properties",)
-
-    def __init__(self, properties: dict[str, str] | None = None) -> None:
-        self._properties = dict(properties or {})
-
-    def reveal(self) -> dict[str, str]:
-        """The properties themselves; for opening a filesystem and nothing else."""
-        return dict(self._properties)
-
-    def __repr__(self) -> str:
-        return "StorageAccess(***)"
-
-    __str__ = __repr__
-
-    def __reduce__(self) -> tuple[type["StorageAccess"], tuple[dict[str, str]]]:
-        return (StorageAccess, (self._properties,))

@@ -21,7 +21,7 @@ from tidyberg.observe.manifest_list import read_manifest_list
 from tidyberg.observe.partitions import PartitionIndex
 from tidyberg.observe.reading import Elsewhere, read_manifests
 from tidyberg.observe.resting import EQUALITY_DELETES, unpartitioned
-from tidyberg.storage.metadata_files import Fetch, damaged, read_bytes, through_pyiceberg
+from tidyberg.storage.table_files import damaged, read_bytes
 
 _ROWS_A_CHUNK = 1_000  # fewer on average cost more time than a copy
 
@@ -31,7 +31,6 @@ def take_inventory(
     pinned: Pinned,
     cache: ManifestCache | None = None,
     elsewhere: Elsewhere | None = None,
-    fetch: Fetch = through_pyiceberg,
 ) -> Inventory:
     snapshot = table.snapshot_by_id(pinned.snapshot_id) if pinned.snapshot_id is not None else None
     if pinned.snapshot_id is not None and snapshot is None:
@@ -39,11 +38,11 @@ def take_inventory(
             f"{pinned.table}: snapshot {pinned.snapshot_id} is no longer in the table's metadata.",
             hint="It was expired in the meantime: start again.",
         )
-    manifests = read_manifest_list(table.io, snapshot.manifest_list, fetch) if snapshot else []
+    manifests = read_manifest_list(table.io, snapshot.manifest_list) if snapshot else []
     for info in manifests:
         if info.spec_id not in pinned.specs:
             raise damaged(info.path, f"the table has no partition spec {info.spec_id}, which it is written in")
-    near = partial(read_bytes, table.io, fetch=fetch)
+    near = partial(read_bytes, table.io)
     return _assemble(pinned, manifests, read_manifests(near, pinned, manifests, cache, elsewhere))
 
 

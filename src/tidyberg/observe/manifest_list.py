@@ -5,11 +5,11 @@ from typing import Any
 
 from pyiceberg.io import FileIO
 
-from tidyberg.avro.columns import read_columns
-from tidyberg.avro.container import AvroError, decoding, open_container
+from tidyberg.avro.container import AvroError, decoding
+from tidyberg.avro.records import AvroFile
 from tidyberg.errors import Unsupported
 from tidyberg.model.manifest import ManifestInfo
-from tidyberg.storage.metadata_files import Fetch, damaged, read_bytes, through_pyiceberg
+from tidyberg.storage.table_files import damaged, read_bytes
 
 # Field ids of the manifest list, from the Iceberg specification.
 _PATH, _LENGTH, _SPEC_ID, _CONTENT, _SEQUENCE, _MIN_SEQUENCE, _SNAPSHOT, _KEY, _FIRST_ROW = (
@@ -21,17 +21,13 @@ _ENCRYPTED = b"AGS1"  # how Iceberg's encrypted streams begin
 _DEFAULTS = {_CONTENT: 0, _SEQUENCE: 0, _MIN_SEQUENCE: 0}
 
 
-def read_manifest_list(io: FileIO, location: str, fetch: Fetch = through_pyiceberg) -> list[ManifestInfo]:
-    raw = read_bytes(io, location, fetch)
+def read_manifest_list(io: FileIO, location: str) -> list[ManifestInfo]:
+    raw = read_bytes(io, location)
     if raw.startswith(_ENCRYPTED):
         raise _encrypted(location)
     try:
         with decoding():
-            return [
-                _info(_DEFAULTS | {field_id: values[row] for field_id, values in columns.items()})
-                for rows, columns in read_columns(open_container(raw), _WANTED)
-                for row in range(rows)
-            ]
+            return [_info(_DEFAULTS | record) for record in AvroFile.parse(raw).records(_WANTED)]
     except AvroError as error:
         raise damaged(location, f"as a manifest list, {error}") from error
 

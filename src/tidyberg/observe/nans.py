@@ -1,21 +1,22 @@
 """What manifests say of NaN in data files: the one thing that copied files cannot tell from their own footers."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 from pyiceberg.types import DoubleType, FloatType, NestedField, StructType
 
-from tidyberg.avro.columns import read_columns
-from tidyberg.avro.container import AvroError, decoding, open_container
+from tidyberg.avro.container import AvroError, decoding
+from tidyberg.avro.records import AvroFile
 from tidyberg.manifests.entries import DELETED, FIELD_IDS
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.manifest import ManifestInfo
 from tidyberg.model.task import NanFacts
 from tidyberg.observe.reading import fetch_manifests
-from tidyberg.storage.metadata_files import Fetch, damaged, read_bytes, through_pyiceberg
+from tidyberg.storage.table_files import damaged, read_bytes
 
 _STATUS, _PATH, _LOWER, _UPPER = (FIELD_IDS[name] for name in ("status", "path", "lower_bounds", "upper_bounds"))
 _NANS = 137
@@ -23,16 +24,14 @@ _MOST_BOUNDED = 64  # columns of a file: what travels with a task stays below 2 
 _WANTED = frozenset((_STATUS, _PATH, _NANS, _LOWER, _UPPER))
 
 
-def read_nans(
-    io: FileIO, inventory: Inventory, paths: Sequence[str], fetch: Fetch = through_pyiceberg
-) -> dict[str, tuple[NanFacts, ...]]:
+def read_nans(io: FileIO, inventory: Inventory, paths: Sequence[str]) -> dict[str, tuple[NanFacts, ...]]:
     """Of these data files, by path; columns whose NaN a manifest does not count are left out."""
     columns = frozenset(_float_columns(inventory.pinned.schema.fields))
     if not columns or not paths:
         return {}
     wanted = frozenset(paths)
     manifests = _manifests_of(inventory, paths)
-    read = partial(read_bytes, io, fetch=fetch)
+    read = partial(read_bytes, io)
     found: dict[str, tuple[NanFacts, ...]] = {}
     for info, raw in zip(manifests, fetch_manifests(read, manifests), strict=True):
         try:
@@ -60,15 +59,17 @@ def _manifests_of(inventory: Inventory, paths: Sequence[str]) -> list[ManifestIn
 
 def _facts(raw: bytes, wanted: frozenset[str], columns: frozenset[int]) -> dict[str, tuple[NanFacts, ...]]:
     found = {}
-    for rows, values in read_columns(open_container(raw), _WANTED):
-        absent = [None] * rows  # a manifest's own schema may lack a field
-        statuses, paths, nans, lowers, uppers = (
-            values.get(field, absent) for field in (_STATUS, _PATH, _NANS, _LOWER, _UPPER)
-        )
-        for status, path, counts, lower, upper in zip(statuses, paths, nans, lowers, uppers, strict=True):
-            if status != DELETED and path in wanted:
-                found[path] = tuple(_told(dict(counts or ()), dict(lower or ()), dict(upper or ()), columns))
+    for entry in AvroFile.parse(raw).records(_WANTED):
+        path = entry.get(_PATH)
+        if entry.get(_STATUS) != DELETED and path in wanted:
+            counts, lower, upper = (_by_column(entry.get(field), field) for field in (_NANS, _LOWER, _UPPER))
+            found[path] = tuple(_told(counts, lower, upper, columns))
     return found
+
+
+def _by_column(pairs: Sequence[Mapping[int, Any]] | None, field: int) -> dict[int, Any]:
+    """A map of column metrics, which a manifest's own schema may lack. The ids of key and value follow the field's."""
+    return {pair[field + 1]: pair[field + 2] for pair in pairs or ()}
 
 
 def _told(

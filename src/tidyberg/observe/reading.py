@@ -14,7 +14,7 @@ from tidyberg.model.table import Pinned
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.partitions import PartitionIndex
 from tidyberg.observe.resting import Resting, Select, but_for_deletes, but_for_others, unpartitioned
-from tidyberg.storage.metadata_files import damaged
+from tidyberg.storage.table_files import damaged
 
 _PATIENCE_SECONDS = 0.2  # for local files in all: a busy machine makes everybody wait a little
 _FETCH_THREADS = 8  # hides the latency of object storage

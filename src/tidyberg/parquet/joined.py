@@ -14,8 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidyberg.avro.container import AvroError
-from tidyberg.avro.lanes import Buffer, Positions
 from tidyberg.parquet.fields import CannotCopy, FileField, structs
 from tidyberg.parquet.footer import ENDING, MAGIC, SchemaLeaf, schema_leaves
 from tidyberg.parquet.many_footers import all_bounds_fit
@@ -40,6 +38,7 @@ from tidyberg.parquet.thrift import (
     varint,
     write_struct,
 )
+from tidyberg.varints import Buffer, Positions, VarintError
 
 _ZSTD = "ZSTD"
 _CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, _ZSTD: 6}
@@ -151,7 +150,7 @@ def join(
     ends[of_data], ends[of_dictionary] = chunks.ends, chunks.data_page[has_dictionary]
     try:
         headers = read_headers(buffer, begins)
-    except AvroError:
+    except (BadThriftError, VarintError):
         return None
     is_data = np.zeros(len(begins), np.bool_)
     is_data[of_data] = True

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidyberg.avro.container import AvroError
-from tidyberg.avro.lanes import Buffer, Positions
 from tidyberg.parquet.fields import ChunkField, GroupField, MetadataField, StatisticsField
 from tidyberg.parquet.footer import ENDING, SchemaLeaf
-from tidyberg.parquet.thrift import BINARY, BYTE, DOUBLE, FALSE, I16, I32, I64, LIST, STRUCT, TRUE
+from tidyberg.parquet.thrift import BINARY, BYTE, DOUBLE, FALSE, I16, I32, I64, LIST, STRUCT, TRUE, BadThriftError
+from tidyberg.varints import Buffer, Positions, VarintError
 
 _ROWS, _ROW_GROUPS = 0x16, 0x19  # a number and a list, each in the field that follows
 _LONG_LIST = 15
@@ -38,7 +37,7 @@ def all_bounds_fit(buffer: Buffer, opening: int, leaves: Sequence[SchemaLeaf]) -
         if (buffer.byte_at(at) != _ROW_GROUPS).any():
             return False
         walk.items(at + 1, walk.row_group)
-    except AvroError:
+    except (BadThriftError, VarintError):
         return False
     return walk.fits
 
@@ -86,7 +85,7 @@ class _Walk:
             if not header:
                 return at
             if not header >> 4:
-                raise AvroError("fields are not in order")
+                raise BadThriftError("fields are not in order")
             last += header >> 4
             at = take(last, header & 0x0F, at)
 
@@ -120,7 +119,7 @@ class _Walk:
             return self._fields(at, lambda _, kind, at: self._skip(kind, at))
         if kind in (BYTE, DOUBLE):
             return at + (1 if kind == BYTE else 8)
-        raise AvroError(f"footers have no fields of kind {kind}")
+        raise BadThriftError(f"footers have no fields of kind {kind}")
 
     def _skip_item(self, _: int, kind: int, at: Positions) -> Positions:
         return at + 1 if kind in (TRUE, FALSE) else self._skip(kind, at)
@@ -130,7 +129,7 @@ class _Walk:
         signed = self._buffer.read_varints(at)
         lengths = signed << 1 ^ signed >> 63  # thrift's are not
         if (lengths > self._buffer.longest).any():
-            raise AvroError("a length is beyond the end")
+            raise BadThriftError("a length is beyond the end")
         return lengths, self._buffer.skip_varints(at)
 
     def _apart(self, at: Positions, by: npt.NDArray[Any], go_on: Callable[[Positions], Positions]) -> Positions:

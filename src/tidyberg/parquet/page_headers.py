@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidyberg.avro.lanes import Buffer, Positions
+from tidyberg.varints import Buffer, Positions
 
 DATA_PAGE, DICTIONARY_PAGE = 0, 2
 HEADER_BYTES = 29

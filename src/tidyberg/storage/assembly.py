@@ -1,14 +1,12 @@
-"""What a copied file is made of: ranges of the input files and a few literal bytes, in order."""
+"""What a file is put together from: ranges of other files and a few literal bytes, in order."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidyberg.model.task import WrittenFile
-
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Bytes of an input file, to be taken over as they are."""
+    """Bytes of another file, to be copied as they are."""
 
     path: str
     offset: int
@@ -37,16 +35,17 @@ Segment = Range | Literal
 class AssembledFile:
     """One output: its segments laid end to end are the whole file."""
 
+    path: str
     segments: tuple[Segment, ...]
-    written: WrittenFile  # its path, its size and what the manifest will say of it
 
-    def __post_init__(self) -> None:
-        assert sum(segment.length for segment in self.segments) == self.written.size
+    @property
+    def size(self) -> int:
+        return sum(segment.length for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """All outputs of a task, ready to be written: by `stream.py`, or inside an object store that can copy ranges."""
+    """Files that are ready to be written: by `write_assembly.py`, or inside an object store that can copy ranges."""
 
     files: tuple[AssembledFile, ...]
 

@@ -11,11 +11,7 @@ from pyarrow import fs
 
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.storage.s3.settings import is_true
-
-S3_SCHEMES = ("s3", "s3a", "s3n")
-_GCS_SCHEMES = ("gs", "gcs")
-AZURE_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
-HDFS_SCHEMES = ("hdfs", "viewfs")
+from tidyberg.storage.schemes import AZURE_SCHEMES, GCS_SCHEMES, HDFS_SCHEMES, S3_SCHEMES
 
 _MOST_FILESYSTEMS = 16
 _filesystems: dict[str, fs.FileSystem] = {}
@@ -44,7 +40,7 @@ def _open(scheme: str, authority: str, properties: Mapping[str, str]) -> fs.File
         return fs.LocalFileSystem()
     if scheme in (*S3_SCHEMES, "oss"):
         return _open_s3(properties)
-    if scheme in _GCS_SCHEMES:
+    if scheme in GCS_SCHEMES:
         return _open_gcs(properties)
     if scheme in AZURE_SCHEMES:
         return _open_azure(authority, properties)

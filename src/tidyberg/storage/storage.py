@@ -12,14 +12,15 @@ import pyarrow as pa
 from pyarrow import fs
 
 from tidyberg.failures import FailureKind, KernelFailure, redact
-from tidyberg.model.task import StorageAccess
-from tidyberg.storage.filesystems import AZURE_SCHEMES, HDFS_SCHEMES, S3_SCHEMES, identity, open_filesystem
+from tidyberg.storage.access import StorageAccess
+from tidyberg.storage.filesystems import identity, open_filesystem
 from tidyberg.storage.s3.answers import WrongSize
 from tidyberg.storage.s3.client import Requests
 from tidyberg.storage.s3.reading import S3InputFile, fetch, fetch_all
 from tidyberg.storage.s3.settings import S3Settings
 from tidyberg.storage.s3.store import S3Object, S3Store
 from tidyberg.storage.s3.writing import S3OutputStream
+from tidyberg.storage.schemes import AZURE_SCHEMES, HDFS_SCHEMES, S3_SCHEMES
 
 _SECRET_WORDS = ("secret", "token", "password", "account-key", "sas", "credential", "access-key")
 _EXPIRED_WORDS = ("ExpiredToken", "EXPIRED_TOKEN", "TokenRefreshRequired")

@@ -30,7 +30,7 @@ def write_assembly(assembly: Assembly, storage: Storage, should_stop: Callable[[
     begun: list[Place] = []
     try:
         for file in assembly.files:
-            place = storage.place(file.written.path)
+            place = storage.place(file.path)
             begun.append(place)
             if place.is_local and all(storage.place(path).is_local for path in _paths(file)):
                 _write_local(file, place, storage, should_stop)

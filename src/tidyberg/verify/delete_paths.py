@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from tidyberg.execute.engine import error_of
 from tidyberg.failures import KernelFailure
 from tidyberg.model.plan import DeleteFile
-from tidyberg.model.task import StorageAccess
+from tidyberg.storage.access import StorageAccess
 from tidyberg.storage.storage import Storage
 
 _FIELD_ID = b"PARQUET:field_id"

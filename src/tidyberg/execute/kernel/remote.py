@@ -13,7 +13,8 @@ from typing import Any
 
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.failures import FailureKind, KernelFailure
-from tidyberg.model.task import StorageAccess, Task
+from tidyberg.model.task import Task
+from tidyberg.storage.access import StorageAccess
 
 _DISABLE_HUGE_PAGES = 41  # PR_SET_THP_DISABLE
 

@@ -40,11 +40,11 @@ from tidyberg.model.task import (
     ChecksumTask,
     DigestTask,
     ManifestTask,
-    StorageAccess,
     Task,
     TaskResult,
 )
 from tidyberg.parquet.fields import CannotCopy, DamagedFooter
+from tidyberg.storage.access import StorageAccess
 from tidyberg.storage.storage import Storage, remove_outputs
 
 _JUDGED_FILES = 4  # as many as are opened ahead anyway

@@ -30,7 +30,7 @@ from tidyberg.execute.spark.session import (
 )
 from tidyberg.execute.spark.shipping import write_archive
 from tidyberg.model.options import Resources
-from tidyberg.model.task import StorageAccess
+from tidyberg.storage.access import StorageAccess
 
 _LOST_ATTEMPTS = 4  # attempts beyond failures: speculation, executors that went away
 

@@ -16,7 +16,7 @@ from tidyberg.errors import BadInput
 from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, Engine
 from tidyberg.execute.spark.engine import SparkEngine
 from tidyberg.model.options import Resources
-from tidyberg.model.task import StorageAccess
+from tidyberg.storage.access import StorageAccess
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from tidyberg.execute.spark.worker import (
     unpack_outcome,
 )
 from tidyberg.failures import find_failure
-from tidyberg.model.task import StorageAccess
 from tidyberg.model.words import plural
+from tidyberg.storage.access import StorageAccess
 
 _POLL_SECONDS = 0.1
 _MOST_THREADS = 32  # Spark jobs at a time

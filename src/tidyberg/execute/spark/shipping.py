@@ -10,7 +10,9 @@ from pathlib import Path
 _FILES = (
     "__init__.py",
     "_version.py",
+    "errors.py",
     "failures.py",
+    "varints.py",
     "model/__init__.py",
     "model/manifest.py",
     "model/task.py",

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidyberg.execute.engine import AnyResult, AnyTask
 from tidyberg.failures import KernelFailure
-from tidyberg.model.task import StorageAccess
+from tidyberg.storage.access import StorageAccess
 
 OUTCOME_SCHEMA = "outcome binary"
 

@@ -9,7 +9,8 @@ from tidyberg.execute.engine import error_of
 from tidyberg.execute.kernel.deletes.delete_files import delete_bytes
 from tidyberg.execute.kernel.deletes.vectors import read_vectors, reads_of
 from tidyberg.failures import KernelFailure
-from tidyberg.model.task import AuditTask, StorageAccess, Task, TaskDelete
+from tidyberg.model.task import AuditTask, Task, TaskDelete
+from tidyberg.storage.access import StorageAccess
 from tidyberg.storage.storage import Storage
 
 _MB = 1024 * 1024

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 
-from tidyberg.model.task import StorageAccess
+from tidyberg.storage.access import StorageAccess
 
 # As Iceberg's catalogs name them; Azure's end with the account.
 _EXPIRES_AT_MS = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at", "adls.sas-token-expires-at-ms")

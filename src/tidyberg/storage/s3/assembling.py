@@ -22,7 +22,7 @@ def can_assemble(storage: Storage, assembly: Assembly) -> bool:
     store = storage.s3
     if store is None or not store.client.copies_parts:
         return False
-    paths = {file.written.path for file in assembly.files} | {
+    paths = {file.path for file in assembly.files} | {
         segment.path for file in assembly.files for segment in file.segments if isinstance(segment, Range)
     }
     return all(storage.place(path).object is not None for path in paths)
@@ -41,7 +41,7 @@ def assemble(storage: Storage, assembly: Assembly, should_stop: Callable[[], boo
     except BaseException:
         for file in reversed(written):  # the last first: what a kill on the way leaves is numbered without a gap
             with suppress(KernelFailure):
-                storage.delete(storage.place(file.written.path))
+                storage.delete(storage.place(file.path))
         raise
     return Moved(moved)
 
@@ -54,13 +54,13 @@ class _Assembling:
         self._should_stop = should_stop
         self._store = store
         self._file = file
-        self._target = S3Object.of(file.written.path)
+        self._target = S3Object.of(file.path)
 
     def run(self) -> int:
         """Bytes that never left the store."""
         parts = plan_parts(self._file.segments)
-        with self._storage.guard(self._file.written.path, writing=True):
-            if self._file.written.size < SMALLEST_PART or not any(isinstance(part, Copied) for part in parts):
+        with self._storage.guard(self._file.path, writing=True):
+            if self._file.size < SMALLEST_PART or not any(isinstance(part, Copied) for part in parts):
                 self._send_whole(parts)
                 return 0
             upload = self._store.begin(self._target)
@@ -71,13 +71,13 @@ class _Assembling:
                         etags = [part.result() for part in waiting]
                     finally:
                         pool.shutdown(wait=True, cancel_futures=True)  # a part that arrives after an abort would stay
-                self._store.complete(upload, etags, self._file.written.size)
+                self._store.complete(upload, etags, self._file.size)
             except BaseException:
                 with suppress(OSError, HTTPException):  # what broke it is told; recovery aborts what is left
                     self._store.abort(upload)
                 raise
             self._check_start(parts)
-        return self._file.written.size - sent_bytes(parts)
+        return self._file.size - sent_bytes(parts)
 
     def _write(self, upload: Upload, number: int, part: Part) -> str:
         if self._should_stop():
@@ -102,7 +102,7 @@ class _Assembling:
 
     def _send_whole(self, parts: list[Part]) -> None:
         """Too small to be put together in the store."""
-        sink = self._storage.open_output(self._storage.place(self._file.written.path))
+        sink = self._storage.open_output(self._storage.place(self._file.path))
         for part in parts:
             sink.write(self._content(part if isinstance(part, Sent) else Sent((part.source,))))
         sink.close()
@@ -127,6 +127,6 @@ class _Assembling:
         """Where an input's first bytes stand for ours they are looked at; every reader finds the end by itself."""
         if not isinstance(parts[0], Copied):
             return
-        start, _ = fetch(self._store, self._target, 0, len(_MAGIC), size=self._file.written.size)
+        start, _ = fetch(self._store, self._target, 0, len(_MAGIC), size=self._file.size)
         if start.to_pybytes() != _MAGIC:
             raise KernelFailure(FailureKind.DAMAGED, f"{parts[0].source.path} does not begin as a Parquet file does.")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,21 +24,31 @@ from tidyberg.parquet.footer import Chunk
 from tidyberg.storage.assembly import AssembledFile, Assembly
 
 
-def assemble(task: Task, attempt: int, sources: Sequence[Source], common: Common) -> Assembly:
+@dataclass(frozen=True)
+class PlannedCopy:
+    """What to write, and what manifests will say of each file."""
+
+    assembly: Assembly
+    written: tuple[WrittenFile, ...]
+
+
+def assemble(task: Task, attempt: int, sources: Sequence[Source], common: Common) -> PlannedCopy:
     pieces = [_piece(task, source, number, common) for source in sources for number in source.groups_with_rows]
     if sum(len(piece.added.whole or b"") for piece in pieces if piece.added is not None) > task.memory_bytes:
         raise CannotCopy("the lineage of its rows does not fit into memory")
     schema = pa.ipc.read_schema(pa.BufferReader(task.arrow_schema))
     all_leaves = leaves(with_lineage(schema) if task.lineage else schema)
-    files = []
+    files, described = [], []
     for number, part in enumerate(_cut(task, pieces)):
         if len(part) > MOST_ROW_GROUPS:
             raise CannotCopy(f"an output of it would have {len(part)} row groups, more than every reader can open")
         merged = merge(part, common)
         path = output_path(task, attempt, number)
+        files.append(AssembledFile(path, merged.segments))
+        assert files[-1].size == merged.size
         written = _described(task, path, merged.size, part, all_leaves, merged.split_offsets)
-        files.append(AssembledFile(merged.segments, replace(written, footer_digest=merged.footer_digest)))
-    return Assembly(tuple(files))
+        described.append(replace(written, footer_digest=merged.footer_digest))
+    return PlannedCopy(Assembly(tuple(files)), tuple(described))
 
 
 def _piece(task: Task, source: Source, number: int, common: Common) -> Piece:

@@ -14,13 +14,13 @@ _Listed = tuple[int, tuple[int, ...]]  # rows, and the bytes of every column
 
 def confirm(assembly: Assembly, sources: Sequence[Source], columns: int, storage: Storage) -> list[pq.FileMetaData]:
     """The outputs' footers as Arrow reads them; raises where the table's `columns` are not what was to be written."""
-    footers = [_footer(file.written.path, file.written.size, storage) for file in assembly.files]
+    footers = [_footer(file.path, file.size, storage) for file in assembly.files]
     expected = [listed for source in sources for listed in _listed(source.arrow_footer, columns) if listed[0]]
     found = [listed for footer in footers for listed in _listed(footer, columns)]
     if found != expected:
         raise KernelFailure(
             FailureKind.STORAGE,
-            f"The files copied to {assembly.files[0].written.path.rpartition('/')[0]} do not list the row groups of "
+            f"The files copied to {assembly.files[0].path.rpartition('/')[0]} do not list the row groups of "
             "their inputs.",
         )
     return footers

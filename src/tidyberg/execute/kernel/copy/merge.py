@@ -7,19 +7,17 @@ from typing import Any
 
 from tidyberg.execute.kernel.copy.lineage import COLUMNS
 from tidyberg.execute.kernel.copy.proof import Common
-from tidyberg.execute.kernel.read.source import Source
+from tidyberg.execute.kernel.read.source import Source, moved_index
 from tidyberg.parquet.fields import (
     ChunkField,
     FileField,
     GroupField,
-    IndexField,
-    LocationField,
     MetadataField,
     changed,
     number,
 )
 from tidyberg.parquet.footer import MAGIC, Chunk, Extent, RowGroup, as_ending
-from tidyberg.parquet.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, ThriftList, write_struct
+from tidyberg.parquet.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, ThriftList
 from tidyberg.parquet.uniform import BOUNDS, PageIndexes, partial_statistics, without_statistics
 from tidyberg.storage.assembly import Literal, Range, Segment, joined
 
@@ -161,19 +159,6 @@ def _place_column_index(column: _Placed, layout: _Layout) -> int | None:
 def _place_offset_index(column: _Placed, layout: _Layout) -> Extent | None:
     content = moved_index(column.source, column.chunk, column.shift)
     return None if content is None else Extent(layout.add(Literal(content)), len(content))
-
-
-def moved_index(source: Source, chunk: Chunk, shift: int) -> bytes | None:
-    """The offset index of a chunk whose pages lie elsewhere now."""
-    index = source.page_locations(chunk)
-    if index is None:
-        return None
-    kind, locations = index[IndexField.PAGE_LOCATIONS]
-    moved = [
-        changed(location, {LocationField.OFFSET: (I64, location[LocationField.OFFSET][1] + shift)})
-        for location in locations.items
-    ]
-    return write_struct(changed(index, {IndexField.PAGE_LOCATIONS: (kind, ThriftList(STRUCT, moved))}))
 
 
 def _statistics_left_out(placed: list[list[_Placed]], common: Common) -> list[frozenset[int]]:

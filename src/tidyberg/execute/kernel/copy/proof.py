@@ -1,6 +1,5 @@
 """Shows that files can be copied: nothing of what their row groups mean depends on the file they are in."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from tidyberg._version import __version__
 from tidyberg.execute.kernel.columns.project import LAST_UPDATED
 from tidyberg.execute.kernel.copy.lineage import COLUMNS, LINEAGE, check_stored_lineage
-from tidyberg.execute.kernel.read.source import Source
+from tidyberg.execute.kernel.read.source import Source, check_writer
 from tidyberg.model.task import Task
 from tidyberg.parquet.fields import (
     CannotCopy,
@@ -26,9 +25,7 @@ from tidyberg.parquet.thrift import I32, LIST, STRUCT, Struct, ThriftList
 _ICEBERG_SCHEMA = b"iceberg.schema"
 _ARROW_SCHEMA = b"ARROW:schema"
 _PANDAS = b"pandas"
-_PARQUET_MR = re.compile(rb"parquet-mr version (\d+)\.(\d+)")
 # Older ones wrote lengths that lacked a page header (PARQUET-816), and pages which readers must know them for to read.
-_FIRST_SOUND_PARQUET_MR = (1, 10)
 _OWN_NAME = f"tidyberg version {__version__} (build copy)".encode()
 
 
@@ -119,12 +116,6 @@ def _check_schema(task: Task, source: Source, shape: list[Element], stored: froz
         raise CannotCopy(f"{source.input.path} is not in the table's schema: {reason}")
     if reason := difference(found, shape, same_bytes=True):
         raise CannotCopy(f"{source.input.path} differs from the other files: {reason}")
-
-
-def check_writer(source: Source) -> None:
-    match = _PARQUET_MR.match(source.footer.created_by or b"")
-    if match and (int(match[1]), int(match[2])) < _FIRST_SOUND_PARQUET_MR:
-        raise CannotCopy(f"{source.input.path} was written by {match[0].decode()}, whose files need special care")
 
 
 def _check_row_groups(task: Task, sources: Sequence[Source]) -> None:

@@ -37,18 +37,19 @@ def copy_files(task: Task, attempt: int, storage: Storage, should_stop: Callable
     refuse_by_task(task)
     sources = list(run_ahead(partial(open_source, read_range=storage_reader(storage)), task.inputs))
     common = prove(task, sources)
-    assembly = assemble(task, attempt, sources, common)
+    planned = assemble(task, attempt, sources, common)
+    assembly = planned.assembly
     moved = write_assembly(assembly, storage, should_stop)
     schema = pa.ipc.read_schema(pa.BufferReader(task.arrow_schema))
     columns = len(leaves(schema))
     try:
         footers = confirm(assembly, sources, columns, storage)
     except BaseException:
-        remove_outputs([storage.place(file.written.path) for file in assembly.files], storage)
+        remove_outputs([storage.place(file.path) for file in assembly.files], storage)
         raise
     inputs = [source.arrow_footer for source in sources]
     return Copied(
-        outputs=tuple(file.written for file in assembly.files),
+        outputs=planned.written,
         rows=sum(source.footer.rows for source in sources),
         input_facts=_facts(inputs, leaves(schema)) | (_inherited_facts(sources) if task.lineage else {}),
         output_facts=_facts(footers, leaves(with_lineage(schema) if task.lineage else schema)),

@@ -1,5 +1,6 @@
 """Reads of an input file what a copy must know: its footer, its page indexes, the headers of its bloom filters."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -11,12 +12,13 @@ from tidyberg.parquet.fields import (
     CannotCopy,
     IndexField,
     LocationField,
+    changed,
     known_only,
     number,
     structs,
 )
 from tidyberg.parquet.footer import ENDING, Chunk, Extent, Footer, footer_length, parse_footer
-from tidyberg.parquet.thrift import BadThriftError, Bytes, Struct, read_struct
+from tidyberg.parquet.thrift import I64, STRUCT, BadThriftError, Bytes, Struct, ThriftList, read_struct, write_struct
 from tidyberg.storage.storage import Storage
 
 ReadRange = Callable[[str, int, int], bytes]  # path, offset, length
@@ -26,6 +28,10 @@ _TAIL_PART = 256  # the tail to ask for first is this part of the file: indexes 
 _NEAR = 64 * _KB  # pieces this close to each other are read together
 _LARGEST_INDEX = 1 << 30
 _BLOOM_HEADER = 64  # more than the header of a bloom filter takes
+
+
+_PARQUET_MR = re.compile(rb"parquet-mr version (\d+)\.(\d+)")
+_FIRST_SOUND_PARQUET_MR = (1, 10)
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,26 @@ def open_source(file: TaskInput, read_range: ReadRange, whole: Bytes | None = No
         return _open(file, read_range, whole)
     except CannotCopy as refusal:
         raise type(refusal)(f"{file.path}: {refusal}") from None
+
+
+def check_writer(source: Source) -> None:
+    """Raises CannotCopy for files of writers whose statistics or encodings are known to be wrong."""
+    match = _PARQUET_MR.match(source.footer.created_by or b"")
+    if match and (int(match[1]), int(match[2])) < _FIRST_SOUND_PARQUET_MR:
+        raise CannotCopy(f"{source.input.path} was written by {match[0].decode()}, whose files need special care")
+
+
+def moved_index(source: Source, chunk: Chunk, shift: int) -> bytes | None:
+    """Returns the chunk's offset index for pages that were moved by `shift` bytes."""
+    index = source.page_locations(chunk)
+    if index is None:
+        return None
+    kind, locations = index[IndexField.PAGE_LOCATIONS]
+    moved = [
+        changed(location, {LocationField.OFFSET: (I64, location[LocationField.OFFSET][1] + shift)})
+        for location in locations.items
+    ]
+    return write_struct(changed(index, {IndexField.PAGE_LOCATIONS: (kind, ThriftList(STRUCT, moved))}))
 
 
 def _open(file: TaskInput, read_range: ReadRange, whole: Bytes | None) -> Source:

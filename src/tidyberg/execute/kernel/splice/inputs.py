@@ -1,8 +1,7 @@
 """An input file on its way into a splice: what can be moved of it."""
 
-from tidyberg.execute.kernel.copy.proof import check_writer
 from tidyberg.execute.kernel.read.reader import OpenFile
-from tidyberg.execute.kernel.read.source import Source, open_source
+from tidyberg.execute.kernel.read.source import Source, check_writer, open_source
 from tidyberg.execute.kernel.write.chunk_parts import Part, parts_of
 from tidyberg.execute.kernel.write.table_columns import Column, TableColumns, by_field_id, columns, same_column
 from tidyberg.model.task import WriteSettings

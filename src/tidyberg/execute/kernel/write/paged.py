@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 
 from tidyberg._version import __version__
 from tidyberg.execute.kernel.columns.project import Leaf
-from tidyberg.execute.kernel.copy.merge import moved_index
-from tidyberg.execute.kernel.read.source import Source, open_source
+from tidyberg.execute.kernel.read.source import Source, moved_index, open_source
 from tidyberg.execute.kernel.write.chunk_parts import Part
 from tidyberg.execute.kernel.write.digest import DigestingSink
 from tidyberg.execute.kernel.write.floats import FloatFacts

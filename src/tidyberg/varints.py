@@ -1,16 +1,15 @@
-"""Many places in a buffer of Avro at once: numpy steps all of them over values of a type in a few operations.
+"""Reads variable-length integers at many positions of a buffer at once, in a few numpy operations.
 
-Every function takes an array of positions, one a lane, and gives those behind the values that begin there. Reads
-beyond the end give zeros, so that damaged bytes lead astray but never out of the buffer; callers compare where lanes
-ended with where they should have.
+Avro and Thrift both encode numbers and lengths as varints, so the Avro and the Parquet package share this module. Every
+function takes an array of positions, one per lane, and returns the positions behind the values that begin there. Reads
+beyond the end give zeros: damaged bytes can lead a lane astray, but never out of the buffer. Callers compare where the
+lanes ended with where they should have ended.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-
-from tidyberg.avro.container import AvroError
 
 Positions = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -24,6 +23,10 @@ _ZERO = np.uint64(0)
 _SHORT_PAIR = 0x8180
 _LONGEST_VARINT = 10
 _CHECK_EVERY = 256
+
+
+class VarintError(ValueError):
+    """Bytes that are no varints, or a length that leads out of the buffer."""
 
 
 class Buffer:
@@ -66,7 +69,7 @@ class Buffer:
                 return at + np.where(left == _ZERO, 0, (before_last + _ONE).astype(np.int64))
             at[short] += 8
             left[short] -= total[short]
-        raise AvroError("a list does not end")
+        raise VarintError("a list does not end")
 
     def read_varints(self, at: Positions) -> npt.NDArray[np.int64]:
         """The numbers that begin there."""
@@ -79,7 +82,7 @@ class Buffer:
             high = (ninth & 0x7F).astype(np.uint64) << _TOP_BYTE
             has_tenth = ninth >= 0x80
             if (has_tenth & (tenth > 1)).any():
-                raise AvroError("a number has more than 64 bits")
+                raise VarintError("a number has more than 64 bits")
             value[long] |= high | np.where(has_tenth, tenth.astype(np.uint64) << np.uint64(63), _ZERO)
         return ((value >> _ONE) ^ (~(value & _ONE) + _ONE)).view(np.int64)
 
@@ -90,7 +93,7 @@ class Buffer:
             return (first >> 1).astype(np.int64), at + 1
         lengths = self.read_varints(at)
         if ((lengths < 0) | (lengths > self.longest)).any():
-            raise AvroError("a length is beyond the end")
+            raise VarintError("a length is beyond the end")
         return lengths, self.skip_varints(at)
 
     def skip_bytes(self, at: Positions) -> Positions:
@@ -108,7 +111,7 @@ class Buffer:
                 lanes = np.flatnonzero(counts > number)
                 at[lanes] = self._skip_pair(at[lanes])
             if number % _CHECK_EVERY == 0 and at.max(initial=0) > self.ends[-1]:
-                raise AvroError("a list goes on beyond the end")
+                raise VarintError("a list goes on beyond the end")
         return at
 
     def _skip_pair(self, at: Positions) -> Positions:

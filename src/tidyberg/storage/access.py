@@ -1,0 +1,47 @@
+"""What opens a table's storage: the properties that PyIceberg's FileIO has for it, credentials among them."""
+
+from typing import Any, Protocol
+
+_STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")
+
+
+class StorageAccess:
+    """Properties that open storage, secrets among them. Redacts itself wherever it might be printed [I12]."""
+
+    __slots__ = ("_properties",)
+
+    def __init__(self, properties: dict[str, str] | None = None) -> None:
+        self._properties = dict(properties or {})
+
+    def reveal(self) -> dict[str, str]:
+        """The properties themselves; for opening a filesystem and nothing else."""
+        return dict(self._properties)
+
+    def __repr__(self) -> str:
+        return "StorageAccess(***)"
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> tuple[type["StorageAccess"], tuple[dict[str, str]]]:
+        return (StorageAccess, (self._properties,))
+
+
+class TableIO(Protocol):
+    """The part of PyIceberg's `FileIO` that is used here, so that this package does not import PyIceberg."""
+
+    properties: Any
+
+    def new_input(self, location: str) -> Any: ...
+    def new_output(self, location: str) -> Any: ...
+    def delete(self, location: Any) -> None: ...
+
+
+def storage_access(io: TableIO) -> StorageAccess:
+    """The properties that open the table's storage, without the secrets of the catalog itself."""
+    return StorageAccess(
+        {
+            name: str(value)
+            for name, value in io.properties.items()
+            if value is not None and name.startswith(_STORAGE_PREFIXES)
+        }
+    )

@@ -1,0 +1,68 @@
+"""Files of a table that are objects of an S3 store: one request each, and errors as the operating system has them."""
+
+import http.client
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tidyberg.storage.access import StorageAccess
+from tidyberg.storage.s3.answers import S3Error
+from tidyberg.storage.s3.reading import fetch_all
+from tidyberg.storage.s3.store import S3Object, S3Store
+from tidyberg.storage.storage import Storage
+
+_CANNOT_LIST_UPLOADS = (400, 405, 501)
+
+
+def open_s3(access: StorageAccess) -> "S3Files | None":
+    """Returns None where our client cannot speak to the store; then PyIceberg has to."""
+    store = Storage(access).s3
+    return None if store is None else S3Files(store)
+
+
+class S3Files:
+    """Every method raises OSError."""
+
+    def __init__(self, store: S3Store) -> None:
+        self._store = store
+
+    def read(self, path: str) -> bytes:
+        with _as_os_errors(path):
+            return fetch_all(self._store, S3Object.of(path))
+
+    def size(self, path: str) -> int:
+        with _as_os_errors(path):
+            return self._store.size(S3Object.of(path))
+
+    def write(self, path: str, content: bytes) -> None:
+        """The store refuses it unless all of the signed bytes arrived."""
+        with _as_os_errors(path):
+            self._store.put(S3Object.of(path), content)
+
+    def delete(self, path: str) -> None:
+        with _as_os_errors(path):
+            self._store.delete(S3Object.of(path))
+
+    def abort_uploads(self, prefix: str) -> None:
+        """A store that cannot list uploads leaves them to the bucket's lifecycle rule."""
+        first = S3Object.of(prefix)
+        try:
+            with _as_os_errors(prefix):
+                for upload in self._store.uploads(first.bucket, first.key):
+                    self._store.abort(upload)
+        except S3Error as error:
+            if error.status not in _CANNOT_LIST_UPLOADS:
+                raise
+
+
+@contextmanager
+def _as_os_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except S3Error as error:
+        if error.status == 404 and error.code not in ("NoSuchBucket", "NoSuchUpload"):
+            raise FileNotFoundError(f"{path} does not exist") from error
+        if error.status == 403:
+            raise PermissionError(str(error)) from error
+        raise
+    except http.client.HTTPException as error:
+        raise ConnectionError(f"{path}: {error}") from error

@@ -1,0 +1,6 @@
+"""The schemes of locations, by the kind of storage they name."""
+
+S3_SCHEMES = ("s3", "s3a", "s3n")
+GCS_SCHEMES = ("gs", "gcs")
+AZURE_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
+HDFS_SCHEMES = ("hdfs", "viewfs")
