@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 from tidyberg.execute.kernel import run
+from tidyberg.execute.kernel.attempt import RewriteAttempt
 from tidyberg.execute.kernel.check.outputs import false_statements
-from tidyberg.model.task import Task, TaskResult
+from tidyberg.execute.kernel.rewrite import rewrite
+from tidyberg.model.task import TaskResult
 from tidyberg.parquet.check.file import FileReport, check_path
-from tidyberg.storage.storage import Storage
 
 _LARGEST = 8 << 20  # bytes: a few benchmarks' tests write more, and every rule is met in small files too
 
@@ -20,19 +20,20 @@ def watched_outputs() -> Iterator[list[str]]:
     """What was found false, as words; files are read without the task's storage, which tests make fail on purpose."""
     found: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("_copy", "_rewrite"):
-            patch.setattr(run, name, _checked(getattr(run, name), found))
+        patch.setattr(run, "rewrite", _checked(rewrite, found))
         yield found
 
 
-def _checked(write: Callable[..., TaskResult], found: list[str]) -> Callable[..., TaskResult]:
-    def checked(task: Task, attempt: int, storage: Storage, *more: Any) -> TaskResult:
-        result = write(task, attempt, storage, *more)
-        if task.mode == "copy" and write.__name__ == "_copy" and result.mode != "copy":
-            return result  # encoded instead, and checked then
-        local = [output for output in result.outputs if storage.place(output.path).is_local and output.size < _LARGEST]
+def _checked(write: Callable[[RewriteAttempt], TaskResult], found: list[str]) -> Callable[..., TaskResult]:
+    def checked(attempt: RewriteAttempt) -> TaskResult:
+        result = write(attempt)
+        local = [
+            output
+            for output in result.outputs
+            if attempt.storage.place(output.path).is_local and output.size < _LARGEST
+        ]
         moved = result.mode == "copy" or result.bytes_spliced
-        problems = false_statements(local, task.inputs if moved else (), _report)
+        problems = false_statements(local, attempt.task.inputs if moved else (), _report)
         found.extend(map(str, problems))
         return result
 

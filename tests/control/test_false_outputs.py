@@ -10,9 +10,11 @@ from tests.copying.footers import edit_footer
 from tidyberg.control.control import Control
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.kernel import run
+from tidyberg.execute.kernel.attempt import RewriteAttempt
+from tidyberg.execute.kernel.rewrite import rewrite
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy, VerifyMode
 from tidyberg.model.table import TableRef
-from tidyberg.model.task import AnyResult, TaskResult
+from tidyberg.model.task import TaskResult
 from tidyberg.parquet.check.file import check_path
 from tidyberg.parquet.fields import MetadataField
 from tidyberg.parquet.thrift import Struct
@@ -31,17 +33,15 @@ def table(warehouse: Warehouse) -> Table:
 def test_an_output_that_says_something_false_is_not_committed(
     warehouse: Warehouse, table: Table, control: Control, monkeypatch: pytest.MonkeyPatch, mode: RewriteMode
 ) -> None:
-    name = "_copy" if mode is RewriteMode.COPY else "_rewrite"
-    write = getattr(run, name)
 
-    def spoil(*args: object) -> AnyResult:
-        result = write(*args)
-        assert isinstance(result, TaskResult)
+    def spoil(attempt: RewriteAttempt) -> TaskResult:
+        result = rewrite(attempt)
+        assert result.mode == mode
         # As many bytes as before: a number that takes one byte either way.
         edit_footer(Path(local_path(result.outputs[0].path)), lambda footer: put(statistics(footer, 0), 3, 5))
         return result
 
-    monkeypatch.setattr(run, name, spoil)
+    monkeypatch.setattr(run, "rewrite", spoil)
     snapshot, before = table.refresh().current_snapshot(), warehouse.files_on_disk(table)
     options = PlanOptions(strategy=Strategy.FULL, min_input_files=2, mode=mode)
     with pytest.raises(VerificationFailed, match=r"say what is not true: .*the number of nulls is 5"):

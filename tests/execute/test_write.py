@@ -293,7 +293,7 @@ def test_bloom_filters_an_executor_cannot_write_are_a_warning(tmp_path: Path, mo
     files = number_files(tmp_path, 1, 10)
     task = make_task(files, NUMBERS, tmp_path / "out", write=WriteSettings(bloom_filter_columns=((2, 0.01),)))
     assert run(task).warnings == ()
-    for module in ("write.output", "run"):
+    for module in ("write.output", "encode"):
         monkeypatch.setattr(f"tidyberg.execute.kernel.{module}.unsupported_options", lambda: {"bloom_filter_options"})
     result = run(task, attempt=1)
     assert "Bloom filters were left out" in result.warnings[0]

@@ -1,62 +1,87 @@
-"""Copies the files of one task: looks at the footers, proves, assembles, writes, confirms."""
+"""Copy: moves row groups as bytes under a new footer. Reads the footers, proves, assembles, writes, confirms."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidyberg.execute.kernel.columns.lineage import LineageFacts, with_lineage
+from tidyberg.execute.kernel.attempt import RewriteAttempt, table_schema
+from tidyberg.execute.kernel.columns.lineage import LineageFacts
 from tidyberg.execute.kernel.columns.metrics import FactCollector
 from tidyberg.execute.kernel.columns.project import Leaf, Selection, leaves
 from tidyberg.execute.kernel.copy.assemble import assemble
 from tidyberg.execute.kernel.copy.confirm import confirm, row_groups
 from tidyberg.execute.kernel.copy.proof import prove, refuse_by_task
+from tidyberg.execute.kernel.memory import peak_rss_bytes
 from tidyberg.execute.kernel.read.source import Source, open_source, storage_reader
-from tidyberg.model.task import ColumnFacts, Task, WrittenFile
-from tidyberg.storage.assembly import Moved
+from tidyberg.execute.kernel.row_checksum import sum_rows
+from tidyberg.failures import FailureKind, KernelFailure
+from tidyberg.model.task import ChecksumTask, ColumnFacts, TaskResult
+from tidyberg.parquet.fields import DamagedFooter
 from tidyberg.storage.prefetch import run_ahead
-from tidyberg.storage.storage import Storage, remove_outputs
+from tidyberg.storage.storage import remove_outputs
 from tidyberg.storage.write_assembly import write_assembly
 
 
-@dataclass(frozen=True)
-class Copied:
-    outputs: tuple[WrittenFile, ...]
-    rows: int
-    input_facts: dict[int, ColumnFacts]
-    output_facts: dict[int, ColumnFacts]
-    input_row_groups: tuple[tuple[int, int], ...]
-    output_row_groups: tuple[tuple[int, int], ...]
-    moved: Moved
+class Copy:
+    """Moves row groups as bytes where that can be proven safe."""
+
+    def rewrite(self, attempt: RewriteAttempt) -> TaskResult:
+        try:
+            return _copy(attempt)
+        except DamagedFooter as damage:
+            raise KernelFailure(FailureKind.DAMAGED, f"A footer is damaged. {damage}.") from None
 
 
-def copy_files(task: Task, attempt: int, storage: Storage, should_stop: Callable[[], bool]) -> Copied:
+def _copy(attempt: RewriteAttempt) -> TaskResult:
     """Raises CannotCopy, before anything is written, when the inputs cannot be shown to be safe to copy."""
+    started, started_ns = time.perf_counter(), time.time_ns()
+    task, storage = attempt.task, attempt.storage
     refuse_by_task(task)
     sources = list(run_ahead(partial(open_source, read_range=storage_reader(storage)), task.inputs))
-    common = prove(task, sources)
-    planned = assemble(task, attempt, sources, common)
-    assembly = planned.assembly
-    moved = write_assembly(assembly, storage, should_stop)
+    planned = assemble(task, attempt.number, sources, prove(task, sources))
+    moved = write_assembly(planned.assembly, storage, attempt.should_stop)
     schema = pa.ipc.read_schema(pa.BufferReader(task.arrow_schema))
     columns = len(leaves(schema))
     try:
-        footers = confirm(assembly, sources, columns, storage)
+        footers = confirm(planned.assembly, sources, columns, storage)
+        checksum = _checksum_of_inputs(attempt) if task.checksum else None
     except BaseException:
-        remove_outputs([storage.place(file.path) for file in assembly.files], storage)
+        remove_outputs([storage.place(file.path) for file in planned.assembly.files], storage)
         raise
     inputs = [source.arrow_footer for source in sources]
-    return Copied(
+    return TaskResult(
+        job_id=task.job_id,
+        group_id=task.group_id,
+        attempt=attempt.number,
         outputs=planned.written,
-        rows=sum(source.footer.rows for source in sources),
+        rows_read=sum(source.footer.rows for source in sources),
+        rows_deleted=0,
+        rows_written=sum(output.records for output in planned.written),
+        bytes_read=max(0, sum(file.size for file in task.inputs) - moved.bytes_moved),
+        bytes_written=sum(output.size for output in planned.written),
+        seconds=time.perf_counter() - started,
+        peak_rss_bytes=peak_rss_bytes(),
         input_facts=_facts(inputs, leaves(schema)) | (_inherited_facts(sources) if task.lineage else {}),
-        output_facts=_facts(footers, leaves(with_lineage(schema) if task.lineage else schema)),
+        output_facts=_facts(footers, leaves(table_schema(task))),
+        checksum=checksum,
+        started_ns=started_ns,
+        mode="copy",
+        requests=storage.requests,
+        bytes_moved=moved.bytes_moved,
         input_row_groups=row_groups(inputs, columns),
         output_row_groups=row_groups(footers, columns),
-        moved=moved,
     )
+
+
+def _checksum_of_inputs(attempt: RewriteAttempt) -> str:
+    """A copy reads no rows: full verification reads those of the inputs, as the table has them."""
+    task = attempt.task
+    reading = ChecksumTask(
+        task.job_id, task.group_id, task.inputs, task.arrow_schema, task.batch_rows, lineage=task.lineage
+    )
+    return sum_rows(reading, attempt.storage, attempt.should_stop)[1]
 
 
 def _facts(footers: list[pq.FileMetaData], all_leaves: list[Leaf]) -> dict[int, ColumnFacts]:

@@ -1,0 +1,46 @@
+"""One attempt at a task that rewrites files: what every way of rewriting is given."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from tidyberg.execute.kernel.columns.lineage import with_lineage
+from tidyberg.execute.kernel.read.reader import Reader
+from tidyberg.model.task import ChecksumTask, Task, TaskResult
+from tidyberg.storage.storage import Storage
+
+
+@dataclass(frozen=True)
+class RewriteAttempt:
+    task: Task
+    number: int
+    storage: Storage
+    should_stop: Callable[[], bool]
+
+    def reader(self, columns: pa.Schema, *, joins: bool = False) -> Reader:
+        """A reader of the task's files that yields these columns."""
+        return Reader(
+            self.storage,
+            columns,
+            batch_rows=self.task.batch_rows,
+            constants=self.task.constants,
+            should_stop=self.should_stop,
+            name_mapping=self.task.name_mapping,
+            joins=joins,
+            cores=self.task.cores,
+        )
+
+
+class Rewriting(Protocol):
+    """A way of rewriting: copy, splice or encode."""
+
+    def rewrite(self, attempt: RewriteAttempt) -> TaskResult:
+        """Writes the outputs. Raises CannotCopy, and leaves nothing behind, where another way must be taken."""
+
+
+def table_schema(task: Task | ChecksumTask) -> pa.Schema:
+    """The Arrow schema of the task's outputs."""
+    schema = pa.ipc.read_schema(pa.BufferReader(task.arrow_schema))
+    return with_lineage(schema) if task.lineage else schema

@@ -1,0 +1,186 @@
+"""Encode: decodes every row that deletes leave and encodes it again. It always works; the other ways are faster."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import Protocol
+
+import pyarrow as pa
+
+from tidyberg.execute.kernel.attempt import RewriteAttempt, table_schema
+from tidyberg.execute.kernel.columns.checksum import RowChecksum
+from tidyberg.execute.kernel.columns.metrics import FactCollector, written_file
+from tidyberg.execute.kernel.columns.names import field_id
+from tidyberg.execute.kernel.columns.project import Selection, leaves
+from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows
+from tidyberg.execute.kernel.deletes.surviving_rows import Announcement, SurvivingRows
+from tidyberg.execute.kernel.memory import peak_rss_bytes
+from tidyberg.execute.kernel.read.reader import OpenFile, open_ahead
+from tidyberg.execute.kernel.write.dictionaries import judge_footers
+from tidyberg.execute.kernel.write.output import Output, unsupported_options
+from tidyberg.execute.kernel.write.partitioned import PartitionedWriter
+from tidyberg.execute.kernel.write.rolling import RollingWriter
+from tidyberg.failures import FailureKind, KernelFailure
+from tidyberg.model.task import Task, TaskResult
+from tidyberg.parquet.fields import CannotCopy
+
+_JUDGED_FILES = 4  # as many as are opened ahead anyway
+
+
+@dataclass(frozen=True)
+class FirstFiles:
+    """The first files of a task, opened, and what they say of the others."""
+
+    attempt: RewriteAttempt
+    files: list[OpenFile]
+    target: pa.Schema  # of the table
+    schema: pa.Schema  # the same, with strings that keep their dictionary
+    dictionaries: dict[int, bool]  # by field id: whether a column is worth one
+    deleted_rows: DeletedRows
+
+
+class TaskWriter(Protocol):
+    """Writes the outputs of a task."""
+
+    joins: bool  # whether tiny files may be read many at once
+
+    def write(self, files: Iterator[OpenFile], surviving: SurvivingRows) -> list[Output]: ...
+
+    def abandon(self) -> bool:
+        """Removes what was written. Returns True if nothing of it is left."""
+
+    def describe(self, result: TaskResult) -> TaskResult:
+        """Adds to the result what only the writer knows."""
+
+
+class RowWriter:
+    """Writes rows one batch after the other."""
+
+    joins = True
+
+    def __init__(self, first: FirstFiles) -> None:
+        attempt, task = first.attempt, first.attempt.task
+        self._writer: RollingWriter | PartitionedWriter
+        if task.partitioning is None:
+            self._writer = RollingWriter(task, attempt.number, attempt.storage, first.schema, first.dictionaries)
+        else:
+            self._writer = PartitionedWriter(
+                task, attempt.number, attempt.storage, first.schema, first.dictionaries, attempt.should_stop
+            )
+        self._checksum = RowChecksum() if task.checksum else None
+
+    def write(self, files: Iterator[OpenFile], surviving: SurvivingRows) -> list[Output]:
+        with closing(surviving.pieces(files)) as pieces:
+            for piece in pieces:
+                if isinstance(piece, Announcement):
+                    self._writer.announce(piece.rows, piece.uncompressed_bytes, piece.rows_in_all)
+                    continue
+                if self._checksum is not None:
+                    self._checksum.update(piece)
+                self._writer.write(piece)
+        return self._writer.finish()
+
+    def abandon(self) -> bool:
+        return self._writer.abandon()
+
+    def describe(self, result: TaskResult) -> TaskResult:
+        checksum = self._checksum.hexdigest() if self._checksum is not None else None
+        return replace(result, rows_written=self._writer.rows_written, checksum=checksum)
+
+
+class Encode:
+    """`cores` limits the cores of the task: what fails on several may still go through on one."""
+
+    def __init__(self, cores: int | None = None) -> None:
+        self._cores = cores
+
+    def rewrite(self, attempt: RewriteAttempt) -> TaskResult:
+        if self._cores is not None:
+            attempt = replace(attempt, task=replace(attempt.task, cores=self._cores))
+        with closing(open_ahead(attempt.storage, attempt.task.inputs)) as files:
+            return self._rewrite(files, attempt)
+
+    def open_writer(self, first: FirstFiles) -> TaskWriter:
+        return RowWriter(first)
+
+    def _rewrite(self, files: Iterator[OpenFile], attempt: RewriteAttempt) -> TaskResult:
+        started, started_ns = time.perf_counter(), time.time_ns()
+        task = attempt.task
+        first = _look_at_first(files, attempt)
+        writer = self.open_writer(first)
+        all_leaves = leaves(first.target)
+        reader = attempt.reader(first.schema, joins=writer.joins)
+        surviving = SurvivingRows(task, first.deleted_rows, reader, all_leaves, attempt.should_stop)
+        try:
+            outputs = writer.write(chain(first.files, files), surviving)
+        except BaseException as failure:
+            if not writer.abandon() and isinstance(failure, CannotCopy):
+                # I6: the task would go on under the same names, and nobody looks for what is left of one that succeeds.
+                raise KernelFailure(FailureKind.STORAGE, "Outputs that were begun could not be removed.") from None
+            raise
+        output_facts = FactCollector(all_leaves, {}, own=True)
+        everything = Selection(
+            source_of={leaf.field_id: index for index, leaf in enumerate(all_leaves) if leaf.field_id is not None}
+        )
+        for output in outputs:
+            output_facts.add(output.footer, everything, all_leaves)
+        result = TaskResult(
+            job_id=task.job_id,
+            group_id=task.group_id,
+            attempt=attempt.number,
+            outputs=tuple(
+                replace(
+                    written_file(o.path, o.size, o.footer, all_leaves, o.nan_counts, task.write.metrics_modes),
+                    digest=o.digest,
+                    partition=o.partition,
+                )
+                for o in outputs
+            ),
+            rows_read=surviving.rows_read,
+            rows_deleted=surviving.rows_deleted,
+            rows_written=0,
+            bytes_read=sum(file.bytes_taken for file in task.inputs),
+            bytes_written=sum(output.size for output in outputs),
+            seconds=time.perf_counter() - started,
+            peak_rss_bytes=peak_rss_bytes(),
+            input_facts=surviving.facts(),
+            output_facts=output_facts.facts(),
+            warnings=_warnings(task),
+            started_ns=started_ns,
+            requests=attempt.storage.requests,
+            part=task.part,
+            rows_taken=surviving.rows_taken,
+            files_joined=surviving.files_joined,
+        )
+        return writer.describe(result)
+
+
+def _look_at_first(files: Iterator[OpenFile], attempt: RewriteAttempt) -> FirstFiles:
+    task, target = attempt.task, table_schema(attempt.task)
+    first = list(islice(files, _JUDGED_FILES))
+    reader = attempt.reader(target)
+    footers = [(file.footer, reader.selection(file)) for file in first]
+    dictionaries = judge_footers(leaves(target), footers) if task.write.dictionary else {}
+    # Sorting would repeat a dictionary in each of its pieces.
+    schema = with_dictionary_strings(target, dictionaries) if task.partitioning is None else target
+    deleted_rows = DeletedRows(task, attempt.storage, attempt.should_stop)
+    return FirstFiles(attempt, first, target, schema, dictionaries, deleted_rows)
+
+
+def with_dictionary_strings(schema: pa.Schema, dictionaries: dict[int, bool]) -> pa.Schema:
+    """Top-level strings that keep their dictionary from page to page instead of being spelled out."""
+    columns = []
+    for column in schema:
+        identifier = field_id(column)
+        if identifier is not None and dictionaries.get(identifier) and pa.types.is_string(column.type):
+            column = column.with_type(pa.dictionary(pa.int32(), column.type))
+        columns.append(column)
+    return pa.schema(columns, metadata=schema.metadata)
+
+
+def _warnings(task: Task) -> tuple[str, ...]:
+    if task.write.bloom_filter_columns and "bloom_filter_options" in unsupported_options():
+        return (f"Bloom filters were left out: pyarrow {pa.__version__} cannot write them.",)
+    return ()

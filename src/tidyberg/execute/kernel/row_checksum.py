@@ -1,0 +1,31 @@
+"""Sums up the rows of files, for full verification."""
+
+from collections.abc import Callable
+
+from tidyberg.execute.kernel.attempt import table_schema
+from tidyberg.execute.kernel.columns.checksum import RowChecksum
+from tidyberg.execute.kernel.deletes.surviving_rows import placed_batches
+from tidyberg.execute.kernel.read.reader import Reader, open_ahead
+from tidyberg.model.task import ChecksumTask
+from tidyberg.storage.storage import Storage
+
+
+def sum_rows(task: ChecksumTask, storage: Storage, should_stop: Callable[[], bool]) -> tuple[int, str]:
+    """Returns how many rows the files have, and their checksum."""
+    reader = Reader(
+        storage,
+        table_schema(task),
+        batch_rows=task.batch_rows,
+        constants={},
+        should_stop=should_stop,
+        name_mapping={},
+        joins=False,
+        cores=1,
+    )
+    checksum = RowChecksum()
+    rows = 0
+    for file in open_ahead(storage, task.inputs):
+        for _, batch in placed_batches(task, reader, file, reader.selection(file)):
+            checksum.update(batch)
+            rows += batch.num_rows
+    return rows, checksum.hexdigest()
