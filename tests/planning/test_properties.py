@@ -16,7 +16,7 @@ from tests.planning.builders import HOUR, NOW, Delete, File, Scene, applied, app
 from tests.timing import cpu_of
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.options import PlanOptions, Strategy
-from tidyberg.model.plan import Plan, Rewrite
+from tidyberg.model.plan import Plan, Rewrite, Skip
 from tidyberg.model.sizes import MB
 from tidyberg.planning.bounds import resolve_sizes
 from tidyberg.planning.decide import make_plan
@@ -102,6 +102,31 @@ def test_running_twice_does_nothing_the_second_time(
     first = plan_for(inventory, options)
     second = plan_for(applied(inventory, first, ratio, removed), options)
     assert second.groups == ()
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    scenes(),
+    random_options(force=False),
+    st.lists(st.sampled_from(Strategy), max_size=2),
+    st.lists(st.floats(0.3, 1.0), min_size=3, max_size=3),
+    st.floats(0, 1),
+)
+def test_full_after_any_history_leaves_nothing_to_a_second_full_and_calls_nothing_tidy_that_could_be_merged(
+    scene: Scene, options: PlanOptions, history: list[Strategy], ratios: list[float], removed: float
+) -> None:
+    inventory = scene.inventory()
+    full = replace(options, strategy=Strategy.FULL)
+    for strategy, ratio in zip([*history, Strategy.FULL], ratios, strict=False):
+        plan = plan_for(inventory, replace(options, strategy=strategy))
+        inventory = applied(inventory, plan, ratio, removed)
+    second = plan_for(inventory, full)
+    assert second.groups == ()
+    forced = plan_for(inventory, replace(full, force=True))
+    could_merge = {group.partition_path for group in forced.groups if group.outputs < len(group.files)}
+    skips = [(row.partition_path, row.verdict) for row in second.partitions if isinstance(row.verdict, Skip)]
+    called_tidy = {path for path, skip in skips if skip.code in ("tidy", "no-gain")}
+    assert not could_merge & called_tidy
 
 
 @settings(max_examples=100, deadline=None)

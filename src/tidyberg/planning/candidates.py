@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.plan import FULL_TARGET
 from tidyberg.model.table import SnapshotInfo
 from tidyberg.planning.bounds import FileSizes
 from tidyberg.planning.burden import Burden, burden_of
@@ -89,7 +90,7 @@ def find_candidates(
     for_deletes = _for_deletes(files, deletes, burden, options.strategy)
     rows_deleted = deletes.rows_known_deleted()
     moved = (files.column("spec_id").to_numpy() != inventory.pinned.default_spec_id) & options.rewrite_to_current_spec
-    settled = _settled(files, (for_size | for_deletes) & ~held, safe, inventory, options) & (not options.force)
+    settled = _settled(files, (for_size | for_deletes) & ~held, safe, inventory, options, sizes) & (not options.force)
     return Candidates(
         files=files,
         resting=inventory.resting,
@@ -128,11 +129,17 @@ def _for_deletes(files: pa.Table, deletes: DeleteIndex, burden: Burden, strategy
     return touched
 
 
-def _settled(files: pa.Table, wanted: Mask, safe: Mask, inventory: Inventory, options: PlanOptions) -> Mask:
+def _settled(
+    files: pa.Table, wanted: Mask, safe: Mask, inventory: Inventory, options: PlanOptions, sizes: FileSizes
+) -> Mask:
     """Outputs of compactions in partitions that got no wanted file since their last compaction.
 
-    Compression may leave outputs smaller than planned; packing them again at once, without anything new beside
-    them, would make every second run find work [I10]. Files that were too fresh for the last compaction are new too.
+    Compression may leave outputs smaller than planned. If the next run packed them again without a new file beside
+    them, every second run would find work [I10]. Files that were too fresh for the last compaction are new too.
+
+    `full` leaves outputs alone only if the last compaction of the partition was itself a finished `full` one for the
+    same target. Such a run has looked at every file, so the next one would only repeat it. Outputs of any other
+    compaction are files like all others: that run may have left files out, and `full` merges them.
     """
     history = inventory.pinned.snapshots
     order, packed = _origins(files, history)
@@ -145,14 +152,32 @@ def _settled(files: pa.Table, wanted: Mask, safe: Mask, inventory: Inventory, op
     resting_order, resting_packed = _origins(inventory.resting, history)
     resting_partition = inventory.resting.column("partition").to_numpy()
     np.maximum.at(last_packed, resting_partition[resting_packed], resting_order[resting_packed])
-    times = np.array([info.timestamp_ms for info in sorted(history.values(), key=_age)], dtype=np.int64)
-    last_pack_ms = np.where(last_packed < 0, 0, times[last_packed]) if len(times) else last_packed
+    by_age = sorted(history.values(), key=_age)
+    times = np.array([info.timestamp_ms for info in by_age], dtype=np.int64)
+    last_pack_ms = np.where(last_packed < 0, 0, times[last_packed])
     waited = safe & may_have_waited(files, packed, last_pack_ms, history, options)
     news = wanted & ~packed & ((order > last_packed[partition]) | waited)
     quiet = np.ones(partitions, dtype=np.bool_)
+    if options.strategy is Strategy.FULL:
+        news |= wanted & ~packed & _came_meanwhile(files, packed & (order == last_packed[partition]), partitions)
+        finished = np.array([info.summary.get(FULL_TARGET) == str(sizes.target) for info in by_age], dtype=np.bool_)
+        quiet = (last_packed >= 0) & finished[last_packed]
     quiet[partition[news]] = False
     settled: Mask = packed & quiet[partition]
     return settled
+
+
+def _came_meanwhile(files: pa.Table, outputs: Mask, partitions: int) -> Mask:
+    """Files that were committed while the compaction that wrote `outputs` was running.
+
+    Outputs carry the sequence number of the snapshot that their compaction started from [I3].
+    """
+    partition, sequence = files.column("partition").to_numpy(), files.column("sequence_number").to_numpy()
+    unknown = np.iinfo(np.int64).max
+    started = np.full(partitions, -1, dtype=np.int64)
+    np.maximum.at(started, partition[outputs], sequence[outputs])
+    later: Mask = sequence > np.where(started < 0, unknown, started)[partition]
+    return later
 
 
 def _origins(files: pa.Table, snapshots: Mapping[int, SnapshotInfo]) -> tuple[npt.NDArray[np.int64], Mask]:

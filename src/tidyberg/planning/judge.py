@@ -87,6 +87,7 @@ class Judge:
         wanted = candidates.wanted
         self._wanted = wanted
         safe = wanted & (candidates.hazards == Hazard.NONE)
+        self._safe = safe
         self._fresh = safe & ~candidates.settled & ~candidates.held
         masks = (
             np.ones(len(candidates.sizes), dtype=np.bool_),
@@ -128,15 +129,19 @@ class Judge:
             or self._not_wanted(statistics, counts)
             or self._not_safe(statistics, counts)
             or self._hot(statistics, counts)
-            or self._too_few(counts)
         )
         if refusal is not None:
             return refusal
-        drafts = tuple(self._drafts(statistics, counts))
+        too_few = self._too_few(counts)
+        drafts = () if too_few is not None else tuple(self._drafts(statistics, counts))
         if not drafts and counts.held:
-            return Skip("hot", f"hot: {why_hot(statistics, self._options, self._now_ms)}")
+            return too_few or Skip("hot", f"hot: {why_hot(statistics, self._options, self._now_ms)}")
         if not drafts:
-            return Skip("no-gain", f"no gain: {plural(counts.mergeable, 'file')} cannot be merged into fewer")
+            return (
+                self._left_by_full(statistics, counts)
+                or too_few
+                or Skip("no-gain", f"no gain: {plural(counts.mergeable, 'file')} cannot be merged into fewer")
+            )
         rest = tuple(self._rest(statistics, counts))
         left = "".join(f"; {each.reason}" for each in rest)
         return Proposal(
@@ -196,6 +201,20 @@ class Judge:
             "too-few-files",
             f"too few files: {counts.mergeable} to merge, at least {self._options.min_input_files} wanted",
         )
+
+    def _left_by_full(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
+        """Of files that `full` packed already: they turned out smaller than planned, and now fewer would do."""
+        if self._options.strategy is not Strategy.FULL or counts.fresh == counts.safe:
+            return None
+        start, end = self._candidates.starts[statistics.partition : statistics.partition + 2]
+        files = start + np.flatnonzero(self._safe[start:end] & ~self._candidates.oversized[start:end])
+        score = self.score(statistics)
+        groups = [self.draft(statistics.partition, members, score) for members in self._packed(files)]
+        mergeable = sum(len(group.members) for group in groups if group.outputs < len(group.members))
+        if not mergeable:
+            return None
+        words = "could be merged, but the last full compaction left them and nothing was written since"
+        return Skip("compacted", f"{plural(mergeable, 'file')} {words}")
 
     def _enough(self, counts: _Counts) -> bool:
         """Whether there is a file to be moved, split or rid of its deletes, or enough of them to merge."""
