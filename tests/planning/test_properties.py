@@ -69,6 +69,8 @@ def scenes(draw: st.DrawFn) -> Scene:
     ]
     deletes = [random_delete(random, files) for _ in range(draw(st.sampled_from([0, 1, 2, 5, 20])))]
     version = 2 if deletes else draw(st.sampled_from([1, 2]))
+    if version == 1:  # has no sequence numbers
+        files = [replace(file, sequence=0, file_sequence=None) for file in files]
     return Scene(files, deletes, days=DAYS, snapshots=SNAPSHOTS, format_version=version)
 
 

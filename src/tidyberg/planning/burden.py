@@ -24,17 +24,6 @@ class Burden:
     exact: Mask  # the share is known, else it is an upper bound
     too_heavy: Mask  # one of the two is above what the options allow
 
-    def share(self, partition: int) -> str:
-        return share_of_rows(float(self.rows[partition]), exact=bool(self.exact[partition]))
-
-
-def share_of_rows(share: float, *, exact: bool) -> str:
-    if share == 0:
-        return "none of the rows"
-    if share < 0.01:
-        return "less than 1 % of the rows"
-    return f"{'about' if exact else 'up to'} {share * 100:.0f} % of the rows"
-
 
 def burden_of(
     files: pa.Table,

@@ -9,16 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidyberg.model.inventory import Inventory, PartitionStatistics
-from tidyberg.model.options import PlanOptions, Strategy
-from tidyberg.model.plan import FULL_TARGET
 from tidyberg.model.table import SnapshotInfo
-from tidyberg.planning.bounds import FileSizes
 from tidyberg.planning.burden import Burden, burden_of
 from tidyberg.planning.cold import held_files as held_files
 from tidyberg.planning.cold import may_have_waited
 from tidyberg.planning.deletes import DeleteIndex
-from tidyberg.planning.rules import fewest_to_merge
 from tidyberg.planning.safety import Hazard, columns_of_optional_structs, hazards_of
+from tidyberg.planning.strategies.base import RewriteStrategy
 
 Mask = npt.NDArray[np.bool_]
 
@@ -59,10 +56,10 @@ class Candidates:
 def find_candidates(
     inventory: Inventory,
     statistics: Sequence[PartitionStatistics],
-    options: PlanOptions,
-    sizes: FileSizes,
+    strategy: RewriteStrategy,
     now_ms: int,
 ) -> Candidates:
+    options = strategy.options
     data_files = inventory.data_files
     files = data_files.take(
         pc.sort_indices(
@@ -73,9 +70,7 @@ def find_candidates(
     file_sizes = files.column("size").to_numpy()
     records = files.column("records").to_numpy()
     starts = np.searchsorted(files.column("partition").to_numpy(), np.arange(len(inventory.partitions) + 1))
-    for_size = file_sizes < (sizes.small if options.strategy is Strategy.SMALL_FILES else sizes.minimum)
-    if options.strategy is Strategy.DELETE_FILES:
-        for_size[:] = False
+    for_size = file_sizes < strategy.merge_below
     deletes = DeleteIndex(files, inventory.delete_files)
     hazards = hazards_of(
         files,
@@ -84,13 +79,13 @@ def find_candidates(
     )
     safe = hazards == Hazard.NONE
     mergeable = for_size & safe & ~deletes.touched()
-    held = held_files(files, deletes, mergeable, inventory, statistics, options, now_ms)
-    merged = _merged(for_size & ~held, starts, options)
+    held = held_files(files, deletes, mergeable, inventory, statistics, strategy, now_ms)
+    merged = _merged(for_size & ~held, starts, strategy.min_files_to_merge)
     burden = burden_of(files, deletes, statistics, options.max_delete_ratio, merged, inventory.resting)
-    for_deletes = _for_deletes(files, deletes, burden, options.strategy)
+    for_deletes = strategy.select_for_deletes(deletes.touched(), burden.too_heavy[files.column("partition").to_numpy()])
     rows_deleted = deletes.rows_known_deleted()
     moved = (files.column("spec_id").to_numpy() != inventory.pinned.default_spec_id) & options.rewrite_to_current_spec
-    settled = _settled(files, (for_size | for_deletes) & ~held, safe, inventory, options, sizes) & (not options.force)
+    settled = _settled(files, (for_size | for_deletes) & ~held, safe, inventory, strategy) & (not options.force)
     return Candidates(
         files=files,
         resting=inventory.resting,
@@ -103,7 +98,7 @@ def find_candidates(
         rows_deleted=rows_deleted,
         expected_sizes=file_sizes * (1 - rows_deleted / np.maximum(1, records)),
         for_size=for_size,
-        oversized=(file_sizes > sizes.maximum) & (options.strategy is Strategy.FULL),
+        oversized=file_sizes > (np.inf if strategy.split_above is None else strategy.split_above),
         for_deletes=for_deletes,
         moved=moved,
         # An output is free of the deletes that were applied to its inputs: those it has now came later.
@@ -112,34 +107,21 @@ def find_candidates(
     )
 
 
-def _merged(for_size: Mask, starts: npt.NDArray[np.int64], options: PlanOptions) -> Mask:
+def _merged(for_size: Mask, starts: npt.NDArray[np.int64], enough_files: int) -> Mask:
     """Files that the plan may merge for their size: there are enough of them in their partition."""
     before = np.concatenate(([0], np.cumsum(for_size)))
-    enough = before[starts[1:]] - before[starts[:-1]] >= fewest_to_merge(options)
+    enough = before[starts[1:]] - before[starts[:-1]] >= enough_files
     merged: Mask = for_size & np.repeat(enough, np.diff(starts))
     return merged
 
 
-def _for_deletes(files: pa.Table, deletes: DeleteIndex, burden: Burden, strategy: Strategy) -> Mask:
-    if strategy in (Strategy.SMALL_FILES, Strategy.TIME_SERIES):
-        return np.zeros(files.num_rows, dtype=np.bool_)
-    touched = deletes.touched()
-    if strategy is not Strategy.FULL:
-        touched &= burden.too_heavy[files.column("partition").to_numpy()]
-    return touched
-
-
-def _settled(
-    files: pa.Table, wanted: Mask, safe: Mask, inventory: Inventory, options: PlanOptions, sizes: FileSizes
-) -> Mask:
+def _settled(files: pa.Table, wanted: Mask, safe: Mask, inventory: Inventory, strategy: RewriteStrategy) -> Mask:
     """Outputs of compactions in partitions that got no wanted file since their last compaction.
 
     Compression may leave outputs smaller than planned. If the next run packed them again without a new file beside
     them, every second run would find work [I10]. Files that were too fresh for the last compaction are new too.
 
-    `full` leaves outputs alone only if the last compaction of the partition was itself a finished `full` one for the
-    same target. Such a run has looked at every file, so the next one would only repeat it. Outputs of any other
-    compaction are files like all others: that run may have left files out, and `full` merges them.
+    A strategy may not accept the last compaction. Then its outputs are files like all others.
     """
     history = inventory.pinned.snapshots
     order, packed = _origins(files, history)
@@ -155,13 +137,12 @@ def _settled(
     by_age = sorted(history.values(), key=_age)
     times = np.array([info.timestamp_ms for info in by_age], dtype=np.int64)
     last_pack_ms = np.where(last_packed < 0, 0, times[last_packed])
-    waited = safe & may_have_waited(files, packed, last_pack_ms, history, options)
+    waited = safe & may_have_waited(files, packed, last_pack_ms, history, strategy)
     news = wanted & ~packed & ((order > last_packed[partition]) | waited)
-    quiet = np.ones(partitions, dtype=np.bool_)
-    if options.strategy is Strategy.FULL:
+    if strategy.is_exhaustive:
         news |= wanted & ~packed & _came_meanwhile(files, packed & (order == last_packed[partition]), partitions)
-        finished = np.array([info.summary.get(FULL_TARGET) == str(sizes.target) for info in by_age], dtype=np.bool_)
-        quiet = (last_packed >= 0) & finished[last_packed]
+    accepted = np.array([strategy.accepts_compaction(info) for info in by_age], dtype=np.bool_)
+    quiet = (last_packed >= 0) & accepted[last_packed]
     quiet[partition[news]] = False
     settled: Mask = packed & quiet[partition]
     return settled

@@ -16,30 +16,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidyberg.model.inventory import Inventory, PartitionStatistics
-from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.table import SnapshotInfo
 from tidyberg.planning.deletes import DeleteIndex
 from tidyberg.planning.rules import heat
+from tidyberg.planning.strategies.base import RewriteStrategy
 
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 
-def why_hot(statistics: PartitionStatistics, options: PlanOptions, now_ms: int) -> str | None:
-    """None: the partition is not hot, or the strategy does not ask."""
-    if options.force or options.strategy not in (Strategy.TIME_SERIES, Strategy.AUTO):
+def why_hot(statistics: PartitionStatistics, strategy: RewriteStrategy, now_ms: int) -> str | None:
+    """None: the partition is not hot, or the strategy does not wait for hot partitions."""
+    if strategy.hot_commits is None:
         return None
     return heat(
         statistics,
         now_ms=now_ms,
-        window_seconds=options.hot_window_seconds,
-        # A time series is hot after any write; elsewhere it takes several to call a partition hot.
-        commits=commits_that_heat(options),
+        window_seconds=strategy.options.hot_window_seconds,
+        commits=strategy.hot_commits,
     )
-
-
-def commits_that_heat(options: PlanOptions) -> int:
-    return 1 if options.strategy is Strategy.TIME_SERIES else options.hot_commits
 
 
 def held_files(
@@ -48,14 +43,15 @@ def held_files(
     mergeable: Mask,
     inventory: Inventory,
     statistics: Sequence[PartitionStatistics],
-    options: PlanOptions,
+    strategy: RewriteStrategy,
     now_ms: int,
 ) -> Mask:
     """Files of hot partitions that wait; `mergeable` ones are looked at for their size alone."""
     held = np.zeros(files.num_rows, dtype=np.bool_)
-    is_hot = np.array([why_hot(each, options, now_ms) is not None for each in statistics], dtype=np.bool_)
+    is_hot = np.array([why_hot(each, strategy, now_ms) is not None for each in statistics], dtype=np.bool_)
     if not is_hot.any():
         return held
+    options = strategy.options
     history = inventory.pinned.snapshots
     recent = [info for info in history.values() if info.timestamp_ms > now_ms - options.hot_window_seconds * 1000]
     partition = files.column("partition").to_numpy()
@@ -71,10 +67,10 @@ def held_files(
 
 
 def may_have_waited(
-    files: pa.Table, packed: Mask, last_pack_ms: Ints, history: Mapping[int, SnapshotInfo], options: PlanOptions
+    files: pa.Table, packed: Mask, last_pack_ms: Ints, history: Mapping[int, SnapshotInfo], strategy: RewriteStrategy
 ) -> Mask:
     """Files that were fresh in a hot partition when it was last compacted, at `last_pack_ms`: that run left them."""
-    if options.strategy not in (Strategy.TIME_SERIES, Strategy.AUTO):
+    if strategy.hot_commits is None:
         return np.zeros(files.num_rows, dtype=np.bool_)
     ids, snapshot = np.unique(files.column("snapshot_id").to_numpy(), return_inverse=True)
     never = np.iinfo(np.int64).min
@@ -82,10 +78,10 @@ def may_have_waited(
     written = times[snapshot]
     partition = files.column("partition").to_numpy().astype(np.int64)
     packed_at = last_pack_ms[partition]
-    fresh_then = ~packed & (written <= packed_at) & (written > packed_at - options.hot_window_seconds * 1000)
+    fresh_then = ~packed & (written <= packed_at) & (written > packed_at - strategy.options.hot_window_seconds * 1000)
     pairs = np.unique(partition[fresh_then] * max(len(ids), 1) + snapshot[fresh_then])
     commits = np.bincount(pairs // max(len(ids), 1), minlength=len(last_pack_ms))
-    was_hot: Mask = commits >= commits_that_heat(options)
+    was_hot: Mask = commits >= strategy.hot_commits
     waited: Mask = fresh_then & was_hot[partition]
     return waited
 

@@ -41,6 +41,8 @@ from tidyberg.planning.price import Pricing, Work, pricing_for
 from tidyberg.planning.publishing import waiting_to_be_published
 from tidyberg.planning.safety import unsupported_table
 from tidyberg.planning.select import selected_partitions
+from tidyberg.planning.strategies import strategy_for
+from tidyberg.planning.strategies.base import RewriteStrategy
 from tidyberg.planning.upkeep import upkeep_of
 
 _PRICES, _CALIBRATION, _RESOURCES = Prices(), Calibration(), Resources()
@@ -84,10 +86,11 @@ def make_plan(
         mine = [(partition.spec_id, partition.path) in only for partition in inventory.partitions]
         selected = [chosen and own for chosen, own in zip(selected, mine, strict=True)]
     pricing = pricing_for(options, pinned.properties, prices, calibration, resources, pinned.location)
-    candidates = find_candidates(inventory, statistics, options, sizes, now_ms)
+    strategy = strategy_for(options, sizes)
+    candidates = find_candidates(inventory, statistics, strategy, now_ms)
     move = move_to_current_spec(inventory) if options.rewrite_to_current_spec else None
     modes = mode_rule(options, target=sizes.target)
-    judge = Judge(candidates, options, sizes, pricing, modes, move, now_ms)
+    judge = Judge(candidates, strategy, pricing, modes, move, now_ms)
 
     hindrance = unsupported_table(pinned)
     if hindrance is None and not options.ignore_wap_branches:
@@ -101,7 +104,7 @@ def make_plan(
         else:
             outcomes.append(judge.judge(numbers))
 
-    taken = _take(inventory, statistics, options, candidates, judge, pricing, outcomes)
+    taken = _take(inventory, statistics, strategy, candidates, judge, pricing, outcomes)
     used = deletes_of(taken.drafts)
     groups = _number(taken.drafts, inventory, candidates.files, used, pricing, first_group)
     verdicts = _verdicts(outcomes, groups, taken)
@@ -135,12 +138,13 @@ def make_plan(
 def _take(
     inventory: Inventory,
     statistics: Sequence[PartitionStatistics],
-    options: PlanOptions,
+    strategy: RewriteStrategy,
     candidates: Candidates,
     judge: Judge,
     pricing: Pricing,
     outcomes: Sequence[Skip | Proposal],
 ) -> Taken:
+    options = strategy.options
     drafts = [draft for outcome in outcomes if isinstance(outcome, Proposal) for draft in outcome.drafts]
 
     def smaller(draft: Draft, files: int) -> Draft:
@@ -149,7 +153,7 @@ def _take(
         return judge.draft(draft.partition, np.sort(draft.members[order[:files]]), draft.score)
 
     return take_within_limits(
-        ranked(drafts, statistics, inventory.partitions, options.strategy),
+        ranked(drafts, statistics, inventory.partitions, strategy),
         options,
         pricing,
         manifests_of=lambda draft: _manifests([draft], candidates),

@@ -8,12 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tidyberg.model.inventory import Partition, PartitionStatistics
-from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Rest, Skip
-from tidyberg.model.sizes import format_size
 from tidyberg.model.words import plural
-from tidyberg.planning.bounds import FileSizes
-from tidyberg.planning.burden import share_of_rows
 from tidyberg.planning.candidates import Candidates
 from tidyberg.planning.cold import why_hot
 from tidyberg.planning.modes import Choice, ModeRule
@@ -22,8 +18,9 @@ from tidyberg.planning.pack import output_count, pack_files
 from tidyberg.planning.parts import part_count
 from tidyberg.planning.price import Pricing, Work
 from tidyberg.planning.resting import counted
-from tidyberg.planning.rules import fewest_to_merge, hours_since, score_partition, should_compact
+from tidyberg.planning.rules import hours_since, score_partition, share_of_rows
 from tidyberg.planning.safety import Hazard, explain
+from tidyberg.planning.strategies.base import PartitionFacts, RewriteStrategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +66,19 @@ class Judge:
     def __init__(
         self,
         candidates: Candidates,
-        options: PlanOptions,
-        sizes: FileSizes,
+        strategy: RewriteStrategy,
         pricing: Pricing,
         modes: ModeRule,
         move: Move | None,
         now_ms: int,
     ) -> None:
         self._candidates = candidates
-        self._options = options
-        self._sizes = sizes
+        self._strategy = strategy
+        self._sizes = strategy.sizes
         self._pricing = pricing
         self._modes = modes
         self._move = move
         self._now_ms = now_ms
-        self._fewest_to_merge = fewest_to_merge(options)
         wanted = candidates.wanted
         self._wanted = wanted
         safe = wanted & (candidates.hazards == Hazard.NONE)
@@ -91,7 +86,7 @@ class Judge:
         self._fresh = safe & ~candidates.settled & ~candidates.held
         masks = (
             np.ones(len(candidates.sizes), dtype=np.bool_),
-            candidates.sizes < sizes.small,
+            candidates.sizes < strategy.sizes.small,
             wanted,
             candidates.for_size | candidates.oversized,
             safe,
@@ -135,7 +130,7 @@ class Judge:
         too_few = self._too_few(counts)
         drafts = () if too_few is not None else tuple(self._drafts(statistics, counts))
         if not drafts and counts.held:
-            return too_few or Skip("hot", f"hot: {why_hot(statistics, self._options, self._now_ms)}")
+            return too_few or Skip("hot", f"hot: {why_hot(statistics, self._strategy, self._now_ms)}")
         if not drafts:
             return (
                 self._left_by_full(statistics, counts)
@@ -153,33 +148,23 @@ class Judge:
         return move.refusal if move is not None and move.concerns(statistics.partition) else None
 
     def _not_wanted(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
-        strategy = self._options.strategy
-        if counts.moved:
-            return None
-        if strategy is Strategy.AUTO and not self._options.force and self._why(statistics) is None:
-            return Skip("tidy", f"already tidy: {_average(statistics)}")
-        if counts.wanted:
-            return None
-        if strategy is Strategy.DELETE_FILES:
-            burden = self._candidates.burden
-            if burden.too_heavy[statistics.partition]:
-                verb = "applies" if statistics.delete_files == 1 else "apply"
-                files = plural(statistics.delete_files, "delete file")
-                return Skip("no-gain", f"no gain: {files} {verb} to no live file")
-            words = (
-                f"fragment ratio {statistics.fragment_ratio:.2f}, {burden.share(statistics.partition)} deleted, "
-                f"{self._allowed()}"
-            )
-        else:
-            words = _average(statistics)
-        why = self._why(statistics)
-        if strategy is Strategy.FULL or why is None or (counts.files == 1 and not statistics.delete_files):
-            return Skip("tidy", f"already tidy: {words}")
-        return Skip("other-strategy", f"nothing for {strategy.value} to do ({words}), but {why}")
+        return None if counts.moved else self._strategy.refuse(self._facts(statistics, counts))
+
+    def _facts(self, statistics: PartitionStatistics, counts: _Counts) -> PartitionFacts:
+        burden, partition = self._candidates.burden, statistics.partition
+        return PartitionFacts(
+            statistics=statistics,
+            files=counts.files,
+            wanted=counts.wanted,
+            wrong_size=counts.wrong_size,
+            deleted_rows=float(burden.rows[partition]),
+            deleted_rows_exact=bool(burden.exact[partition]),
+            has_too_many_deletes=bool(burden.too_heavy[partition]),
+        )
 
     def _hot(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
         """A hot partition gives up its cold files, where they are enough for a rewrite."""
-        why = why_hot(statistics, self._options, self._now_ms)
+        why = why_hot(statistics, self._strategy, self._now_ms)
         if why is None or (counts.fresh and self._enough(counts)):
             return None
         return Skip("hot", f"hot: {why}")
@@ -199,12 +184,12 @@ class Judge:
             return Skip("tidy", "already tidy: one file, and none to merge it with")
         return Skip(
             "too-few-files",
-            f"too few files: {counts.mergeable} to merge, at least {self._options.min_input_files} wanted",
+            f"too few files: {counts.mergeable} to merge, at least {self._strategy.options.min_input_files} wanted",
         )
 
     def _left_by_full(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
         """Of files that `full` packed already: they turned out smaller than planned, and now fewer would do."""
-        if self._options.strategy is not Strategy.FULL or counts.fresh == counts.safe:
+        if not self._strategy.is_exhaustive or counts.fresh == counts.safe:
             return None
         start, end = self._candidates.starts[statistics.partition : statistics.partition + 2]
         files = start + np.flatnonzero(self._safe[start:end] & ~self._candidates.oversized[start:end])
@@ -221,7 +206,7 @@ class Judge:
         return bool(counts.moved or counts.mergeable < counts.fresh or counts.for_deletes) or self._merges(counts)
 
     def _merges(self, counts: _Counts) -> bool:
-        return counts.mergeable >= self._fewest_to_merge
+        return counts.mergeable >= self._strategy.min_files_to_merge
 
     def _drafts(self, statistics: PartitionStatistics, counts: _Counts) -> Iterator[Draft]:
         start, end = self._fresh_starts[statistics.partition : statistics.partition + 2]
@@ -284,52 +269,19 @@ class Judge:
         )
         return Draft(partition, members, deletes, outputs, gains, score, work, mode, moves)
 
-    def _why(self, statistics: PartitionStatistics) -> str | None:
-        """The contract's reasons, and one that it leaves open: few delete files may hold many rows."""
-        why = should_compact(
-            statistics.files,
-            statistics.bytes,
-            statistics.delete_files,
-            max_file_count_per_partition=self._options.max_file_count_per_partition,
-            small_file_threshold=self._sizes.small,
-            max_delete_ratio=self._options.max_delete_ratio,
-        )
-        many_rows = self._candidates.burden.rows[statistics.partition] > self._options.max_delete_ratio
-        return why or ("deleted rows" if many_rows else None)
-
-    def _allowed(self) -> str:
-        return f"at most {self._options.max_delete_ratio:g} allowed"
-
     def _reason(self, statistics: PartitionStatistics, counts: _Counts) -> str:
-        strategy = self._options.strategy
         if counts.moved:
-            reason = f"{counts.moved:,} of {plural(counts.files, 'file')} moved to the current partition spec"
-        elif strategy is Strategy.SMALL_FILES:
-            reason = f"{counts.wanted:,} of {plural(counts.files, 'file')} below {format_size(self._sizes.small)}"
-        elif strategy is Strategy.AUTO:
-            reason = f"{self._why(statistics) or 'forced'}: {_average(statistics)}"
-        elif strategy is Strategy.DELETE_FILES:
-            reason = f"{counts.wanted:,} of {plural(counts.files, 'file')} with deletes: {self._too_heavy(statistics)}"
-        elif counts.wrong_size:
-            wrong = f"{counts.wrong_size:,} of {plural(counts.files, 'file')}"
-            reason = f"{wrong} not of the wanted size, {_average(statistics)}"
-        else:
-            reason = f"{counts.wanted:,} of {plural(counts.files, 'file')} with deletes"
-        return reason
+            return f"{counts.moved:,} of {plural(counts.files, 'file')} moved to the current partition spec"
+        return self._strategy.reason(self._facts(statistics, counts))
 
     def _rest(self, statistics: PartitionStatistics, counts: _Counts) -> Iterator[Rest]:
         if counts.safe < counts.wanted:
             hazards = self._hazards(statistics.partition)
             yield Rest(_commonest(hazards), counts.wanted - counts.safe, f"leaves out {explain(hazards)}")
         if counts.held:
-            why = why_hot(statistics, self._options, self._now_ms)
+            why = why_hot(statistics, self._strategy, self._now_ms)
             verb = "waits" if counts.held == 1 else "wait"
             yield Rest("hot", counts.held, f"{plural(counts.held, 'file')} {verb}: {why}")
-
-    def _too_heavy(self, statistics: PartitionStatistics) -> str:
-        if statistics.fragment_ratio > self._options.max_delete_ratio:
-            return f"fragment ratio {statistics.fragment_ratio:.2f}, {self._allowed()}"
-        return f"{self._candidates.burden.share(statistics.partition)} deleted, {self._allowed()}"
 
     def _merged_deletes(self, statistics: PartitionStatistics, drafts: Sequence[Draft]) -> str:
         if not any(len(draft.deletes) for draft in drafts):
@@ -362,13 +314,12 @@ def ranked(
     drafts: Sequence[Draft],
     statistics: Sequence[PartitionStatistics],
     partitions: Sequence[Partition],
-    strategy: Strategy,
+    strategy: RewriteStrategy,
 ) -> list[Draft]:
     """The order of work: the most urgent partition first, for a time series the oldest; then what saves most."""
 
     def key(draft: Draft) -> tuple[float, float, int, str, int]:
-        written = statistics[draft.partition].last_write_ms or 0
-        urgency = written if strategy is Strategy.TIME_SERIES else -draft.score
+        urgency = strategy.urgency(draft.score, statistics[draft.partition].last_write_ms or 0)
         saved = (len(draft.members) + len(draft.deletes) - draft.outputs) / max(1, draft.work.bytes_read)
         partition = partitions[draft.partition]
         return urgency, -saved, partition.spec_id, partition.path, int(draft.members[0])
@@ -378,8 +329,3 @@ def ranked(
 
 def _commonest(hazards: npt.NDArray[np.int8]) -> str:
     return Hazard(int(np.bincount(hazards[hazards > 0]).argmax())).code
-
-
-def _average(statistics: PartitionStatistics) -> str:
-    size = format_size(statistics.bytes / max(1, statistics.files))
-    return f"one file of {size}" if statistics.files == 1 else f"{statistics.files:,} files, average {size}"

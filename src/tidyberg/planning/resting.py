@@ -5,18 +5,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidyberg.model.manifest import RestRule
-from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.options import PlanOptions
 from tidyberg.model.table import Pinned
 from tidyberg.planning.bounds import resolve_sizes
+from tidyberg.planning.strategies import strategy_for
 
 
 def rest_rule(pinned: Pinned, options: PlanOptions) -> RestRule:
     """As find_candidates looks at sizes and specs; what deletes reach is for who reads them to say."""
     sizes = resolve_sizes(options, pinned.properties)
-    at_least = {Strategy.SMALL_FILES: sizes.small, Strategy.DELETE_FILES: 0}.get(options.strategy, sizes.minimum)
+    strategy = strategy_for(options, sizes)
     return RestRule(
-        at_least=at_least,
-        at_most=sizes.maximum if options.strategy is Strategy.FULL else None,
+        at_least=strategy.merge_below,
+        at_most=strategy.split_above,
         spec_id=pinned.default_spec_id if options.rewrite_to_current_spec else None,
         small=sizes.small,
         threshold=options.small_file_threshold,

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 
 from tidyberg.model.inventory import PartitionStatistics
-from tidyberg.model.options import PlanOptions, Strategy
 
 FILES_FOR_FULL_SCORE = 100
 HOURS_FOR_FULL_SCORE = 24
@@ -36,9 +35,12 @@ def should_compact(
     return None
 
 
-def fewest_to_merge(options: PlanOptions) -> int:
-    """How many files of a partition are worth merging for their size; `full` means all there are."""
-    return 2 if options.force or options.strategy is Strategy.FULL else max(2, options.min_input_files)
+def share_of_rows(share: float, *, exact: bool) -> str:
+    if share == 0:
+        return "none of the rows"
+    if share < 0.01:
+        return "less than 1 % of the rows"
+    return f"{'about' if exact else 'up to'} {share * 100:.0f} % of the rows"
 
 
 def score_partition(files: int, small_files: int, fragments: float, hours_since_compaction: float | None) -> float:
