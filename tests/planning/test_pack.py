@@ -11,7 +11,7 @@ from tests.timing import cpu_of
 from tidyberg.errors import BadInput
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.sizes import MB
-from tidyberg.planning.bounds import FileSizes, resolve_sizes
+from tidyberg.planning.file_sizes import FileSizes, resolve_sizes
 from tidyberg.planning.pack import first_fit_decreasing, output_count, pack_files
 
 targets = st.integers(100, 2_000)

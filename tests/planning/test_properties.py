@@ -18,8 +18,8 @@ from tidyberg.model.inventory import Inventory
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Plan, Rewrite, Skip
 from tidyberg.model.sizes import MB
-from tidyberg.planning.bounds import resolve_sizes
 from tidyberg.planning.decide import make_plan
+from tidyberg.planning.file_sizes import resolve_sizes
 
 KB = 1024
 SNAPSHOTS = (

@@ -36,8 +36,8 @@ class DeleteIndex:
         keys = delete_files.select([name for name, _ in _ORDER])
         self.rows = delete_files.take(pc.sort_indices(keys, sort_keys=_ORDER))
         self.sizes: Ints = self.rows.column("size").to_numpy()
-        self._files = _Numbers(files)
-        self._deletes = _Numbers(self.rows)
+        self._files = _SequenceNumbers(files)
+        self._deletes = _SequenceNumbers(self.rows)
         self._records = files.column("records").to_numpy()
         self._delete_records = self.rows.column("records").to_numpy()
         kind = self.rows.column("kind").cast(pa.string())
@@ -166,7 +166,7 @@ class DeleteIndex:
         return touched
 
 
-class _Numbers:
+class _SequenceNumbers:
     """Where files are and when they came, one entry a file."""
 
     def __init__(self, files: pa.Table) -> None:

@@ -17,9 +17,9 @@ from tidyberg.model.options import PlanOptions
 from tidyberg.model.report import Health
 from tidyberg.model.sizes import MB, format_size
 from tidyberg.model.words import are, plural
-from tidyberg.planning.bounds import MIN_FILE_RATIO
+from tidyberg.planning.file_sizes import MIN_FILE_RATIO
+from tidyberg.planning.overhead import DELETE_OLD_METADATA, TableOverhead
 from tidyberg.planning.rules import fragment_ratio
-from tidyberg.planning.upkeep import DELETE_OLD_METADATA, Upkeep
 
 SMALL_POINTS, SURPLUS_POINTS, CROWDED_POINTS, DELETE_POINTS = 35, 35, 10, 20
 FILES_FOR_FULL_WEIGHT = 1_000
@@ -40,7 +40,7 @@ def assess(
     options: PlanOptions,
     target_file_size: int,
     now_ms: int,
-    upkeep: Upkeep | None = None,
+    overhead: TableOverhead | None = None,
 ) -> Health:
     """`now_ms` tells which partitions are still being written, which the reasons mention."""
     files = sum(s.files for s in statistics)
@@ -69,7 +69,7 @@ def assess(
             f"{max((s.files for s in crowded), default=0):,}",
         ),
         _delete_loss(statistics, files),
-        *(_upkeep_losses(upkeep, sum(s.bytes for s in statistics)) if upkeep is not None else ()),
+        *(_overhead_losses(overhead, sum(s.bytes for s in statistics)) if overhead is not None else ()),
     ]
     lost = [loss for loss in losses if loss.points > 0]
     # A table with any loss is not perfect, however small the loss.
@@ -93,13 +93,15 @@ def _delete_loss(statistics: Sequence[PartitionStatistics], files: int) -> _Loss
     )
 
 
-def _upkeep_losses(upkeep: Upkeep, live_bytes: int) -> list[_Loss]:
-    dead, metadata = upkeep.dead_bytes, upkeep.metadata_bytes or 0
+def _overhead_losses(overhead: TableOverhead, live_bytes: int) -> list[_Loss]:
+    dead, metadata = overhead.dead_bytes, overhead.metadata_bytes or 0
     beyond = (dead - live_bytes) / max(1, live_bytes) if dead >= DEAD_BYTES else 0.0
-    keeps_metadata = not upkeep.deletes_old_metadata and upkeep.snapshots >= MANY
+    keeps_metadata = not overhead.deletes_old_metadata and overhead.snapshots >= MANY
     return [
-        _Loss(SNAPSHOT_POINTS * _many(upkeep.snapshots), f"{upkeep.snapshots:,} snapshots are kept: expire old ones"),
-        _Loss(MANIFEST_POINTS * _many(upkeep.manifests), f"{upkeep.manifests:,} manifests are read for every plan"),
+        _Loss(
+            SNAPSHOT_POINTS * _many(overhead.snapshots), f"{overhead.snapshots:,} snapshots are kept: expire old ones"
+        ),
+        _Loss(MANIFEST_POINTS * _many(overhead.manifests), f"{overhead.manifests:,} manifests are read for every plan"),
         _Loss(
             DEAD_POINTS * min(1.0, max(0.0, beyond)),
             f"{format_size(dead)} are kept for older snapshots beside {format_size(live_bytes)} that are live",

@@ -12,7 +12,7 @@ from tidyberg.model.options import PlanOptions, RewriteMode
 from tidyberg.model.plan import Mode
 
 
-class Choice(NamedTuple):
+class ModeChoice(NamedTuple):
     mode: Mode
     reason: str
 
@@ -24,27 +24,27 @@ class ModeRule:
     asked: RewriteMode
     min_row_group: int
     target: int
-    writes_anew: bool  # the caller wants Parquet files of another make
+    has_parquet_options: bool  # the caller wants Parquet files of another make
 
-    def choose(self, *, deletes: int, moves: bool, size: int, row_groups: int, outputs: int) -> Choice:
+    def choose(self, *, deletes: int, moves: bool, size: int, row_groups: int, outputs: int) -> ModeChoice:
         """For a group of `size` bytes in `row_groups` that becomes `outputs` files."""
         if self.asked is RewriteMode.ENCODE:
-            return Choice("encode", "asked for")
+            return ModeChoice("encode", "asked for")
         if deletes:
-            return Choice("encode", "deletes apply")
+            return ModeChoice("encode", "deletes apply")
         if moves:
-            return Choice("encode", "rows move to another partition spec")
+            return ModeChoice("encode", "rows move to another partition spec")
         average = size / max(1, row_groups)
         # I10: whole row groups must fill every output about as well as rows would.
         if outputs > 1 and average > self.target / 2:
-            return Choice("encode", "row groups too large to be divided")
+            return ModeChoice("encode", "row groups too large to be divided")
         if self.asked is RewriteMode.COPY:
-            return Choice("copy", "asked for")
-        if self.writes_anew:
-            return Choice("encode", "Parquet options asked for")
+            return ModeChoice("copy", "asked for")
+        if self.has_parquet_options:
+            return ModeChoice("encode", "Parquet options asked for")
         if average < self.min_row_group:
-            return Choice("encode", "small row groups")
-        return Choice("copy", "large row groups")
+            return ModeChoice("encode", "small row groups")
+        return ModeChoice("copy", "large row groups")
 
 
 def mode_rule(options: PlanOptions, *, target: int) -> ModeRule:
@@ -52,5 +52,5 @@ def mode_rule(options: PlanOptions, *, target: int) -> ModeRule:
         asked=options.mode,
         min_row_group=options.copy_min_row_group_bytes,
         target=target,
-        writes_anew=bool(options.parquet),
+        has_parquet_options=bool(options.parquet),
     )

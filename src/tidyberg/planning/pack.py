@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tidyberg.planning.bounds import FileSizes
+from tidyberg.planning.file_sizes import FileSizes
 
 _LEVELLED_BINS = 256  # with more tasks than that, no core waits long for the last one
 

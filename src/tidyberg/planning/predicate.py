@@ -37,7 +37,7 @@ from sqlglot import Dialect, ParseError, TokenError, tokens
 from sqlglot import expressions as sql
 
 from tidyberg.errors import BadPredicate
-from tidyberg.planning.constants import evaluate, is_constant
+from tidyberg.planning.constant_values import evaluate, is_constant
 from tidyberg.planning.literals import Value, to_literal
 from tidyberg.planning.partition_fields import NamedField, PartitionFields
 

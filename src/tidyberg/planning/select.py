@@ -41,7 +41,7 @@ _NO_FIELDS: PartitionFields = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class PartitionSelection:
     """Which partitions are taken, why not where the filter cannot tell (by position), and the filter as understood."""
 
     chosen: Sequence[bool]
@@ -60,16 +60,16 @@ class _SpecTest:
 
 def selected_partitions(
     pinned: Pinned, partitions: Sequence[Partition], options: PlanOptions, now_ms: int
-) -> Selection:
+) -> PartitionSelection:
     """Which partitions the options ask for."""
     if options.where is None:
-        return Selection([True] * len(partitions), {}, None)
+        return PartitionSelection([True] * len(partitions), {}, None)
     from tidyberg.planning.predicate import parse_predicate  # sqlglot takes as long to import as a small plan
 
     fields = fields_of(pinned)
     expression, resolved = parse_predicate(options.where, pinned.schema, now_ms, fields)
     chosen, undecided = select_partitions(expression, pinned.schema, pinned.specs, partitions, fields)
-    return Selection(chosen, undecided, resolved)
+    return PartitionSelection(chosen, undecided, resolved)
 
 
 def fields_of(pinned: Pinned) -> PartitionFields:
@@ -105,12 +105,12 @@ def _spec_test(
 
     A field whose source column was dropped answers nothing about columns; the filter cannot name that column any more.
     """
-    projection = _Projection(schema, spec, fields)
+    projection = _PartitionProjection(schema, spec, fields)
     possible = visit(expression, projection)
     if not projection.missing:
         test = _test(possible, schema, spec, fields)
         return _SpecTest(test, test)
-    certain = visit(expression, _Projection(schema, spec, fields, when_missing=AlwaysFalse()))
+    certain = visit(expression, _PartitionProjection(schema, spec, fields, when_missing=AlwaysFalse()))
     return _SpecTest(
         _test(possible, schema, spec, fields), _test(certain, schema, spec, fields), tuple(sorted(projection.missing))
     )
@@ -132,7 +132,7 @@ def _tuple_schema(schema: Schema, spec: PartitionSpec, fields: PartitionFields) 
     return Schema(*found)
 
 
-class _Projection(BooleanExpressionVisitor[BooleanExpression]):
+class _PartitionProjection(BooleanExpressionVisitor[BooleanExpression]):
     """From columns and named partition fields to the tuples of one spec."""
 
     def __init__(

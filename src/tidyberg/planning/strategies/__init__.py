@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tidyberg.model.options import PlanOptions, Strategy
-from tidyberg.planning.bounds import FileSizes
+from tidyberg.planning.file_sizes import FileSizes
 from tidyberg.planning.strategies.auto import AutoStrategy
 from tidyberg.planning.strategies.base import RewriteStrategy
 from tidyberg.planning.strategies.delete_files import DeleteFilesStrategy

@@ -16,7 +16,7 @@ from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Skip
 from tidyberg.model.sizes import format_size
 from tidyberg.model.table import SnapshotInfo
-from tidyberg.planning.bounds import FileSizes
+from tidyberg.planning.file_sizes import FileSizes
 from tidyberg.planning.rules import share_of_rows, should_compact
 
 Mask = npt.NDArray[np.bool_]

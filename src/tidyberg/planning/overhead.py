@@ -8,7 +8,7 @@ DELETE_OLD_METADATA = "write.metadata.delete-after-commit.enabled"
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class TableOverhead:
     snapshots: int
     manifests: int
     dead_bytes: int  # of files that only older snapshots refer to: freed when these expire
@@ -16,11 +16,11 @@ class Upkeep:
     metadata_bytes: int | None = None  # of the current one, which every commit writes anew; None: not known
 
 
-def upkeep_of(inventory: Inventory) -> Upkeep:
+def overhead_of(inventory: Inventory) -> TableOverhead:
     history, properties = inventory.pinned.snapshots, inventory.pinned.properties
     # What a snapshot removed is still needed by its parent, as long as that is kept.
     removed = (info.summary.get("removed-files-size", "") for info in history.values() if info.parent_id in history)
-    return Upkeep(
+    return TableOverhead(
         snapshots=len(history),
         manifests=len(inventory.manifests),
         dead_bytes=sum(int(text) for text in removed if text.isdigit()),

@@ -37,7 +37,7 @@ def why_hot(statistics: PartitionStatistics, strategy: RewriteStrategy, now_ms: 
     )
 
 
-def held_files(
+def waiting_files(
     files: pa.Table,
     deletes: DeleteIndex,
     mergeable: Mask,
@@ -47,26 +47,26 @@ def held_files(
     now_ms: int,
 ) -> Mask:
     """Files of hot partitions that wait; `mergeable` ones are looked at for their size alone."""
-    held = np.zeros(files.num_rows, dtype=np.bool_)
+    waiting = np.zeros(files.num_rows, dtype=np.bool_)
     is_hot = np.array([why_hot(each, strategy, now_ms) is not None for each in statistics], dtype=np.bool_)
     if not is_hot.any():
-        return held
+        return waiting
     options = strategy.options
     history = inventory.pinned.snapshots
     recent = [info for info in history.values() if info.timestamp_ms > now_ms - options.hot_window_seconds * 1000]
     partition = files.column("partition").to_numpy()
     # Outputs of a compaction wait as well, so that the next run does not take them up again [I10].
-    held |= np.isin(files.column("snapshot_id").to_numpy(), _ids(recent))
-    held |= _changed(files, deletes, recent, inventory)[partition]
+    waiting |= np.isin(files.column("snapshot_id").to_numpy(), _ids(recent))
+    waiting |= _changed(files, deletes, recent, inventory)[partition]
     if options.rewrite_to_current_spec:  # a partition moves as a whole
-        held |= files.column("spec_id").to_numpy() != inventory.pinned.default_spec_id
-    held &= is_hot[partition]
-    candidates = np.flatnonzero(mergeable & ~held & is_hot[partition])
-    held[candidates[_dwarfing(partition[candidates], files.column("size").to_numpy()[candidates])]] = True
-    return held
+        waiting |= files.column("spec_id").to_numpy() != inventory.pinned.default_spec_id
+    waiting &= is_hot[partition]
+    candidates = np.flatnonzero(mergeable & ~waiting & is_hot[partition])
+    waiting[candidates[_dwarfing(partition[candidates], files.column("size").to_numpy()[candidates])]] = True
+    return waiting
 
 
-def may_have_waited(
+def were_skipped_as_hot(
     files: pa.Table, packed: Mask, last_pack_ms: Ints, history: Mapping[int, SnapshotInfo], strategy: RewriteStrategy
 ) -> Mask:
     """Files that were fresh in a hot partition when it was last compacted, at `last_pack_ms`: that run left them."""

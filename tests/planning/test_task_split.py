@@ -3,7 +3,7 @@
 import pytest
 
 from tidyberg.model.plan import Mode
-from tidyberg.planning.parts import part_count
+from tidyberg.planning.task_split import tasks_per_group
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from tidyberg.planning.parts import part_count
 def test_large_groups_are_divided_where_that_costs_little(
     mode: Mode, moves: bool, outputs: int, row_groups: int, parts: int
 ) -> None:
-    assert part_count(mode, moves=moves, outputs=outputs, row_groups=row_groups) == parts
+    assert tasks_per_group(mode, moves=moves, outputs=outputs, row_groups=row_groups) == parts
