@@ -167,7 +167,7 @@ def test_a_time_series_is_worked_off_from_the_oldest() -> None:
 
 def test_too_few_files_are_not_worth_it_but_by_force() -> None:
     plan = plan_for(Scene([File()] * 4))
-    assert skip(plan) == Skip("too-few-files", "too few files: 4 to merge, at least 5 wanted")
+    assert skip(plan) == Skip("too-few-files", "4 files to merge, fewer than min_input_files (5)")
     assert rewrite(plan_for(Scene([File()] * 4), PlanOptions(force=True))).files == 4
     assert rewrite(plan_for(Scene([File()] * 4), PlanOptions(min_input_files=4))).files == 4
     assert skip(plan_for(Scene([File()]))).code == "tidy"

@@ -100,7 +100,7 @@ def test_outputs_are_as_many_as_the_partitions_that_rows_may_fall_into(
 @pytest.mark.parametrize(
     ("current", "words"),
     [
-        (spec(1, (TS, UnknownTransform("zorder"))), "not known"),
+        (spec(1, (TS, UnknownTransform("zorder"))), "has the unknown transform"),
         (spec(1, (99, DayTransform())), "a column that the table no longer has"),
         (spec(1, (3, DayTransform())), "does not take string"),
     ],

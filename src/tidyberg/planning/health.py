@@ -1,11 +1,20 @@
-"""How tidy a table is, 0 to 100, with a reason for every point lost.
+"""Scores the health of a table from 0 to 100, with a reason for every point lost.
 
-Points that can be lost: 35 for small files, 35 for files beyond what the bytes need, 10 for crowded partitions,
-20 for delete files. What no rewrite of data files mends costs more: 10 for snapshots, from 100 to 1,000; 5 for
-manifests, likewise; 5 for the size of metadata.json, from 1 MB to 10 MB; 5 for dead bytes beyond the live ones, from
-100 MB on; 2 where a table of 100 snapshots keeps every metadata.json it ever had. The first three grow with the share
-of files concerned and, up to 1,000 of them, with the logarithm of their number: ten small files are a blemish, ten
-thousand a problem. A partition that could not do with fewer files loses nothing.
+A rewrite of data files can win back these points:
+- 35 for small files,
+- 35 for more files than the bytes need,
+- 10 for partitions with too many files,
+- 20 for delete files.
+
+It cannot win back these:
+- 10 for snapshots: none are lost up to 100 snapshots, all at 1,000,
+- 5 for manifests, by the same numbers,
+- 5 for the size of metadata.json: none are lost up to 1 MB, all at 10 MB,
+- 5 for dead bytes in excess of the live ones, from 100 MB on,
+- 2 if a table with 100 snapshots keeps every metadata.json that it ever had.
+
+The first three grow with the share of files concerned and, up to 1,000 files, with the logarithm of their number. Ten
+small files are a blemish, ten thousand are a problem. A partition that needs all of its files loses nothing.
 """
 
 from collections.abc import Sequence
@@ -26,7 +35,7 @@ FILES_FOR_FULL_WEIGHT = 1_000
 SNAPSHOT_POINTS, MANIFEST_POINTS, DEAD_POINTS, METADATA_POINTS, OLD_METADATA_POINTS = 10, 5, 5, 5, 2
 MANY = 100  # snapshots or manifests
 LARGE_METADATA = MB
-DEAD_BYTES = 100 * MB  # fewer do not count
+DEAD_BYTES = 100 * MB  # a table with fewer loses no points for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +51,7 @@ def assess(
     now_ms: int,
     overhead: TableOverhead | None = None,
 ) -> Health:
-    """`now_ms` tells which partitions are still being written, which the reasons mention."""
+    """Scores a table. `now_ms` decides which partitions are still being written; the reasons mention them."""
     files = sum(s.files for s in statistics)
     if files == 0:
         return Health(100, ())
@@ -72,7 +81,7 @@ def assess(
         *(_overhead_losses(overhead, sum(s.bytes for s in statistics)) if overhead is not None else ()),
     ]
     lost = [loss for loss in losses if loss.points > 0]
-    # A table with any loss is not perfect, however small the loss.
+    # A table with any loss is not perfect, however small the loss is.
     score = max(0, min(100 - sum(loss.points for loss in lost), 99 if lost else 100))
     reasons = [f"-{max(1, round(loss.points))}: {loss.reason}" for loss in lost]
     hot_since = now_ms - options.hot_window_seconds * 1000
@@ -116,7 +125,7 @@ def _overhead_losses(overhead: TableOverhead, live_bytes: int) -> list[_Loss]:
 
 
 def _many(count: int, many: int = MANY) -> float:
-    """From none at `many` to all at ten times as many."""
+    """Returns 0 up to `many`, 1 from ten times as many on, and the logarithm in between."""
     return min(1.0, max(0.0, log10(max(1, count) / many)))
 
 

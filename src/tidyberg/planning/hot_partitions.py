@@ -1,11 +1,13 @@
-"""Which files a hot partition gives up: those that no commit within the window wrote or may change.
+"""Decides which files of a hot partition wait, and which it gives up although it is hot.
 
-A commit tolerates writers that append, so a stream need not wait for its last file: older ones are merged, and the
-fresh ones stay. Writers that change rows are another matter. A MERGE, UPDATE or DELETE of Iceberg's Java library fails
-when a file that it touched is gone at its commit, and which files the next one touches cannot be told from the last. So
-a partition whose existing files were changed within the window, by position deletes, deletion vectors or by rewriting
-them, keeps all of its files. Equality deletes, and deletes of rows that came in the same commit, change no existing
-file: streams of upserts consist of them.
+Commits tolerate writers that append. A partition that is only appended to gives up its older files, and the files of
+the hot window wait.
+
+Commits do not tolerate writers that change rows. A MERGE, UPDATE or DELETE of Iceberg's Java library fails if a file
+that it touched is gone when it commits, and nobody knows which files the next one will touch. So a partition keeps all
+of its files if existing files were changed within the window: by position deletes, by deletion vectors or by rewriting
+them. Equality deletes change no existing file, nor do deletes of rows that were added by the same commit. Streams of
+upserts consist of both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +28,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def why_hot(statistics: PartitionStatistics, strategy: RewriteStrategy, now_ms: int) -> str | None:
-    """None: the partition is not hot, or the strategy does not wait for hot partitions."""
+    """Returns the reason, or None if the partition is not hot or the strategy does not wait for hot partitions."""
     if strategy.hot_commits is None:
         return None
     return heat(
@@ -46,7 +48,7 @@ def waiting_files(
     strategy: RewriteStrategy,
     now_ms: int,
 ) -> Mask:
-    """Files of hot partitions that wait; `mergeable` ones are looked at for their size alone."""
+    """Returns the files of hot partitions that wait. `mergeable` marks files that are wanted only for their size."""
     waiting = np.zeros(files.num_rows, dtype=np.bool_)
     is_hot = np.array([why_hot(each, strategy, now_ms) is not None for each in statistics], dtype=np.bool_)
     if not is_hot.any():
@@ -55,21 +57,29 @@ def waiting_files(
     history = inventory.pinned.snapshots
     recent = [info for info in history.values() if info.timestamp_ms > now_ms - options.hot_window_seconds * 1000]
     partition = files.column("partition").to_numpy()
-    # Outputs of a compaction wait as well, so that the next run does not take them up again [I10].
+    # Outputs of a compaction wait too. Otherwise the next run would take them again [I10].
     waiting |= np.isin(files.column("snapshot_id").to_numpy(), _ids(recent))
-    waiting |= _changed(files, deletes, recent, inventory)[partition]
-    if options.rewrite_to_current_spec:  # a partition moves as a whole
+    waiting |= _partitions_with_changed_rows(files, deletes, recent, inventory)[partition]
+    if options.rewrite_to_current_spec:  # a partition moves as a whole or not at all
         waiting |= files.column("spec_id").to_numpy() != inventory.pinned.default_spec_id
     waiting &= is_hot[partition]
     candidates = np.flatnonzero(mergeable & ~waiting & is_hot[partition])
-    waiting[candidates[_dwarfing(partition[candidates], files.column("size").to_numpy()[candidates])]] = True
+    sizes = files.column("size").to_numpy()[candidates]
+    waiting[candidates[_larger_than_the_rest(partition[candidates], sizes)]] = True
     return waiting
 
 
 def were_skipped_as_hot(
-    files: pa.Table, packed: Mask, last_pack_ms: Ints, history: Mapping[int, SnapshotInfo], strategy: RewriteStrategy
+    files: pa.Table,
+    outputs: Mask,
+    last_compaction_ms: Ints,
+    history: Mapping[int, SnapshotInfo],
+    strategy: RewriteStrategy,
 ) -> Mask:
-    """Files that were fresh in a hot partition when it was last compacted, at `last_pack_ms`: that run left them."""
+    """Returns the files that the last compaction of their partition left, because the partition was hot at the time.
+
+    `last_compaction_ms` has the time of the last compaction of each partition. `outputs` marks outputs of compactions.
+    """
     if strategy.hot_commits is None:
         return np.zeros(files.num_rows, dtype=np.bool_)
     ids, snapshot = np.unique(files.column("snapshot_id").to_numpy(), return_inverse=True)
@@ -77,17 +87,21 @@ def were_skipped_as_hot(
     times = np.array([history[i].timestamp_ms if i in history else never for i in ids.tolist()], dtype=np.int64)
     written = times[snapshot]
     partition = files.column("partition").to_numpy().astype(np.int64)
-    packed_at = last_pack_ms[partition]
-    fresh_then = ~packed & (written <= packed_at) & (written > packed_at - strategy.options.hot_window_seconds * 1000)
+    compacted_at = last_compaction_ms[partition]
+    fresh_then = (
+        ~outputs & (written <= compacted_at) & (written > compacted_at - strategy.options.hot_window_seconds * 1000)
+    )
     pairs = np.unique(partition[fresh_then] * max(len(ids), 1) + snapshot[fresh_then])
-    commits = np.bincount(pairs // max(len(ids), 1), minlength=len(last_pack_ms))
+    commits = np.bincount(pairs // max(len(ids), 1), minlength=len(last_compaction_ms))
     was_hot: Mask = commits >= strategy.hot_commits
     waited: Mask = fresh_then & was_hot[partition]
     return waited
 
 
-def _changed(files: pa.Table, deletes: DeleteIndex, recent: Sequence[SnapshotInfo], inventory: Inventory) -> Mask:
-    """Partitions of which some recent commit changed rows in files that were there before."""
+def _partitions_with_changed_rows(
+    files: pa.Table, deletes: DeleteIndex, recent: Sequence[SnapshotInfo], inventory: Inventory
+) -> Mask:
+    """Returns the partitions in which a recent commit changed rows of files that existed before it."""
     changed = np.zeros(len(inventory.partitions), dtype=np.bool_)
     rewriting = _ids([info for info in recent if _rewrites_files(info)])
     for table in (files, inventory.resting):
@@ -107,26 +121,26 @@ def _changed(files: pa.Table, deletes: DeleteIndex, recent: Sequence[SnapshotInf
 
 
 def _rewrites_files(info: SnapshotInfo) -> bool:
-    """A copy-on-write change; one whose summary does not tell how it changed rows is taken for one."""
+    """Returns True for a copy-on-write change, and for a change whose summary does not say how it was made."""
     if info.operation not in ("overwrite", "delete"):
         return False
     return info.summary.get("deleted-data-files", "0") != "0" or "added-delete-files" not in info.summary
 
 
-def _dwarfing(partition: Ints, sizes: Ints) -> Mask:
-    """Files larger than all smaller ones of their partition together, largest first.
+def _larger_than_the_rest(partition: Ints, sizes: Ints) -> Mask:
+    """Returns the files that are larger than all smaller files of their partition together, from the largest down.
 
-    A stream comes back with a few small files at every look. To merge them with all that was merged before would write
-    the same rows again and again; so a file waits until as many bytes have gathered beside it.
+    A stream adds a few small files between two runs. Merging them with everything that was merged before would write
+    the same rows again and again. So a large file waits until as many bytes have gathered beside it.
     """
-    dwarfs = np.zeros(len(sizes), dtype=np.bool_)
+    waits = np.zeros(len(sizes), dtype=np.bool_)
     for number in np.unique(partition).tolist():
         here = np.flatnonzero(partition == number)
         here = here[np.argsort(sizes[here], kind="stable")]
         smaller = np.cumsum(sizes[here]) - sizes[here]
         kept = np.flatnonzero(sizes[here] <= smaller)
-        dwarfs[here[kept[-1] + 1 if len(kept) else 0 :]] = True
-    return dwarfs
+        waits[here[kept[-1] + 1 if len(kept) else 0 :]] = True
+    return waits
 
 
 def _ids(snapshots: Sequence[SnapshotInfo]) -> Ints:

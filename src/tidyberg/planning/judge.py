@@ -145,10 +145,8 @@ class Judge:
             return None
         if counts.mergeable == 1:
             return Skip("tidy", "already tidy: one file, and none to merge it with")
-        return Skip(
-            "too-few-files",
-            f"too few files: {counts.mergeable} to merge, at least {self._strategy.options.min_input_files} wanted",
-        )
+        fewest = self._strategy.min_files_to_merge
+        return Skip("too-few-files", f"{counts.mergeable} files to merge, fewer than min_input_files ({fewest})")
 
     def _left_by_last_run(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
         """An exhaustive strategy says so if its last outputs turned out small enough to be merged."""

@@ -1,8 +1,8 @@
-"""How a group is rewritten, and why: row groups moved as bytes, or rows decoded and written anew.
+"""Chooses how a group is rewritten, and says why: row groups are copied as bytes, or rows are decoded and encoded.
 
-Judged by what manifests tell. They tell nothing of schemas, codecs and statistics inside the files: the worker proves
-from the footers that a copy is right, and encodes what it cannot prove. A file whose manifest has no split offsets
-counts as one row group. Where that was too good a guess the worker, who sees the row groups, encodes as well.
+The choice is made from manifests alone. They say nothing about the schemas, codecs and statistics inside the files. The
+worker therefore checks the footers, and encodes if it cannot prove that a copy is right. A file without split offsets
+in its manifest counts as one row group. If it turns out to have many small ones, the worker encodes as well.
 """
 
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ class ModeChoice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ModeRule:
-    """For the groups of one table under one set of options; sizes in bytes."""
+    """The rule for all groups of a plan. Sizes are in bytes."""
 
     asked: RewriteMode
     min_row_group: int
     target: int
-    has_parquet_options: bool  # the caller wants Parquet files of another make
+    has_parquet_options: bool  # the caller sets Parquet options, which a copy cannot follow
 
     def choose(self, *, deletes: int, moves: bool, size: int, row_groups: int, outputs: int) -> ModeChoice:
-        """For a group of `size` bytes in `row_groups` that becomes `outputs` files."""
+        """Chooses the mode of a group that has `size` bytes in `row_groups` and becomes `outputs` files."""
         if self.asked is RewriteMode.ENCODE:
             return ModeChoice("encode", "asked for")
         if deletes:
@@ -35,7 +35,7 @@ class ModeRule:
         if moves:
             return ModeChoice("encode", "rows move to another partition spec")
         average = size / max(1, row_groups)
-        # I10: whole row groups must fill every output about as well as rows would.
+        # I10: outputs made of whole row groups must be filled about as evenly as outputs made of rows.
         if outputs > 1 and average > self.target / 2:
             return ModeChoice("encode", "row groups too large to be divided")
         if self.asked is RewriteMode.COPY:
