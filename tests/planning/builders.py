@@ -1,4 +1,4 @@
-"""Inventories built by hand, their statistics, and what they become when a plan is applied."""
+"""Builds inventories by hand, computes their statistics, and applies plans to them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

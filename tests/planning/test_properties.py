@@ -1,4 +1,4 @@
-"""Invariants of plans over random tables: determinism, no second helping, limits kept, verdicts true."""
+"""Invariants of plans over random tables: plans are deterministic, a second run finds nothing, limits are kept."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -133,7 +133,7 @@ def test_full_after_any_history_leaves_nothing_to_a_second_full_and_calls_nothin
 
 @settings(max_examples=100, deadline=None)
 @given(scenes(), random_options(force=True), st.floats(0.3, 1.0))
-def test_running_by_force_comes_to_an_end(scene: Scene, options: PlanOptions, ratio: float) -> None:
+def test_forced_runs_come_to_an_end(scene: Scene, options: PlanOptions, ratio: float) -> None:
     inventory = scene.inventory()
     for _ in range(64):  # a split file may shrink and be merged again, half as many files each time
         plan = plan_for(inventory, options)
@@ -173,7 +173,7 @@ def _renumbered(files: pa.Table, last: int) -> pa.Table:
 
 @settings(max_examples=200, deadline=None)
 @given(scenes(), random_options())
-def test_a_plan_holds_what_it_promises(scene: Scene, options: PlanOptions) -> None:
+def test_a_plan_keeps_its_invariants(scene: Scene, options: PlanOptions) -> None:
     inventory = scene.inventory()
     plan = plan_for(inventory, options)
     sizes = resolve_sizes(options, {})
@@ -231,7 +231,7 @@ def verdicts_are_true(plan: Plan, partitions: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(scenes(), random_options(), st.integers(1, 40), st.floats(0, 0.001))
-def test_limits_are_kept_and_what_they_leave_is_told(
+def test_limits_are_kept_and_the_plan_lists_what_they_leave(
     scene: Scene, options: PlanOptions, max_files: int, max_cost: float
 ) -> None:
     inventory = scene.inventory()
@@ -245,7 +245,7 @@ def test_limits_are_kept_and_what_they_leave_is_told(
 
 @settings(max_examples=100, deadline=None)
 @given(scenes(), random_options(force=False), st.integers(2, 10))
-def test_limited_runs_work_everything_off(scene: Scene, options: PlanOptions, max_files: int) -> None:
+def test_limited_runs_finish_the_work_in_the_end(scene: Scene, options: PlanOptions, max_files: int) -> None:
     inventory = scene.inventory()
     limited = replace(options, max_files=max_files)
     for _ in range(2 * len(scene.files) + 2):  # every run leaves fewer files, or fewer with deletes
