@@ -151,16 +151,16 @@ def _run_jobs(service: Service) -> int:
 
 @contextmanager
 def _simulated(clock: Clock, hot_partitions_wait: bool) -> Iterator[None]:
-    held_files = candidates.held_files
+    waiting_files = candidates.waiting_files
 
     def whole(*given: object) -> pa.Table:
-        return np.ones(len(held_files(*given)), dtype=np.bool_)  # type: ignore[arg-type]
+        return np.ones(len(waiting_files(*given)), dtype=np.bool_)  # type: ignore[arg-type]
 
     with patch.object(snapshots, "time", clock):
         if not hot_partitions_wait:
             yield
             return
-        with patch.object(candidates, "held_files", whole):
+        with patch.object(candidates, "waiting_files", whole):
             yield
 
 

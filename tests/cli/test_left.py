@@ -19,7 +19,7 @@ def test_four_tiny_files_are_not_called_tidy(run: Run, few: str) -> None:
     ran = run("compact", few)
     assert ran.status == 0
     assert "analytics.few: 4 files wait, nothing is rewritten (health " in ran.out
-    assert "too few files: 4 to merge, at least 5 wanted" in ran.out
+    assert "4 files to merge, fewer than min_input_files (5)" in ran.out
     assert "it is tidy" not in ran.out
     assert run("compact", few, "--detailed-exitcode").status == 3
     assert "waiting: 4 files" in run("history").out

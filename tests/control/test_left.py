@@ -11,6 +11,7 @@ from pyiceberg.transforms import IdentityTransform
 from tests.control.test_compact import REF
 from tidyberg.control.control import Control
 from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.plan import FULL_TARGET
 from tidyberg.model.report import CompactionResult, Event, Notice
 from tidyberg.testing import SAMPLE_SCHEMA, Warehouse
 
@@ -61,6 +62,20 @@ def test_full_means_full_from_two_files_on(warehouse: Warehouse, control: Contro
     result, _ = compacted(control, PlanOptions(strategy=Strategy.FULL))
     assert (result.outcome, result.stats.files_after) == ("committed", 1)
     assert control.compact(REF, PlanOptions(strategy=Strategy.FULL)).outcome == "tidy"
+
+
+def test_full_merges_what_an_earlier_compaction_wrote_and_what_it_left(warehouse: Warehouse, control: Control) -> None:
+    table = warehouse.append_files(warehouse.create_table(), 6, 10)
+    first = control.compact(REF, replace(AUTO, force=True, max_files=5))
+    assert (first.outcome, first.stats.files_after) == ("committed", 2)
+    full = PlanOptions(strategy=Strategy.FULL)
+    result = control.compact(REF, full)
+    assert (result.outcome, result.stats.files_before, result.stats.files_after) == ("committed", 2, 1)
+    snapshot = table.refresh().current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert snapshot.summary.additional_properties[FULL_TARGET] == str(result.plan.target_file_size)
+    assert control.compact(REF, full).outcome == "tidy"
 
 
 def test_one_small_file_is_tidy(warehouse: Warehouse, control: Control) -> None:

@@ -129,7 +129,7 @@ RECOVERIES = (
     ),
     Mutant(
         "caps: a plan makes no more files than it reads",
-        "planning/judge.py",
+        "planning/drafts.py",
         "outputs = min(outputs, len(members))",
         "pass",
         (CAPS,),
@@ -143,7 +143,7 @@ RECOVERIES = (
     ),
     Mutant(
         "caps: a table's own target is not below the floor",
-        "planning/bounds.py",
+        "planning/file_sizes.py",
         "max(_target_of_table(properties), options.min_target_file_size)",
         "_target_of_table(properties)",
         (CAPS,),

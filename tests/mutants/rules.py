@@ -10,6 +10,7 @@ from tests.mutants.manifests import SEQUENCE_NUMBERS
 from tests.mutants.moves import MOVES
 from tests.mutants.mutant import Mutant
 from tests.mutants.outcomes import JOB_OUTCOMES
+from tests.mutants.plans import PLANS
 from tests.mutants.recoveries import RECOVERIES
 from tests.mutants.redis_scripts import REDIS_SCRIPTS
 from tests.mutants.splices import SPLICES
@@ -30,6 +31,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *RECOVERIES,
     *REDIS_SCRIPTS,
     *MOVES,
+    *PLANS,
     *COPIES,
     *JOINS,
     *SPLICES,

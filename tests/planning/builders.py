@@ -1,4 +1,4 @@
-"""Inventories built by hand, their statistics, and what they become when a plan is applied."""
+"""Builds inventories by hand, computes their statistics, and applies plans to them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +34,7 @@ from tidyberg.model.inventory import (
 )
 from tidyberg.model.manifest import ManifestInfo
 from tidyberg.model.options import PlanOptions
-from tidyberg.model.plan import Plan
+from tidyberg.model.plan import FULL_TARGET, Plan
 from tidyberg.model.sizes import MB
 from tidyberg.model.table import Pinned, SnapshotInfo, TableRef
 from tidyberg.planning.decide import make_plan
@@ -100,6 +100,7 @@ class Scene:
     deletes: Sequence[Delete] = ()
     days: Sequence[int | None] = (TODAY - 10,)
     snapshots: Sequence[tuple[int, int, str]] = ((1, 48 * HOUR, "append"),)
+    full_targets: Mapping[int, int] = field(default_factory=dict)  # of snapshots that a full compaction committed
     properties: Mapping[str, str] = field(default_factory=dict)
     format_version: int = 2
     partitioned: bool = True
@@ -120,7 +121,14 @@ class Scene:
 
     def _pinned(self) -> Pinned:
         history = {
-            number: SnapshotInfo(number, None, order if self.format_version > 1 else 0, NOW - age, operation)
+            number: SnapshotInfo(
+                number,
+                None,
+                order if self.format_version > 1 else 0,
+                NOW - age,
+                operation,
+                full_summary(self.full_targets.get(number)),
+            )
             for order, (number, age, operation) in enumerate(self.snapshots, 1)
         }
         return Pinned(
@@ -268,7 +276,14 @@ def applied(inventory: Inventory, plan: Plan, ratio: float, removed: float = 0.5
     ]
     partition_of = {(p.spec_id, p.path): n for n, p in enumerate(inventory.partitions)}
     pinned = inventory.pinned
-    snapshot = SnapshotInfo(max(pinned.snapshots) + 1, None, pinned.sequence_number + 1, NOW, "replace")
+    snapshot = SnapshotInfo(
+        max(pinned.snapshots) + 1,
+        None,
+        pinned.sequence_number + 1,
+        NOW,
+        "replace",
+        full_summary(plan.full_target),
+    )
     outputs = [
         {
             "path": f"out-{snapshot.snapshot_id}-{group.group_id}-{number}.parquet",
@@ -303,6 +318,11 @@ def applied(inventory: Inventory, plan: Plan, ratio: float, removed: float = 0.5
         data_files=pa.Table.from_pylist(kept + outputs, schema=DATA_FILES),
         delete_files=pa.Table.from_pylist(needed, schema=DELETE_FILES),
     )
+
+
+def full_summary(target: int | None) -> dict[str, str]:
+    """What a commit says in its summary when it belongs to a full compaction."""
+    return {} if target is None else {FULL_TARGET: str(target)}
 
 
 def _rows_left(file: Mapping[str, Any], deletes: Sequence[Mapping[str, Any]], removed: float) -> int:

@@ -1,4 +1,4 @@
-"""Which deletes apply to which files, by scope and by when they came."""
+"""Deletes apply to files by scope and by sequence numbers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -41,13 +41,13 @@ def test_an_equality_delete_applies_below_its_sequence_number_only() -> None:
     assert deleted(Scene(FILES, [Delete("equality", sequence=2)])) == [True, False, False]
 
 
-def test_a_referenced_file_alone_is_touched() -> None:
+def test_a_delete_that_references_a_file_applies_to_that_file_only() -> None:
     for kind in ("position", "dv"):
         scene = Scene(FILES, [Delete(kind, "file", sequence=3, references="f000001.parquet")])
         assert deleted(scene) == [False, True, False]
 
 
-def test_other_partitions_are_not_touched_but_by_global_deletes() -> None:
+def test_only_global_deletes_apply_to_other_partitions() -> None:
     files = [File(partition=0), File(partition=1)]
     days = (TODAY, TODAY - 1)
     assert deleted(Scene(files, [Delete("equality", sequence=5, partition=1)], days=days)) == [False, True]
@@ -55,14 +55,14 @@ def test_other_partitions_are_not_touched_but_by_global_deletes() -> None:
     assert deleted(scene) == [True, True]
 
 
-def test_a_position_delete_cannot_list_a_file_that_came_after_it() -> None:
+def test_a_position_delete_does_not_apply_to_a_file_that_was_added_later() -> None:
     output = File(sequence=2, file_sequence=4)
     assert deleted(Scene([output], [Delete("position", sequence=2)])) == [False]
     assert deleted(Scene([output], [Delete("position", sequence=4)])) == [True]
     assert deleted(Scene([output], [Delete("equality", sequence=3)])) == [True]
 
 
-def test_a_delete_file_rewritten_later_may_list_what_came_in_between() -> None:
+def test_a_rewritten_delete_file_applies_to_files_that_were_added_in_between() -> None:
     output = File(sequence=2, file_sequence=4)
     assert deleted(Scene([output], [Delete("position", sequence=3, file_sequence=5)])) == [True]
 
@@ -99,7 +99,7 @@ def scenes(draw: st.DrawFn) -> Scene:
 
 @settings(max_examples=400, deadline=None)
 @given(scenes(), st.randoms(use_true_random=False))
-def test_deletes_apply_as_the_rules_say_to_files_and_to_groups(scene: Scene, random: Random) -> None:
+def test_deletes_apply_to_files_and_to_groups_by_the_rules_of_the_specification(scene: Scene, random: Random) -> None:
     inventory, index = index_of(scene.inventory())
     order = [("partition", "ascending"), ("sequence_number", "ascending"), ("path", "ascending")]
     files = inventory.data_files.sort_by(order).to_pylist()
@@ -119,7 +119,7 @@ def test_deletes_apply_as_the_rules_say_to_files_and_to_groups(scene: Scene, ran
             ]
 
 
-def test_rows_known_to_be_deleted_are_those_of_deletes_of_one_file() -> None:
+def test_only_deletes_of_one_file_say_how_many_rows_they_remove() -> None:
     def names(path: str, kind: str = "position", records: int = 10) -> Delete:
         return Delete(kind, "file", references=path, sequence=2, records=records)
 

@@ -1,4 +1,4 @@
-"""Plans travel as JSON and cannot be changed on the way."""
+"""Plans are stored as JSON, and an edited plan is refused."""
 
 import hashlib
 import json
@@ -39,7 +39,7 @@ def test_the_hash_ignores_when_the_plan_was_made_and_nothing_else() -> None:
     assert plan_hash(replace(PLAN, groups=PLAN.groups[1:])) != PLAN.hash
 
 
-def test_options_of_a_plan_are_those_it_was_made_with_sizes_resolved() -> None:
+def test_a_plan_keeps_its_options_with_sizes_resolved() -> None:
     options = options_of(plan_from_json(plan_to_json(PLAN)))
     assert options == replace(
         OPTIONS,
@@ -93,7 +93,7 @@ def test_changed_documents_are_refused(change: Callable[[dict[str, Any]], None],
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '"plan"', "[" * 100_000, b"\xff\xfe"])
-def test_what_is_no_plan_is_refused(text: str | bytes) -> None:
+def test_a_document_that_is_no_plan_is_refused(text: str | bytes) -> None:
     with pytest.raises(BadPlan):
         plan_from_json(text)
 

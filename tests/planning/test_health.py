@@ -1,4 +1,4 @@
-"""A tidy table scores 100; every point lost has its reason."""
+"""A tidy table scores 100, and every point lost has a reason."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ def test_an_empty_table_and_a_tidy_one_score_100() -> None:
     assert health(Scene([File(400 * MB)] * 20)) == Health(100, ())
 
 
-def test_one_small_file_per_partition_is_as_tidy_as_can_be() -> None:
+def test_one_small_file_per_partition_costs_nothing() -> None:
     assert health(Scene([File(partition=n) for n in range(50)], days=range(50))).score == 100
 
 
@@ -33,7 +33,7 @@ def test_thousands_of_small_files_score_low_and_a_few_lose_little() -> None:
     assert any("1 of 1 partition holds more than 100 files" in reason for reason in many.reasons)
 
 
-def test_deletes_lose_points_of_their_own() -> None:
+def test_delete_files_cost_points() -> None:
     with_deletes = health(Scene([File(512 * MB)] * 10, [Delete()] * 5))
     assert with_deletes.score == 90
     (one,) = health(Scene([File(512 * MB)] * 10, [Delete()])).reasons
@@ -41,7 +41,7 @@ def test_deletes_lose_points_of_their_own() -> None:
     assert with_deletes.reasons == ("-10: 5 delete files with up to 50 deleted rows are applied on every read",)
 
 
-def test_any_loss_shows_in_the_score() -> None:
+def test_a_table_with_any_loss_scores_below_100() -> None:
     assert health(Scene([File(512 * MB)] * 1_000, [Delete()])).score == 99
 
 

@@ -1,4 +1,4 @@
-"""Which groups are copied: never one that must change a row or its place, and by default only large row groups."""
+"""Groups that change rows or partitions are never copied; by default only large row groups are."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def test_large_row_groups_are_copied_and_small_ones_are_merged_by_encoding() -> 
     assert ways(plan_for(of_files(*SMALL), FULL)) == {("encode", "small row groups")}
 
 
-def test_what_counts_is_the_average_row_group_of_the_group() -> None:
+def test_the_average_row_group_of_a_group_decides_its_mode() -> None:
     mixed = [File(size=40 * MB, row_groups=1), *[File(size=4 * MB, row_groups=1)] * 8]
     assert ways(plan_for(of_files(*mixed), FULL)) == {("copy", "large row groups")}  # 72 MB in 9
     more = [*mixed, File(size=4 * MB, row_groups=1)]
@@ -48,13 +48,13 @@ def test_a_file_without_split_offsets_counts_as_one_row_group() -> None:
     assert ways(plan_for(of_files(*[File(size=7 * MB)] * 8), FULL)) == {("encode", "small row groups")}
 
 
-def test_copy_can_be_asked_for_and_forbidden() -> None:
+def test_callers_can_ask_for_copies_and_forbid_them() -> None:
     assert ways(plan_for(of_files(*SMALL), COPY)) == {("copy", "asked for")}
     assert ways(plan_for(of_files(*LARGE), ENCODE)) == {("encode", "asked for")}
 
 
 @pytest.mark.parametrize("options", [FULL, COPY])
-def test_what_must_change_rows_or_their_place_is_encoded_even_when_a_copy_is_asked_for(options: PlanOptions) -> None:
+def test_groups_with_deletes_or_moves_are_encoded_even_if_copies_are_asked_for(options: PlanOptions) -> None:
     deleted = of_files(*LARGE, deletes=(Delete(sequence=2),))
     assert ways(plan_for(deleted, options)) == {("encode", "deletes apply")}
 
@@ -63,7 +63,7 @@ def test_rows_of_format_v3_are_copied_too() -> None:
     assert ways(plan_for(of_files(*LARGE, format_version=3), FULL)) == {("copy", "large row groups")}
 
 
-def test_a_delete_that_applies_to_no_file_hinders_nothing() -> None:
+def test_a_delete_that_applies_to_no_file_does_not_prevent_a_copy() -> None:
     later = [replace(file, sequence=5) for file in LARGE]
     assert ways(plan_for(of_files(*later, deletes=(Delete(sequence=2),)), FULL)) == {("copy", "large row groups")}
 
@@ -76,7 +76,7 @@ def test_a_file_is_split_by_copying_only_between_row_groups() -> None:
     assert ways(plan_for(of_files(fine), FULL)) == {("copy", "large row groups")}
 
 
-def test_options_for_the_parquet_writer_are_not_ignored_but_do_not_stand_against_a_copy_that_is_asked_for() -> None:
+def test_parquet_options_prevent_copies_unless_copies_are_asked_for() -> None:
     codec = {"compression-codec": "gzip"}
     assert ways(plan_for(of_files(*LARGE), replace(FULL, parquet=codec))) == {("encode", "Parquet options asked for")}
     assert ways(plan_for(of_files(*LARGE), replace(COPY, parquet=codec))) == {("copy", "asked for")}

@@ -1,4 +1,4 @@
-"""Plans that move files of older partition specs: which, in what groups, into how many files."""
+"""Plans move files of older partition specs to the current one."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -55,11 +55,11 @@ def test_files_of_any_size_are_moved_and_the_reason_says_so() -> None:
     assert verdict.reason == "1 of 1 file moved to the current partition spec"
 
 
-def test_without_the_option_they_are_not() -> None:
+def test_files_of_older_specs_stay_without_the_option() -> None:
     assert plan_for(table([File(size=512 * MB)], HOURS, DAYS), replace(MOVE, rewrite_to_current_spec=False)).is_empty
 
 
-def test_files_of_the_current_spec_are_judged_as_ever() -> None:
+def test_files_of_the_current_spec_are_judged_by_the_strategy() -> None:
     inventory = table([File(size=512 * MB)], DAYS, HOURS)
     current = replace(inventory, pinned=replace(inventory.pinned, default_spec_id=0))
     assert plan_for(current, MOVE).is_empty
@@ -89,7 +89,7 @@ def test_hot_partitions_wait_and_unreadable_files_are_left_out() -> None:
         (HOURS, spec(1), 1),
     ],
 )
-def test_outputs_are_as_many_as_the_partitions_that_rows_may_fall_into(
+def test_a_moved_group_has_one_output_per_partition_that_its_rows_may_belong_to(
     old: PartitionSpec, current: PartitionSpec, outputs: int
 ) -> None:
     plan = plan_for(table([File(size=MB), File(size=MB)], old, current, there=9), MOVE)
@@ -100,12 +100,14 @@ def test_outputs_are_as_many_as_the_partitions_that_rows_may_fall_into(
 @pytest.mark.parametrize(
     ("current", "words"),
     [
-        (spec(1, (TS, UnknownTransform("zorder"))), "not known"),
+        (spec(1, (TS, UnknownTransform("zorder"))), "has the unknown transform"),
         (spec(1, (99, DayTransform())), "a column that the table no longer has"),
         (spec(1, (3, DayTransform())), "does not take string"),
     ],
 )
-def test_a_spec_that_cannot_be_computed_is_a_skip_by_name(current: PartitionSpec, words: str) -> None:
+def test_a_spec_that_cannot_be_computed_is_skipped_with_the_name_of_the_field(
+    current: PartitionSpec, words: str
+) -> None:
     plan = plan_for(table([File(), File()], HOURS, current), MOVE)
     verdict = plan.partitions[0].verdict
     assert isinstance(verdict, Skip)
@@ -113,7 +115,7 @@ def test_a_spec_that_cannot_be_computed_is_a_skip_by_name(current: PartitionSpec
     assert words in verdict.reason
 
 
-def test_neighbours_in_time_share_a_group() -> None:
+def test_files_that_were_written_one_after_another_share_a_group() -> None:
     """What was written at one time often falls into the same partitions; by size alone they would be mixed."""
     files = [File(size=(600 if n % 2 else 300) * MB, sequence=n + 1, path=f"f{n}") for n in range(6)]
     plan = plan_for(table(files, spec(0), DAYS), replace(MOVE, max_group_size=1 * GB))
@@ -131,7 +133,7 @@ def test_packing_in_order_keeps_order_and_limit(sizes: list[int], limit: int) ->
         assert sum(sizes[p] for p in one) + sizes[two[0]] > limit
 
 
-def test_a_limit_on_files_still_moves_some() -> None:
+def test_a_plan_with_max_files_moves_some_files() -> None:
     plan = plan_for(table([File(), File(), File()], HOURS, DAYS), replace(MOVE, max_files=2))
     assert [len(group.files) for group in plan.groups] == [2]
     assert isinstance(plan.partitions[0].verdict, Rewrite)

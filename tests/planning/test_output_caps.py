@@ -1,4 +1,4 @@
-"""A plan never makes many files of few: a floor under the target, a cap on the outputs of a job."""
+"""A plan never makes many files of few: the target has a minimum, and a job has a maximum of outputs."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from tidyberg.model.sizes import KB, MB
 FORCED = PlanOptions(strategy=Strategy.FULL, force=True, target_file_size=8 * MB, min_input_files=1)
 
 
-def test_a_tables_own_target_of_a_byte_counts_as_the_floor() -> None:
+def test_a_table_property_below_the_minimum_target_is_raised_to_it() -> None:
     scene = Scene([File(4 * MB)] * 5, properties={"write.target-file-size-bytes": "1"})
     plan = plan_for(scene, PlanOptions(strategy=Strategy.FULL, force=True, min_target_file_size=MB))
     assert plan.target_file_size == MB
@@ -29,7 +29,7 @@ def test_outputs_are_never_more_than_inputs_unless_oversized_files_are_split(siz
 
 @pytest.mark.parametrize("kind", ["position", "equality"])
 @pytest.mark.parametrize("size", [12 * MB + 1, 13 * MB, 14 * MB])
-def test_a_file_within_the_maximum_stays_one_file_when_it_loses_its_deletes(size: int, kind: str) -> None:
+def test_a_file_within_the_maximum_stays_one_file_when_its_deletes_are_applied(size: int, kind: str) -> None:
     """From 1.5 times the target on, two files are nearer to it; but nobody asked for the file to be split."""
     scene = Scene([File(size)], [Delete(kind, sequence=2)])
     plan = plan_for(scene, FORCED)

@@ -1,4 +1,4 @@
-"""Packing keeps the contract's properties and equals plain first-fit-decreasing."""
+"""Packing keeps the properties of the contract, and file sizes are resolved."""
 
 from functools import partial
 
@@ -11,7 +11,7 @@ from tests.timing import cpu_of
 from tidyberg.errors import BadInput
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.sizes import MB
-from tidyberg.planning.bounds import FileSizes, resolve_sizes
+from tidyberg.planning.file_sizes import FileSizes, resolve_sizes
 from tidyberg.planning.pack import first_fit_decreasing, output_count, pack_files
 
 targets = st.integers(100, 2_000)
@@ -63,7 +63,7 @@ def test_every_file_is_in_exactly_one_group(sizes: list[int], settings: FileSize
 
 
 @given(files, size_settings())
-def test_files_that_fit_into_one_group_are_one(sizes: list[int], settings: FileSizes) -> None:
+def test_files_that_fit_into_one_group_form_one_group(sizes: list[int], settings: FileSizes) -> None:
     capacity = min(settings.target, settings.group_limit)
     while sum(sizes) > capacity:
         sizes = sizes[1:]
@@ -79,7 +79,7 @@ def test_no_group_of_several_files_is_above_twice_the_target(sizes: list[int], s
 
 
 @given(files, size_settings())
-def test_a_small_group_is_left_only_where_no_other_can_take_it(sizes: list[int], settings: FileSizes) -> None:
+def test_a_small_group_stays_only_if_no_other_group_can_take_it(sizes: list[int], settings: FileSizes) -> None:
     sizes = [size for size in sizes if size <= settings.target]  # larger ones are never merged
     totals = [sum(sizes[n] for n in group) for group in pack_files(sizes, settings)]
     for number, total in enumerate(totals):
@@ -90,7 +90,7 @@ def test_a_small_group_is_left_only_where_no_other_can_take_it(sizes: list[int],
 
 
 @given(st.integers(0, 20_000), size_settings())
-def test_outputs_are_within_bounds_where_that_is_possible(total: int, settings: FileSizes) -> None:
+def test_outputs_are_within_the_size_limits_if_possible(total: int, settings: FileSizes) -> None:
     count = output_count(total, settings)
     assert count >= 1
     assert total <= count * settings.maximum  # none above the maximum
@@ -98,7 +98,7 @@ def test_outputs_are_within_bounds_where_that_is_possible(total: int, settings: 
         assert total > (count - 1) * settings.maximum
 
 
-def test_small_rest_is_folded_into_the_emptiest_group() -> None:
+def test_a_small_group_is_merged_into_the_emptiest_other_group() -> None:
     sizes = resolve_sizes(PlanOptions(target_file_size=100, small_file_threshold=30), {})
     # First fit: [90, 10], [95], [80, 20], [25] with the last below 30.
     packed = pack_files([90, 95, 80, 25, 20, 10], sizes)
@@ -106,7 +106,7 @@ def test_small_rest_is_folded_into_the_emptiest_group() -> None:
     assert totals == [100, 100, 120]
 
 
-def test_a_fold_that_saves_no_file_is_not_made() -> None:
+def test_groups_are_not_merged_if_that_saves_no_file() -> None:
     sizes = resolve_sizes(PlanOptions(target_file_size=100, max_file_size=100, small_file_threshold=30), {})
     assert pack_files([95, 20], sizes) == [[0], [1]]
 

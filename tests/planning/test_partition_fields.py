@@ -1,4 +1,4 @@
-"""A filter may name partition fields, as plans print them, besides columns."""
+"""A filter may name partition fields, in the form in which plans print them."""
 
 from dataclasses import replace
 from typing import Any
@@ -74,7 +74,7 @@ def resolved(sql: str, transform: Transform[Any, Any], source: int = TS, name: s
         ("P = 3", BucketTransform(16), "p = 3"),
     ],
 )  # fmt: skip
-def test_dates_and_times_stand_for_the_unit_they_lie_in(sql: str, transform: Transform[Any, Any], shown: str) -> None:
+def test_a_date_or_time_means_the_unit_that_contains_it(sql: str, transform: Transform[Any, Any], shown: str) -> None:
     assert resolved(sql, transform) == shown
     assert resolved(shown, transform) == shown, "what is shown reads back to the same"
 
@@ -96,7 +96,7 @@ def test_truncated_and_identity_values_compare_by_value() -> None:
         ("p = 3", VoidTransform(), "There is no column p"),
     ],
 )
-def test_what_is_no_value_of_the_field_is_refused(sql: str, transform: Transform[Any, Any], said: str) -> None:
+def test_a_value_that_the_field_cannot_have_is_refused(sql: str, transform: Transform[Any, Any], said: str) -> None:
     with pytest.raises(BadPredicate, match=said):
         resolved(sql, transform)
 
@@ -120,12 +120,12 @@ def test_a_day_field_selects_days() -> None:
     assert select("day = current_date and region = 'eu'", [spec], *days)[0] == [False, False, True, False]
 
 
-def test_a_column_of_the_same_name_is_meant() -> None:
+def test_a_column_hides_a_partition_field_of_the_same_name() -> None:
     spec = spec_of(3, (TS, DayTransform(), "day"))  # SCHEMA has a column `day`, of which this spec knows nothing
     assert select("day = current_date", [spec], (3, (TODAY,)), (3, (TODAY - 1,)), schema=SCHEMA) == ([True, True], {})
 
 
-def test_specs_without_the_field_answer_by_what_they_know_of_its_column() -> None:
+def test_partitions_without_the_field_are_judged_by_its_source_column() -> None:
     by_hour = spec_of(3, (TS, HourTransform(), "ts_hour"))
     by_month = spec_of(4, (TS, MonthTransform(), "ts_month"))
     by_day = spec_of(5, (TS, DayTransform(), "ts_day"))
@@ -143,7 +143,7 @@ def test_specs_without_the_field_answer_by_what_they_know_of_its_column() -> Non
         assert select(sql, [by_hour, by_month, by_day], *here) == (wanted, {}), sql
 
 
-def test_what_cannot_be_decided_is_left_and_said() -> None:
+def test_a_partition_that_the_filter_cannot_decide_is_left_alone_with_a_reason() -> None:
     nothing, by_bucket = spec_of(1), spec_of(3, (1, BucketTransform(4), "id_bucket"))
     old, three, two = (1, ()), (3, (3,)), (3, (2,))
     reason = "the filter cannot tell: partition spec 1 has no field id_bucket"
@@ -154,7 +154,7 @@ def test_what_cannot_be_decided_is_left_and_said() -> None:
     assert select("id_bucket = 3 and false", [nothing, by_bucket], old) == ([False], {})
 
 
-def test_a_name_means_the_field_of_the_current_spec() -> None:
+def test_a_field_name_means_the_field_of_the_current_spec() -> None:
     before, now = spec_of(3, (1, BucketTransform(4), "part")), spec_of(4, (3, IdentityTransform(), "part"))
     chosen, undecided = select("part = 'eu'", [before, now], (3, (1,)), (4, ("eu",)), (4, ("us",)))
     assert chosen == [False, True, False]

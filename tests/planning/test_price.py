@@ -1,4 +1,4 @@
-"""The price of a rewrite, counted out by hand."""
+"""The price of a rewrite equals a calculation by hand."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_requests_of_a_group_are_footers_reads_and_parts() -> None:
     assert pricing().work_of_group([MB] * 3, 1).put_requests == 1
 
 
-def test_a_group_takes_its_bytes_and_files_on_one_core() -> None:
+def test_the_time_of_a_group_grows_with_its_bytes_and_files() -> None:
     calibration = Calibration(encode_bytes_per_core_second=10 * MB, seconds_per_file=0.5, output_ratio=0.5)
     priced = pricing(calibration=calibration)
     estimate = priced.price_group(priced.work_of_group([10 * MB] * 4, 1))
@@ -49,14 +49,14 @@ def test_a_group_takes_its_bytes_and_files_on_one_core() -> None:
     assert estimate.file_opens_saved == 3
 
 
-def test_a_copy_has_a_rate_of_its_own_and_keeps_its_bytes() -> None:
+def test_a_copy_has_its_own_rate_and_keeps_its_bytes() -> None:
     calibration = Calibration(copy_bytes_per_core_second=100 * MB, seconds_per_file=0.5, output_ratio=0.5)
     work = pricing(calibration=calibration).work_of_group([10 * MB] * 4, 1, mode="copy")
     assert work.core_seconds == pytest.approx(0.4 + 2)
     assert work.bytes_written == 40 * MB
 
 
-def test_a_copy_inside_a_store_costs_a_look_and_a_copy_per_file() -> None:
+def test_a_server_side_copy_takes_one_read_and_one_copy_request_per_file() -> None:
     def work(location: str, mode: Mode) -> Work:
         priced = pricing_for(PlanOptions(), {}, Prices(), Calibration(), Resources(), location)
         return priced.work_of_group([48 * MB] * 20 + [600 * MB], 2, mode=mode)
@@ -84,7 +84,7 @@ def test_files_too_short_for_a_copy_are_read_and_sent() -> None:
     assert pricing().work_of_group([MB] * 2, 1, mode="copy").put_requests == 1
 
 
-def test_counted_requests_are_priced_by_what_they_do() -> None:
+def test_counted_requests_are_priced_by_kind() -> None:
     counted = {"get": 1000, "head": 500, "put": 10, "part_copy": 90, "delete": 10_000, "abort": 1}
     assert request_dollars(counted, Prices()) == pytest.approx(1.5 * 0.0004 + 0.1 * 0.005)
     assert request_dollars({}, Prices()) == 0
@@ -106,7 +106,7 @@ def test_a_job_adds_its_start_and_its_commit() -> None:
     assert one.dollars_per_gb == pytest.approx(one.dollars / (100 * MB / GB))
 
 
-def test_manifests_are_written_anew_as_one_per_content_spec_and_size() -> None:
+def test_rewritten_manifests_are_merged_by_content_spec_and_size() -> None:
     manifests = [
         *[manifest(length=3 * MB)] * 5,
         *[manifest(length=3 * MB, spec_id=1)] * 2,

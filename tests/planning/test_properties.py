@@ -1,4 +1,4 @@
-"""Invariants of plans over random tables: determinism, no second helping, limits kept, verdicts true."""
+"""Invariants of plans over random tables: plans are deterministic, a second run finds nothing, limits are kept."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,10 +16,10 @@ from tests.planning.builders import HOUR, NOW, Delete, File, Scene, applied, app
 from tests.timing import cpu_of
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.options import PlanOptions, Strategy
-from tidyberg.model.plan import Plan, Rewrite
+from tidyberg.model.plan import Plan, Rewrite, Skip
 from tidyberg.model.sizes import MB
-from tidyberg.planning.bounds import resolve_sizes
 from tidyberg.planning.decide import make_plan
+from tidyberg.planning.file_sizes import resolve_sizes
 
 KB = 1024
 SNAPSHOTS = (
@@ -69,6 +69,8 @@ def scenes(draw: st.DrawFn) -> Scene:
     ]
     deletes = [random_delete(random, files) for _ in range(draw(st.sampled_from([0, 1, 2, 5, 20])))]
     version = 2 if deletes else draw(st.sampled_from([1, 2]))
+    if version == 1:  # has no sequence numbers
+        files = [replace(file, sequence=0, file_sequence=None) for file in files]
     return Scene(files, deletes, days=DAYS, snapshots=SNAPSHOTS, format_version=version)
 
 
@@ -104,9 +106,34 @@ def test_running_twice_does_nothing_the_second_time(
     assert second.groups == ()
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    scenes(),
+    random_options(force=False),
+    st.lists(st.sampled_from(Strategy), max_size=2),
+    st.lists(st.floats(0.3, 1.0), min_size=3, max_size=3),
+    st.floats(0, 1),
+)
+def test_full_after_any_history_leaves_nothing_to_a_second_full_and_calls_nothing_tidy_that_could_be_merged(
+    scene: Scene, options: PlanOptions, history: list[Strategy], ratios: list[float], removed: float
+) -> None:
+    inventory = scene.inventory()
+    full = replace(options, strategy=Strategy.FULL)
+    for strategy, ratio in zip([*history, Strategy.FULL], ratios, strict=False):
+        plan = plan_for(inventory, replace(options, strategy=strategy))
+        inventory = applied(inventory, plan, ratio, removed)
+    second = plan_for(inventory, full)
+    assert second.groups == ()
+    forced = plan_for(inventory, replace(full, force=True))
+    could_merge = {group.partition_path for group in forced.groups if group.outputs < len(group.files)}
+    skips = [(row.partition_path, row.verdict) for row in second.partitions if isinstance(row.verdict, Skip)]
+    called_tidy = {path for path, skip in skips if skip.code in ("tidy", "no-gain")}
+    assert not could_merge & called_tidy
+
+
 @settings(max_examples=100, deadline=None)
 @given(scenes(), random_options(force=True), st.floats(0.3, 1.0))
-def test_running_by_force_comes_to_an_end(scene: Scene, options: PlanOptions, ratio: float) -> None:
+def test_forced_runs_come_to_an_end(scene: Scene, options: PlanOptions, ratio: float) -> None:
     inventory = scene.inventory()
     for _ in range(64):  # a split file may shrink and be merged again, half as many files each time
         plan = plan_for(inventory, options)
@@ -146,7 +173,7 @@ def _renumbered(files: pa.Table, last: int) -> pa.Table:
 
 @settings(max_examples=200, deadline=None)
 @given(scenes(), random_options())
-def test_a_plan_holds_what_it_promises(scene: Scene, options: PlanOptions) -> None:
+def test_a_plan_keeps_its_invariants(scene: Scene, options: PlanOptions) -> None:
     inventory = scene.inventory()
     plan = plan_for(inventory, options)
     sizes = resolve_sizes(options, {})
@@ -204,7 +231,7 @@ def verdicts_are_true(plan: Plan, partitions: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(scenes(), random_options(), st.integers(1, 40), st.floats(0, 0.001))
-def test_limits_are_kept_and_what_they_leave_is_told(
+def test_limits_are_kept_and_the_plan_lists_what_they_leave(
     scene: Scene, options: PlanOptions, max_files: int, max_cost: float
 ) -> None:
     inventory = scene.inventory()
@@ -218,7 +245,7 @@ def test_limits_are_kept_and_what_they_leave_is_told(
 
 @settings(max_examples=100, deadline=None)
 @given(scenes(), random_options(force=False), st.integers(2, 10))
-def test_limited_runs_work_everything_off(scene: Scene, options: PlanOptions, max_files: int) -> None:
+def test_limited_runs_finish_the_work_in_the_end(scene: Scene, options: PlanOptions, max_files: int) -> None:
     inventory = scene.inventory()
     limited = replace(options, max_files=max_files)
     for _ in range(2 * len(scene.files) + 2):  # every run leaves fewer files, or fewer with deletes

@@ -1,4 +1,4 @@
-"""Branches and staged snapshots that wait to be published keep the branch below them from being compacted."""
+"""Branches and staged snapshots that wait to be published prevent a compaction of the branch below them."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def skip_of(inventory: Inventory, options: PlanOptions | None = None) -> Skip | 
 
 
 @pytest.mark.parametrize("ahead", [2, 3])
-def test_a_branch_ahead_of_the_head_keeps_the_table_from_being_compacted(ahead: int) -> None:
+def test_a_branch_ahead_of_the_head_prevents_a_compaction(ahead: int) -> None:
     skip = skip_of(table_with({1: None, 2: 1, 3: 2}, {"main": 1, "audit": ahead}))
     assert skip is not None
     assert skip.code == "wap-branch"
@@ -51,22 +51,24 @@ def test_a_branch_ahead_of_the_head_keeps_the_table_from_being_compacted(ahead: 
         ({2: 1, 3: 9}, {"main": 2, "audit": 3}),  # its ancestors are expired
     ],
 )
-def test_other_branches_do_not(history: dict[int, int | None], branches: dict[str, int]) -> None:
+def test_a_branch_that_is_not_ahead_does_not_prevent_a_compaction(
+    history: dict[int, int | None], branches: dict[str, int]
+) -> None:
     assert skip_of(table_with(history, branches)) is None
 
 
-def test_a_branch_is_compacted_although_it_waits_itself() -> None:
+def test_a_branch_that_waits_to_be_published_can_be_compacted_itself() -> None:
     inventory = table_with({1: None, 2: 1}, {"main": 1, "audit": 2})
     of_audit = replace(inventory, pinned=replace(inventory.pinned, branch="audit", snapshot_id=2))
     assert skip_of(of_audit) is None
 
 
-def test_who_says_so_compacts_in_spite_of_a_branch() -> None:
+def test_ignore_wap_branches_allows_the_compaction() -> None:
     inventory = table_with({1: None, 2: 1}, {"main": 1, "audit": 2})
     assert skip_of(inventory, PlanOptions(ignore_wap_branches=True)) is None
 
 
-def test_a_staged_snapshot_that_is_no_append_keeps_the_table_from_being_compacted() -> None:
+def test_a_staged_snapshot_that_is_no_append_prevents_a_compaction() -> None:
     skip = skip_of(table_with({1: None, 2: 1}, {"main": 1}, {2: ("overwrite", "nightly")}))
     assert skip is not None
     assert skip.code == "wap-branch"
@@ -81,5 +83,7 @@ def test_a_staged_snapshot_that_is_no_append_keeps_the_table_from_being_compacte
         ({1: None, 2: 1, 3: 1}, 3, "overwrite"),  # not on the head: it could not be published before either
     ],
 )
-def test_other_staged_snapshots_do_not(history: dict[int, int | None], main: int, operation: str) -> None:
+def test_a_staged_append_or_published_snapshot_does_not_prevent_a_compaction(
+    history: dict[int, int | None], main: int, operation: str
+) -> None:
     assert skip_of(table_with(history, {"main": main}, {2: (operation, "nightly")})) is None

@@ -1,4 +1,4 @@
-"""Planning is pure [I11]: what import-linter cannot see, the modules' own imports tell."""
+"""Planning is pure [I11]. This test checks imports that import-linter cannot see."""
 
 import ast
 from pathlib import Path
@@ -13,7 +13,7 @@ IMPURE = ("pyiceberg.io", "pyiceberg.catalog", "pyiceberg.table", "os", "pathlib
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
-def test_plan_modules_touch_neither_storage_nor_clock_nor_chance(module: Path) -> None:
+def test_planning_modules_import_neither_storage_nor_clock_nor_random(module: Path) -> None:
     tree = ast.parse(module.read_text())
     imported = {
         name

@@ -1,4 +1,4 @@
-"""Plans of tables that a writer made and the observer read: filters meet partition values as they really are."""
+"""Plans of tables that a writer wrote and the observer read, with real partition values."""
 
 import datetime as dt
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ def plan(table: Table, options: PlanOptions) -> Plan:
         ("clock", IdentityTransform(), dt.time(10), dt.time(11), "clock < '10:30'"),
     ],
 )
-def test_filters_meet_partition_values(
+def test_filters_match_the_partition_values_of_real_tables(
     warehouse: Warehouse, column: str, transform: Transform[Any, Any], here: Any, there: Any, where: str
 ) -> None:
     source = SAMPLE_SCHEMA.find_field(column)
@@ -90,7 +90,7 @@ def test_filters_meet_partition_values(
     assert plan_from_json(plan_to_json(filtered)) == filtered
 
 
-def test_deletes_of_a_real_table_are_named_where_they_apply(warehouse: Warehouse) -> None:
+def test_a_plan_of_a_real_table_lists_the_deletes_that_apply(warehouse: Warehouse) -> None:
     table = warehouse.create_table()
     warehouse.append_files(table, 6, 50)
     paths = sorted(task.file.file_path for task in table.scan().plan_files())

@@ -1,4 +1,4 @@
-"""The contract's rules, with the contract's numbers."""
+"""The rules of the contract, with the numbers of the contract."""
 
 import pytest
 from hypothesis import given
@@ -73,7 +73,7 @@ def test_score_lies_between_0_and_1_while_there_are_fewer_deletes_than_files(
     assert 0 <= score_partition(files, files * small_percent // 100, fragments, hours) <= 1.000001
 
 
-def test_hours_since() -> None:
+def test_hours_since_is_none_without_a_time() -> None:
     assert hours_since(NOW - 3 * HOUR, NOW) == 3
     assert hours_since(None, NOW) is None
 

@@ -1,4 +1,4 @@
-"""Tables and files that must not be rewritten are told apart, by name, from those that may."""
+"""Tables and files that must not be rewritten are refused with a reason."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def test_hazards_name_format_and_encryption_before_deletes() -> None:
     assert [hazard.code for hazard in Hazard][1:] == ["delete-format", "delete-keys", "format", "encrypted"]
 
 
-def test_files_are_left_out_for_the_format_of_deletes_that_apply_and_no_others() -> None:
+def test_only_deletes_that_apply_make_a_file_unreadable() -> None:
     files = [File(sequence=sequence) for sequence in (1, 2, 3) for _ in range(10)]
     deletes = [Delete("equality", sequence=2, format="AVRO"), Delete("position", sequence=3), Delete(sequence=0)]
     plan = plan_for(Scene(files, deletes))
@@ -55,7 +55,7 @@ def test_files_are_left_out_for_the_format_of_deletes_that_apply_and_no_others()
     assert nothing.partitions[0].verdict == Skip("delete-format", "30 files with deletes not in Parquet")
 
 
-def test_a_vector_must_be_puffin() -> None:
+def test_a_deletion_vector_must_be_in_a_puffin_file() -> None:
     for kind, form, left_out in (("dv", "PUFFIN", 0), ("dv", "PARQUET", 1), ("position", "PUFFIN", 1)):
         delete = Delete(kind, "file", references="f000003.parquet", format=form)
         plan = plan_for(Scene([File()] * 10, [delete]))
@@ -75,12 +75,14 @@ def with_column(kind: IcebergType, name: str = "place") -> Schema:
         (StructType(NestedField(3, "at", GeographyType(), required=False)), "column at is of type geography"),
     ],
 )
-def test_columns_of_types_that_cannot_be_kept_are_named(kind: IcebergType, named: str) -> None:
+def test_a_table_with_an_unsupported_column_type_is_refused_with_the_name_of_the_column(
+    kind: IcebergType, named: str
+) -> None:
     pinned = replace(Scene([File()], format_version=3).inventory().pinned, schema=with_column(kind))
     assert unsupported_table(pinned) == Skip("column-type", f"{named}, which is not supported")
 
 
-def test_a_table_with_an_encryption_key_is_left_alone_as_a_whole() -> None:
+def test_a_table_with_an_encryption_key_is_refused() -> None:
     plan = plan_for(Scene([File()] * 20, format_version=3, properties={"encryption.key-id": "k"}))
     assert plan.is_empty
     assert plan.partitions[0].verdict == Skip(
@@ -88,14 +90,14 @@ def test_a_table_with_an_encryption_key_is_left_alone_as_a_whole() -> None:
     )
 
 
-def test_names_of_row_lineage_are_taken_in_v3_only() -> None:
+def test_row_lineage_names_are_reserved_in_v3_only() -> None:
     pinned = replace(Scene([File()]).inventory().pinned, schema=with_column(LongType(), "_row_id"))
     assert unsupported_table(pinned) is None
     refused = unsupported_table(replace(pinned, format_version=3))
     assert refused == Skip("column-name", "column _row_id has a name that format v3 keeps for row lineage")
 
 
-def test_other_tables_of_v3_are_planned() -> None:
+def test_other_v3_tables_are_planned() -> None:
     pinned = Scene([File()], format_version=3).inventory().pinned
     assert unsupported_table(pinned) is None
     assert unsupported_table(replace(pinned, schema=with_column(UnknownType()))) is None

@@ -45,21 +45,21 @@ def selected(sql: str, spec: PartitionSpec, *values: tuple[Any, ...], schema: Sc
     return chosen
 
 
-def test_identity_values_answer_exactly() -> None:
+def test_identity_partition_values_select_exactly() -> None:
     days = [(TODAY - 8,), (TODAY - 7,), (TODAY,), (None,)]
     assert selected("day >= current_date - 7", BY_DAY, *days) == [False, True, True, False]
     assert selected("day is null", BY_DAY, *days) == [False, False, False, True]
     assert selected("not day in ('2026-11-13')", BY_DAY, *days)[:3] == [True, True, False]
 
 
-def test_what_partition_values_cannot_answer_selects_all() -> None:
+def test_a_condition_on_other_columns_selects_all_partitions() -> None:
     assert selected("region = 'eu'", BY_DAY, (1,), (2,)) == [True, True]
     assert selected("day = '2026-11-13'", UNPARTITIONED, ()) == [True]
     assert selected("region = 'eu' and day = '2026-11-13'", BY_DAY, (TODAY,), (1,)) == [True, False]
     assert selected("region = 'eu' or day = '2026-11-13'", BY_DAY, (TODAY,), (1,)) == [True, True]
 
 
-def test_a_field_whose_column_was_dropped_answers_nothing_and_the_others_still_do() -> None:
+def test_a_field_of_a_dropped_column_selects_all_and_other_fields_still_select() -> None:
     without_day = Schema(*(field for field in SCHEMA.fields if field.name != "day"))
     assert selected("id = 1", BY_DAY, (1,), schema=without_day) == [True]
     both = PartitionSpec(
@@ -148,5 +148,5 @@ def test_a_partition_with_a_matching_row_is_never_left_out(
         assert selected(sql, spec, (value,)) == [True]
 
 
-def test_today_is_what_the_tests_think() -> None:
+def test_the_constant_today_is_the_day_of_now() -> None:
     assert date.fromordinal(date(1970, 1, 1).toordinal() + TODAY) == date(2026, 11, 13)

@@ -1,4 +1,4 @@
-"""A table with a sort order that is compacted unsorted is warned about."""
+"""A plan warns if it compacts a table with a sort order without sorting."""
 
 from dataclasses import replace
 
@@ -32,6 +32,6 @@ def test_a_plan_that_does_not_sort_a_sorted_table_says_so() -> None:
     assert "written in that order" not in warned(plan_for(with_order(3, [None] * 10)))
 
 
-def test_a_table_without_a_sort_order_and_an_empty_plan_are_not_warned_about() -> None:
+def test_there_is_no_warning_without_a_sort_order_or_for_an_empty_plan() -> None:
     assert warned(plan_for(with_order(0, [None] * 10))) == ""
     assert plan_for(with_order(3, [3])).warnings == ()

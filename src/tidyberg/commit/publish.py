@@ -118,6 +118,7 @@ class Publisher:
             job_id=self.job_id,
             chunk=self.chunk,
             plan_hash=self.plan.hash,
+            full_target=self.plan.full_target,
             snapshot_id=self.snapshot_id,
             sequence_number=self.plan.sequence_number,
             outputs={done.group.group_id: done.result.outputs for done in finished},

@@ -46,7 +46,7 @@ from tidyberg.commit.receipt import receipt
 from tidyberg.commit.statistics import carried_statistics
 from tidyberg.commit.summary import replace_summary, roll_forward
 from tidyberg.model.inventory import Inventory
-from tidyberg.model.plan import DeleteFile
+from tidyberg.model.plan import FULL_TARGET, DeleteFile
 from tidyberg.model.task import WrittenFile
 from tidyberg.storage.table_files import damaged
 
@@ -91,6 +91,7 @@ class Stager:
     job_id: str
     chunk: int
     plan_hash: str
+    full_target: int | None  # the plan's
     snapshot_id: int
     sequence_number: int  # the plan's: what the outputs carry [I3]
     outputs: Mapping[int, Sequence[WrittenFile]]
@@ -280,6 +281,7 @@ class Stager:
                 JOB_ID: self.job_id,
                 CHUNK: str(self.chunk),
                 PLAN_HASH: self.plan_hash,
+                **({} if self.full_target is None else {FULL_TARGET: str(self.full_target)}),
                 **receipt(outputs),
             },
         )

@@ -10,9 +10,9 @@ from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.report import HealthReport, TableSummary
 from tidyberg.model.table import TableRef
-from tidyberg.planning.bounds import resolve_sizes
+from tidyberg.planning.file_sizes import resolve_sizes
 from tidyberg.planning.health import assess
-from tidyberg.planning.upkeep import upkeep_of
+from tidyberg.planning.overhead import overhead_of
 from tidyberg.settings.catalogs import load_table
 
 
@@ -22,7 +22,7 @@ def health_report(
     options: PlanOptions,
     now_ms: int,
 ) -> HealthReport:
-    upkeep = upkeep_of(inventory)
+    upkeep = overhead_of(inventory)
     target = resolve_sizes(options, inventory.pinned.properties).target
     worst = sorted(statistics, key=lambda s: (-s.small_files, -s.delete_files, -s.files, s.partition))
     return HealthReport(

@@ -14,8 +14,8 @@ from tidyberg.model.table import Pinned
 from tidyberg.model.task import AnyResult, ManifestResult, ManifestTask
 from tidyberg.observe.reading import ReadManifests
 from tidyberg.observe.resting import Resting
-from tidyberg.planning.resting import rest_rule
 from tidyberg.planning.select import selected_partitions
+from tidyberg.planning.unchanged_files import unchanged_file_rule
 from tidyberg.storage.access import storage_access
 
 _TASK_BYTES = 16 * 1024 * 1024  # of manifests a task: some 100,000 files
@@ -49,7 +49,7 @@ def resting_for(pinned: Pinned, options: PlanOptions, now_ms: int) -> Resting:
     def select(partitions: Sequence[Partition]) -> Sequence[bool]:
         return selected_partitions(pinned, partitions, options, now_ms).chosen
 
-    return Resting(rest_rule(pinned, options), None if options.where is None else select)
+    return Resting(unchanged_file_rule(pinned, options), None if options.where is None else select)
 
 
 def _shares(manifests: Sequence[ManifestInfo]) -> Iterator[list[ManifestInfo]]:

@@ -18,6 +18,7 @@ _FILTERED = "filtered"
 _UNTIL = {
     "hot": "once the partition has cooled, or enough of its files are older than the hot window",
     "too-few-files": "when there are as many as min_input_files",
+    "compacted": "when something is written to the partition",
     "budget": "by another job, or with a higher max_cost",
     "limit": "by the next job",
     "other-strategy": "by a job with another strategy",
@@ -27,6 +28,7 @@ _UNTIL = {
 _TAKE_NOW: Mapping[str, dict[str, Any]] = {
     "hot": {"force": True},
     "too-few-files": {"force": True},
+    "compacted": {"force": True},
     "budget": {"max_cost": None},
     "limit": {},
     "other-strategy": {"strategy": "auto"},

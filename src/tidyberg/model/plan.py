@@ -9,6 +9,9 @@ from tidyberg.model.table import TableRef
 
 PLAN_FORMAT = 4
 
+# In the summary of the snapshots of a finished full compaction: the target file size that it packed for.
+FULL_TARGET = "tidyberg.full-target-file-size"
+
 # Row groups moved as bytes under a new footer, or rows decoded and written anew.
 Mode = Literal["copy", "encode"]
 
@@ -182,6 +185,14 @@ class Plan:
     @property
     def is_empty(self) -> bool:
         return not self.groups
+
+    @property
+    def full_target(self) -> int | None:
+        """The target file size of a `full` plan that takes all it wants; None for every other plan.
+
+        A plan that a limit cut short does not count. The next one must look at its outputs again.
+        """
+        return self.target_file_size if self.options["strategy"] == "full" and not self.left_out else None
 
     @property
     def modes(self) -> dict[tuple[Mode, str], int]:

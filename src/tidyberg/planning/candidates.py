@@ -1,6 +1,6 @@
-"""Which files of a snapshot a strategy wants to rewrite, decided for all files at once."""
+"""Finds the files of a snapshot that a strategy wants to rewrite, for all partitions at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,59 +9,55 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidyberg.model.inventory import Inventory, PartitionStatistics
-from tidyberg.model.options import PlanOptions, Strategy
-from tidyberg.model.table import SnapshotInfo
-from tidyberg.planning.bounds import FileSizes
-from tidyberg.planning.burden import Burden, burden_of
-from tidyberg.planning.cold import held_files as held_files
-from tidyberg.planning.cold import may_have_waited
+from tidyberg.planning.compacted_files import already_compacted
+from tidyberg.planning.delete_ratios import DeleteRatios, delete_ratios_of
 from tidyberg.planning.deletes import DeleteIndex
-from tidyberg.planning.rules import fewest_to_merge
+from tidyberg.planning.hot_partitions import waiting_files as waiting_files
 from tidyberg.planning.safety import Hazard, columns_of_optional_structs, hazards_of
+from tidyberg.planning.strategies.base import RewriteStrategy
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """The data files by partition, sequence number and path [I11], with what the strategy makes of each."""
+    """The data files in the order of partition, sequence number and path [I11], and what the strategy wants of them.
+
+    Arrays and masks have one entry per file.
+    """
 
     files: pa.Table
-    resting: pa.Table  # as in the inventory: further files, none of which is wanted
+    unchanged: pa.Table  # `Inventory.resting`: counts of further files, none of which any plan can take
     sizes: npt.NDArray[np.int64]
-    row_groups: npt.NDArray[np.int64]  # one where nothing tells
-    starts: npt.NDArray[np.int64]  # of partition p the files [starts[p], starts[p + 1])
+    row_groups: npt.NDArray[np.int64]  # 1 if the manifest does not say
+    starts: npt.NDArray[np.int64]  # the files of partition p are [starts[p], starts[p + 1])
     hazards: npt.NDArray[np.int8]
     deletes: DeleteIndex
-    burden: Burden
-    rows_deleted: npt.NDArray[np.int64]  # as far as the inventory tells
-    expected_sizes: npt.NDArray[np.float64]  # without the rows known to be deleted
-    for_size: Mask  # to be merged with others
-    oversized: Mask  # to be split on its own
-    for_deletes: Mask  # to be rid of its deletes, of any size and alone too
-    moved: Mask  # of an older partition spec, to be sorted into the current one whatever its size
-    settled: Mask  # of the wrong size, but an output of the last compaction and nothing was written since
-    held: Mask  # of a hot partition, which keeps it until it cools
+    delete_ratios: DeleteRatios
+    rows_deleted: npt.NDArray[np.int64]  # as far as the inventory knows
+    expected_sizes: npt.NDArray[np.float64]  # without the rows that are known to be deleted
+    for_size: Mask  # merge it with others
+    oversized: Mask  # split it
+    for_deletes: Mask  # rewrite it to apply its deletes, whatever its size and even alone
+    moved: Mask  # move it from an older partition spec to the current one, whatever its size
+    compacted: Mask  # an output of the last compaction, and nothing new came beside it
+    waiting: Mask  # its partition is hot and keeps the file for now
 
     @property
     def wanted(self) -> Mask:
-        """What the strategy looks for."""
         return self.for_size | self.oversized | self.for_deletes | self.moved
 
     def per_partition(self, mask: Mask) -> npt.NDArray[np.int64]:
-        """How many files of each partition the mask holds."""
+        """Counts the files of each partition that are in the mask."""
         before = np.concatenate(([0], np.cumsum(mask)))
         counts: npt.NDArray[np.int64] = before[self.starts[1:]] - before[self.starts[:-1]]
         return counts
 
 
 def find_candidates(
-    inventory: Inventory,
-    statistics: Sequence[PartitionStatistics],
-    options: PlanOptions,
-    sizes: FileSizes,
-    now_ms: int,
+    inventory: Inventory, statistics: Sequence[PartitionStatistics], strategy: RewriteStrategy, now_ms: int
 ) -> Candidates:
+    options = strategy.options
     data_files = inventory.data_files
     files = data_files.take(
         pc.sort_indices(
@@ -69,12 +65,9 @@ def find_candidates(
             sort_keys=[("partition", "ascending"), ("sequence_number", "ascending"), ("path", "ascending")],
         )
     )
-    file_sizes = files.column("size").to_numpy()
-    records = files.column("records").to_numpy()
-    starts = np.searchsorted(files.column("partition").to_numpy(), np.arange(len(inventory.partitions) + 1))
-    for_size = file_sizes < (sizes.small if options.strategy is Strategy.SMALL_FILES else sizes.minimum)
-    if options.strategy is Strategy.DELETE_FILES:
-        for_size[:] = False
+    sizes, records, partition = (files.column(name).to_numpy() for name in ("size", "records", "partition"))
+    starts = np.searchsorted(partition, np.arange(len(inventory.partitions) + 1))
+    for_size = sizes < strategy.merge_below
     deletes = DeleteIndex(files, inventory.delete_files)
     hazards = hazards_of(
         files,
@@ -83,89 +76,39 @@ def find_candidates(
     )
     safe = hazards == Hazard.NONE
     mergeable = for_size & safe & ~deletes.touched()
-    held = held_files(files, deletes, mergeable, inventory, statistics, options, now_ms)
-    merged = _merged(for_size & ~held, starts, options)
-    burden = burden_of(files, deletes, statistics, options.max_delete_ratio, merged, inventory.resting)
-    for_deletes = _for_deletes(files, deletes, burden, options.strategy)
+    waiting = waiting_files(files, deletes, mergeable, inventory, statistics, strategy, now_ms)
+    merged = _merged(for_size & ~waiting, starts, strategy.min_files_to_merge)
+    ratios = delete_ratios_of(files, deletes, statistics, options.max_delete_ratio, merged, inventory.resting)
+    for_deletes = strategy.select_for_deletes(deletes.touched(), ratios.above_limit[partition])
     rows_deleted = deletes.rows_known_deleted()
     moved = (files.column("spec_id").to_numpy() != inventory.pinned.default_spec_id) & options.rewrite_to_current_spec
-    settled = _settled(files, (for_size | for_deletes) & ~held, safe, inventory, options) & (not options.force)
+    compacted = np.zeros_like(safe)
+    if not options.force:
+        compacted = already_compacted(files, (for_size | for_deletes) & ~waiting, safe, inventory, strategy)
     return Candidates(
         files=files,
-        resting=inventory.resting,
-        sizes=file_sizes,
+        unchanged=inventory.resting,
+        sizes=sizes,
         row_groups=files.column("row_groups").fill_null(1).to_numpy(),
         starts=starts,
         hazards=hazards,
         deletes=deletes,
-        burden=burden,
+        delete_ratios=ratios,
         rows_deleted=rows_deleted,
-        expected_sizes=file_sizes * (1 - rows_deleted / np.maximum(1, records)),
+        expected_sizes=sizes * (1 - rows_deleted / np.maximum(1, records)),
         for_size=for_size,
-        oversized=(file_sizes > sizes.maximum) & (options.strategy is Strategy.FULL),
+        oversized=sizes > (np.inf if strategy.split_above is None else strategy.split_above),
         for_deletes=for_deletes,
         moved=moved,
-        # An output is free of the deletes that were applied to its inputs: those it has now came later.
-        settled=settled & ~for_deletes & ~moved,
-        held=held,
+        # The deletes of an output's inputs have been applied to it. Deletes that it has now came later.
+        compacted=compacted & ~for_deletes & ~moved,
+        waiting=waiting,
     )
 
 
-def _merged(for_size: Mask, starts: npt.NDArray[np.int64], options: PlanOptions) -> Mask:
-    """Files that the plan may merge for their size: there are enough of them in their partition."""
+def _merged(for_size: Mask, starts: npt.NDArray[np.int64], enough_files: int) -> Mask:
+    """Returns the files that the plan may merge: their partition has enough of them."""
     before = np.concatenate(([0], np.cumsum(for_size)))
-    enough = before[starts[1:]] - before[starts[:-1]] >= fewest_to_merge(options)
+    enough = before[starts[1:]] - before[starts[:-1]] >= enough_files
     merged: Mask = for_size & np.repeat(enough, np.diff(starts))
     return merged
-
-
-def _for_deletes(files: pa.Table, deletes: DeleteIndex, burden: Burden, strategy: Strategy) -> Mask:
-    if strategy in (Strategy.SMALL_FILES, Strategy.TIME_SERIES):
-        return np.zeros(files.num_rows, dtype=np.bool_)
-    touched = deletes.touched()
-    if strategy is not Strategy.FULL:
-        touched &= burden.too_heavy[files.column("partition").to_numpy()]
-    return touched
-
-
-def _settled(files: pa.Table, wanted: Mask, safe: Mask, inventory: Inventory, options: PlanOptions) -> Mask:
-    """Outputs of compactions in partitions that got no wanted file since their last compaction.
-
-    Compression may leave outputs smaller than planned; packing them again at once, without anything new beside
-    them, would make every second run find work [I10]. Files that were too fresh for the last compaction are new too.
-    """
-    history = inventory.pinned.snapshots
-    order, packed = _origins(files, history)
-    if not packed.any():
-        return packed
-    partition = files.column("partition").to_numpy()
-    partitions = len(inventory.partitions)
-    last_packed = np.full(partitions, -1, dtype=np.int64)
-    np.maximum.at(last_packed, partition[packed], order[packed])
-    resting_order, resting_packed = _origins(inventory.resting, history)
-    resting_partition = inventory.resting.column("partition").to_numpy()
-    np.maximum.at(last_packed, resting_partition[resting_packed], resting_order[resting_packed])
-    times = np.array([info.timestamp_ms for info in sorted(history.values(), key=_age)], dtype=np.int64)
-    last_pack_ms = np.where(last_packed < 0, 0, times[last_packed]) if len(times) else last_packed
-    waited = safe & may_have_waited(files, packed, last_pack_ms, history, options)
-    news = wanted & ~packed & ((order > last_packed[partition]) | waited)
-    quiet = np.ones(partitions, dtype=np.bool_)
-    quiet[partition[news]] = False
-    settled: Mask = packed & quiet[partition]
-    return settled
-
-
-def _origins(files: pa.Table, snapshots: Mapping[int, SnapshotInfo]) -> tuple[npt.NDArray[np.int64], Mask]:
-    """Of each file which snapshot added it, counted from the oldest (-1: expired), and whether it was a compaction."""
-    snapshot_ids, snapshot = np.unique(files.column("snapshot_id").to_numpy(), return_inverse=True)
-    history = sorted(snapshots.values(), key=_age)
-    age = {info.snapshot_id: number for number, info in enumerate(history)}
-    ids = snapshot_ids.tolist()
-    order = np.array([age.get(snapshot_id, -1) for snapshot_id in ids], dtype=np.int64)[snapshot]
-    replaced = {info.snapshot_id for info in history if info.operation == "replace"}
-    packed: Mask = np.array([snapshot_id in replaced for snapshot_id in ids], dtype=np.bool_)[snapshot]
-    return order, packed
-
-
-def _age(info: SnapshotInfo) -> tuple[int, int, int]:
-    return info.sequence_number, info.timestamp_ms, info.snapshot_id

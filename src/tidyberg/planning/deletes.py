@@ -1,15 +1,15 @@
-"""Which delete files apply to which data files, for all files at once and for one group.
+"""Finds the delete files that apply to each data file, for all files at once and for one group.
 
-The scope and sequence rules are the specification's: a position delete or DV applies where data.seq <= delete.seq, to
-the file it references or to its partition; an equality delete where data.seq < delete.seq, to its partition, or
-everywhere if its spec is unpartitioned.
+Scope and sequence follow the specification. A position delete or DV applies if data.seq <= delete.seq, to the file that
+it references or to its partition. An equality delete applies if data.seq < delete.seq, to its partition, or to all
+partitions if its spec is unpartitioned.
 
-One rule more for position deletes that name no single file: a file that came into the table after the delete file did
-(by file sequence numbers, which say when an entry was first committed) cannot be listed in it. Outputs of a compaction
-carry the old data sequence number of their start, so the specification's rule alone would count them as touched by a
-delete that stays for other files' sake, and they would be rewritten for ever [I10]. The delete's own file sequence
-number is what counts, not its data sequence number: a delete file that was rewritten keeps the latter, and may list
-files that came in between.
+There is one more rule for position deletes that reference no single file. Such a delete file cannot list a data file
+that was added to the table later. File sequence numbers decide this: they say when an entry was first committed. The
+outputs of a compaction carry the data sequence number of the snapshot that it started from. By the specification's
+rule alone, a delete file that stays for the sake of other files would apply to them, and they would be rewritten again
+and again [I10]. The rule compares the file sequence number of the delete file and not its data sequence number: a
+rewritten delete file keeps the latter, and may list files that were added in between.
 """
 
 from collections.abc import Collection
@@ -27,17 +27,17 @@ _ORDER = [("path", "ascending"), ("content_offset", "ascending"), ("content_size
 
 
 class DeleteIndex:
-    """The delete files by path and offset [I11], and what they reach among `files`.
+    """The delete files in the order of path and offset [I11], and the `files` that they apply to.
 
-    Files are in the order of their partitions and, within these, of their sequence numbers.
+    `files` must be sorted by partition and, within a partition, by sequence number.
     """
 
     def __init__(self, files: pa.Table, delete_files: pa.Table) -> None:
         keys = delete_files.select([name for name, _ in _ORDER])
         self.rows = delete_files.take(pc.sort_indices(keys, sort_keys=_ORDER))
         self.sizes: Ints = self.rows.column("size").to_numpy()
-        self._files = _Numbers(files)
-        self._deletes = _Numbers(self.rows)
+        self._files = _SequenceNumbers(files)
+        self._deletes = _SequenceNumbers(self.rows)
         self._records = files.column("records").to_numpy()
         self._delete_records = self.rows.column("records").to_numpy()
         kind = self.rows.column("kind").cast(pa.string())
@@ -54,21 +54,21 @@ class DeleteIndex:
         self._named_files, self._naming_deletes = self._pairs(files.column("path"), referenced)
 
     def unreadable(self) -> Mask:
-        """Delete files of a format that cannot be applied: positions and keys must be Parquet, DVs Puffin."""
+        """Returns the delete files that cannot be read: DVs that are not Puffin, and others that are not Parquet."""
         readable = np.where(self._is_vector, "PUFFIN", "PARQUET")
         formats = np.array(self.rows.column("format").cast(pa.string()).to_pylist(), dtype=np.str_)
         unreadable: Mask = formats != readable
         return unreadable
 
     def keyed_by(self, columns: Collection[int]) -> Mask:
-        """Equality delete files that compare one of these columns."""
+        """Returns the equality delete files that compare one of these columns."""
         ids = self.rows.column("equality_ids")
         if not columns or ids.null_count == len(ids):
             return np.zeros(len(ids), dtype=np.bool_)
         return np.array([not set(each or ()).isdisjoint(columns) for each in ids.to_pylist()], dtype=np.bool_)
 
     def touched(self, among: Mask | None = None) -> Mask:
-        """The data files that some delete file applies to, of all delete files or of some."""
+        """Returns the data files that some delete file applies to. `among` restricts the delete files."""
         among = np.ones(self.rows.num_rows, dtype=np.bool_) if among is None else among
         touched = np.zeros(len(self._records), dtype=np.bool_)
         if not among.any():
@@ -84,7 +84,7 @@ class DeleteIndex:
         return touched | self._touched_by_positions(self._positions[among[self._positions]])
 
     def rows_known_deleted(self) -> Ints:
-        """Of every data file the rows that deletes of this very file remove; a DV stands for all others."""
+        """Returns for each data file the rows removed by deletes that reference it. A DV replaces all other deletes."""
         files, deletes = self._named_files, self._naming_deletes
         by_vector = self._is_vector[deletes]
         known: Ints = np.zeros(len(self._records), dtype=np.int64)
@@ -94,15 +94,15 @@ class DeleteIndex:
         return known
 
     def named_pairs(self) -> tuple[Ints, Ints]:
-        """Data files and the delete files that name them, where these apply."""
+        """Returns pairs of a data file and a delete file that references it and applies to it."""
         return self._named_files, self._naming_deletes
 
     def touched_by_unknown_rows(self) -> Mask:
-        """The data files with deletes of which the inventory cannot tell how many rows they remove."""
+        """Returns the data files with deletes that may remove any number of rows, as far as the inventory knows."""
         return self.touched(~self.names_file)
 
     def of_group(self, members: Ints) -> Ints:
-        """The delete files that apply to some of these files, which are of one partition, in ascending order."""
+        """Returns the delete files that apply to some of these files of one partition, in ascending order."""
         if self.rows.num_rows == 0:
             return _NONE
         partition = self._files.partition[members[0]]
@@ -111,7 +111,7 @@ class DeleteIndex:
         everywhere = self._everywhere
         equality = self._equality[slice(*np.searchsorted(self._equality_partition, (partition, partition + 1)))]
         positions = self._positions[slice(*np.searchsorted(self._positions_partition, (partition, partition + 1)))]
-        # Of the files whose sequence number a delete reaches, the one longest in the table tells.
+        # Among the files that are not too new for a delete, the one that was added first decides.
         longest = np.minimum.accumulate(self._files.file_sequence[members])
         reached = np.searchsorted(sequence, self._deletes.sequence[positions], side="right")
         applies = (reached > 0) & (longest[reached - 1] <= self._deletes.file_sequence[positions])
@@ -119,7 +119,7 @@ class DeleteIndex:
         naming = np.searchsorted(self._named_files, members, side="right") - first
         before = np.cumsum(naming) - naming
         named = np.repeat(first - before, naming) + np.arange(naming.sum())
-        return np.sort(  # each delete is of one kind and names at most one file: none comes twice
+        return np.sort(  # a delete is of one kind and references at most one file, so none occurs twice
             np.concatenate(
                 [
                     everywhere[oldest < self._deletes.sequence[everywhere]],
@@ -135,7 +135,7 @@ class DeleteIndex:
         return rows[np.lexsort((self._deletes.sequence[rows], self._deletes.partition[rows]))]
 
     def _pairs(self, paths: pa.ChunkedArray, referenced: pa.ChunkedArray) -> tuple[Ints, Ints]:
-        """Data files and the deletes that name them, by data file."""
+        """Returns data files and the deletes that reference them, sorted by data file."""
         rows = np.flatnonzero(self.names_file)
         found = pc.index_in(referenced.take(pa.array(rows)), value_set=paths.combine_chunks())
         files = pc.fill_null(found, -1).to_numpy().astype(np.int64)
@@ -146,7 +146,7 @@ class DeleteIndex:
         return files[order], rows[order]
 
     def _touched_by_positions(self, rows: Ints) -> Mask:
-        """Files for which their partition has a delete that is at least as late in both sequence numbers."""
+        """Returns the files whose partition has a delete with both sequence numbers at least as high as theirs."""
         files, deletes = self._files, self._deletes
         if len(rows) == 0:
             return np.zeros(len(files.partition), dtype=np.bool_)
@@ -155,8 +155,8 @@ class DeleteIndex:
         key = partition * (len(numbers) + 1) + np.searchsorted(numbers, deletes.sequence[rows])
         wanted = files.partition * (len(numbers) + 1) + np.searchsorted(numbers, files.sequence)
         at = np.searchsorted(key, wanted)
-        # The highest file sequence number from each delete to the end of its partition; seen from the end, each
-        # partition starts higher than the one before it ended, so that one running maximum serves all.
+        # The highest file sequence number from each delete to the end of its partition. Read backwards, the keys of
+        # each partition start above those of the partition before, so one running maximum works for all of them.
         added, rank = np.unique(deletes.file_sequence[rows], return_inverse=True)
         base = (partition[-1] - partition) * len(added)
         highest = added[np.maximum.accumulate((base + rank)[::-1])[::-1] - base]
@@ -166,8 +166,8 @@ class DeleteIndex:
         return touched
 
 
-class _Numbers:
-    """Where files are and when they came, one entry a file."""
+class _SequenceNumbers:
+    """The partition and the sequence numbers of each file."""
 
     def __init__(self, files: pa.Table) -> None:
         self.partition: Ints = files.column("partition").to_numpy().astype(np.int64)

@@ -1,4 +1,4 @@
-"""Plans as documents: JSON out, JSON in, and a hash that tells whether somebody changed one."""
+"""Writes plans as JSON and reads them back. A hash shows if a document was edited."""
 
 import hashlib
 import json
@@ -17,9 +17,9 @@ from tidyberg.model.plan import PLAN_FORMAT, Estimate, FileGroup, InputFile, Par
 _PLAN = TypeAdapter(Plan)
 _FILE = '{"first_row_id":%s,"manifest":%s,"path":%s,"records":%d,"sequence_number":%d,"size":%d}'
 _text = json.encoder.encode_basestring
-# Not part of a plan's identity: the hash itself, and the moment at which the same plan was made again.
+# The hash covers neither itself nor the time at which the plan was made.
 _UNHASHED = ("hash", "created_ms")
-_LONG_LISTS = ("groups", "partitions")  # hashed piece by piece: those of a million files would fill a gigabyte
+_LONG_LISTS = ("groups", "partitions")  # hashed piece by piece, because those of a million files would fill a gigabyte
 _AGAIN = "Make a new plan: tidyberg plan TABLE."
 
 
@@ -28,7 +28,7 @@ def plan_to_json(plan: Plan) -> str:
 
 
 def plan_from_json(text: str | bytes) -> Plan:
-    """The plan of a document; BadPlan where it is damaged, was edited, or comes from a newer tidyberg."""
+    """Reads a plan. Raises BadPlan if the document is damaged, was edited, or was written by another version."""
     document = _read(text)
     try:
         plan = _PLAN.validate_json(text, strict=True, extra="forbid")
@@ -44,7 +44,7 @@ def plan_from_json(text: str | bytes) -> Plan:
 
 
 def plan_hash(plan: Plan) -> str:
-    """SHA-256 over the canonical JSON of all that the plan says, but when it was made."""
+    """Returns the SHA-256 of the plan's canonical JSON, without the time at which the plan was made."""
     head = _PLAN.dump_python(replace(plan, groups=(), partitions=()), mode="json")
     groups = map(_WRITERS[FileGroup], plan.groups)
     partitions = map(_WRITERS[PartitionVerdict], plan.partitions)
@@ -52,7 +52,7 @@ def plan_hash(plan: Plan) -> str:
 
 
 def options_of(plan: Plan) -> PlanOptions:
-    """The options that a plan was made with, sizes resolved."""
+    """Returns the options that a plan was made with. Sizes are resolved."""
     options = dict(plan.options)
     names = {
         "strategy": Strategy.parse(str(options.get("strategy", ""))),
@@ -79,7 +79,7 @@ def _read(text: str | bytes) -> dict[str, Any]:
 
 
 def _hash(head: Mapping[str, Any], lists: Mapping[str, Iterable[str]]) -> str:
-    """Of the whole document's canonical JSON."""
+    """Hashes the canonical JSON of the whole document."""
     hashed = hashlib.sha256()
     hashed.update(b"{")
     names = sorted({*head, *lists} - set(_UNHASHED))
@@ -104,7 +104,7 @@ def _canonical_list(values: Iterable[Any]) -> str:
 
 
 def _canonical_record(kind: type) -> Callable[[Any], str]:
-    """For a dataclass: as `_canonical` of its JSON, in less time, for a plan may have a hundred thousand groups."""
+    """Returns a writer for a dataclass. It is faster than `_canonical`: plans may have 100,000 groups."""
     names = sorted(field.name for field in fields(kind))
     values_of = attrgetter(*names)
     template = "{" + ",".join(f'"{name}":%s' for name in names) + "}"

@@ -1,11 +1,20 @@
-"""How tidy a table is, 0 to 100, with a reason for every point lost.
+"""Scores the health of a table from 0 to 100, with a reason for every point lost.
 
-Points that can be lost: 35 for small files, 35 for files beyond what the bytes need, 10 for crowded partitions,
-20 for delete files. What no rewrite of data files mends costs more: 10 for snapshots, from 100 to 1,000; 5 for
-manifests, likewise; 5 for the size of metadata.json, from 1 MB to 10 MB; 5 for dead bytes beyond the live ones, from
-100 MB on; 2 where a table of 100 snapshots keeps every metadata.json it ever had. The first three grow with the share
-of files concerned and, up to 1,000 of them, with the logarithm of their number: ten small files are a blemish, ten
-thousand a problem. A partition that could not do with fewer files loses nothing.
+A rewrite of data files can win back these points:
+- 35 for small files,
+- 35 for more files than the bytes need,
+- 10 for partitions with too many files,
+- 20 for delete files.
+
+It cannot win back these:
+- 10 for snapshots: none are lost up to 100 snapshots, all at 1,000,
+- 5 for manifests, by the same numbers,
+- 5 for the size of metadata.json: none are lost up to 1 MB, all at 10 MB,
+- 5 for dead bytes in excess of the live ones, from 100 MB on,
+- 2 if a table with 100 snapshots keeps every metadata.json that it ever had.
+
+The first three grow with the share of files concerned and, up to 1,000 files, with the logarithm of their number. Ten
+small files are a blemish, ten thousand are a problem. A partition that needs all of its files loses nothing.
 """
 
 from collections.abc import Sequence
@@ -17,16 +26,16 @@ from tidyberg.model.options import PlanOptions
 from tidyberg.model.report import Health
 from tidyberg.model.sizes import MB, format_size
 from tidyberg.model.words import are, plural
-from tidyberg.planning.bounds import MIN_FILE_RATIO
+from tidyberg.planning.file_sizes import MIN_FILE_RATIO
+from tidyberg.planning.overhead import DELETE_OLD_METADATA, TableOverhead
 from tidyberg.planning.rules import fragment_ratio
-from tidyberg.planning.upkeep import DELETE_OLD_METADATA, Upkeep
 
 SMALL_POINTS, SURPLUS_POINTS, CROWDED_POINTS, DELETE_POINTS = 35, 35, 10, 20
 FILES_FOR_FULL_WEIGHT = 1_000
 SNAPSHOT_POINTS, MANIFEST_POINTS, DEAD_POINTS, METADATA_POINTS, OLD_METADATA_POINTS = 10, 5, 5, 5, 2
 MANY = 100  # snapshots or manifests
 LARGE_METADATA = MB
-DEAD_BYTES = 100 * MB  # fewer do not count
+DEAD_BYTES = 100 * MB  # a table with fewer loses no points for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +49,9 @@ def assess(
     options: PlanOptions,
     target_file_size: int,
     now_ms: int,
-    upkeep: Upkeep | None = None,
+    overhead: TableOverhead | None = None,
 ) -> Health:
-    """`now_ms` tells which partitions are still being written, which the reasons mention."""
+    """Scores a table. `now_ms` decides which partitions are still being written; the reasons mention them."""
     files = sum(s.files for s in statistics)
     if files == 0:
         return Health(100, ())
@@ -69,10 +78,10 @@ def assess(
             f"{max((s.files for s in crowded), default=0):,}",
         ),
         _delete_loss(statistics, files),
-        *(_upkeep_losses(upkeep, sum(s.bytes for s in statistics)) if upkeep is not None else ()),
+        *(_overhead_losses(overhead, sum(s.bytes for s in statistics)) if overhead is not None else ()),
     ]
     lost = [loss for loss in losses if loss.points > 0]
-    # A table with any loss is not perfect, however small the loss.
+    # A table with any loss is not perfect, however small the loss is.
     score = max(0, min(100 - sum(loss.points for loss in lost), 99 if lost else 100))
     reasons = [f"-{max(1, round(loss.points))}: {loss.reason}" for loss in lost]
     hot_since = now_ms - options.hot_window_seconds * 1000
@@ -93,13 +102,15 @@ def _delete_loss(statistics: Sequence[PartitionStatistics], files: int) -> _Loss
     )
 
 
-def _upkeep_losses(upkeep: Upkeep, live_bytes: int) -> list[_Loss]:
-    dead, metadata = upkeep.dead_bytes, upkeep.metadata_bytes or 0
+def _overhead_losses(overhead: TableOverhead, live_bytes: int) -> list[_Loss]:
+    dead, metadata = overhead.dead_bytes, overhead.metadata_bytes or 0
     beyond = (dead - live_bytes) / max(1, live_bytes) if dead >= DEAD_BYTES else 0.0
-    keeps_metadata = not upkeep.deletes_old_metadata and upkeep.snapshots >= MANY
+    keeps_metadata = not overhead.deletes_old_metadata and overhead.snapshots >= MANY
     return [
-        _Loss(SNAPSHOT_POINTS * _many(upkeep.snapshots), f"{upkeep.snapshots:,} snapshots are kept: expire old ones"),
-        _Loss(MANIFEST_POINTS * _many(upkeep.manifests), f"{upkeep.manifests:,} manifests are read for every plan"),
+        _Loss(
+            SNAPSHOT_POINTS * _many(overhead.snapshots), f"{overhead.snapshots:,} snapshots are kept: expire old ones"
+        ),
+        _Loss(MANIFEST_POINTS * _many(overhead.manifests), f"{overhead.manifests:,} manifests are read for every plan"),
         _Loss(
             DEAD_POINTS * min(1.0, max(0.0, beyond)),
             f"{format_size(dead)} are kept for older snapshots beside {format_size(live_bytes)} that are live",
@@ -114,7 +125,7 @@ def _upkeep_losses(upkeep: Upkeep, live_bytes: int) -> list[_Loss]:
 
 
 def _many(count: int, many: int = MANY) -> float:
-    """From none at `many` to all at ten times as many."""
+    """Returns 0 up to `many`, 1 from ten times as many on, and the logarithm in between."""
     return min(1.0, max(0.0, log10(max(1, count) / many)))
 
 

@@ -1,4 +1,4 @@
-"""One partition at a time: the groups that a strategy proposes for it, or why it is left alone."""
+"""Judges one partition at a time: which groups to rewrite, or why to leave it alone."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,106 +7,75 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tidyberg.model.inventory import Partition, PartitionStatistics
-from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.plan import Rest, Skip
-from tidyberg.model.sizes import format_size
 from tidyberg.model.words import plural
-from tidyberg.planning.bounds import FileSizes
-from tidyberg.planning.burden import share_of_rows
 from tidyberg.planning.candidates import Candidates
-from tidyberg.planning.cold import why_hot
-from tidyberg.planning.modes import Choice, ModeRule
-from tidyberg.planning.moving import Move, pack_in_order
-from tidyberg.planning.pack import output_count, pack_files
-from tidyberg.planning.parts import part_count
-from tidyberg.planning.price import Pricing, Work
-from tidyberg.planning.resting import counted
-from tidyberg.planning.rules import fewest_to_merge, hours_since, score_partition, should_compact
+from tidyberg.planning.drafts import DraftBuilder, GroupDraft, deletes_of
+from tidyberg.planning.hot_partitions import why_hot
+from tidyberg.planning.moving import pack_in_order
+from tidyberg.planning.rules import hours_since, score_partition, share_of_rows
 from tidyberg.planning.safety import Hazard, explain
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A group before it is numbered; `members` are positions in the sorted files, `deletes` in the delete index."""
-
-    partition: int
-    members: npt.NDArray[np.int64]
-    deletes: npt.NDArray[np.int64]
-    outputs: int
-    gains: bool
-    score: float
-    work: Work
-    mode: Choice
-    moves: bool = False  # to the table's current partition spec
+from tidyberg.planning.strategies.base import PartitionFacts, RewriteStrategy
+from tidyberg.planning.unchanged_files import sum_by_partition
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
+    """What a partition would have rewritten, before limits apply."""
+
     reason: str
-    drafts: tuple[Draft, ...]
+    drafts: tuple[GroupDraft, ...]
     rest: tuple[Rest, ...] = ()
 
 
 class _Counts(NamedTuple):
-    """Of one partition: its files, and how many of them each question leaves."""
+    """The files of one partition, and how many of them pass each test."""
 
     files: int
     small: int
-    wanted: int  # what the strategy looks for
-    wrong_size: int  # of these, not only for their deletes
-    safe: int  # of the wanted, may be rewritten
-    held: int  # of these, wait because the partition is hot
-    fresh: int  # of the others, not just the outputs of the last compaction
-    mergeable: int  # of these, to be merged; the others are to be split
-    for_deletes: int  # of these, to be rid of their deletes, few or many
-    moved: int  # of the fresh, to be moved to the current partition spec: all, or none
+    wanted: int  # the strategy wants it
+    wrong_size: int  # it is wanted for its size
+    safe: int  # it is wanted and may be rewritten
+    waiting: int  # it is safe, but its partition is hot
+    eligible: int  # it is safe, does not wait, and is no output of the last compaction
+    mergeable: int  # it is eligible and not oversized
+    for_deletes: int  # it is mergeable and has deletes to apply
+    moved: int  # it is eligible and moves to the current partition spec; this is true of all files or of none
 
 
 class Judge:
-    """Judges the partitions of one snapshot under one set of options."""
+    """Judges the partitions of one snapshot for one strategy."""
 
-    def __init__(
-        self,
-        candidates: Candidates,
-        options: PlanOptions,
-        sizes: FileSizes,
-        pricing: Pricing,
-        modes: ModeRule,
-        move: Move | None,
-        now_ms: int,
-    ) -> None:
+    def __init__(self, candidates: Candidates, strategy: RewriteStrategy, builder: DraftBuilder, now_ms: int) -> None:
         self._candidates = candidates
-        self._options = options
-        self._sizes = sizes
-        self._pricing = pricing
-        self._modes = modes
-        self._move = move
+        self._strategy = strategy
+        self._builder = builder
         self._now_ms = now_ms
-        self._fewest_to_merge = fewest_to_merge(options)
-        wanted = candidates.wanted
-        self._wanted = wanted
-        safe = wanted & (candidates.hazards == Hazard.NONE)
-        self._fresh = safe & ~candidates.settled & ~candidates.held
+        self._wanted = wanted = candidates.wanted
+        self._safe = safe = wanted & (candidates.hazards == Hazard.NONE)
+        eligible = safe & ~candidates.compacted & ~candidates.waiting
+        mergeable = eligible & ~candidates.oversized
         masks = (
             np.ones(len(candidates.sizes), dtype=np.bool_),
-            candidates.sizes < sizes.small,
+            candidates.sizes < strategy.sizes.small,
             wanted,
             candidates.for_size | candidates.oversized,
             safe,
-            safe & candidates.held,
-            self._fresh,
-            self._fresh & ~candidates.oversized,
-            self._fresh & ~candidates.oversized & candidates.for_deletes,
-            self._fresh & candidates.moved,
+            safe & candidates.waiting,
+            eligible,
+            mergeable,
+            mergeable & candidates.for_deletes,
+            eligible & candidates.moved,
         )
         per_mask = [candidates.per_partition(mask) for mask in masks]
         for position, name in ((0, "files"), (1, "small_files")):
-            per_mask[position] = per_mask[position] + counted(candidates.resting, name, len(per_mask[position]))
+            counted = per_mask[position]
+            per_mask[position] = counted + sum_by_partition(candidates.unchanged, name, len(counted))
+        # There may be a hundred thousand partitions: counting all of them at once is much faster than one by one.
         self._counts = [_Counts(*numbers) for numbers in zip(*(each.tolist() for each in per_mask), strict=True)]
-        # Looked up for every partition, of which there may be a hundred thousand: all at once is quicker by far.
-        self._fresh_files = np.flatnonzero(self._fresh)
-        self._fresh_starts = np.concatenate(([0], np.cumsum([counts.fresh for counts in self._counts]))).tolist()
+        self._eligible = np.flatnonzero(eligible)
+        self._eligible_starts = np.concatenate(([0], np.cumsum([counts.eligible for counts in self._counts]))).tolist()
 
     def small_files(self, partition: int) -> int:
         return self._counts[partition].small
@@ -128,15 +97,19 @@ class Judge:
             or self._not_wanted(statistics, counts)
             or self._not_safe(statistics, counts)
             or self._hot(statistics, counts)
-            or self._too_few(counts)
         )
         if refusal is not None:
             return refusal
-        drafts = tuple(self._drafts(statistics, counts))
-        if not drafts and counts.held:
-            return Skip("hot", f"hot: {why_hot(statistics, self._options, self._now_ms)}")
+        too_few = self._too_few(counts)
+        drafts = () if too_few is not None else tuple(self._drafts(statistics, counts))
+        if not drafts and counts.waiting:
+            return too_few or self._hot_skip(statistics)
         if not drafts:
-            return Skip("no-gain", f"no gain: {plural(counts.mergeable, 'file')} cannot be merged into fewer")
+            return (
+                self._left_by_last_run(statistics, counts)
+                or too_few
+                or Skip("no-gain", f"no gain: {plural(counts.mergeable, 'file')} cannot be merged into fewer")
+            )
         rest = tuple(self._rest(statistics, counts))
         left = "".join(f"; {each.reason}" for each in rest)
         return Proposal(
@@ -144,223 +117,122 @@ class Judge:
         )
 
     def _not_movable(self, statistics: PartitionStatistics) -> Skip | None:
-        move = self._move
+        move = self._builder.move
         return move.refusal if move is not None and move.concerns(statistics.partition) else None
 
     def _not_wanted(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
-        strategy = self._options.strategy
-        if counts.moved:
-            return None
-        if strategy is Strategy.AUTO and not self._options.force and self._why(statistics) is None:
-            return Skip("tidy", f"already tidy: {_average(statistics)}")
-        if counts.wanted:
-            return None
-        if strategy is Strategy.DELETE_FILES:
-            burden = self._candidates.burden
-            if burden.too_heavy[statistics.partition]:
-                verb = "applies" if statistics.delete_files == 1 else "apply"
-                files = plural(statistics.delete_files, "delete file")
-                return Skip("no-gain", f"no gain: {files} {verb} to no live file")
-            words = (
-                f"fragment ratio {statistics.fragment_ratio:.2f}, {burden.share(statistics.partition)} deleted, "
-                f"{self._allowed()}"
-            )
-        else:
-            words = _average(statistics)
-        why = self._why(statistics)
-        if strategy is Strategy.FULL or why is None or (counts.files == 1 and not statistics.delete_files):
-            return Skip("tidy", f"already tidy: {words}")
-        return Skip("other-strategy", f"nothing for {strategy.value} to do ({words}), but {why}")
-
-    def _hot(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
-        """A hot partition gives up its cold files, where they are enough for a rewrite."""
-        why = why_hot(statistics, self._options, self._now_ms)
-        if why is None or (counts.fresh and self._enough(counts)):
-            return None
-        return Skip("hot", f"hot: {why}")
+        return None if counts.moved else self._strategy.refuse(self._facts(statistics, counts))
 
     def _not_safe(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
         if counts.safe:
             return None
         hazards = self._hazards(statistics.partition)
-        return Skip(_commonest(hazards), explain(hazards))
+        return Skip(_most_common(hazards), explain(hazards))
+
+    def _hot(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
+        """A hot partition gives up its cold files if they are enough for a rewrite."""
+        if counts.eligible and self._enough(counts):
+            return None
+        return None if why_hot(statistics, self._strategy, self._now_ms) is None else self._hot_skip(statistics)
+
+    def _hot_skip(self, statistics: PartitionStatistics) -> Skip:
+        return Skip("hot", f"hot: {why_hot(statistics, self._strategy, self._now_ms)}")
 
     def _too_few(self, counts: _Counts) -> Skip | None:
-        if counts.fresh == 0:
+        if counts.eligible == 0:
             return Skip("tidy", "already tidy: compacted, and nothing written since")
         if self._enough(counts):
             return None
         if counts.mergeable == 1:
             return Skip("tidy", "already tidy: one file, and none to merge it with")
-        return Skip(
-            "too-few-files",
-            f"too few files: {counts.mergeable} to merge, at least {self._options.min_input_files} wanted",
-        )
+        fewest = self._strategy.min_files_to_merge
+        return Skip("too-few-files", f"{counts.mergeable} files to merge, fewer than min_input_files ({fewest})")
+
+    def _left_by_last_run(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
+        """An exhaustive strategy says so if its last outputs turned out small enough to be merged."""
+        if not self._strategy.is_exhaustive or counts.eligible == counts.safe:
+            return None
+        start, end = self._candidates.starts[statistics.partition : statistics.partition + 2]
+        files = start + np.flatnonzero(self._safe[start:end] & ~self._candidates.oversized[start:end])
+        score = self.score(statistics)
+        groups = [self._builder.build(statistics.partition, members, score) for members in self._builder.pack(files)]
+        mergeable = sum(len(group.members) for group in groups if group.outputs < len(group.members))
+        if not mergeable:
+            return None
+        words = "could be merged, but the last full compaction left them and nothing was written since"
+        return Skip("compacted", f"{plural(mergeable, 'file')} {words}")
 
     def _enough(self, counts: _Counts) -> bool:
-        """Whether there is a file to be moved, split or rid of its deletes, or enough of them to merge."""
-        return bool(counts.moved or counts.mergeable < counts.fresh or counts.for_deletes) or self._merges(counts)
+        """Returns True if there is a file to move, split or apply deletes to, or if there are enough to merge."""
+        has_other_work = bool(counts.moved or counts.mergeable < counts.eligible or counts.for_deletes)
+        return has_other_work or self._merges(counts)
 
     def _merges(self, counts: _Counts) -> bool:
-        return counts.mergeable >= self._fewest_to_merge
+        return counts.mergeable >= self._strategy.min_files_to_merge
 
-    def _drafts(self, statistics: PartitionStatistics, counts: _Counts) -> Iterator[Draft]:
-        start, end = self._fresh_starts[statistics.partition : statistics.partition + 2]
-        fresh = self._fresh_files[start:end]
+    def _drafts(self, statistics: PartitionStatistics, counts: _Counts) -> Iterator[GroupDraft]:
+        candidates, builder, partition = self._candidates, self._builder, statistics.partition
+        start, end = self._eligible_starts[partition : partition + 2]
+        files = self._eligible[start:end]
         score = self.score(statistics)
         if counts.moved:
-            for group in pack_in_order(self._candidates.sizes[fresh].tolist(), self._sizes.group_limit):
-                yield self.draft(statistics.partition, fresh[group], score)
+            for group in pack_in_order(candidates.sizes[files].tolist(), self._strategy.sizes.group_limit):
+                yield builder.build(partition, files[group], score)
             return
-        oversized = fresh[:0]
-        if counts.mergeable < counts.fresh:
-            is_oversized = self._candidates.oversized[fresh]
-            oversized, fresh = fresh[is_oversized], fresh[~is_oversized]
+        oversized = files[:0]
+        if counts.mergeable < counts.eligible:
+            is_oversized = candidates.oversized[files]
+            oversized, files = files[is_oversized], files[~is_oversized]
         if not self._merges(counts):
-            fresh = fresh[self._candidates.for_deletes[fresh]]
-        for members in (*self._packed(fresh), *oversized.reshape(-1, 1)):
-            draft = self.draft(statistics.partition, members, score)
+            files = files[candidates.for_deletes[files]]
+        for members in (*builder.pack(files), *oversized.reshape(-1, 1)):
+            draft = builder.build(partition, members, score)
             if draft.gains:
                 yield draft
 
-    def _packed(self, files: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-        groups = pack_files(self._candidates.sizes[files], self._sizes)
-        return [files] if len(groups) == 1 else [np.sort(files[group]) for group in groups]
-
-    def draft(self, partition: int, members: npt.NDArray[np.int64], score: float) -> Draft:
-        candidates = self._candidates
-        deletes = candidates.deletes.of_group(members)
-        sizes = candidates.sizes[members].tolist()
-        size = sum(sizes)
-        expected = round(candidates.expected_sizes[members].sum()) if len(deletes) else size
-        outputs = output_count(expected, self._sizes)
-        if max(sizes) <= self._sizes.maximum:
-            outputs = min(outputs, len(members))  # as many outputs are within the maximum too
-        moves = self._move is not None and bool(candidates.moved[members].any())
-        if moves:
-            assert self._move is not None
-            outputs = max(outputs, self._move.fewest_outputs(partition))
-        row_groups = sum(candidates.row_groups[members].tolist())
-        mode = self._modes.choose(
-            deletes=len(deletes),
-            moves=moves,
-            size=size,
-            row_groups=row_groups,
-            outputs=outputs,
+    def _facts(self, statistics: PartitionStatistics, counts: _Counts) -> PartitionFacts:
+        ratios, partition = self._candidates.delete_ratios, statistics.partition
+        return PartitionFacts(
+            statistics=statistics,
+            files=counts.files,
+            wanted=counts.wanted,
+            wrong_size=counts.wrong_size,
+            deleted_rows=float(ratios.deleted_rows[partition]),
+            deleted_rows_exact=bool(ratios.exact[partition]),
+            has_too_many_deletes=bool(ratios.above_limit[partition]),
         )
-        work = self._pricing.work_of_group(
-            sizes,
-            outputs,
-            expected,
-            candidates.deletes.sizes[deletes],
-            mode=mode.mode,
-            tasks=part_count(mode.mode, moves=moves, outputs=outputs, row_groups=row_groups),
-        )
-        # I10: the gain is fewer files, a file above the maximum less, files rid of their deletes or of an old spec.
-        gains = (
-            moves
-            or outputs < len(members)
-            or (outputs > 1 and bool(candidates.oversized[members].all()))
-            or bool(candidates.for_deletes[members].any())
-        )
-        return Draft(partition, members, deletes, outputs, gains, score, work, mode, moves)
-
-    def _why(self, statistics: PartitionStatistics) -> str | None:
-        """The contract's reasons, and one that it leaves open: few delete files may hold many rows."""
-        why = should_compact(
-            statistics.files,
-            statistics.bytes,
-            statistics.delete_files,
-            max_file_count_per_partition=self._options.max_file_count_per_partition,
-            small_file_threshold=self._sizes.small,
-            max_delete_ratio=self._options.max_delete_ratio,
-        )
-        many_rows = self._candidates.burden.rows[statistics.partition] > self._options.max_delete_ratio
-        return why or ("deleted rows" if many_rows else None)
-
-    def _allowed(self) -> str:
-        return f"at most {self._options.max_delete_ratio:g} allowed"
 
     def _reason(self, statistics: PartitionStatistics, counts: _Counts) -> str:
-        strategy = self._options.strategy
         if counts.moved:
-            reason = f"{counts.moved:,} of {plural(counts.files, 'file')} moved to the current partition spec"
-        elif strategy is Strategy.SMALL_FILES:
-            reason = f"{counts.wanted:,} of {plural(counts.files, 'file')} below {format_size(self._sizes.small)}"
-        elif strategy is Strategy.AUTO:
-            reason = f"{self._why(statistics) or 'forced'}: {_average(statistics)}"
-        elif strategy is Strategy.DELETE_FILES:
-            reason = f"{counts.wanted:,} of {plural(counts.files, 'file')} with deletes: {self._too_heavy(statistics)}"
-        elif counts.wrong_size:
-            wrong = f"{counts.wrong_size:,} of {plural(counts.files, 'file')}"
-            reason = f"{wrong} not of the wanted size, {_average(statistics)}"
-        else:
-            reason = f"{counts.wanted:,} of {plural(counts.files, 'file')} with deletes"
-        return reason
+            return f"{counts.moved:,} of {plural(counts.files, 'file')} moved to the current partition spec"
+        return self._strategy.reason(self._facts(statistics, counts))
 
     def _rest(self, statistics: PartitionStatistics, counts: _Counts) -> Iterator[Rest]:
         if counts.safe < counts.wanted:
             hazards = self._hazards(statistics.partition)
-            yield Rest(_commonest(hazards), counts.wanted - counts.safe, f"leaves out {explain(hazards)}")
-        if counts.held:
-            why = why_hot(statistics, self._options, self._now_ms)
-            verb = "waits" if counts.held == 1 else "wait"
-            yield Rest("hot", counts.held, f"{plural(counts.held, 'file')} {verb}: {why}")
+            yield Rest(_most_common(hazards), counts.wanted - counts.safe, f"leaves out {explain(hazards)}")
+        if counts.waiting:
+            why = why_hot(statistics, self._strategy, self._now_ms)
+            verb = "waits" if counts.waiting == 1 else "wait"
+            yield Rest("hot", counts.waiting, f"{plural(counts.waiting, 'file')} {verb}: {why}")
 
-    def _too_heavy(self, statistics: PartitionStatistics) -> str:
-        if statistics.fragment_ratio > self._options.max_delete_ratio:
-            return f"fragment ratio {statistics.fragment_ratio:.2f}, {self._allowed()}"
-        return f"{self._candidates.burden.share(statistics.partition)} deleted, {self._allowed()}"
-
-    def _merged_deletes(self, statistics: PartitionStatistics, drafts: Sequence[Draft]) -> str:
+    def _merged_deletes(self, statistics: PartitionStatistics, drafts: Sequence[GroupDraft]) -> str:
         if not any(len(draft.deletes) for draft in drafts):
             return ""
-        merged = len(deletes_of(drafts))
-        burden = self._candidates.burden
-        exact = bool(burden.exact[statistics.partition])
-        share = float(burden.rows[statistics.partition])
+        ratios = self._candidates.delete_ratios
+        exact = bool(ratios.exact[statistics.partition])
+        share = float(ratios.deleted_rows[statistics.partition])
         if exact:
             rows = sum(int(self._candidates.rows_deleted[draft.members].sum()) for draft in drafts)
             share = rows / max(1, statistics.records)
-        return f"; merges {plural(merged, 'delete file')}, {share_of_rows(share, exact=exact)}"
+        return f"; merges {plural(len(deletes_of(drafts)), 'delete file')}, {share_of_rows(share, exact=exact)}"
 
     def _hazards(self, partition: int) -> npt.NDArray[np.int8]:
-        """Of the files that the strategy looks for."""
+        """Returns the hazards of the files that the strategy wants."""
         start, end = self._candidates.starts[partition : partition + 2]
         hazards: npt.NDArray[np.int8] = self._candidates.hazards[start:end][self._wanted[start:end]]
         return hazards
 
 
-def deletes_of(drafts: Sequence[Draft]) -> npt.NDArray[np.int64]:
-    """Positions in the sorted delete files, ascending: those that apply to some file of some group."""
-    used = np.zeros(1 + max((int(draft.deletes[-1]) for draft in drafts if len(draft.deletes)), default=-1), np.bool_)
-    for draft in drafts:
-        used[draft.deletes] = True
-    return np.flatnonzero(used)
-
-
-def ranked(
-    drafts: Sequence[Draft],
-    statistics: Sequence[PartitionStatistics],
-    partitions: Sequence[Partition],
-    strategy: Strategy,
-) -> list[Draft]:
-    """The order of work: the most urgent partition first, for a time series the oldest; then what saves most."""
-
-    def key(draft: Draft) -> tuple[float, float, int, str, int]:
-        written = statistics[draft.partition].last_write_ms or 0
-        urgency = written if strategy is Strategy.TIME_SERIES else -draft.score
-        saved = (len(draft.members) + len(draft.deletes) - draft.outputs) / max(1, draft.work.bytes_read)
-        partition = partitions[draft.partition]
-        return urgency, -saved, partition.spec_id, partition.path, int(draft.members[0])
-
-    return sorted(drafts, key=key)
-
-
-def _commonest(hazards: npt.NDArray[np.int8]) -> str:
+def _most_common(hazards: npt.NDArray[np.int8]) -> str:
     return Hazard(int(np.bincount(hazards[hazards > 0]).argmax())).code
-
-
-def _average(statistics: PartitionStatistics) -> str:
-    size = format_size(statistics.bytes / max(1, statistics.files))
-    return f"one file of {size}" if statistics.files == 1 else f"{statistics.files:,} files, average {size}"

@@ -1,4 +1,4 @@
-"""What of the proposed work a job takes when files or dollars are limited, and what it leaves."""
+"""Takes as much of the proposed work as the limits on files, outputs and dollars allow, and lists what is left."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from typing import Literal
 
 from tidyberg.model.manifest import ManifestInfo
 from tidyberg.model.options import PlanOptions
-from tidyberg.planning.judge import Draft
+from tidyberg.planning.drafts import GroupDraft
 from tidyberg.planning.price import Pricing, Work
 
 LimitCode = Literal["budget", "limit", "outputs"]
 
 
 @dataclass(frozen=True)
-class Left:
-    """Files that another job may take, and the limit that left them."""
+class LeftByLimit:
+    """Files that a limit left for another job."""
 
     partition: int
     files: int
@@ -23,42 +23,42 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Taken:
-    drafts: tuple[Draft, ...]
-    left: tuple[Left, ...]
+class WithinLimits:
+    drafts: tuple[GroupDraft, ...]
+    left: tuple[LeftByLimit, ...]
 
 
 def take_within_limits(
-    drafts: Sequence[Draft],
+    drafts: Sequence[GroupDraft],
     options: PlanOptions,
     pricing: Pricing,
     *,
-    manifests_of: Callable[[Draft], set[int]],
+    manifests_of: Callable[[GroupDraft], set[int]],
     manifests: Sequence[ManifestInfo],
     specs: Sequence[int],
-    smaller: Callable[[Draft, int], Draft],
-) -> Taken:
-    """The first groups, in the order given, that fit; `smaller` cuts a group down to a number of files.
+    cut_down: Callable[[GroupDraft, int], GroupDraft],
+) -> WithinLimits:
+    """Takes the groups that fit, in the order given. `cut_down` reduces a group to a number of files.
 
-    `manifests_of` tells which of the `manifests` name a group's files and `specs` the spec of every partition: both
-    are written anew at the commit, which is part of the price.
+    The commit is part of the price. It rewrites `manifests_of` each group, which are positions in `manifests`, and
+    writes a manifest for each spec; `specs` has the spec of every partition.
     """
     fits = sum(draft.outputs for draft in drafts) <= options.max_output_files
     if options.max_files is None and options.max_cost is None and fits:
-        return Taken(tuple(drafts), ())
-    taken: list[Draft] = []
-    left: list[Left] = []
+        return WithinLimits(tuple(drafts), ())
+    taken: list[GroupDraft] = []
+    left: list[LeftByLimit] = []
     work = Work()
     outputs = 0
     touched: set[int] = set()
     touched_specs: set[int] = set()
     for draft in drafts:
-        candidate: Draft | None = draft
+        candidate: GroupDraft | None = draft
         if options.max_files is not None and work.input_files + len(draft.members) > options.max_files:
-            candidate = _cut(draft, options.max_files - work.input_files, smaller)
-            left.append(_rest(draft, candidate, "limit"))
+            candidate = _cut(draft, options.max_files - work.input_files, cut_down)
+            left.append(_left(draft, candidate, "limit"))
         if candidate is not None and outputs + candidate.outputs > options.max_output_files:
-            left.append(_rest(candidate, None, "outputs"))
+            left.append(_left(candidate, None, "outputs"))
             continue
         if candidate is None:
             continue
@@ -67,22 +67,22 @@ def take_within_limits(
         rewritten = [manifests[number] for number in now_touched]
         cost = pricing.price_job(work + candidate.work, rewritten, len(now_specs)).dollars
         if options.max_cost is not None and cost > options.max_cost:
-            left.append(_rest(candidate, None, "budget"))
+            left.append(_left(candidate, None, "budget"))
             continue
         taken.append(candidate)
         outputs += candidate.outputs
         work, touched, touched_specs = work + candidate.work, now_touched, now_specs
-    return Taken(tuple(taken), tuple(left))
+    return WithinLimits(tuple(taken), tuple(left))
 
 
-def _cut(draft: Draft, files: int, smaller: Callable[[Draft, int], Draft]) -> Draft | None:
-    """As much of a group as fits, where that still is a gain."""
+def _cut(draft: GroupDraft, files: int, cut_down: Callable[[GroupDraft, int], GroupDraft]) -> GroupDraft | None:
+    """Returns as much of a group as fits, or None if that would gain nothing."""
     if files < 1:
         return None
-    cut = smaller(draft, files)
+    cut = cut_down(draft, files)
     return cut if cut.gains else None
 
 
-def _rest(draft: Draft, taken: Draft | None, code: LimitCode) -> Left:
+def _left(draft: GroupDraft, taken: GroupDraft | None, code: LimitCode) -> LeftByLimit:
     files, size = (0, 0) if taken is None else (len(taken.members), taken.work.bytes_read)
-    return Left(draft.partition, len(draft.members) - files, draft.work.bytes_read - size, code)
+    return LeftByLimit(draft.partition, len(draft.members) - files, draft.work.bytes_read - size, code)

@@ -1,4 +1,4 @@
-"""Values of a predicate converted to the type of their column, and shown as SQL."""
+"""Converts the values of a filter to the type of their column, and shows them as SQL."""
 
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
@@ -39,7 +39,7 @@ Value = bool | int | Decimal | str | date | datetime
 
 
 def to_literal(value: Value, name: str, kind: IcebergType, what: str = "column") -> tuple[Literal, str]:  # type: ignore[type-arg]
-    """The value as a literal of the column's type, and as text that reads back to the same."""
+    """Returns the value as a literal of the column's type, and as SQL text that parses to the same literal."""
     try:
         converted = _convert(value, kind)
     except (ValueError, OverflowError, InvalidOperation):
@@ -102,7 +102,7 @@ def _to_date(value: Value) -> date | None:
 
 
 def to_moment(value: Value) -> datetime | None:
-    """A point in time as a UTC wall clock; a date is its midnight."""
+    """Returns a point in time as a UTC wall clock. A date becomes its midnight."""
     if isinstance(value, str):
         value = datetime.fromisoformat(value.strip())
     if isinstance(value, datetime):

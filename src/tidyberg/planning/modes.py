@@ -1,8 +1,8 @@
-"""How a group is rewritten, and why: row groups moved as bytes, or rows decoded and written anew.
+"""Chooses how a group is rewritten, and says why: row groups are copied as bytes, or rows are decoded and encoded.
 
-Judged by what manifests tell. They tell nothing of schemas, codecs and statistics inside the files: the worker proves
-from the footers that a copy is right, and encodes what it cannot prove. A file whose manifest has no split offsets
-counts as one row group. Where that was too good a guess the worker, who sees the row groups, encodes as well.
+The choice is made from manifests alone. They say nothing about the schemas, codecs and statistics inside the files. The
+worker therefore checks the footers, and encodes if it cannot prove that a copy is right. A file without split offsets
+in its manifest counts as one row group. If it turns out to have many small ones, the worker encodes as well.
 """
 
 from dataclasses import dataclass
@@ -12,39 +12,39 @@ from tidyberg.model.options import PlanOptions, RewriteMode
 from tidyberg.model.plan import Mode
 
 
-class Choice(NamedTuple):
+class ModeChoice(NamedTuple):
     mode: Mode
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ModeRule:
-    """For the groups of one table under one set of options; sizes in bytes."""
+    """The rule for all groups of a plan. Sizes are in bytes."""
 
     asked: RewriteMode
     min_row_group: int
     target: int
-    writes_anew: bool  # the caller wants Parquet files of another make
+    has_parquet_options: bool  # the caller sets Parquet options, which a copy cannot follow
 
-    def choose(self, *, deletes: int, moves: bool, size: int, row_groups: int, outputs: int) -> Choice:
-        """For a group of `size` bytes in `row_groups` that becomes `outputs` files."""
+    def choose(self, *, deletes: int, moves: bool, size: int, row_groups: int, outputs: int) -> ModeChoice:
+        """Chooses the mode of a group that has `size` bytes in `row_groups` and becomes `outputs` files."""
         if self.asked is RewriteMode.ENCODE:
-            return Choice("encode", "asked for")
+            return ModeChoice("encode", "asked for")
         if deletes:
-            return Choice("encode", "deletes apply")
+            return ModeChoice("encode", "deletes apply")
         if moves:
-            return Choice("encode", "rows move to another partition spec")
+            return ModeChoice("encode", "rows move to another partition spec")
         average = size / max(1, row_groups)
-        # I10: whole row groups must fill every output about as well as rows would.
+        # I10: outputs made of whole row groups must be filled about as evenly as outputs made of rows.
         if outputs > 1 and average > self.target / 2:
-            return Choice("encode", "row groups too large to be divided")
+            return ModeChoice("encode", "row groups too large to be divided")
         if self.asked is RewriteMode.COPY:
-            return Choice("copy", "asked for")
-        if self.writes_anew:
-            return Choice("encode", "Parquet options asked for")
+            return ModeChoice("copy", "asked for")
+        if self.has_parquet_options:
+            return ModeChoice("encode", "Parquet options asked for")
         if average < self.min_row_group:
-            return Choice("encode", "small row groups")
-        return Choice("copy", "large row groups")
+            return ModeChoice("encode", "small row groups")
+        return ModeChoice("copy", "large row groups")
 
 
 def mode_rule(options: PlanOptions, *, target: int) -> ModeRule:
@@ -52,5 +52,5 @@ def mode_rule(options: PlanOptions, *, target: int) -> ModeRule:
         asked=options.mode,
         min_row_group=options.copy_min_row_group_bytes,
         target=target,
-        writes_anew=bool(options.parquet),
+        has_parquet_options=bool(options.parquet),
     )

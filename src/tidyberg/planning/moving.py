@@ -1,4 +1,4 @@
-"""Moving files of older partition specs into the current one: whether that can be done, and into how many files."""
+"""Decides whether files of older partition specs can move to the current one, and into how many files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,29 +11,29 @@ from tidyberg.model.inventory import Inventory, Partition
 from tidyberg.model.plan import Skip
 from tidyberg.model.table import Pinned
 
-_COARSER = ("hour", "day", "month", "year")  # each can be told from the one before
+_COARSER = ("hour", "day", "month", "year")  # each follows from the one before
 
 
 @dataclass(frozen=True)
 class Move:
-    """What a plan must know to move files to the current spec."""
+    """What a plan needs to know to move files to the current spec."""
 
     spec: PartitionSpec
-    specs: Sequence[PartitionSpec]  # of every partition of the inventory
-    partitions_there: int  # how many the current spec has already
-    refusal: Skip | None  # why rows cannot be sorted into it
+    specs: Sequence[PartitionSpec]  # the spec of every partition of the inventory
+    current_partitions: int  # how many partitions the current spec has already
+    refusal: Skip | None  # why rows cannot be assigned to its partitions
 
     def concerns(self, partition: int) -> bool:
         return self.specs[partition].spec_id != self.spec.spec_id
 
     def fewest_outputs(self, partition: int) -> int:
-        """How many partitions the rows of one group may fall into, as far as the table tells without being read.
+        """Estimates how many partitions the rows of one group belong to, without reading them.
 
-        One where the old partition decides the new one, such as the day of an hour; else as many as the current spec
-        has so far.
+        It is one if the old partition determines the new one, as an hour determines the day. Otherwise it is the
+        number of partitions that the current spec has so far.
         """
-        decided = all(_is_decided_by(field, self.specs[partition]) for field in self.spec.fields)
-        return 1 if decided else max(1, self.partitions_there)
+        determined = all(_is_determined_by(field, self.specs[partition]) for field in self.spec.fields)
+        return 1 if determined else max(1, self.current_partitions)
 
 
 def move_to_current_spec(inventory: Inventory) -> Move:
@@ -43,13 +43,13 @@ def move_to_current_spec(inventory: Inventory) -> Move:
     return Move(
         spec=current,
         specs=[pinned.specs[partition.spec_id] for partition in partitions],
-        partitions_there=sum(partition.spec_id == current.spec_id for partition in partitions),
+        current_partitions=sum(partition.spec_id == current.spec_id for partition in partitions),
         refusal=_refusal(current, pinned),
     )
 
 
 def pack_in_order(file_sizes: Sequence[int], limit: int) -> list[list[int]]:
-    """Neighbours together, up to the limit: what was written at one time often belongs to the same few partitions."""
+    """Groups neighbouring files up to the limit. Files written at one time often belong to the same few partitions."""
     groups: list[list[int]] = []
     total = 0
     for position, size in enumerate(file_sizes):
@@ -72,7 +72,7 @@ def _refusal(spec: PartitionSpec, pinned: Pinned) -> Skip | None:
 def _problem(field: PartitionField, schema: Schema) -> str | None:
     transform = field.transform
     if isinstance(transform, UnknownTransform):
-        return f"has the transform {transform}, which is not known"
+        return f"has the unknown transform {transform}"
     try:
         source = schema.find_field(field.source_id)
     except ValueError:
@@ -82,7 +82,7 @@ def _problem(field: PartitionField, schema: Schema) -> str | None:
     return None
 
 
-def _is_decided_by(field: PartitionField, spec: PartitionSpec) -> bool:
+def _is_determined_by(field: PartitionField, spec: PartitionSpec) -> bool:
     if isinstance(field.transform, VoidTransform):
         return True
     name = str(field.transform)

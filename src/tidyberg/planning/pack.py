@@ -1,4 +1,4 @@
-"""Files to groups: first-fit-decreasing up to the target size, then too small groups folded into others."""
+"""Packs files into groups: first-fit-decreasing up to the target size, then small groups are merged into others."""
 
 import heapq
 from collections.abc import Sequence
@@ -6,30 +6,30 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tidyberg.planning.bounds import FileSizes
+from tidyberg.planning.file_sizes import FileSizes
 
-_LEVELLED_BINS = 256  # with more tasks than that, no core waits long for the last one
+_MAX_LEVELLED_BINS = 256  # with more tasks than that, no core waits long for the last one
 
 
 def pack_files(file_sizes: Sequence[int] | npt.NDArray[np.int64], sizes: FileSizes) -> list[list[int]]:
-    """Groups of positions in `file_sizes`; every file is in exactly one.
+    """Returns groups of positions in `file_sizes`. Every file is in exactly one group.
 
-    No group of several files is above the group limit (at most twice the target). Equal sizes keep their order,
-    so the caller's order decides ties [I11].
+    No group of several files is above the group limit, which is at most twice the target. Files of equal size keep
+    their order, so the caller's order decides ties [I11].
     """
     measured = np.asarray(file_sizes, dtype=np.int64)
     capacity = min(sizes.target, sizes.group_limit)
     if len(measured) and measured.sum() <= capacity:
-        return [list(range(len(measured)))]  # so it is with most partitions of a table that has many
+        return [list(range(len(measured)))]  # most partitions of a table with many partitions end here
     bins = _level(first_fit_decreasing(measured, capacity), measured)
-    return _fold_small(bins, measured, sizes)
+    return _merge_small_bins(bins, measured, sizes)
 
 
 def output_count(total_bytes: int, sizes: FileSizes) -> int:
-    """Into how many files of equal size a group is written.
+    """Returns the number of equal files that a group is written to.
 
-    As near to the target as whole files allow, none above the maximum, and none below the small-file
-    threshold where fewer files avoid it.
+    The files are as near to the target as possible. None is above the maximum. None is below the small-file threshold
+    if fewer files avoid that.
     """
     count = max(1, round(total_bytes / sizes.target), -(-total_bytes // sizes.maximum))
     while count > 1 and total_bytes < count * sizes.small and total_bytes <= (count - 1) * sizes.maximum:
@@ -38,16 +38,16 @@ def output_count(total_bytes: int, sizes: FileSizes) -> int:
 
 
 def first_fit_decreasing(file_sizes: npt.NDArray[np.int64], capacity: int) -> list[list[int]]:
-    """Largest file first, each into the first bin with room; a file above the capacity gets its own bin.
+    """Puts each file into the first bin with room, the largest file first. A file above the capacity gets its own bin.
 
-    The first bin with room is found in a tree of the largest room below each node: n log(bins), not n x bins.
+    A tree has the largest room below each node. It finds the first bin with room in log(bins) steps.
     """
     order = np.argsort(-file_sizes, kind="stable")
     descending = file_sizes[order].tolist()
     positions = order.tolist()
     oversized = int(np.count_nonzero(file_sizes > capacity))
     bins = [[position] for position in positions[:oversized]]
-    # Never more than one bin is half empty, which bounds the number of bins.
+    # At most one bin is less than half full, which bounds the number of bins.
     remaining = sum(descending[oversized:])
     bound = min(len(descending) - oversized, 2 * (remaining // capacity) + 2)
     if bound <= 0:
@@ -65,7 +65,7 @@ def first_fit_decreasing(file_sizes: npt.NDArray[np.int64], capacity: int) -> li
             filled.append([])
         filled[node - leaves].append(position)
         left = room[node] = room[node] - size
-        while node > 1:  # the largest room of every node above
+        while node > 1:  # update the largest room of every node above
             sibling = room[node ^ 1]
             if sibling > left:
                 left = sibling
@@ -77,12 +77,12 @@ def first_fit_decreasing(file_sizes: npt.NDArray[np.int64], capacity: int) -> li
 
 
 def _level(bins: list[list[int]], file_sizes: npt.NDArray[np.int64]) -> list[list[int]]:
-    """The same number of bins, filled evenly: the last of first-fit is else nearly empty, and its task soon done.
+    """Fills the same number of bins evenly. First-fit leaves the last one nearly empty, and its task ends early.
 
-    A capacity of the mean plus the largest file never needs more bins; half of that spare room often will do.
+    With a capacity of the mean plus the largest file, no more bins are needed. Half of that spare room is often enough.
     """
     several = [members for members in bins if len(members) > 1]
-    if not 2 <= len(several) <= _LEVELLED_BINS:
+    if not 2 <= len(several) <= _MAX_LEVELLED_BINS:
         return bins
     alone = [members for members in bins if len(members) == 1]
     shared = np.sort(np.concatenate(several))
@@ -97,8 +97,8 @@ def _level(bins: list[list[int]], file_sizes: npt.NDArray[np.int64]) -> list[lis
     return bins
 
 
-def _fold_small(bins: list[list[int]], file_sizes: npt.NDArray[np.int64], sizes: FileSizes) -> list[list[int]]:
-    """Fold every bin below the small-file threshold into the emptiest other one, where that saves a file."""
+def _merge_small_bins(bins: list[list[int]], file_sizes: npt.NDArray[np.int64], sizes: FileSizes) -> list[list[int]]:
+    """Merges every bin below the small-file threshold into the emptiest other bin, if that saves a file."""
     waiting = [(int(file_sizes[members].sum()), number) for number, members in enumerate(bins)]
     if all(total >= sizes.small for total, _ in waiting):
         return bins

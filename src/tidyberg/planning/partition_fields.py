@@ -1,4 +1,4 @@
-"""Partition fields that a filter may name besides columns, and what such a filter says of the field's source column."""
+"""Partition fields in filters: which fields a filter may name, and what it then says about their source columns."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from tidyberg.planning.literals import Value, quote, show, to_literal
 
 _NUMPY_TYPES = {"year": "M8[Y]", "month": "M8[M]", "day": "M8[D]", "hour": "M8[h]"}
 _MICROS_PER_HOUR = 3_600_000_000
-# Their constructors take more than their types say.
+# The constructors of these classes accept more than their type hints say.
 _BELOW: Callable[..., BooleanExpression] = LessThan
 _FROM: Callable[..., BooleanExpression] = GreaterThanOrEqual
 _IS_NULL: Callable[..., BooleanExpression] = IsNull
@@ -45,12 +45,12 @@ _NOT_EQUAL: Callable[..., UnboundPredicate] = NotEqualTo
 
 @dataclass(frozen=True, slots=True)
 class NamedField:
-    """A partition field by its name; in specs where the same name means another field, it does not answer."""
+    """A partition field that a filter can name. A field of another spec with this name may be a different one."""
 
     name: str
     source_id: int
     transform: Transform[Any, Any]
-    kind: IcebergType  # of its values
+    kind: IcebergType  # the type of its values
 
     def is_(self, field: PartitionField) -> bool:
         same_source = field.source_id == self.source_id and str(field.transform) == str(self.transform)
@@ -58,13 +58,13 @@ class NamedField:
 
     @property
     def unit(self) -> str | None:
-        """year, month, day or hour, where its values are counted in these."""
+        """Returns year, month, day or hour if the field counts these; otherwise None."""
         return str(self.transform) if isinstance(self.transform, TimeTransform) else None
 
     def literal(self, value: Value, shown_name: str) -> tuple[Literal[Any], str]:
-        """A value of the field, and as text that reads back to the same.
+        """Returns a value of the field, and SQL text that parses to the same value.
 
-        A date or time stands for the year, month, day or hour that it lies in.
+        A date or time means the year, month, day or hour that contains it.
         """
         if self.unit is None:
             return to_literal(value, shown_name, self.kind, "partition field")
@@ -85,7 +85,7 @@ PartitionFields = Mapping[str, NamedField]
 def partition_fields(
     specs: Mapping[int, PartitionSpec], default_spec_id: int, schema: Schema, schemas: Mapping[int, Schema]
 ) -> PartitionFields:
-    """By name, those of the current spec and of older ones; of two with one name the newer. Columns hide them."""
+    """Returns the fields of all specs by name. The newest of a name wins, and a column hides a field of its name."""
     columns = set(schema.column_names)
     history = [schema, *(schemas[number] for number in sorted(schemas, reverse=True))]
     newest_first = sorted(specs, key=lambda number: (number != default_spec_id, -number))
@@ -103,14 +103,14 @@ def partition_fields(
 
 
 def on_column(leaf: UnboundPredicate, field: NamedField, schema: Schema) -> BooleanExpression | None:
-    """What a condition on the field says of its source column, exactly; None where that cannot be said."""
+    """Returns the same condition on the source column of the field, or None if there is no exact one."""
     source = schema._lazy_id_to_field.get(field.source_id)
     name = schema.find_column_name(field.source_id)
     if source is None or name is None:
         return None
     column = Reference(name)
     again: Callable[..., BooleanExpression] = type(leaf)
-    if isinstance(leaf, IsNull | NotNull):  # every transform keeps nulls, and makes none
+    if isinstance(leaf, IsNull | NotNull):  # every transform maps null to null, and nothing else
         return again(column)
     if isinstance(field.transform, IdentityTransform) and isinstance(leaf, SetPredicate | LiteralPredicate):
         return again(column, leaf.literals if isinstance(leaf, SetPredicate) else leaf.literal)
@@ -139,13 +139,13 @@ def _on_times(leaf: UnboundPredicate, column: Reference, unit: str, kind: Iceber
             return _FROM(column, start)
         case EqualTo():
             return And(_FROM(column, start), _BELOW(column, end))
-        case NotEqualTo():  # null differs from every value, as PyIceberg has it for columns too
+        case NotEqualTo():  # null differs from every value; PyIceberg treats columns the same way
             return Or(_BELOW(column, start), _FROM(column, end), _IS_NULL(column))
     return None
 
 
 def _start(number: int, unit: str, kind: IcebergType) -> Literal[Any]:
-    """The first moment of a year, month, day or hour, in the type of a column."""
+    """Returns the first moment of a year, month, day or hour, in the type of a column."""
     moment = np.array(number, np.int64).astype(_NUMPY_TYPES[unit])
     if isinstance(kind, DateType):
         return DateLiteral(int(moment.astype("M8[D]").astype(np.int64)))
@@ -153,13 +153,16 @@ def _start(number: int, unit: str, kind: IcebergType) -> Literal[Any]:
 
 
 def _source(field: PartitionField, history: Sequence[Schema]) -> NestedField | None:
-    """The column as it is, or as it was last where it was dropped."""
+    """Returns the source column of a field, as it last was if it has been dropped."""
     found = (schema._lazy_id_to_field.get(field.source_id) for schema in history)
     return next((column for column in found if column is not None), None)
 
 
 def _moment_of(value: Value, unit: str) -> datetime | None:
-    """As a UTC wall clock; None where it is no date or time. Also as partitions are printed: 2026-11, 2026-11-12-10."""
+    """Returns a UTC wall clock, or None if the value is no date or time.
+
+    It also accepts the form in which partitions are printed, such as 2026-11 or 2026-11-12-10.
+    """
     if unit == "year" and isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 9999:
         return datetime(value, 1, 1)  # noqa: DTZ001 - a wall clock
     if isinstance(value, str):

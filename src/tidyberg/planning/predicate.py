@@ -1,6 +1,6 @@
-"""SQL filters such as `day >= current_date - 7` to Iceberg expressions, checked against columns and partition fields.
+"""Translates SQL filters such as `day >= current_date - 7` to Iceberg expressions, and checks the names in them.
 
-Nothing is executed: the text is parsed by sqlglot, and every node that is not known here is refused.
+Nothing is executed. sqlglot parses the text, and every node that this module does not know is refused.
 """
 
 import difflib
@@ -37,7 +37,7 @@ from sqlglot import Dialect, ParseError, TokenError, tokens
 from sqlglot import expressions as sql
 
 from tidyberg.errors import BadPredicate
-from tidyberg.planning.constants import evaluate, is_constant
+from tidyberg.planning.constant_values import evaluate, is_constant
 from tidyberg.planning.literals import Value, to_literal
 from tidyberg.planning.partition_fields import NamedField, PartitionFields
 
@@ -45,7 +45,7 @@ MAX_LENGTH = 100_000
 MAX_DEPTH = 100
 
 _NO_FIELDS: PartitionFields = {}
-_FIELD_IDS = 2**31 - 100_000  # of partition fields while a filter is checked; no column has them
+_FIELD_IDS = 2**31 - 100_000  # for partition fields while a filter is checked; no column has such an id
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -69,7 +69,7 @@ class _FilterDialect(Dialect):
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """A translated part of the filter, and the same as text without current_date and the like."""
+    """A translated part of the filter, and its text with current_date and the like replaced by their values."""
 
     expression: BooleanExpression
     text: str
@@ -101,7 +101,7 @@ class _Column:
 def parse_predicate(
     text: str, schema: Schema, now_ms: int, fields: PartitionFields = _NO_FIELDS
 ) -> tuple[BooleanExpression, str]:
-    """An unbound Iceberg expression over columns and partition fields, and the filter with the clock resolved (UTC)."""
+    """Returns an unbound Iceberg expression, and the filter as text with the current time (UTC) filled in."""
     if len(text) > MAX_LENGTH:
         raise BadPredicate(f"The filter is {len(text):,} characters long; at most {MAX_LENGTH:,} are allowed.")
     try:
@@ -126,12 +126,12 @@ def _parse(text: str) -> sql.Expression:
     except (ParseError, TokenError) as error:
         raise BadPredicate(
             f"The filter {_shorten(text)} is not valid SQL{_position(error)}.",
-            hint="Write it as behind WHERE: day >= current_date - 7 and region = 'eu'.",
+            hint="Write it as after WHERE: day >= current_date - 7 and region = 'eu'.",
         ) from None
     if len(trees) != 1 or not isinstance(trees[0], sql.Expression):
         raise BadPredicate(
             "The filter is empty." if not any(trees) else "The filter must be one condition.",
-            hint="Write it as behind WHERE: day >= current_date - 7 and region = 'eu'.",
+            hint="Write it as after WHERE: day >= current_date - 7 and region = 'eu'.",
         )
     return trees[0]
 
@@ -173,7 +173,7 @@ class _Translator:
         raise _unsupported(node)
 
     def _connected(self, node: sql.And | sql.Or, depth: int) -> _Clause:
-        # A chain of a thousand `or`s is a tree a thousand deep: walk it without recursion.
+        # A chain of a thousand `or`s is a tree of that depth. It is walked without recursion.
         connector = type(node)
         operands: list[sql.Expression] = []
         waiting: list[sql.Expression] = [node]
@@ -254,7 +254,7 @@ class _Translator:
     def _value(self, node: sql.Expression) -> Value:
         if not is_constant(node):
             raise BadPredicate(
-                f"{node.sql()} names a column where a value must stand.",
+                f"{node.sql()} names a column where a value is expected.",
                 hint="Compare a column with a value; put strings in single quotes: region = 'eu'.",
             )
         return evaluate(node, self._now)
@@ -270,7 +270,9 @@ class _Translator:
 
     def _column(self, node: sql.Expression) -> _Column:
         if is_constant(node):
-            raise BadPredicate(f"{node.sql()} stands where a column must be.", hint="Compare a column with a value.")
+            raise BadPredicate(
+                f"{node.sql()} is a value where a column is expected.", hint="Compare a column with a value."
+            )
         parts = _name_parts(node)
         if parts is None:
             raise _unsupported(node)
@@ -292,7 +294,7 @@ class _Translator:
 
 
 def _called(wanted: str, names: Sequence[str]) -> list[str]:
-    """SQL names ignore case; where two names differ by case only, the exact one is meant."""
+    """Finds names without regard to case, as SQL does. If two names differ only in case, the exact one is meant."""
     return [wanted] if wanted in names else [name for name in names if name.lower() == wanted.lower()]
 
 
@@ -326,7 +328,7 @@ def _unsupported(node: sql.Expression) -> BadPredicate:
 
 
 def _too_deep() -> BadPredicate:
-    return BadPredicate("The filter is nested too deeply.", hint="Take out parentheses that are not needed.")
+    return BadPredicate("The filter is nested too deeply.", hint="Remove parentheses that are not needed.")
 
 
 def _position(error: ParseError | TokenError) -> str:

@@ -1,30 +1,33 @@
-"""What a rewrite costs and gives back, in requests, seconds and dollars.
+"""Estimates what a rewrite costs and saves, in requests, seconds and dollars.
 
-The model. Requests are those of this package's S3 client as it is by default; a table on local disks, where there are
-none, has the price that the same job would have on S3:
-- GET: per input file, and per group for each delete file that applies, one up to 16 MB, above it two: its footer, and
-  the rest as one stream.
-- PUT: per output up to 32 MB one; above, one per part of 32 MB plus opening and closing the upload.
-- A copy reads of each input the end alone, and asks for one copy per input and 512 MB of it; per output it opens and
-  closes the upload, sends a footer, and reads the start and the footer to confirm them. Inputs below 5 MB are too short
-  for a copy: they are read, filled up with a piece of a neighbour that is read too, and sent in parts of 16 MB.
-- Other stores (Arrow's clients): a GET for the footer and one per 128 MB, a PUT up to 10 MB, above it one per part of
-  10 MB and two more. Copies read and write all bytes.
-- Per job, GET: the manifests that name a replaced file or a delete, once to plan and once to commit; a look at each
-  output; 13 for the manifest list and for the table's metadata, which PyIceberg loads four times by a HEAD and a GET
-  each (REST catalogs send it themselves: that is not told apart). PUT: the rewritten manifests, which
-  are merged into one per kind of content, spec and 8 MB (`commit.manifest.target-size-bytes`), or two where some keep
-  files and some do not, which is not told apart; one manifest of outputs per spec, the manifest list, the metadata.
-- Bytes written: those of the input less the rows known to be deleted, at the calibrated ratio; copied ones stay as
-  they are.
-- Seconds, as if each task had one core, though where there are fewer tasks than cores each is encoded on several:
-  the start of a job, then bytes at the calibrated rate of the group's mode and a fixed time per file read, spread
-  over the cores, but no less than the longest task takes on one. Compute is what the engine has allocated during all
-  of it, in GB-seconds.
-- Storage: replaced bytes stay until snapshots expire (history.expire.max-snapshot-age-ms, else 5 days).
-- Payback: a full scan saves the GETs of files and deletes that it need not read any more and, on one core, the
-  time to open each file. All costs, storage too, are divided by that. Cheaper storage of smaller outputs is not
-  counted.
+The model counts the requests that this package's S3 client makes by default. A table on local disks, where there are no
+requests, has the price that the same job would have on S3.
+
+- GET, encoded groups: each input file and each delete file of a group takes one request up to 16 MB. A larger file
+  takes two: one for its footer, and one for the rest as a stream.
+- PUT, encoded groups: an output up to 32 MB takes one request. A larger one takes one per part of 32 MB, and two to
+  open and close the upload.
+- Copied groups: a copy reads only the end of each input, and requests one server-side copy per 512 MB of it. For each
+  output it opens and closes the upload, sends a footer, and reads the start and the footer to confirm them. Inputs
+  below 5 MB are too short for a server-side copy. They are read, filled up with a piece of a neighbour that is read
+  too, and sent in parts of 16 MB.
+- Other stores use Arrow's clients. A file takes a GET for the footer and one per 128 MB. An output takes one PUT up to
+  10 MB; a larger one takes one per part of 10 MB, and two more. Copies read and write all bytes.
+- GET, per job: every manifest that lists a replaced file or a delete is read twice, to plan and to commit. Each output
+  is looked at once. The manifest list and the table's metadata take 13 requests, because PyIceberg loads the metadata
+  four times with a HEAD and a GET each. The model does not distinguish REST catalogs, which send the metadata.
+- PUT, per job: rewritten manifests are merged into one per kind of content, spec and 8 MB
+  (`commit.manifest.target-size-bytes`). There is also one manifest of outputs per spec, the manifest list, and the
+  metadata. A commit writes two manifests instead of one if some keep files and some do not; the model ignores that.
+- Bytes written: the bytes of the input without the rows that are known to be deleted, times the calibrated ratio.
+  Copied bytes stay as they are.
+- Seconds: the start of a job, then the bytes at the calibrated rate of the mode and a fixed time per file read. This
+  time is spread over the cores, but a job takes no less than its longest task. Each task has one core in the model,
+  although a task is encoded on several cores if there are fewer tasks than cores.
+- Compute: what the engine allocates during these seconds, in GB-seconds.
+- Storage: replaced bytes stay until snapshots expire (history.expire.max-snapshot-age-ms, or 5 days).
+- Payback: a full scan saves the GETs for files and deletes that are gone and, on one core, the time to open each file.
+  All costs, including storage, are divided by that. Smaller outputs also cost less to store; the model ignores that.
 """
 
 from collections import Counter
@@ -42,14 +45,14 @@ from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.plan import Estimate, Mode
 from tidyberg.model.sizes import GB, MB
 
-# As the S3 client does it; a test compares them.
-WHOLE_BYTES = 16 * MB  # a file up to this is read by one request
+# These are the numbers of the S3 client. A test compares them.
+WHOLE_BYTES = 16 * MB  # a file up to this size is read with one request
 PART_BYTES = 32 * MB
 COPY_BYTES = 512 * MB
 SMALLEST_COPY = 5 * MB
-SENT_BYTES = 16 * MB  # of what is too short for a copy
+SENT_BYTES = 16 * MB  # the parts in which files are sent that are too short for a copy
 _ARROW_PART_BYTES = 10 * MB
-_SCAN_BYTES = 128 * MB  # what a reader asks for at once
+_SCAN_BYTES = 128 * MB  # what a reader requests at once
 RETENTION_PROPERTY = "history.expire.max-snapshot-age-ms"
 DEFAULT_RETENTION_MS = 5 * 86_400_000
 _OWN_CLIENT = ("s3", "s3a", "s3n", "file")
@@ -62,7 +65,7 @@ _NO_DELETES = np.array([], dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a set of groups asks for; works add up, and any of them can be priced."""
+    """What it takes to rewrite a set of groups. Work can be added up, and any sum can be priced."""
 
     tasks: int = 0
     input_files: int = 0
@@ -74,7 +77,7 @@ class Work:
     scan_requests_before: int = 0
     scan_requests_after: int = 0
     core_seconds: float = 0.0
-    longest_seconds: float = 0.0  # of one task, on its core
+    longest_seconds: float = 0.0  # the time of the longest task, on one core
 
     def __add__(self, other: "Work") -> "Work":
         return Work(
@@ -99,8 +102,8 @@ class Pricing:
     resources: Resources
     max_parallelism: int | None
     retention_ms: int
-    own_client: bool = True  # which copies inside the store; else Arrow's does the work
-    merged_bytes: int = 0  # of manifests that are written anew as one; 0: each by itself
+    own_client: bool = True  # it can copy inside the store; Arrow's clients read and write all bytes
+    merged_bytes: int = 0  # manifests are merged up to this size when they are rewritten; 0: they are not merged
 
     def work_of_group(
         self,
@@ -111,7 +114,10 @@ class Pricing:
         mode: Mode = "encode",
         tasks: int = 1,
     ) -> Work:
-        """`expected_bytes` are what the rows that stay take in the input, where some are known to be deleted."""
+        """Returns the work of one group.
+
+        `expected_bytes` is the size of the rows that stay, if some rows are known to be deleted.
+        """
         total = sum(file_sizes)
         speed = self.calibration
         copied = mode == "copy"
@@ -128,7 +134,7 @@ class Pricing:
             output_files=outputs,
             bytes_read=total,
             bytes_written=written,
-            get_requests=gets + 2 * (tasks - 1),  # tasks on both sides of a cut open the file
+            get_requests=gets + 2 * (tasks - 1),  # the tasks on both sides of a cut open the same file
             put_requests=puts,
             scan_requests_before=_scan_requests(read_sizes),
             scan_requests_after=_scan_requests([each] * outputs),
@@ -137,7 +143,7 @@ class Pricing:
         )
 
     def _requests(self, read_sizes: list[int], outputs: int, output_size: int, *, copied: bool) -> tuple[int, int]:
-        """GETs and PUTs of a group."""
+        """Returns the GETs and PUTs of a group."""
         files = len(read_sizes)
         if not self.own_client:
             return _scan_requests(read_sizes), outputs * _put_requests(output_size, _ARROW_PART_BYTES)
@@ -153,34 +159,34 @@ class Pricing:
         return files + len(short) + runs + 2 * outputs, copies + sent + 3 * outputs
 
     def price_group(self, work: Work) -> Estimate:
-        """A group's share: its own requests and core time; the job's start and commit are in the job's price."""
+        """Prices the requests and core time of a group. The start and the commit are part of the job's price."""
         return self._estimate(work, work.core_seconds, work.core_seconds / self._cores)
 
     def price_job(self, work: Work, manifests: Collection[ManifestInfo], specs: int) -> Estimate:
-        """All groups together; `manifests` name replaced files and are written anew, `specs` get a new one each."""
+        """Prices all groups together. The commit rewrites `manifests` and adds one for each of `specs` specs."""
         if work.tasks == 0:
             return self._estimate(work, 0.0, 0.0)
-        # No sooner than its longest task: so a group more never makes a job cheaper.
+        # A job takes at least as long as its longest task, so one more group never makes it cheaper.
         working = max(work.longest_seconds, work.core_seconds / self._cores)
         seconds = self.calibration.seconds_per_job + working
         commit = Work(
             get_requests=2 * len(manifests) + _METADATA_READS + work.output_files,
-            put_requests=self._rewritten(manifests) + specs + 2,
+            put_requests=self._manifests_written(manifests) + specs + 2,
         )
         return self._estimate(work + commit, seconds, seconds)
 
     def starts_longer_than_it_runs(self, work: Work) -> bool:
-        """Whether one core does all of it in the time that jobs take beside rewriting, mostly to start Spark."""
+        """Returns True if one core does the work in less time than a job needs to start, which is mostly Spark."""
         return work.tasks > 0 and work.core_seconds <= self.calibration.seconds_per_job
 
-    def _rewritten(self, manifests: Collection[ManifestInfo]) -> int:
-        """How many manifests a commit writes in place of these."""
+    def _manifests_written(self, manifests: Collection[ManifestInfo]) -> int:
+        """Returns the number of manifests that a commit writes in place of these."""
         if not self.merged_bytes:
             return len(manifests)
         together: Counter[tuple[bool, int]] = Counter()
         for manifest in manifests:
             together[manifest.holds_deletes, manifest.spec_id] += manifest.length
-        # Not one for each: a manifest may be larger than the limit by itself.
+        # A single manifest may be larger than the limit, and it is still written as one.
         return min(len(manifests), sum(_parts(size, self.merged_bytes) for size in together.values()))
 
     @property
@@ -214,7 +220,7 @@ class Pricing:
 
 
 def request_dollars(requests: Mapping[str, int], prices: Prices) -> float:
-    """Of requests that were counted, by kind: what reads is cheap, what removes is free, all else is like a PUT."""
+    """Prices counted requests by kind. Reads are cheap, deletes are free, and all others cost as much as a PUT."""
     reads = sum(number for kind, number in requests.items() if kind in _READ_REQUESTS)
     others = sum(number for kind, number in requests.items() if kind not in _READ_REQUESTS + _FREE_REQUESTS)
     return (reads * prices.get_per_1000 + others * prices.put_per_1000) / 1000
@@ -228,7 +234,7 @@ def pricing_for(
     resources: Resources,
     location: str = "",
 ) -> Pricing:
-    """For a table with these properties at that location."""
+    """Returns the pricing for a table with these properties at this location."""
     scheme = location.partition("://")[0].lower() if "://" in location else "file"
     retention_ms = _retention_ms(properties)
     return Pricing(
@@ -250,7 +256,7 @@ def _retention_ms(properties: Mapping[str, str]) -> int:
 
 
 def _scan_requests(sizes: list[int]) -> int:
-    """Of a reader that is not known: of each file the footer, then the rest."""
+    """Returns the requests of a typical reader, which reads the footer of each file and then the rest."""
     return 2 * len(sizes) + sum(_parts(size, _SCAN_BYTES) - 1 for size in sizes if size > _SCAN_BYTES)
 
 

@@ -1,9 +1,10 @@
-"""Work that waits to be published to the branch (write-audit-publish) and that compacting it would lock out.
+"""Protects work that waits to be published (write-audit-publish). A compaction could make publishing it impossible.
 
-A branch is published by moving the target forward to its head, which catalogs and engines allow only while the
-target's head is among the branch's ancestors; a compaction puts a snapshot of its own in the way. The same holds for
-a snapshot that was staged with `wap.id` and is published by cherry-picking it: Iceberg can apply an append to any
-head, everything else only to the very head it was written on.
+A branch is published by fast-forwarding the target branch to it. Catalogs and engines allow that only while the head of
+the target is an ancestor of the branch, and a compaction adds a snapshot that is not.
+
+A snapshot that was staged with `wap.id` is published by cherry-picking it. Iceberg can apply an append to any head.
+Every other operation can only be applied to the head that it was written on.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +40,7 @@ def waiting_to_be_published(pinned: Pinned) -> Skip | None:
 
 
 def _ancestors(snapshot_id: int, snapshots: Mapping[int, SnapshotInfo]) -> Iterator[int]:
-    """The snapshot and those it descends from, as far as they are still known."""
+    """Yields the snapshot and its ancestors, as far as they are not expired."""
     current: int | None = snapshot_id
     while current is not None and current in snapshots:
         yield current

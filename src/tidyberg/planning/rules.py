@@ -1,9 +1,8 @@
-"""The rules of the contract, one function each: when to compact a partition, and how urgent it is."""
+"""The rules of the contract, one function each: when to compact a partition, and how urgent that is."""
 
 from datetime import UTC, datetime
 
 from tidyberg.model.inventory import PartitionStatistics
-from tidyberg.model.options import PlanOptions, Strategy
 
 FILES_FOR_FULL_SCORE = 100
 HOURS_FOR_FULL_SCORE = 24
@@ -11,7 +10,7 @@ _MS_PER_HOUR = 3_600_000
 
 
 def fragment_ratio(data_files: int, delete_files: int) -> float:
-    """Delete files per data file."""
+    """Returns the number of delete files per data file."""
     return delete_files / max(data_files, 1)
 
 
@@ -24,7 +23,7 @@ def should_compact(
     small_file_threshold: int,
     max_delete_ratio: float,
 ) -> str | None:
-    """Why a partition is worth compacting, None when it is not: many files, small ones, or many deletes."""
+    """Returns why a partition is worth compacting (many files, small files or many deletes), or None."""
     if data_files == 0:
         return None
     if data_files > max_file_count_per_partition:
@@ -36,16 +35,19 @@ def should_compact(
     return None
 
 
-def fewest_to_merge(options: PlanOptions) -> int:
-    """How many files of a partition are worth merging for their size; `full` means all there are."""
-    return 2 if options.force or options.strategy is Strategy.FULL else max(2, options.min_input_files)
+def share_of_rows(share: float, *, exact: bool) -> str:
+    if share == 0:
+        return "none of the rows"
+    if share < 0.01:
+        return "less than 1 % of the rows"
+    return f"{'about' if exact else 'up to'} {share * 100:.0f} % of the rows"
 
 
 def score_partition(files: int, small_files: int, fragments: float, hours_since_compaction: float | None) -> float:
-    """How urgent a partition is: 0.3 file count + 0.3 fragment ratio + 0.2 age + 0.2 share of small files.
+    """Scores urgency: 0.3 file count + 0.3 fragment ratio + 0.2 age + 0.2 share of small files.
 
-    Files count fully at 100 and hours at 24; a partition never compacted has the full score for its age. The
-    fragment ratio counts as it is: more delete files than data files push the score above 1, as they should.
+    The file count has its full weight at 100 files, the age at 24 hours. A partition that was never compacted has the
+    full score for its age. The fragment ratio has no upper limit, so many delete files push the score above 1.
     """
     if files == 0:
         return 0.0
@@ -63,7 +65,7 @@ def hours_since(moment_ms: int | None, now_ms: int) -> float | None:
 
 
 def heat(statistics: PartitionStatistics, *, now_ms: int, window_seconds: int, commits: int) -> str | None:
-    """Why a partition is hot, None when it is not: it got at least `commits` commits within the window."""
+    """Returns why a partition is hot, or None. It is hot if it got at least `commits` commits within the window."""
     written = statistics.last_write_ms
     if written is None or written <= now_ms - window_seconds * 1000:
         return None

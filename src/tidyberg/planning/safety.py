@@ -1,4 +1,4 @@
-"""What must not be rewritten: tables with content that cannot be kept, files that cannot be read."""
+"""Finds what must not be rewritten: tables whose content cannot be preserved, and files that cannot be read."""
 
 from collections import Counter
 from enum import IntEnum
@@ -23,13 +23,13 @@ from tidyberg.model.plan import Skip
 from tidyberg.model.table import Pinned
 
 SUPPORTED_FORMAT_VERSIONS = (1, 2, 3)
-ENCRYPTION_KEY = "encryption.key-id"  # the table property that makes Iceberg's writers encrypt
-# Columns of row lineage: data files of v3 have these names for them.
+ENCRYPTION_KEY = "encryption.key-id"  # this table property makes Iceberg's writers encrypt
+# The names of the row lineage columns in v3 data files.
 _LINEAGE_NAMES = frozenset({"_row_id", "_last_updated_sequence_number"})
 
 
 def unsupported_table(pinned: Pinned) -> Skip | None:
-    """Why no file of this table can be rewritten, if so."""
+    """Returns why no file of this table can be rewritten, or None."""
     if pinned.format_version not in SUPPORTED_FORMAT_VERSIONS:
         return Skip("format-version", f"format v{pinned.format_version} tables are not supported")
     if ENCRYPTION_KEY in pinned.properties:
@@ -47,7 +47,7 @@ def unsupported_table(pinned: Pinned) -> Skip | None:
 
 
 def _has_nothing_to_store(kind: IcebergType) -> bool:
-    """Columns of type unknown are in no file, but a list, map or struct needs something inside."""
+    """Returns True for a list, map or struct of unknown columns only. No file stores these, so it would be empty."""
     inside: tuple[IcebergType, ...] = ()
     if isinstance(kind, ListType):
         inside = (kind.element_type,)
@@ -59,7 +59,7 @@ def _has_nothing_to_store(kind: IcebergType) -> bool:
 
 
 class Hazard(IntEnum):
-    """Why a file is left out; the order is the order in which reasons are given."""
+    """Why a file is left out. Reasons are listed in this order."""
 
     NONE = 0
     DELETE_FORMAT = 1
@@ -81,10 +81,10 @@ _EXPLANATIONS = {
 
 
 def columns_of_optional_structs(pinned: Pinned) -> frozenset[int]:
-    """By field id, in any schema of the table.
+    """Returns the ids of fields inside optional structs, in any schema of the table.
 
-    Where such a struct is null, readers differ on whether what it would hold equals a null key: in SQL it does, while
-    Java takes a null struct and a null within one for different keys.
+    Readers disagree on such a field if its struct is null. In SQL the field then equals a null key. Iceberg's Java
+    library treats a null struct and a null inside a struct as different keys.
     """
     found: set[int] = set()
     for schema in (pinned.schema, *pinned.schemas.values()):
@@ -104,7 +104,7 @@ def _add_columns_below(column: NestedField, is_below_optional: bool, found: set[
 def hazards_of(
     data_files: pa.Table, unreadable_deletes: npt.NDArray[np.bool_], disputed_deletes: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int8]:
-    """One Hazard a file; the masks say to which files deletes apply that cannot be read, or that readers differ on."""
+    """Returns one Hazard per file. The masks mark files with unreadable deletes and with disputed ones."""
     hazards = np.where(disputed_deletes, Hazard.DELETE_KEYS, Hazard.NONE).astype(np.int8)
     hazards[unreadable_deletes] = Hazard.DELETE_FORMAT
     formats = data_files.column("format").cast(pa.string())
@@ -114,7 +114,7 @@ def hazards_of(
 
 
 def explain(hazards: npt.NDArray[np.int8]) -> str:
-    """In words, how many files are left out and why."""
+    """Says how many files are left out and why."""
     counts = Counter(hazard for hazard in hazards.tolist() if hazard)
     return ", ".join(
         f"{count:,} {'file' if count == 1 else 'files'} {_EXPLANATIONS[Hazard(hazard)]}"

@@ -1,8 +1,10 @@
-"""Which partitions a filter selects, judged by their partition values alone.
+"""Selects the partitions that match a filter, by their partition values alone.
 
-Inclusive: where the values cannot tell of a column, the partition is selected. Files are rewritten whole, so selecting
-too much costs time and never a row. A filter that names a partition field asks for partitions: those that have no such
-field are judged by what they know of the field's column, and where that is nothing they are left alone, and it is said.
+The selection is inclusive: if the values say nothing about a column, the partition is selected. Files are rewritten as
+a whole, so selecting too much costs time but never a row.
+
+A filter that names a partition field asks for partitions. A partition without this field is judged by its values for
+the field's source column. If it has none, it is left alone, and the plan says so.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,8 +43,8 @@ _NO_FIELDS: PartitionFields = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """Which partitions are taken, why not where the filter cannot tell (by position), and the filter as understood."""
+class PartitionSelection:
+    """The partitions that a filter selects, those that it cannot decide with the reason, and the filter as parsed."""
 
     chosen: Sequence[bool]
     undecided: Mapping[int, str]
@@ -51,25 +53,25 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class _SpecTest:
-    """How the filter answers for the partitions of a spec: at best, and for sure; None: always yes."""
+    """Tests for the partitions of one spec: do they possibly match, do they certainly match? None: always."""
 
     possible: _Test | None
     certain: _Test | None
-    missing: tuple[str, ...] = ()  # fields of which the spec knows nothing
+    missing: tuple[str, ...] = ()  # fields that the spec knows nothing about
 
 
 def selected_partitions(
     pinned: Pinned, partitions: Sequence[Partition], options: PlanOptions, now_ms: int
-) -> Selection:
-    """Which partitions the options ask for."""
+) -> PartitionSelection:
+    """Returns the partitions that the options ask for."""
     if options.where is None:
-        return Selection([True] * len(partitions), {}, None)
-    from tidyberg.planning.predicate import parse_predicate  # sqlglot takes as long to import as a small plan
+        return PartitionSelection([True] * len(partitions), {}, None)
+    from tidyberg.planning.predicate import parse_predicate  # importing sqlglot takes as long as a small plan
 
     fields = fields_of(pinned)
     expression, resolved = parse_predicate(options.where, pinned.schema, now_ms, fields)
     chosen, undecided = select_partitions(expression, pinned.schema, pinned.specs, partitions, fields)
-    return Selection(chosen, undecided, resolved)
+    return PartitionSelection(chosen, undecided, resolved)
 
 
 def fields_of(pinned: Pinned) -> PartitionFields:
@@ -83,7 +85,7 @@ def select_partitions(
     partitions: Sequence[Partition],
     fields: PartitionFields = _NO_FIELDS,
 ) -> tuple[list[bool], dict[int, str]]:
-    """For every partition whether it may hold rows that the filter selects; and why not, where it cannot tell."""
+    """Returns for each partition whether it may hold matching rows, and the reason if the filter cannot decide."""
     plain = rewrite_not(expression)
     tests = {spec_id: _spec_test(plain, schema, spec, fields) for spec_id, spec in specs.items()}
     chosen: list[bool] = []
@@ -101,16 +103,17 @@ def select_partitions(
 def _spec_test(
     expression: BooleanExpression, schema: Schema, spec: PartitionSpec, fields: PartitionFields
 ) -> _SpecTest:
-    """Tests of partition tuples. `expression` has its negations at the leaves, so what is not known only widens it.
+    """Builds the tests for one spec.
 
-    A field whose source column was dropped answers nothing about columns; the filter cannot name that column any more.
+    `expression` has negations only at its leaves, so an unknown part can only make it match more. A field whose source
+    column was dropped says nothing about columns, and a filter cannot name that column any more.
     """
-    projection = _Projection(schema, spec, fields)
+    projection = _PartitionProjection(schema, spec, fields)
     possible = visit(expression, projection)
     if not projection.missing:
         test = _test(possible, schema, spec, fields)
         return _SpecTest(test, test)
-    certain = visit(expression, _Projection(schema, spec, fields, when_missing=AlwaysFalse()))
+    certain = visit(expression, _PartitionProjection(schema, spec, fields, when_missing=AlwaysFalse()))
     return _SpecTest(
         _test(possible, schema, spec, fields), _test(certain, schema, spec, fields), tuple(sorted(projection.missing))
     )
@@ -123,7 +126,7 @@ def _test(projected: BooleanExpression, schema: Schema, spec: PartitionSpec, fie
 
 
 def _tuple_schema(schema: Schema, spec: PartitionSpec, fields: PartitionFields) -> Schema:
-    """Of the spec's partition tuples; fields that can be named have a type though their column was dropped."""
+    """Returns the schema of a spec's partition tuples. A named field keeps its type if its column was dropped."""
     found = []
     for field, typed in zip(spec.fields, spec.partition_type(schema).fields, strict=True):
         named = fields.get(field.name)
@@ -132,8 +135,8 @@ def _tuple_schema(schema: Schema, spec: PartitionSpec, fields: PartitionFields) 
     return Schema(*found)
 
 
-class _Projection(BooleanExpressionVisitor[BooleanExpression]):
-    """From columns and named partition fields to the tuples of one spec."""
+class _PartitionProjection(BooleanExpressionVisitor[BooleanExpression]):
+    """Projects conditions on columns and named partition fields to the partition tuples of one spec."""
 
     def __init__(
         self,
@@ -157,7 +160,7 @@ class _Projection(BooleanExpressionVisitor[BooleanExpression]):
         return AlwaysFalse()
 
     def visit_not(self, child_result: BooleanExpression) -> BooleanExpression:
-        raise AssertionError(f"a negation above the leaves: {child_result}")
+        raise AssertionError(f"negations must be at the leaves: {child_result}")
 
     def visit_and(self, left_result: BooleanExpression, right_result: BooleanExpression) -> BooleanExpression:
         return And(left_result, right_result)
@@ -166,7 +169,7 @@ class _Projection(BooleanExpressionVisitor[BooleanExpression]):
         return Or(left_result, right_result)
 
     def visit_bound_predicate(self, predicate: BoundPredicate) -> BooleanExpression:
-        raise AssertionError(f"a filter is not bound before it is projected: {predicate}")
+        raise AssertionError(f"a filter must not be bound before it is projected: {predicate}")
 
     def visit_unbound_predicate(self, predicate: UnboundPredicate) -> BooleanExpression:
         assert isinstance(predicate.term, Reference)
@@ -189,4 +192,4 @@ def _selects(test: _Test | None, values: tuple[Any, ...]) -> bool:
     try:
         return test(tuple(value.bytes if isinstance(value, UUID) else value for value in values))
     except (TypeError, IndexError):
-        return True  # values written under another type than today's column: they cannot answer
+        return True  # the values were written when the column had another type, so they cannot be compared

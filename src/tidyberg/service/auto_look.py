@@ -15,7 +15,7 @@ from tidyberg.model.left import left_alone
 from tidyberg.model.principal import Principal, Role
 from tidyberg.model.submission import Query, Submission
 from tidyberg.model.table import TableRef
-from tidyberg.planning.bounds import resolve_sizes
+from tidyberg.planning.file_sizes import resolve_sizes
 from tidyberg.record.process import this_process
 from tidyberg.service.auto import Candidate, Choice, Facts, Spending, choose, spent, start_of_day, turn, worth_planning
 from tidyberg.service.due import DAY_MS

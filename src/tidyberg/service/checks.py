@@ -10,7 +10,7 @@ from tidyberg.errors import BadInput
 from tidyberg.execute.tasks.write_settings import write_settings
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.submission import MAX_PRIORITY, MIN_PRIORITY
-from tidyberg.planning.bounds import resolve_sizes
+from tidyberg.planning.file_sizes import resolve_sizes
 from tidyberg.service.requests import SubmitRequest
 
 MOST_OPTION_BYTES = 64 * 1024

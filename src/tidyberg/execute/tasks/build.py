@@ -20,7 +20,7 @@ from tidyberg.model.options import PlanOptions, RewriteMode
 from tidyberg.model.plan import DeleteFile, FileGroup
 from tidyberg.model.table import Pinned
 from tidyberg.model.task import NanFacts, PartitionColumn, Task, TaskDelete, TaskInput, output_name
-from tidyberg.planning.parts import part_count
+from tidyberg.planning.task_split import tasks_per_group
 
 _BATCH_ROWS = 131_072
 _FAR_MORE, _FAR_MORE_SPARE = 4, 32  # times as many outputs as planned, and some: a writer that rolls so often is wrong
@@ -91,7 +91,7 @@ def build_tasks(
             after_death=after_death,
             deletes=tuple(_task_delete(deletes[position]) for position in group.deletes),
             mode=group.mode,
-            parts=part_count(
+            parts=tasks_per_group(
                 group.mode,
                 moves=group.output_spec_id is not None,
                 outputs=group.outputs,

@@ -1,4 +1,4 @@
-"""The sizes that a plan works with: from the options, else the table's properties, else the defaults."""
+"""Resolves the file sizes of a plan: from the options, then the table's properties, then the defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ MAX_GROUP_RATIO = 2
 
 @dataclass(frozen=True, slots=True)
 class FileSizes:
-    """All in bytes. A file below `small` is small; one within [`minimum`, `maximum`] is left as it is."""
+    """Sizes in bytes. A file below `small` is small. A file within [`minimum`, `maximum`] has the right size."""
 
     target: int
     minimum: int
     maximum: int
-    group_limit: int  # of a group with more than one file
+    group_limit: int  # the most that a group of several files holds
     small: int
 
 
@@ -45,7 +45,7 @@ def resolve_sizes(options: PlanOptions, properties: Mapping[str, str]) -> FileSi
         minimum=minimum,
         maximum=maximum,
         group_limit=min(options.max_group_size or group_limit, group_limit),
-        # A file that has reached the minimum is good enough, however high the threshold is set.
+        # A file that has reached the minimum is not small, however high the threshold is set.
         small=min(options.small_file_threshold, minimum),
     )
 
@@ -57,6 +57,6 @@ def _target_of_table(properties: Mapping[str, str]) -> int:
     if not text.strip().isdigit() or int(text) < 1:
         raise BadInput(
             f"The table's property {TARGET_PROPERTY} is {text!r}, which is not a number of bytes.",
-            hint="Set it right, or give target_file_size.",
+            hint="Correct the property, or pass target_file_size.",
         )
     return int(text)

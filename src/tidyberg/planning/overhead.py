@@ -1,4 +1,4 @@
-"""What a table carries beside its live files: snapshots, manifests, and bytes that only older snapshots need."""
+"""Measures what a table keeps besides its live files: snapshots, manifests, and bytes that only old snapshots need."""
 
 from dataclasses import dataclass
 
@@ -8,19 +8,19 @@ DELETE_OLD_METADATA = "write.metadata.delete-after-commit.enabled"
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class TableOverhead:
     snapshots: int
     manifests: int
-    dead_bytes: int  # of files that only older snapshots refer to: freed when these expire
-    deletes_old_metadata: bool  # else every commit leaves a metadata.json behind, for good
-    metadata_bytes: int | None = None  # of the current one, which every commit writes anew; None: not known
+    dead_bytes: int  # in files that only older snapshots reference; freed when these expire
+    deletes_old_metadata: bool  # otherwise every commit leaves a metadata.json behind forever
+    metadata_bytes: int | None = None  # the size of the current metadata.json; None: not known
 
 
-def upkeep_of(inventory: Inventory) -> Upkeep:
+def overhead_of(inventory: Inventory) -> TableOverhead:
     history, properties = inventory.pinned.snapshots, inventory.pinned.properties
-    # What a snapshot removed is still needed by its parent, as long as that is kept.
+    # A file that a snapshot removed is still needed by its parent, as long as the parent is kept.
     removed = (info.summary.get("removed-files-size", "") for info in history.values() if info.parent_id in history)
-    return Upkeep(
+    return TableOverhead(
         snapshots=len(history),
         manifests=len(inventory.manifests),
         dead_bytes=sum(int(text) for text in removed if text.isdigit()),

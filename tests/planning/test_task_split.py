@@ -1,9 +1,9 @@
-"""Which groups are divided, and among how many tasks."""
+"""Large groups are split among several tasks."""
 
 import pytest
 
 from tidyberg.model.plan import Mode
-from tidyberg.planning.parts import part_count
+from tidyberg.planning.task_split import tasks_per_group
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from tidyberg.planning.parts import part_count
         ("copy", False, 20, 1_000, 1),
     ],
 )
-def test_large_groups_are_divided_where_that_costs_little(
+def test_a_large_group_is_split_among_tasks_if_it_is_encoded_in_place(
     mode: Mode, moves: bool, outputs: int, row_groups: int, parts: int
 ) -> None:
-    assert part_count(mode, moves=moves, outputs=outputs, row_groups=row_groups) == parts
+    assert tasks_per_group(mode, moves=moves, outputs=outputs, row_groups=row_groups) == parts

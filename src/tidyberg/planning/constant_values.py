@@ -1,4 +1,4 @@
-"""The value of a constant in a predicate: SQL literals, casts, and dates relative to now."""
+"""Evaluates constants in a filter: SQL literals, casts, and dates relative to now."""
 
 import calendar
 from datetime import date, datetime, time, timedelta
@@ -28,12 +28,12 @@ _MONTHS = {"YEAR": 12, "MONTH": 1}
 
 
 def is_constant(node: sql.Expression) -> bool:
-    """Whether a side of a comparison names no column, so that it has a value before any row is read."""
+    """Returns True if a side of a comparison names no column. Its value is then known before any row is read."""
     return not any(isinstance(part, sql.Column | sql.Dot) for part in node.walk())
 
 
 def evaluate(node: sql.Expression, now: datetime) -> Value:
-    """The value of a constant; `now` is UTC, and so are current_date and current_timestamp."""
+    """Returns the value of a constant. `now` is in UTC, and so are current_date and current_timestamp."""
     if isinstance(node, sql.Paren):
         return evaluate(node.this, now)
     if isinstance(node, sql.Literal):
@@ -67,7 +67,7 @@ def _number(text: str) -> int | Decimal:
 def _negate(value: Value, node: sql.Expression) -> Value:
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return -value
-    raise BadPredicate(f"{node.sql()}: a minus sign needs a number behind it.")
+    raise BadPredicate(f"{node.sql()}: a minus sign must be followed by a number.")
 
 
 def _cast(value: Value, node: sql.Cast) -> Value:
@@ -89,7 +89,7 @@ def _cast(value: Value, node: sql.Cast) -> Value:
 
 
 def _shift(node: sql.Add | sql.Sub, now: datetime) -> date | datetime:
-    """A date or timestamp plus or minus days or an interval."""
+    """Adds days or an interval to a date or timestamp, or subtracts them."""
     start = evaluate(node.this, now)
     if not isinstance(start, date):
         raise BadPredicate(
@@ -106,7 +106,7 @@ def _shift(node: sql.Add | sql.Sub, now: datetime) -> date | datetime:
     except OverflowError:
         raise BadPredicate(f"{node.sql()} is outside the calendar (years 1 to 9999).") from None
     raise BadPredicate(
-        f"{node.sql()}: what is added to a date must be a number of days or an interval.",
+        f"{node.sql()}: only a number of days or an interval can be added to a date.",
         hint="Write it like `current_date - 7` or `current_date - interval '7' day`.",
     )
 
@@ -130,7 +130,7 @@ def _add_interval(start: date, sign: int, interval: sql.Interval) -> date:
 
 
 def _add_months(start: date, months: int) -> date:
-    """The same day in another month, or that month's last day where it has none."""
+    """Returns the same day in another month, or the last day of that month if it is shorter."""
     year, month = divmod(start.year * 12 + start.month - 1 + months, 12)
     if not 1 <= year <= 9999:
         raise OverflowError

@@ -1,4 +1,4 @@
-"""A hot partition gives up its cold files, but none that a writer of rows may be changing."""
+"""A hot partition gives up its cold files, except those that a writer may be changing."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def test_a_hot_partition_gives_up_its_cold_files_and_keeps_the_fresh_ones(strate
     assert verdict(plan).reason.endswith("; 4 files wait: 2 commits in the last 10 min, cools 00:09")
 
 
-def test_too_few_cold_files_wait_with_the_others() -> None:
+def test_cold_files_wait_if_they_are_too_few() -> None:
     few = replace(STREAM, files=STREAM.files[16:])
     assert verdict(plan_for(few)) == Skip("hot", "hot: 2 commits in the last 10 min, cools 00:09")
     assert taken(plan_for(few, PlanOptions(min_input_files=4))) == 4
@@ -56,7 +56,7 @@ def test_too_few_cold_files_wait_with_the_others() -> None:
         Delete("dv", "file", references="f000003.parquet", snapshot=3, sequence=3, format="PUFFIN", offset=4),
     ],
 )
-def test_no_file_is_given_up_where_rows_of_older_files_were_deleted_just_now(delete: Delete) -> None:
+def test_a_hot_partition_keeps_all_files_after_a_recent_delete_of_older_rows(delete: Delete) -> None:
     """The next MERGE may touch any of them, and fails when it is gone."""
     plan = plan_for(replace(STREAM, deletes=[delete]))
     assert isinstance(verdict(plan), Skip)
@@ -84,7 +84,7 @@ def test_a_stream_of_upserts_gives_up_its_cold_files(delete: Delete) -> None:
         ("append", {"added-data-files": "1"}, 20),
     ],
 )
-def test_no_file_is_given_up_where_files_were_rewritten_just_now(
+def test_a_hot_partition_keeps_all_files_after_a_recent_copy_on_write_change(
     operation: str, summary: dict[str, str], given_up: int
 ) -> None:
     assert taken(plan_for(with_summary(STREAM, 3, operation, summary))) == given_up
@@ -99,7 +99,7 @@ def test_a_file_larger_than_all_smaller_ones_together_waits() -> None:
     assert taken(grown) == 23
 
 
-def test_files_too_fresh_for_the_last_compaction_join_its_outputs_later() -> None:
+def test_files_that_were_too_fresh_for_the_last_compaction_are_merged_with_its_outputs_later() -> None:
     """They are older than the compaction, and all the same new to it."""
     snapshots = (
         (1, 25 * MINUTE, "append"),
@@ -115,7 +115,7 @@ def test_files_too_fresh_for_the_last_compaction_join_its_outputs_later() -> Non
     assert plan_for(replace(scene, files=[*outputs, *fresh])).is_empty, "nothing cold came since"
 
 
-def test_a_cooled_partition_is_taken_whole() -> None:
+def test_a_partition_that_has_cooled_gives_up_all_its_files() -> None:
     inventory = STREAM.inventory()
     later = NOW + 10 * MINUTE
     plan = make_plan(inventory, statistics_of(inventory, PlanOptions(), later), PlanOptions(), now_ms=later)

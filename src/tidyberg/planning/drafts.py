@@ -1,0 +1,118 @@
+"""Builds the file groups that a partition proposes, with their outputs, their mode and their work, and ranks them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tidyberg.model.inventory import Partition, PartitionStatistics
+from tidyberg.planning.candidates import Candidates
+from tidyberg.planning.file_sizes import FileSizes
+from tidyberg.planning.modes import ModeChoice, ModeRule
+from tidyberg.planning.moving import Move
+from tidyberg.planning.pack import output_count, pack_files
+from tidyberg.planning.price import Pricing, Work
+from tidyberg.planning.strategies.base import RewriteStrategy
+from tidyberg.planning.task_split import tasks_per_group
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDraft:
+    """A file group that has no number yet."""
+
+    partition: int
+    members: Ints  # positions in the sorted files of the candidates
+    deletes: Ints  # positions in the delete index
+    outputs: int
+    gains: bool
+    score: float
+    work: Work
+    mode: ModeChoice
+    moves: bool = False  # to the current partition spec of the table
+
+
+@dataclass(frozen=True, slots=True)
+class DraftBuilder:
+    """Builds the drafts of one plan."""
+
+    candidates: Candidates
+    sizes: FileSizes
+    pricing: Pricing
+    modes: ModeRule
+    move: Move | None
+
+    def pack(self, files: Ints) -> list[Ints]:
+        """Divides files of one partition into groups."""
+        groups = pack_files(self.candidates.sizes[files], self.sizes)
+        return [files] if len(groups) == 1 else [np.sort(files[group]) for group in groups]
+
+    def build(self, partition: int, members: Ints, score: float) -> GroupDraft:
+        candidates = self.candidates
+        deletes = candidates.deletes.of_group(members)
+        sizes = candidates.sizes[members].tolist()
+        size = sum(sizes)
+        expected = round(candidates.expected_sizes[members].sum()) if len(deletes) else size
+        outputs = output_count(expected, self.sizes)
+        if max(sizes) <= self.sizes.maximum:
+            outputs = min(outputs, len(members))  # no output is above the maximum, since no input is
+        moves = self.move is not None and bool(candidates.moved[members].any())
+        if moves:
+            assert self.move is not None
+            outputs = max(outputs, self.move.fewest_outputs(partition))
+        row_groups = sum(candidates.row_groups[members].tolist())
+        mode = self.modes.choose(
+            deletes=len(deletes),
+            moves=moves,
+            size=size,
+            row_groups=row_groups,
+            outputs=outputs,
+        )
+        work = self.pricing.work_of_group(
+            sizes,
+            outputs,
+            expected,
+            candidates.deletes.sizes[deletes],
+            mode=mode.mode,
+            tasks=tasks_per_group(mode.mode, moves=moves, outputs=outputs, row_groups=row_groups),
+        )
+        # I10: a gain is fewer files, no file above the maximum, deletes applied, or files moved to the current spec.
+        gains = (
+            moves
+            or outputs < len(members)
+            or (outputs > 1 and bool(candidates.oversized[members].all()))
+            or bool(candidates.for_deletes[members].any())
+        )
+        return GroupDraft(partition, members, deletes, outputs, gains, score, work, mode, moves)
+
+    def smallest_files(self, draft: GroupDraft, files: int) -> GroupDraft:
+        """Returns the draft cut down to its smallest files, which save the most for the bytes that are read."""
+        order = np.argsort(self.candidates.sizes[draft.members], kind="stable")
+        return self.build(draft.partition, np.sort(draft.members[order[:files]]), draft.score)
+
+
+def deletes_of(drafts: Sequence[GroupDraft]) -> Ints:
+    """Returns the positions of the delete files that apply to some file of the drafts, in ascending order."""
+    used = np.zeros(1 + max((int(draft.deletes[-1]) for draft in drafts if len(draft.deletes)), default=-1), np.bool_)
+    for draft in drafts:
+        used[draft.deletes] = True
+    return np.flatnonzero(used)
+
+
+def ranked(
+    drafts: Sequence[GroupDraft],
+    statistics: Sequence[PartitionStatistics],
+    partitions: Sequence[Partition],
+    strategy: RewriteStrategy,
+) -> list[GroupDraft]:
+    """Sorts drafts by the urgency of their partitions, then by the files that they save per byte read."""
+
+    def key(draft: GroupDraft) -> tuple[float, float, int, str, int]:
+        urgency = strategy.urgency(draft.score, statistics[draft.partition].last_write_ms or 0)
+        saved = (len(draft.members) + len(draft.deletes) - draft.outputs) / max(1, draft.work.bytes_read)
+        partition = partitions[draft.partition]
+        return urgency, -saved, partition.spec_id, partition.path, int(draft.members[0])
+
+    return sorted(drafts, key=key)

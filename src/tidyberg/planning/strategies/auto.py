@@ -1,0 +1,21 @@
+"""`auto`: rewrites a partition when the rules of `planning/rules.py` ask for it, and lets hot partitions cool first."""
+
+from tidyberg.model.options import Strategy
+from tidyberg.model.plan import Skip
+from tidyberg.planning.strategies.base import PartitionFacts, RewriteStrategy
+
+
+class AutoStrategy(RewriteStrategy):
+    name = Strategy.AUTO
+
+    @property
+    def hot_commits(self) -> int | None:
+        return None if self.options.force else self.options.hot_commits
+
+    def reason(self, facts: PartitionFacts) -> str:
+        return f"{self.why_compact(facts) or 'forced'}: {facts.average}"
+
+    def refuse(self, facts: PartitionFacts) -> Skip | None:
+        if not self.options.force and self.why_compact(facts) is None:
+            return Skip("tidy", f"already tidy: {facts.average}")
+        return super().refuse(facts)
