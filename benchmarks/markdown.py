@@ -143,8 +143,8 @@ def summary_lines(reports: Sequence[Report]) -> str:
     faster = [report["times_faster"]["java"] for report in both]
     ours, java = ([report["sides"][side]["peak_bytes"] / GB for report in both] for side in ("tidyberg", "java"))
     return (
-        f"- A rewrite is {min(faster):.1f} to {max(faster):.1f} times as fast as Iceberg's Java action `rewrite_data_files`, "
-        "on the same cores and the same data.\n"
+        f"- A rewrite is {min(faster):.1f} to {max(faster):.1f} times as fast as Iceberg's Java action "
+        "`rewrite_data_files`, on the same cores and the same data.\n"
         f"- All processes of a job together need {min(ours):.1f} to {max(ours):.1f} GB of memory. "
         f"The Java action needs {min(java):.1f} to {max(java):.1f} GB."
     )

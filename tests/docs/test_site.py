@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -56,13 +55,13 @@ def resources(page: str) -> Resources:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(directory)]
     environ = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     ran = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    yield directory
+    return directory
 
 
 def test_every_page_of_the_documentation_is_in_the_site(site: Path) -> None:
