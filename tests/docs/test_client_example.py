@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.client.conftest import _away_from_the_machines_own_configuration, settings, url, warehouse
 from tidyberg.testing import Warehouse
 
@@ -16,7 +18,7 @@ def examples() -> list[str]:
     return [block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if SERVICE in block]
 
 
-def test_the_examples_of_the_client_run(url: str, warehouse: Warehouse, capsys) -> None:  # type: ignore[no-untyped-def]
+def test_the_examples_of_the_client_run(url: str, warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
     table = warehouse.create_table("analytics.events")
     warehouse.append_files(table, files=8, rows_per_file=10)
     assert len(examples()) == 2

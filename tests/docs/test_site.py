@@ -82,6 +82,16 @@ def test_no_page_has_a_mermaid_diagram_because_the_theme_would_load_its_renderer
     assert not [page.name for page in site.rglob("*.html") if "mermaid" in resources(page.read_text()).classes]
 
 
+def test_lists_and_tables_are_not_shown_as_text(site: Path) -> None:
+    """The site needs an empty line between a paragraph and a list or table, which other renderers do not."""
+    found = set()
+    for page in site.rglob("*.html"):
+        prose = re.sub(r"<(pre|script|style)\b.*?</\1>|<code>.*?</code>", "x", page.read_text(), flags=re.DOTALL)
+        for paragraph in re.findall(r"<p>(.*?)</p>", prose, re.DOTALL):
+            found |= {(page.name, line) for line in re.findall(r"^(?:\||- |\d+\. ).*", paragraph, re.MULTILINE)}
+    assert found == set()
+
+
 def test_the_search_for_resources_finds_them() -> None:
     page = """<link rel="stylesheet" href="https://a/x.css"><link rel="canonical" href="https://b">
     <script src="//c/x.js"></script><a href="https://d">d</a><p style="background: url(https://e/x.png)">
