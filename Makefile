@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # Where it is set, each of the hundreds of processes that tests start compiles everything it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast test-kill test-replicas test-long mutants lint format lock build bench bench-full bench-docs bench-load clean check-java
+.PHONY: help setup demo test test-fast test-kill test-replicas test-long mutants lint format lock build docs bench bench-full bench-docs bench-load clean check-java
 
 help: ## list what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -75,20 +75,23 @@ lock: setup ## resolve the dependency tree anew into requirements.lock
 build: setup ## source distribution and wheel into dist/
 	@sh scripts/build.sh "$(VENV)"
 
+docs: setup ## the documentation site into site/, without warnings and without anything from other hosts
+	$(BIN)/mkdocs build --strict
+
 bench: check-java setup ## the core scenarios, about 5 minutes: tidyberg (also on S3), Iceberg's Java action, DuckDB and cp on the same data
 	@$(BIN)/python -m benchmarks.run
 
 bench-full: check-java setup ## all scenarios, about half an hour and 10 GB of disk
 	@$(BIN)/python -m benchmarks.run --full
 
-bench-docs: setup ## take what was measured into docs/performance.md
+bench-docs: setup ## write what was measured into docs/performance.md, docs/internals/performance.md and README.md
 	@$(BIN)/python -m benchmarks.publish $(wildcard bench-results/*.json)
 
 bench-load: setup ## 200 submissions a second against a service, on SQLite and on Redis; latencies and memory
 	@$(BIN)/python -m benchmarks.load
 
 clean: ## remove the virtual environment, caches, coverage data and built files
-	rm -rf $(VENV) dist build htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache \
+	rm -rf $(VENV) dist build site htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache \
 	  .import_linter_cache .hypothesis bench-results spark-warehouse
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -12,6 +12,7 @@ SIDES = {
     "duckdb": "DuckDB and PyIceberg",
     "cp": "`cp`",
 }
+HEADLINES = ("copy", "encode", "spark-files", "equality-deletes", "delete-piles", "tiny-files")
 Report = dict[str, Any]
 
 
@@ -103,6 +104,50 @@ def promises_table(reports: Sequence[Report]) -> str:
         for promise in report["promises"]
     ]
     return _table(["table", "promise", "wanted", "found", ""], rows)
+
+
+def missed_table(reports: Sequence[Report]) -> str:
+    rows = [
+        [
+            report["title"],
+            promise["what"],
+            f"{'at most' if promise['at_most'] else 'at least'} {_number(promise['wanted'])}",
+            _number(promise["found"]),
+        ]
+        for report in reports
+        for promise in report["promises"]
+        if not promise["kept"]
+    ]
+    return _table(["table", "promise", "wanted", "found"], rows) if rows else "None."
+
+
+def headline_table(reports: Sequence[Report]) -> str:
+    """The few rows that README.md shows."""
+    rows = [
+        [
+            report["title"],
+            *(_seconds(report, side) for side in ("tidyberg", "java")),
+            _times(report, "java"),
+            *(_megabytes(report, side, "peak_bytes") for side in ("tidyberg", "java")),
+        ]
+        for report in reports
+        if report["scenario"] in HEADLINES
+    ]
+    header = ["table", "tidyberg", SIDES["java"], "times as fast", "memory, tidyberg", "memory, Java"]
+    return _table(header, rows)
+
+
+def summary_lines(reports: Sequence[Report]) -> str:
+    """The range of speeds and of memory over all tables that both tools rewrote."""
+    both = [report for report in reports if "java" in report["sides"]]
+    faster = [report["times_faster"]["java"] for report in both]
+    ours, java = ([report["sides"][side]["peak_bytes"] / GB for report in both] for side in ("tidyberg", "java"))
+    return (
+        f"- A rewrite is {min(faster):.1f} to {max(faster):.1f} times as fast as Iceberg's Java action "
+        "`rewrite_data_files`, on the same cores and the same data.\n"
+        f"- All processes of a job together need {min(ours):.1f} to {max(ours):.1f} GB of memory. "
+        f"The Java action needs {min(java):.1f} to {max(java):.1f} GB."
+    )
 
 
 def full_text(reports: Sequence[Report]) -> str:

@@ -1,9 +1,9 @@
-"""Takes results into the documentation, and renews the tables and plots there from all that it holds.
+"""Writes results into the documentation, and renews the tables and plots there from all that it holds.
 
     python -m benchmarks.publish [bench-results/encode.json ...]
 
-What a page shows stands between `<!-- table: name -->` and `<!-- end of table -->`; the results themselves are kept
-beside the page, one file a scenario, so that a test can tell whether page and results agree.
+A table stands between `<!-- table: name -->` and `<!-- end of table -->`. The results are kept in docs/performance, one
+file for each scenario, so that a test can compare the pages with them.
 """
 
 import json
@@ -12,11 +12,24 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.markdown import Report, cost_table, machine_line, memory_table, promises_table, times_table
+from benchmarks.markdown import (
+    Report,
+    cost_table,
+    headline_table,
+    machine_line,
+    memory_table,
+    missed_table,
+    promises_table,
+    summary_lines,
+    times_table,
+)
 from benchmarks.plot import dot_plot
 from benchmarks.scenarios import SCENARIOS
 
-PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "performance.md"
+README = ROOT / "README.md"
+PAGES = (PAGE, ROOT / "docs" / "internals" / "performance.md", README)
 RESULTS = PAGE.with_suffix("")
 _PLOT = "![Input rewritten per second and core, by table and tool](performance/rewrites.svg)"
 _NOTHING = "Not measured yet: `make bench`, then `make bench-docs`."
@@ -27,6 +40,9 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "memory": memory_table,
     "cost": cost_table,
     "promises": promises_table,
+    "missed": missed_table,
+    "headline": headline_table,
+    "summary": summary_lines,
 }
 _SERIES = {"tidyberg": "tidyberg", "java": "rewrite_data_files", "duckdb": "DuckDB and PyIceberg", "cp": "cp"}
 
@@ -39,7 +55,8 @@ def main() -> None:
             continue  # of another benchmark
         (RESULTS / f"{report['scenario']}.json").write_text(json.dumps(report, indent=2) + "\n")
     reports = published(RESULTS)
-    PAGE.write_text(renewed(PAGE.read_text(), reports))
+    for page in PAGES:
+        page.write_text(renewed(page.read_text(), reports))
     if reports:
         (RESULTS / "rewrites.svg").write_text(rates_plot(reports))
 

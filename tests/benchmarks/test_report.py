@@ -1,15 +1,17 @@
 """The arithmetic of benchmarks, worked out by hand."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.markdown import full_text
+from benchmarks.markdown import HEADLINES, full_text, missed_table, summary_lines
 from benchmarks.measure import Run
 from benchmarks.memory import PeakMemory
 from benchmarks.plot import dot_plot
-from benchmarks.publish import PAGE, RESULTS, published, rates_plot, renewed
+from benchmarks.publish import PAGE, PAGES, README, RESULTS, published, rates_plot, renewed
 from benchmarks.report import Input, allocated_gb, extrapolated_seconds, promises, scenario_report
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.side import ON_S3
@@ -126,8 +128,43 @@ def test_a_page_gets_the_tables_it_has_places_for() -> None:
 
 def test_the_documentation_shows_the_results_beside_it() -> None:
     reports = published(RESULTS)
-    assert renewed(PAGE.read_text(), reports) == PAGE.read_text(), "run make bench-docs"
+    for page in PAGES:
+        assert renewed(page.read_text(), reports) == page.read_text(), f"{page.name}: run make bench-docs"
     assert not reports or (RESULTS / "rewrites.svg").read_text() == rates_plot(reports), "run make bench-docs"
+
+
+def figures(page: Path, name: str) -> dict[str, list[str]]:
+    """The rows of a generated table, by what stands in their first cells."""
+    found = re.search(rf"<!-- table: {name} -->\n(.*?)<!-- end of table -->", page.read_text(), re.DOTALL)
+    assert found is not None, f"{page.name} has no table {name}"
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[1].splitlines()[2:]]
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_the_figures_of_the_readme_are_those_of_the_performance_page() -> None:
+    times = {re.sub(r" \(\w+\)$", "", title): row for title, row in figures(PAGE, "times").items()}
+    memory = figures(PAGE, "memory")
+    headline = figures(README, "headline")
+    assert len(headline) == len(HEADLINES)
+    for title, (ours, java, faster, our_memory, java_memory) in headline.items():
+        assert [ours, java, faster] == [times[title][1], times[title][3], times[title][6]], title
+        assert [our_memory, java_memory] == memory[title][:2], title
+
+
+def test_the_readme_has_no_figures_besides_those_of_the_results() -> None:
+    """A time "against" another tool, or a "times as fast" in prose, would not follow the results."""
+    prose = re.sub(r"```.*?```|<!-- table.*?end of table -->", "", README.read_text(), flags=re.DOTALL)
+    assert re.findall(r"[\d.]+ (?:s|ms|GB|MB|times)\b", prose) == []
+
+
+def test_the_summary_and_the_missed_promises_follow_the_results() -> None:
+    fast, slow = report(*ours(2.0), run("java", 8.0)), report(*ours(2.0), run("java", 20.0))
+    assert summary_lines([fast, slow]).startswith("- A rewrite is 4.0 to 10.0 times as fast")
+    for promise in fast["promises"]:
+        promise["kept"] = True
+    assert missed_table([fast]) == "None."
+    fast["promises"][0]["kept"] = False
+    assert missed_table([fast]).count("\n") == 2
 
 
 def test_a_plot_shows_ratios_as_distances() -> None:

@@ -16,7 +16,7 @@ from tidyberg.settings.sections import OPTION_ALIASES, Options
 from tidyberg.settings.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")))
+PAGES = ("README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")))
 
 
 def flags(command: object) -> Iterator[str]:

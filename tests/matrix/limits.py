@@ -113,7 +113,7 @@ LIMITS = (
     Limit(
         "duckdb",
         "`IS NULL` on plain texts and bytes where a page has a single value",
-        "It takes some of these values for null.",
+        "It treats some of these values as null.",
         _is_null_of_bytes,
         ("arrow-split", TEXTS),
         writers=frozenset({"arrow-split"}),
@@ -153,7 +153,7 @@ LIMITS = (
     Limit(
         "datafusion",
         "-0.0 is read as 0.0 in files of DuckDB",
-        "Where minimum and maximum are equal it takes them for the values; DuckDB says 0.0 there for both zeros.",
+        "Where minimum and maximum are equal it treats them as the values; DuckDB says 0.0 there for both zeros.",
         None,
         ("duckdb-v1", FLOATS),
         writers=frozenset({"duckdb-v1", "duckdb-v2"}),
@@ -161,7 +161,7 @@ LIMITS = (
     Limit(
         "datafusion",
         "NaN is read as a number in columns whose other values are all equal",
-        "Where minimum and maximum are equal it takes them for the values; NaN is in neither.",
+        "Where minimum and maximum are equal it treats them as the values; NaN is in neither.",
         None,
         ("arrow-dictionaries", EQUAL_OR_NAN),
     ),
