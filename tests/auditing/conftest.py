@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders.engines import Spoiling
 from tests.control.conftest import make_control
 from tests.deletes.tables import REF
-from tests.engines import Spoiling
 from tidyberg.execute.engine import Engine
 from tidyberg.model.audit import AuditReport, Harm, SnapshotAudit
 from tidyberg.model.task import TaskResult

@@ -11,18 +11,8 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import LongType, StringType
 
 from tests.auditing.conftest import SpoilingRows, audit, audit_latest, harms, overwrite
-from tests.deletes.tables import (
-    BY_REGION,
-    SPECS,
-    Meddling,
-    append,
-    compact,
-    data_files,
-    delete_files,
-    make_table,
-    options,
-    paths,
-)
+from tests.builders.engines import Meddling
+from tests.deletes.tables import BY_REGION, SPECS, append, compact, data_files, delete_files, make_table, options, paths
 from tidyberg.auditing import auditor
 from tidyberg.commit import conflicts
 from tidyberg.commit.receipt import CONTENT_CHECKSUM, content_checksum

@@ -9,13 +9,13 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableResponse, Table
 
+from tests.builders.engines import Meddling
 from tests.commit.builder import inventory_of
 from tests.control.conftest import make_control
 from tests.deletes.tables import (
     BY_REGION,
     REF,
     SPECS,
-    Meddling,
     append,
     compact,
     data_files,

@@ -8,7 +8,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, StatisticsFile
 from pyiceberg.table.update import SetPartitionStatisticsUpdate
 
-from tests.deletes.tables import BY_REGION, Meddling, append, compact, make_table, options
+from tests.builders.engines import Meddling
+from tests.deletes.tables import BY_REGION, append, compact, make_table, options
 from tidyberg.testing import Warehouse
 
 THETA = "apache-datasketches-theta-v1"

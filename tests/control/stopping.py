@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from unittest.mock import patch
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 
+from tests.builders.engines import Meddling
 from tidyberg.app import build_control
 from tidyberg.catalog import metadata_file
 from tidyberg.control import leftovers as leftovers_module
@@ -18,7 +18,6 @@ from tidyberg.control.journal import JobRecord
 from tidyberg.control.recovery import Recovery
 from tidyberg.control.round import Round
 from tidyberg.errors import EngineError
-from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.table import TableRef
 from tidyberg.settings.settings import Settings
@@ -75,7 +74,7 @@ def compact(settings: dict[str, Any], ref: TableRef, moment: str, marker: str, c
     with build_control(Settings.model_validate(settings)) as control:
         control.lease_ms = LEASE_MS
         if "failed" in moment:
-            control.open_engine = lambda: FailingLate()
+            control.open_engine = lambda: Meddling(fail)
         stop_at(moment, Path(marker))
         control.compact(ref, replace(OPTIONS, commit_every=commit_every))
 
@@ -87,9 +86,5 @@ def recover(settings: dict[str, Any], moment: str, marker: str) -> None:
         control.recover()
 
 
-class FailingLate(InlineEngine):
-    """Fails when everything is rewritten."""
-
-    def run(self, *args: Any, on_result: Callable[..., None], **kwargs: Any) -> Any:
-        super().run(*args, on_result=on_result, **kwargs)
-        raise EngineError("It failed.")
+def fail() -> None:
+    raise EngineError("It failed.")

@@ -1,18 +1,15 @@
 """Groups that other writers changed meanwhile: left out, planned again, and committed with the next round."""
 
-from collections.abc import Callable
-
 import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
+from tests.builders.engines import Meddling, OneAtATime
 from tests.commit.test_publish import regional
 from tests.control.conftest import make_control
-from tests.control.test_chunks import REF, OneAtATime, chunks, leftovers
-from tests.control.test_compact import Meddling
+from tests.control.test_chunks import REF, chunks, leftovers
 from tests.control.test_resume import AT_ONCE
 from tidyberg.errors import Conflict, TableReplaced
-from tidyberg.execute.engine import AnyResult
 from tidyberg.model.job import JobStatus
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import Positions, commit_deletes
@@ -29,20 +26,8 @@ def delete_in(warehouse: Warehouse, table: Table, region: str) -> None:
     commit_deletes(table, Positions({file.path: [0]}, file_scoped=True))
 
 
-def meddling(times: int, meddle: Callable[[], object]) -> Meddling:
-    """Lets it happen after each of the first runs, before their commit."""
-    runs: list[int] = []
-
-    def after_run(_: list[AnyResult]) -> None:
-        runs.append(1)
-        if len(runs) <= times:
-            meddle()
-
-    return Meddling(after_run)
-
-
 def test_a_group_that_conflicted_is_planned_again_and_committed(warehouse: Warehouse, table: Table) -> None:
-    engine = meddling(1, lambda: delete_in(warehouse, table, "eu"))
+    engine = Meddling(lambda: delete_in(warehouse, table, "eu"))
     with make_control(warehouse, engine) as control:
         result = control.compact(REF, AT_ONCE)
     assert (result.groups_committed, result.groups_left, result.job.commits) == (2, (), 2)
@@ -58,7 +43,7 @@ def test_when_all_conflict_the_next_round_commits_them(warehouse: Warehouse, tab
         delete_in(warehouse, table, "eu")
         delete_in(warehouse, table, "us")
 
-    with make_control(warehouse, meddling(1, both)) as control:
+    with make_control(warehouse, Meddling(both)) as control:
         result = control.compact(REF, AT_ONCE)
     assert (result.outcome, result.groups_committed) == ("committed", 2)
     assert len(warehouse.rows(table)) == 78
@@ -74,7 +59,7 @@ def test_a_group_that_keeps_conflicting_is_left_after_so_many_rounds(warehouse: 
         commit_deletes(table, Positions({file: [len(deleted)]}, file_scoped=True))
         deleted.append(1)
 
-    with make_control(warehouse, meddling(99, again), replans=2) as control:
+    with make_control(warehouse, Meddling(again, times=99), replans=2) as control:
         result = control.compact(REF, AT_ONCE)
     assert (result.groups_committed, len(result.groups_left), len(deleted)) == (1, 1, 3)
     assert len(warehouse.rows(table)) == 77
@@ -86,14 +71,14 @@ def test_only_the_partitions_of_groups_that_conflicted_are_planned_again(warehou
         delete_in(warehouse, table, "eu")
         warehouse.append_files(table, 6, 5, values={"region": "asia"}, seed=50)
 
-    with make_control(warehouse, meddling(1, meddle)) as control:
+    with make_control(warehouse, Meddling(meddle)) as control:
         result = control.compact(REF, AT_ONCE)
     assert result.groups_committed == 2
     assert sum("region=asia" in file.path for file in warehouse.live_files(table)) == 6
 
 
 def test_a_plan_that_was_given_is_not_planned_again(warehouse: Warehouse, table: Table) -> None:
-    with make_control(warehouse, meddling(1, lambda: delete_in(warehouse, table, "eu"))) as control:
+    with make_control(warehouse, Meddling(lambda: delete_in(warehouse, table, "eu"))) as control:
         result = control.apply(control.plan(REF, AT_ONCE))
     assert (result.groups_committed, len(result.groups_left)) == (1, 1)
     assert not leftovers(warehouse, table)
@@ -105,7 +90,7 @@ def roll_back(table: Table) -> None:
 
 
 def test_a_branch_rolled_back_while_the_job_runs_is_planned_again(warehouse: Warehouse, table: Table) -> None:
-    with make_control(warehouse, meddling(1, lambda: roll_back(table))) as control:
+    with make_control(warehouse, Meddling(lambda: roll_back(table))) as control:
         result = control.compact(REF, AT_ONCE)
     assert result.outcome == "committed"
     assert len(warehouse.rows(table)) == 40
@@ -194,6 +179,6 @@ def test_when_nothing_is_left_to_plan_the_conflict_is_told(warehouse: Warehouse,
         warehouse.catalog.load_table("db.sales").delete(EqualTo(term="region", value="eu"))
         warehouse.catalog.load_table("db.sales").delete(EqualTo(term="region", value="us"))
 
-    with make_control(warehouse, meddling(1, empty)) as control, pytest.raises(Conflict, match="nothing to do"):
+    with make_control(warehouse, Meddling(empty)) as control, pytest.raises(Conflict, match="nothing to do"):
         control.compact(REF, AT_ONCE)
     assert not leftovers(warehouse, table)

@@ -15,8 +15,8 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField, StringType
 
+from tests.builders.engines import Meddling
 from tests.control.conftest import make_control
-from tests.deletes.tables import Meddling
 from tidyberg.errors import TidybergError
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import CompactionResult

@@ -7,8 +7,9 @@ import pytest
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 
+from tests.builders.engines import OneAtATime
 from tests.control.conftest import make_control
-from tests.control.test_chunks import REF, OneAtATime, chunks, leftovers
+from tests.control.test_chunks import REF, chunks, leftovers
 from tests.control.test_resume import go_on, kill
 from tidyberg.control.control import Control
 from tidyberg.errors import EngineError

@@ -11,9 +11,10 @@ from unittest.mock import patch
 import pytest
 from pyiceberg.table import Table
 
+from tests.builders.engines import OneAtATime
 from tests.commit.test_publish import regional
 from tests.control.conftest import make_control
-from tests.control.test_chunks import ONE_BY_ONE, REF, REGIONS, OneAtATime, chunks, leftovers
+from tests.control.test_chunks import ONE_BY_ONE, REF, REGIONS, chunks, leftovers
 from tidyberg.commit.fence import FenceInDoubtError
 from tidyberg.control.control import DAY_MS
 from tidyberg.control.journal import JobRecord

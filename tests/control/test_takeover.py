@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
+from tests.builders.engines import OneAtATime
 from tests.commit.test_publish import regional
 from tests.control import stopping
 from tests.control.conftest import make_control
 from tests.control.stopping import OPTIONS
-from tests.control.test_chunks import REF, OneAtATime, chunks, leftovers
+from tests.control.test_chunks import REF, chunks, leftovers
 from tests.control.test_resume import AT_ONCE
 from tests.control.test_stopped import REGIONS, settings_of, stopped
 from tidyberg.errors import EngineError, TableBusy

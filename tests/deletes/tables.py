@@ -1,6 +1,6 @@
 """Tables with deletes, and what the tests ask of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,12 +12,10 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
 from tests.control.conftest import make_control
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, Engine
-from tidyberg.execute.inline import InlineEngine
+from tidyberg.execute.engine import Engine
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.table import TableRef
-from tidyberg.model.task import StorageAccess
 from tidyberg.record.process import is_alive
 from tidyberg.record.sqlite import SqliteStore
 from tidyberg.testing import LiveFile, Warehouse
@@ -91,29 +89,6 @@ def compact(
     store = SqliteStore(warehouse.directory / jobs, is_alive)
     with make_control(warehouse, engine, store=store, replans=replans) as control:
         return control.compact(REF, how or options(), verify=verify)
-
-
-class Meddling(InlineEngine):
-    """Runs the tasks, then lets something else happen before the commit."""
-
-    def __init__(self, meddle: Callable[[], object], max_parallelism: int | None = None) -> None:
-        super().__init__(max_parallelism)
-        self._meddle: Callable[[], object] | None = meddle
-
-    def run(
-        self,
-        tasks: Sequence[AnyTask],
-        storage: StorageAccess,
-        *,
-        on_result: Callable[[AnyResult], None],
-        cancel: CancelToken,
-        max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
-        results = super().run(tasks, storage, on_result=on_result, cancel=cancel, max_parallelism=max_parallelism)
-        if self._meddle is not None:
-            self._meddle()
-            self._meddle = None  # full verification runs the engine again
-        return results
 
 
 def data_files(warehouse: Warehouse, table: Table) -> list[LiveFile]:

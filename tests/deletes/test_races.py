@@ -4,11 +4,11 @@ import pytest
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 
+from tests.builders.engines import Meddling
 from tests.deletes.tables import (
     BY_REGION,
     SCHEMA,
     SPECS,
-    Meddling,
     append,
     compact,
     data_files,

@@ -15,18 +15,8 @@ from pyiceberg.transforms import (
     TruncateTransform,
 )
 
-from tests.deletes.tables import (
-    BY_REGION,
-    SPECS,
-    Meddling,
-    append,
-    data_files,
-    delete_files,
-    ids,
-    leftovers,
-    options,
-    paths,
-)
+from tests.builders.engines import Meddling
+from tests.deletes.tables import BY_REGION, SPECS, append, data_files, delete_files, ids, leftovers, options, paths
 from tests.moving.tables import MOVE, change_spec, make_table, move
 from tidyberg.errors import Conflict, TidybergError, TooManyOutputs
 from tidyberg.model.options import Strategy

@@ -36,8 +36,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tests.builders.engines import Spoiling
 from tests.deletes.tables import REF
-from tests.engines import Spoiling
 from tests.moving.tables import change_spec, make_table, move
 from tidyberg.commit.new_partitions import partition_summaries
 from tidyberg.errors import VerificationFailed

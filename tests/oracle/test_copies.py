@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.engines import Spoiling
+from tests.builders.engines import Watched
 from tests.oracle.client import JavaCatalog
 from tests.oracle.tables import NAME, arrow_rows, compact, make_table
 from tests.oracle.test_reads import PREDICATES
@@ -80,15 +80,10 @@ def float_metrics(java: JavaCatalog) -> list[tuple[Any, ...]]:
 
 def copied(warehouse: Warehouse) -> list[TaskResult]:
     """Compacts by copying, or fails."""
-    results: list[TaskResult] = []
-
-    def keep(result: TaskResult) -> TaskResult:
-        results.append(result)
-        return result
-
-    compact(warehouse, engine=Spoiling(keep), mode=RewriteMode.COPY)
-    assert [(result.mode, result.mode_reason) for result in results] == [("copy", "")] * len(results)
-    return results
+    engine = Watched()
+    compact(warehouse, engine=engine, mode=RewriteMode.COPY)
+    assert [(result.mode, result.mode_reason) for result in engine.results] == [("copy", "")] * len(engine.results)
+    return engine.results
 
 
 @pytest.mark.parametrize("codec", [("zstd", "uncompressed")[SEED % 2]])

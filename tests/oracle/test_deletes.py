@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.deletes.tables import Meddling
+from tests.builders.engines import Meddling
 from tests.oracle.client import JavaCatalog
 from tests.oracle.tables import NAME, arrow_rows, compact
 from tidyberg.testing import Warehouse

@@ -4,7 +4,7 @@ import datetime as dt
 from decimal import Decimal
 from pathlib import Path
 
-from tests.deletes.tables import Meddling
+from tests.builders.engines import Meddling
 from tests.oracle.client import JavaCatalog
 from tests.oracle.tables import NAME, compact
 from tests.oracle.test_evolution import alter, create, same_rows_after_compaction

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.builders.engines import Slow
 from tests.control.test_chunks import chunks, leftovers
 from tests.servers.redis import RedisServer
 from tests.service.conftest import ended, settings_of, submit, untidy_table, until
-from tests.service.test_worker import Slow, slow
+from tests.service.test_worker import slow
 from tidyberg.app import build_service
 from tidyberg.errors import TidybergError
 from tidyberg.model.job import JobStatus

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.builders.engines import Slow
 from tests.service.conftest import Clock, ended, has_status, settings_of, submit, untidy_table, until
 from tidyberg.app import build_service
 from tidyberg.control.control import Control
 from tidyberg.errors import CatalogUnreachable, StorageError, TidybergError, VerificationFailed
-from tidyberg.execute.engine import CancelToken
-from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.job import JobStatus, Stage
 from tidyberg.model.principal import LOCAL
 from tidyberg.model.report import CompactionResult
@@ -164,20 +163,6 @@ def test_a_defect_ends_the_job_and_shows_no_secret(
     assert "secret" not in job.error
     monkeypatch.undo()
     assert ended(service, submit(service).job_id).status is JobStatus.SUCCEEDED, "the worker lives"
-
-
-class Slow(InlineEngine):
-    """An engine whose runs begin and then wait, until they are let go or cancelled."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.begun, self.go = threading.Event(), threading.Event()
-
-    def run(self, *args: Any, cancel: CancelToken, **kwargs: Any) -> Any:
-        self.begun.set()
-        cancel.add_callback(self.go.set)
-        self.go.wait(60)
-        return super().run(*args, cancel=cancel, **kwargs)
 
 
 def slow(service: Service) -> Slow:

@@ -10,8 +10,8 @@ import pytest
 from opentelemetry.trace import StatusCode
 from pyiceberg.table import Table
 
+from tests.builders.engines import Spoiling
 from tests.control.conftest import make_control
-from tests.engines import Spoiling
 from tests.telemetry.tracing import KeepingTracer, collector
 from tidyberg.errors import ConfigurationError, VerificationFailed
 from tidyberg.execute.engine import Engine

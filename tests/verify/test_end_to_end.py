@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.engines import Spoiling
+from tests.builders.engines import Spoiling
 from tests.oracle.client import JavaCatalog
 from tests.oracle.tables import NAME, make_table
 from tidyberg.control.control import Control
