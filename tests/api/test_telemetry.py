@@ -4,7 +4,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.api.conftest import Serve
-from tests.telemetry.tracing import KeepingTracer
+from tests.builders.tracing import KeepingTracer
 from tidyberg.model.principal import LOCAL
 from tidyberg.service.service import Service
 

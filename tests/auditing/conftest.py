@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.builders.engines import Spoiling
+from tests.builders.events_table import REF
 from tests.control.conftest import make_control
-from tests.deletes.tables import REF
 from tidyberg.execute.engine import Engine
 from tidyberg.model.audit import AuditReport, Harm, SnapshotAudit
 from tidyberg.model.task import TaskResult

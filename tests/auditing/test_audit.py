@@ -12,7 +12,17 @@ from pyiceberg.types import LongType, StringType
 
 from tests.auditing.conftest import SpoilingRows, audit, audit_latest, harms, overwrite
 from tests.builders.engines import Meddling
-from tests.deletes.tables import BY_REGION, SPECS, append, compact, data_files, delete_files, make_table, options, paths
+from tests.builders.events_table import (
+    BY_REGION,
+    SPECS,
+    append,
+    compact,
+    data_files,
+    delete_files,
+    make_table,
+    options,
+    paths,
+)
 from tidyberg.auditing import auditor
 from tidyberg.commit import conflicts
 from tidyberg.commit.receipt import CONTENT_CHECKSUM, content_checksum

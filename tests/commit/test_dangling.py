@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
-from tests.commit.builder import groups_of, inventory_of, plan_for
+from tests.builders.finished_groups import groups_of, inventory_of, plan_for
 from tests.commit.test_publish import regional
 from tidyberg.commit.conflicts import identities, validate_groups
 from tidyberg.commit.dangling import dangling_deletes

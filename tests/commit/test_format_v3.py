@@ -10,9 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableResponse, Table
 
 from tests.builders.engines import Meddling
-from tests.commit.builder import inventory_of
-from tests.control.conftest import make_control
-from tests.deletes.tables import (
+from tests.builders.events_table import (
     BY_REGION,
     REF,
     SPECS,
@@ -26,6 +24,8 @@ from tests.deletes.tables import (
     paths,
     rows_of,
 )
+from tests.builders.finished_groups import inventory_of
+from tests.control.conftest import make_control
 from tidyberg.errors import Conflict
 from tidyberg.model.options import VerifyMode
 from tidyberg.testing import Warehouse

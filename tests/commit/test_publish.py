@@ -19,7 +19,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, TableRe
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from tests.commit.builder import commit_all, finish, inventory_of, plan_of, publisher
+from tests.builders.finished_groups import commit_all, finish, inventory_of, plan_of, publisher
 from tidyberg.commit.manifests import write_file
 from tidyberg.commit.snapshot import last_sequence_number
 from tidyberg.errors import Conflict, StorageError, TableReplaced

@@ -9,7 +9,7 @@ from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, St
 from pyiceberg.table.update import SetPartitionStatisticsUpdate
 
 from tests.builders.engines import Meddling
-from tests.deletes.tables import BY_REGION, append, compact, make_table, options
+from tests.builders.events_table import BY_REGION, append, compact, make_table, options
 from tidyberg.testing import Warehouse
 
 THETA = "apache-datasketches-theta-v1"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
-from tests.checking.files import metadata, put, statistics
-from tests.copying.footers import edit_footer
+from tests.builders.checked_files import metadata, put, statistics
+from tests.builders.footers import edit_footer
 from tidyberg.control.control import Control
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.kernel import run

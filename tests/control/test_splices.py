@@ -15,8 +15,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
+from tests.builders.splice_tasks import small_files_count
 from tests.control.conftest import make_control
-from tests.splicing.tables import small_files_count
 from tidyberg.control.round import Round
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.inline import InlineEngine

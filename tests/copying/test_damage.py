@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.copying.footers import edit_footer
-from tests.copying.tables import given, write_files
+from tests.builders.copy_tasks import given, write_files
+from tests.builders.footers import edit_footer
+from tests.builders.tasks import STORAGE, field, make_task
 from tests.copying.test_writers import WRITERS, inputs_of
-from tests.execute.builders import STORAGE, field, make_task
 from tidyberg.execute.kernel.read.damage import refuse_damage
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.failures import FailureKind, KernelFailure

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.copying.footers import edit_footer, footer_bytes
-from tests.copying.pages import check_offsets
-from tests.copying.readers import check_readers
-from tests.copying.tables import copy, given, read_back
+from tests.builders.copy_tasks import copy, given, read_back
+from tests.builders.footers import edit_footer, footer_bytes
+from tests.builders.page_offsets import check_offsets
+from tests.builders.parquet_readers import check_readers
+from tests.builders.tasks import field, write_file
 from tests.copying.test_writers import ROWS, SCHEMA, Writer, by_arrow, by_arrow_rs, by_polars, inputs_of, table
-from tests.execute.builders import field, write_file
 from tidyberg.execute.kernel.copy import assemble
 from tidyberg.execute.kernel.copy.merge import MOST_ROW_GROUPS
 from tidyberg.parquet.fields import (

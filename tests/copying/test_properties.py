@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.copying.pages import check_offsets
-from tests.copying.tables import copy, read_back, write_files
-from tests.execute.builders import field
+from tests.builders.copy_tasks import copy, read_back, write_files
+from tests.builders.page_offsets import check_offsets
+from tests.builders.tasks import field
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 PRIMITIVES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [

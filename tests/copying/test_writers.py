@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from arro3.io import write_parquet
 
-from tests.copying.footers import edit_footer, footer_bytes
-from tests.copying.pages import check_offsets
-from tests.copying.tables import copy, given, read_back
-from tests.execute.builders import field
+from tests.builders.copy_tasks import copy, given, read_back
+from tests.builders.footers import edit_footer, footer_bytes
+from tests.builders.page_offsets import check_offsets
+from tests.builders.tasks import field
 from tidyberg.model.task import TaskInput
 from tidyberg.parquet.fields import (
     ChunkField,

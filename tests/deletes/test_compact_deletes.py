@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from tests.deletes.tables import (
+from tests.builders.events_table import (
     BY_REGION,
     ROWS,
     SPECS,

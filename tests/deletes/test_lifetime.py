@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
-from tests.deletes.tables import (
+from tests.builders.events_table import (
     BY_REGION,
     SCHEMA,
     append,

@@ -5,7 +5,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 
 from tests.builders.engines import Meddling
-from tests.deletes.tables import (
+from tests.builders.events_table import (
     BY_REGION,
     SCHEMA,
     SPECS,

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.copying.footers import edit_footer
-from tests.execute.builders import STORAGE, field, make_task, read_rows, write_file
-from tests.execute.deletes import position_delete
+from tests.builders.delete_files import position_delete
+from tests.builders.footers import edit_footer
+from tests.builders.tasks import STORAGE, field, make_task, read_rows, write_file
 from tests.execute.test_parts import TABLE, run_divided
 from tidyberg.execute.kernel.read import tiny
 from tidyberg.execute.kernel.run import run_task

@@ -25,7 +25,7 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-from tests.execute.builders import STORAGE, make_task, read_rows, write_file
+from tests.builders.tasks import STORAGE, make_task, read_rows, write_file
 from tests.execute.test_lineage import group_of
 from tests.execute.test_tasks import ESTIMATE, SCHEMA, inventory, pinned
 from tidyberg.errors import Unsupported

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from tests.execute.builders import STORAGE, field, make_task, read_rows, write_file
-from tests.execute.deletes import deletion_vectors, position_delete
+from tests.builders.delete_files import deletion_vectors, position_delete
+from tests.builders.tasks import STORAGE, field, make_task, read_rows, write_file
 from tests.execute.test_tasks import ESTIMATE
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.kernel.columns.lineage import LINEAGE_FIELDS, with_lineage

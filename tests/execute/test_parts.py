@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DoubleType, LongType, NestedField, StringType
 
-from tests.execute.builders import STORAGE, field, make_task, read_rows
-from tests.execute.deletes import deletion_vectors, equality_delete, position_delete
+from tests.builders.delete_files import deletion_vectors, equality_delete, position_delete
+from tests.builders.tasks import STORAGE, field, make_task, read_rows
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows
 from tidyberg.execute.kernel.read.reader import open_file

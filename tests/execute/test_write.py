@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
+from tests.builders.tasks import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.kernel.write.sizing import OutputSizing, most_outputs
 from tidyberg.failures import FailureKind, KernelFailure

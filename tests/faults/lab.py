@@ -10,9 +10,9 @@ from unittest.mock import patch
 from pyiceberg.table import Table
 
 from tests.builders.engines import Meddling
+from tests.builders.events_table import BY_REGION, REF, SCHEMA, append, data_files, options
 from tests.control.conftest import make_control
 from tests.control.test_chunks import chunks
-from tests.deletes.tables import BY_REGION, REF, SCHEMA, append, data_files, options
 from tests.faults.layer import Crash, Layer
 from tests.faults.wires import wired
 from tidyberg.control.control import Control

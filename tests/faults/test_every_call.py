@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deletes.tables import options
+from tests.builders.events_table import options
 from tests.faults.lab import Lab, Outcome
 from tests.faults.layer import Call, Kind, Layer, Wire, at, choose
 from tests.seed import SEED

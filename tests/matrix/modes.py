@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.builders.engines import Watched
-from tests.oracle.tables import compact
-from tests.splicing.tables import small_files_count
+from tests.builders.java_tables import compact
+from tests.builders.splice_tasks import small_files_count
 from tidyberg.execute.kernel.read import tiny
 from tidyberg.execute.kernel.splice import judge
 from tidyberg.model.options import RewriteMode, VerifyMode

@@ -16,8 +16,18 @@ from pyiceberg.transforms import (
 )
 
 from tests.builders.engines import Meddling
-from tests.deletes.tables import BY_REGION, SPECS, append, data_files, delete_files, ids, leftovers, options, paths
-from tests.moving.tables import MOVE, change_spec, make_table, move
+from tests.builders.events_table import (
+    BY_REGION,
+    SPECS,
+    append,
+    data_files,
+    delete_files,
+    ids,
+    leftovers,
+    options,
+    paths,
+)
+from tests.builders.moved_tables import MOVE, change_spec, make_table, move
 from tidyberg.errors import Conflict, TidybergError, TooManyOutputs
 from tidyberg.model.options import Strategy
 from tidyberg.model.plan import Rewrite

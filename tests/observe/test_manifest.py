@@ -11,7 +11,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform
 from pyiceberg.types import IcebergType
 
-from tests.observe.builders import inventory_of, our_view, pyiceberg_view
+from tests.builders.inventories import inventory_of, our_view, pyiceberg_view
 from tidyberg.avro.columns import field_reader, read_columns
 from tidyberg.avro.container import open_container
 from tidyberg.testing import SAMPLE_SCHEMA, ForgedEntry, ForgedManifest, forge_static_table

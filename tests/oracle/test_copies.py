@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.builders.engines import Watched
+from tests.builders.java_tables import NAME, arrow_rows, compact, make_table
 from tests.oracle.client import JavaCatalog
-from tests.oracle.tables import NAME, arrow_rows, compact, make_table
 from tests.oracle.test_reads import PREDICATES
 from tests.seed import SEED
 from tidyberg.model.options import RewriteMode

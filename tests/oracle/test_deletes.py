@@ -3,8 +3,8 @@
 import pytest
 
 from tests.builders.engines import Meddling
+from tests.builders.java_tables import NAME, arrow_rows, compact
 from tests.oracle.client import JavaCatalog
-from tests.oracle.tables import NAME, arrow_rows, compact
 from tidyberg.testing import Warehouse
 
 GRANULARITIES = ("file", "partition")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.java_tables import NAME, compact
 from tests.oracle.client import JavaCatalog
-from tests.oracle.tables import NAME, compact
 from tidyberg.planning.safety import SUPPORTED_FORMAT_VERSIONS
 from tidyberg.testing import Warehouse
 

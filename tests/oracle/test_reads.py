@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from tests.builders.java_tables import NAME, SHAPES, Shape, arrow_rows, compact, make_table
 from tests.oracle.client import JavaCatalog
-from tests.oracle.tables import NAME, SHAPES, Shape, arrow_rows, compact, make_table
 from tidyberg.testing import SAMPLE_SCHEMA, Warehouse, local_path
 
 PREDICATES = (

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.builders.copy_tasks import SCHEMA, rows, write_files
 from tests.builders.engines import Watched
-from tests.copying.tables import SCHEMA, rows, write_files
+from tests.builders.java_tables import NAME, compact
+from tests.builders.splice_tasks import moved_columns, rewrite, small_files_count
 from tests.oracle.client import JavaCatalog
-from tests.oracle.tables import NAME, compact
 from tests.oracle.test_copies import FILTERS, create, insert
-from tests.splicing.tables import moved_columns, rewrite, small_files_count
 from tidyberg.execute.kernel.splice import judge
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.task import TaskResult

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.places import IsAlive, Place, RedisPlace, SqlitePlace, nobody_knows
+from tests.builders.job_stores import IsAlive, Place, RedisPlace, SqlitePlace, nobody_knows
 from tests.servers.redis import RedisServer
 from tidyberg.model.job import Owner
 from tidyberg.record.records import Records

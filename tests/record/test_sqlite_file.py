@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.contract.jobs import submission
+from tests.builders.submissions import submission
 from tests.record.contract.test_runs import job
 from tidyberg.errors import ConfigurationError, StorageError
 from tidyberg.record import shared_sync

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.contract.jobs import submission, take, token
+from tests.builders.submissions import submission, take, token
 from tests.record.contract.test_runs import job
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Limits, Query

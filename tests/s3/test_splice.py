@@ -10,8 +10,8 @@ import pyiceberg.io.pyarrow as iceberg_writer
 import pytest
 
 from tests.builders.engines import Watched
+from tests.builders.s3_warehouse import OPTIONS, REF, S3Warehouse, noise, properties_of
 from tests.control.conftest import make_control
-from tests.s3.lab import OPTIONS, REF, S3Warehouse, noise, properties_of
 from tests.servers.s3 import S3Server
 from tidyberg.errors import Cancelled
 from tidyberg.execute.engine import CancelToken

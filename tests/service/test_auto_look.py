@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.record.places import SqlitePlace
+from tests.builders.job_stores import SqlitePlace
 from tests.service.conftest import untidy_table
 from tests.service.crowd import FakeClock
 from tests.service.test_scheduler import HOUR_MS, NINE

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tests.record.places import SqlitePlace
+from tests.builders.job_stores import SqlitePlace
 from tests.service.conftest import until
 from tests.service.crowd import FakeClock
 from tests.telemetry.test_metrics import value

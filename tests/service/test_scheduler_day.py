@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.record.places import Place, RedisPlace, SqlitePlace
+from tests.builders.job_stores import Place, RedisPlace, SqlitePlace
 from tests.service.crowd import crowd
 from tests.service.test_cron import slow_model
 from tidyberg.model.cron import parse_cron

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.copying.pages import check_offsets
+from tests.builders.delete_files import deletion_vectors, equality_delete, position_delete
+from tests.builders.page_offsets import check_offsets
+from tests.builders.splice_tasks import assert_alike, both, rewrite, rows_of, small_files_count
+from tests.builders.tasks import field
 from tests.copying.test_properties import by_duckdb
-from tests.execute.builders import field
-from tests.execute.deletes import deletion_vectors, equality_delete, position_delete
-from tests.splicing.tables import assert_alike, both, rewrite, rows_of, small_files_count
 from tests.splicing.test_splice import NUMBERS, large_files, numbers
 from tidyberg.execute.kernel.columns.lineage import ROW_ID_NAME
 from tidyberg.model.task import TaskInput

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.copying.pages import check_offsets
-from tests.execute.builders import make_task, write_file
+from tests.builders.page_offsets import check_offsets
+from tests.builders.splice_tasks import small_files_count
+from tests.builders.tasks import make_task, write_file
 from tests.execute.test_parts import EVOLVED, assert_same, groups_of_files, run, run_divided, write_groups
-from tests.splicing.tables import small_files_count
 from tidyberg.model.task import Task, TaskInput
 
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from tests.copying.pages import check_offsets
-from tests.copying.tables import write_files
+from tests.builders.copy_tasks import write_files
+from tests.builders.page_offsets import check_offsets
+from tests.builders.splice_tasks import assert_alike, both, rows_of, small_files_count
 from tests.copying.test_properties import by_duckdb, files, is_readable
-from tests.splicing.tables import assert_alike, both, rows_of, small_files_count
 
 OPTIONS = st.fixed_dictionaries(
     {

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.copying.footers import edit_footer, footer_bytes
-from tests.copying.pages import check_offsets
-from tests.copying.tables import SCHEMA, given, rows, write_files
+from tests.builders.copy_tasks import SCHEMA, given, rows, write_files
+from tests.builders.footers import edit_footer, footer_bytes
+from tests.builders.page_offsets import check_offsets
+from tests.builders.splice_tasks import assert_alike, both, rewrite, rows_of, small_files_count
+from tests.builders.tasks import STORAGE, field, make_task, write_file
 from tests.copying.test_writers import ROWS, WRITERS, Writer, inputs_of, table
 from tests.copying.test_writers import SCHEMA as WRITTEN
-from tests.execute.builders import STORAGE, field, make_task, write_file
-from tests.splicing.tables import assert_alike, both, rewrite, rows_of, small_files_count
 from tidyberg.execute.kernel.columns.lineage import LAST_UPDATED_NAME, ROW_ID_NAME
 from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID
 from tidyberg.execute.kernel.read import reader as read

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.telemetry.builders import RUN, SUBMISSION, FixedQueue, submission
+from tests.builders.job_records import RUN, SUBMISSION, FixedQueue, submission
 from tidyberg.model.job import Copied, JobStatus, Progress, Spliced
 from tidyberg.model.sizes import MB
 from tidyberg.record.queue import JobQueue

@@ -11,8 +11,8 @@ from opentelemetry.trace import StatusCode
 from pyiceberg.table import Table
 
 from tests.builders.engines import Spoiling
+from tests.builders.tracing import KeepingTracer, collector
 from tests.control.conftest import make_control
-from tests.telemetry.tracing import KeepingTracer, collector
 from tidyberg.errors import ConfigurationError, VerificationFailed
 from tidyberg.execute.engine import Engine
 from tidyberg.execute.inline import InlineEngine

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.execute.builders import STORAGE, field, make_task
+from tests.builders.tasks import STORAGE, field, make_task
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.task import TaskInput, TaskResult
 

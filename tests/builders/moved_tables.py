@@ -7,8 +7,8 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import Transform
 
-from tests.deletes.tables import SCHEMA, append
-from tests.deletes.tables import compact as compact_as_told
+from tests.builders.events_table import SCHEMA, append
+from tests.builders.events_table import compact as compact_as_told
 from tidyberg.execute.engine import Engine
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.report import CompactionResult

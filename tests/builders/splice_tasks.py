@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.execute.builders import STORAGE, make_task
+from tests.builders.tasks import STORAGE, make_task
 from tidyberg.execute.kernel import run
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.kernel.splice import judge
