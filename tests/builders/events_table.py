@@ -1,7 +1,6 @@
 """Tables with deletes, and what the tests ask of them."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFileContent
@@ -11,7 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
-from tests.control.conftest import make_control
+from tests.builders.control import make_control
 from tidyberg.execute.engine import Engine
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import CompactionResult
@@ -58,6 +57,11 @@ def make_table(
     table = warehouse.create_table("db.events", SCHEMA, spec, format_version=format_version)
     append(warehouse, table, [0, 1, 2, 3], "eu")
     return append(warehouse, table, [4, 5], "us")
+
+
+def eight_files(warehouse: Warehouse) -> Table:
+    """Creates `db.events` with eight files in two commits, in the warehouse's default schema."""
+    return warehouse.append_files(warehouse.create_table(), 8, 40, files_per_commit=4)
 
 
 def append(warehouse: Warehouse, table: Table, numbers: Sequence[int], region: str, *, per_commit: int = 1) -> Table:
@@ -110,8 +114,3 @@ def delete_files(warehouse: Warehouse, table: Table) -> list[str]:
 def ids(warehouse: Warehouse, table: Table) -> list[int]:
     """The ids of all rows, for what the test can say in numbers."""
     return sorted(int(row.removeprefix("(").split(",")[0]) for row in warehouse.rows(table))
-
-
-def leftovers(warehouse: Warehouse, table: Table) -> set[str]:
-    found = warehouse.files_on_disk(table) - warehouse.referenced_files(table)
-    return {path for path in found if Path(path).suffix != ".crc"}

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from pyiceberg.table import Table
 
+from tests.builders.control import ONE_BY_ONE, chunks, leftovers, make_control
 from tests.builders.engines import OneAtATime, Spoiling
-from tests.commit.test_publish import regional
-from tests.control.conftest import make_control
-from tidyberg.commit.fence import PREFIX
-from tidyberg.commit.snapshot import CHUNK, JOB_ID, last_sequence_number
+from tests.builders.sales_table import REF, REGIONS, regional
+from tidyberg.commit.snapshot import last_sequence_number
 from tidyberg.control.control import Control
 from tidyberg.errors import Cancelled, DamagedFile, EngineError
 from tidyberg.execute.engine import AnyResult, CancelToken
@@ -20,36 +19,16 @@ from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.job import JobStatus
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import Event, Notice
-from tidyberg.model.table import TableRef
 from tidyberg.model.task import TaskResult
 from tidyberg.testing import Warehouse
 from tidyberg.testing.warehouse import local_path
 
-REF = TableRef("lab", ("db",), "sales")
-REGIONS = ("asia", "eu", "sea", "uk", "us")
-ONE_BY_ONE = PlanOptions(strategy=Strategy.FULL, min_input_files=2, commit_every=1)
 TWO_BY_TWO = PlanOptions(strategy=Strategy.FULL, min_input_files=2, commit_every=2)
 
 
 @pytest.fixture
 def table(warehouse: Warehouse) -> Table:
     return regional(warehouse, regions=REGIONS)
-
-
-def chunks(table: Table) -> list[tuple[str, int]]:
-    """Job and chunk of every replace snapshot, oldest first."""
-    summaries = [
-        snapshot.summary.additional_properties for snapshot in table.refresh().metadata.snapshots if snapshot.summary
-    ]
-    return [(summary[JOB_ID], int(summary[CHUNK])) for summary in summaries if JOB_ID in summary]
-
-
-def fences(table: Table) -> list[str]:
-    return [name for name in table.refresh().metadata.refs if name.startswith(PREFIX)]
-
-
-def leftovers(warehouse: Warehouse, table: Table) -> set[str]:
-    return warehouse.files_on_disk(table) - warehouse.referenced_files(table)
 
 
 @pytest.mark.parametrize("verify", list(VerifyMode))

@@ -9,8 +9,9 @@ import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
+from tests.builders.control import leftovers, make_control
 from tests.builders.engines import Meddling, Spoiling
-from tests.control.conftest import make_control
+from tests.builders.events_table import REF
 from tidyberg.control.control import Control
 from tidyberg.errors import (
     Cancelled,
@@ -32,17 +33,12 @@ from tidyberg.model.task import TaskResult
 from tidyberg.testing import Warehouse
 from tidyberg.testing.warehouse import local_path
 
-REF = TableRef("lab", ("db",), "events")
 FULL = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
 
 
 @pytest.fixture
 def table(warehouse: Warehouse) -> Table:
     return warehouse.append_files(warehouse.create_table(), 12, 50, files_per_commit=4)
-
-
-def leftovers(warehouse: Warehouse, table: Table) -> set[str]:
-    return warehouse.files_on_disk(table) - warehouse.referenced_files(table)
 
 
 @pytest.mark.parametrize("verify", list(VerifyMode))
@@ -185,7 +181,7 @@ def test_a_truncated_input_fails_the_job_by_name_and_changes_nothing(
 
 
 def test_groups_that_conflict_are_left_and_the_others_commit(warehouse: Warehouse) -> None:
-    from tests.commit.test_publish import regional
+    from tests.builders.sales_table import regional
 
     table = regional(warehouse)
     ref = TableRef("lab", ("db",), "sales")

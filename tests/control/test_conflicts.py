@@ -4,11 +4,9 @@ import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
+from tests.builders.control import AT_ONCE, chunks, leftovers, make_control
 from tests.builders.engines import Meddling, OneAtATime
-from tests.commit.test_publish import regional
-from tests.control.conftest import make_control
-from tests.control.test_chunks import REF, chunks, leftovers
-from tests.control.test_resume import AT_ONCE
+from tests.builders.sales_table import REF, delete_in, regional
 from tidyberg.errors import Conflict, TableReplaced
 from tidyberg.model.job import JobStatus
 from tidyberg.testing import Warehouse
@@ -18,12 +16,6 @@ from tidyberg.testing.deletes import Positions, commit_deletes
 @pytest.fixture
 def table(warehouse: Warehouse) -> Table:
     return regional(warehouse)
-
-
-def delete_in(warehouse: Warehouse, table: Table, region: str) -> None:
-    """One row more of a live file of the region."""
-    file = min((f for f in warehouse.live_files(table) if f"region={region}" in f.path), key=lambda f: f.path)
-    commit_deletes(table, Positions({file.path: [0]}, file_scoped=True))
 
 
 def test_a_group_that_conflicted_is_planned_again_and_committed(warehouse: Warehouse, table: Table) -> None:
@@ -99,7 +91,7 @@ def test_a_branch_rolled_back_while_the_job_runs_is_planned_again(warehouse: War
 
 
 def test_a_branch_rolled_back_between_chunks_loses_nothing_of_what_it_holds(warehouse: Warehouse, table: Table) -> None:
-    from tests.control.test_chunks import ONE_BY_ONE
+    from tests.builders.control import ONE_BY_ONE
 
     with make_control(warehouse, OneAtATime(lambda _: roll_back(table)), replans=0) as control:
         result = control.compact(REF, ONE_BY_ONE)
@@ -110,7 +102,7 @@ def test_a_branch_rolled_back_between_chunks_loses_nothing_of_what_it_holds(ware
 
 
 def test_the_starting_snapshot_may_be_expired_between_chunks(warehouse: Warehouse, table: Table) -> None:
-    from tests.control.test_chunks import ONE_BY_ONE
+    from tests.builders.control import ONE_BY_ONE
 
     before, start = warehouse.rows(table), table.refresh().metadata.current_snapshot_id
     assert start is not None
@@ -127,7 +119,7 @@ def test_the_starting_snapshot_may_be_expired_between_chunks(warehouse: Warehous
 def test_a_job_whose_commit_was_expired_meanwhile_still_removes_what_conflicted(
     warehouse: Warehouse, table: Table
 ) -> None:
-    from tests.control.test_chunks import ONE_BY_ONE
+    from tests.builders.control import ONE_BY_ONE
 
     def delete_and_expire(_: int) -> None:
         committed = table.refresh().metadata.current_snapshot_id
@@ -145,8 +137,8 @@ def test_a_job_whose_commit_was_expired_meanwhile_still_removes_what_conflicted(
 def test_a_table_created_anew_in_the_same_place_between_chunks_is_left_alone(
     warehouse: Warehouse, table: Table
 ) -> None:
-    from tests.commit.test_publish import BY_REGION, SCHEMA
-    from tests.control.test_chunks import ONE_BY_ONE
+    from tests.builders.control import ONE_BY_ONE
+    from tests.builders.sales_table import BY_REGION, SCHEMA
 
     location, before = table.location(), warehouse.rows(table)
     last: list[str] = []

@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
+from tests.builders.control import AT_ONCE, chunks, leftovers, make_control
 from tests.builders.engines import Meddling, OneAtATime
-from tests.commit.test_publish import regional
-from tests.control.conftest import make_control
-from tests.control.test_chunks import REF, REGIONS, chunks, leftovers
-from tests.control.test_resume import AT_ONCE
+from tests.builders.sales_table import REF, REGIONS, regional
 from tidyberg.control.lease import LEASE_MS
 from tidyberg.errors import Cancelled, Conflict, StorageError, TableBusy
 from tidyberg.execute.engine import CancelToken

@@ -11,12 +11,10 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 
+from tests.builders.control import AT_ONCE, chunks, fences, leftovers, make_control
 from tests.builders.engines import Meddling
-from tests.commit.test_publish import regional
-from tests.control.conftest import make_control
-from tests.control.test_chunks import REF, REGIONS, chunks, fences, leftovers
-from tests.control.test_conflicts import delete_in
-from tests.control.test_resume import AT_ONCE, go_on, kill
+from tests.builders.interrupted_jobs import go_on, kill
+from tests.builders.sales_table import REF, REGIONS, delete_in, regional
 from tidyberg.commit import cleanup
 from tidyberg.commit.fence import fence_name
 from tidyberg.control.control import Control

@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
+from tests.builders.control import leftovers
 from tests.builders.events_table import (
     BY_REGION,
     ROWS,
@@ -21,7 +22,6 @@ from tests.builders.events_table import (
     compact,
     data_files,
     delete_files,
-    leftovers,
     make_table,
     options,
     paths,

@@ -4,6 +4,7 @@ import pytest
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 
+from tests.builders.control import leftovers
 from tests.builders.engines import Meddling
 from tests.builders.events_table import (
     BY_REGION,
@@ -14,7 +15,6 @@ from tests.builders.events_table import (
     data_files,
     delete_files,
     ids,
-    leftovers,
     make_table,
     options,
     paths,

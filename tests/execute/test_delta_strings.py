@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.builders.delete_files import position_delete
+from tests.builders.divided_tasks import TABLE, run_divided
 from tests.builders.footers import edit_footer
 from tests.builders.tasks import STORAGE, field, make_task, read_rows, write_file
-from tests.execute.test_parts import TABLE, run_divided
 from tidyberg.execute.kernel.read import tiny
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.task import TaskInput, TaskResult

@@ -17,12 +17,12 @@ import pytest
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
+from tests.builders.control import make_control
 from tests.builders.events_table import REF, append, delete_files, make_table, options, paths
+from tests.builders.footers import damage, other_type
 from tests.builders.moved_tables import MOVE, change_spec
 from tests.builders.tasks import NUMBERS, STORAGE, make_task, number_files
 from tests.builders.tracing import KeepingTracer
-from tests.control.conftest import make_control
-from tests.copying.test_damage import damage, other_type
 from tests.execute.spark_checks import (
     check_cancel,
     check_damaged_file,

@@ -10,9 +10,8 @@ import pytest
 
 from tests.builders.events_table import options
 from tests.builders.splice_tasks import small_files_count
-from tests.faults.lab import Lab
+from tests.faults.lab import EVERYTHING, Lab, check
 from tests.faults.layer import Layer, Wire, at, choose
-from tests.faults.test_every_call import EVERYTHING, check
 from tests.seed import SEED
 from tidyberg.execute.kernel.splice import judge
 from tidyberg.execute.kernel.write.paged import SplicedFile

@@ -15,6 +15,7 @@ from pyiceberg.transforms import (
     TruncateTransform,
 )
 
+from tests.builders.control import leftovers
 from tests.builders.engines import Meddling
 from tests.builders.events_table import (
     BY_REGION,
@@ -23,11 +24,11 @@ from tests.builders.events_table import (
     data_files,
     delete_files,
     ids,
-    leftovers,
+    make_table,
     options,
     paths,
 )
-from tests.builders.moved_tables import MOVE, change_spec, make_table, move
+from tests.builders.moved_tables import MOVE, change_spec, move
 from tidyberg.errors import Conflict, TidybergError, TooManyOutputs
 from tidyberg.model.options import Strategy
 from tidyberg.model.plan import Rewrite

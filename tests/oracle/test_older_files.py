@@ -5,9 +5,9 @@ from decimal import Decimal
 from pathlib import Path
 
 from tests.builders.engines import Meddling
+from tests.builders.java_evolution import alter, create, same_rows_after_compaction
 from tests.builders.java_tables import NAME, compact
 from tests.oracle.client import JavaCatalog
-from tests.oracle.test_evolution import alter, create, same_rows_after_compaction
 from tidyberg.testing import Warehouse
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.builders.copy_tasks import SCHEMA, rows, write_files
 from tests.builders.engines import Watched
+from tests.builders.java_every_type_table import FILTERS, create, insert
 from tests.builders.java_tables import NAME, compact
 from tests.builders.splice_tasks import moved_columns, rewrite, small_files_count
 from tests.oracle.client import JavaCatalog
-from tests.oracle.test_copies import FILTERS, create, insert
 from tidyberg.execute.kernel.splice import judge
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.task import TaskResult

@@ -4,9 +4,10 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+from tests.builders.control import make_control
 from tests.builders.engines import Watched
-from tests.builders.s3_warehouse import OPTIONS, REF, S3Warehouse, noise, properties_of
-from tests.control.conftest import make_control
+from tests.builders.events_table import REF
+from tests.builders.s3_warehouse import OPTIONS, S3Warehouse, noise, properties_of
 from tests.servers.s3 import S3Server
 from tests.servers.s3_proxy import S3Proxy
 from tidyberg.model.options import RewriteMode

@@ -7,11 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.builders.copy_tasks import write_files
+from tests.builders.footers import chunks_of, groups_of
 from tests.builders.parquet_readers import check_readers
-from tests.builders.splice_tasks import rewrite, small_files_count
+from tests.builders.splice_tasks import PLAIN, rewrite, small_files_count
 from tests.builders.tasks import field
-from tests.copying.test_mixed_footers import chunks_of, groups_of
-from tests.splicing.test_splice import PLAIN
 from tidyberg.model.task import TaskResult
 from tidyberg.parquet.fields import ChunkField, GroupField
 
