@@ -1,6 +1,7 @@
 """What every test shares."""
 
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,12 +9,13 @@ from hypothesis import HealthCheck, settings
 
 from tests.checking.watching import watched_outputs
 from tests.matrix import tally
-from tests.oracle.fixtures import java, oracle, warehouse
+from tests.oracle.fixtures import java, oracle
 from tests.seed import SEED
 from tests.servers.redis_fixtures import redis_of_session, redis_server, redis_to_kill
 from tests.servers.s3_fixtures import bucket, s3_server
+from tidyberg.testing import Warehouse
 
-__all__ = ["bucket", "java", "oracle", "redis_of_session", "redis_server", "redis_to_kill", "s3_server", "warehouse"]
+__all__ = ["bucket", "java", "oracle", "redis_of_session", "redis_server", "redis_to_kill", "s3_server"]
 
 # Shared machines are slow at odd moments: a slow example is no defect, a wrong one is.
 settings.register_profile("tidyberg", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -47,6 +49,13 @@ def busy_machines_refuse_nothing() -> Iterator[None]:
         patch.setattr(app, "Admission", welcoming)
         patch.setattr(lag.LoopLag, "is_beyond", is_wanted)
         yield
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    """An empty warehouse. Folders whose tests need tables in it override this fixture."""
+    with Warehouse(tmp_path / "lab") as opened:
+        yield opened
 
 
 @pytest.fixture(autouse=True)

@@ -1,25 +1,20 @@
 """A real service on SQLite and a warehouse, behind the API on a real socket."""
 
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
+from tests.builders.api import Serve, serving
 from tidyberg.api.app import create_app
-from tidyberg.api.server import ApiServer, listen
 from tidyberg.app import build_service
 from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
 from tidyberg.settings.settings import Settings
 from tidyberg.testing import Warehouse
-
-Serve = Callable[..., httpx.Client]
 
 
 @pytest.fixture(autouse=True)
@@ -68,23 +63,6 @@ def settings(warehouse: Warehouse, tmp_path: Path) -> Settings:
 def service(settings: Settings) -> Iterator[Service]:
     with open_service(settings) as opened:
         yield opened
-
-
-@contextmanager
-def serving(app: FastAPI) -> Iterator[str]:
-    """The address at which the app is served, by a thread of this process."""
-    socket = listen(Server(port=0))
-    server = ApiServer(app)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]})
-    thread.start()
-    try:
-        while not server.started:
-            time.sleep(0.005)
-        yield f"http://127.0.0.1:{socket.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(30)
-        assert not thread.is_alive(), "the server did not stop"
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from tests.api.conftest import Serve
-from tests.api.test_limits import code_of
+from tests.builders.api import Serve, code_of
 from tidyberg.api.admission import UNKNOWN, Admission, AdmissionMiddleware
 from tidyberg.api.connections import Shed
 from tidyberg.service.service import Service

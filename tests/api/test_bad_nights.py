@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.api.test_serve import Served, environment, serving
+from tests.builders.served_process import Served, environment, serving
 from tests.servers.redis import RedisServer
 from tidyberg.testing import Warehouse
 

@@ -11,9 +11,7 @@ import httpx
 import pytest
 from benchmarks.idle import is_open
 
-from tests.api.conftest import Serve
-from tests.api.test_events import Ended
-from tests.api.test_limits import code_of
+from tests.builders.api import Ended, Serve, code_of
 from tidyberg.api.app import create_app
 from tidyberg.api.connections import Connections, Shed
 from tidyberg.api.server import ApiServer, listen

@@ -13,12 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.conftest import Serve
+from tests.builders.api import Ended, Serve
 from tidyberg.api.security import Authenticator
 from tidyberg.api.watchers import HELD_EVENTS
 from tidyberg.errors import StoreUnreachable
-from tidyberg.model.job import JobStatus
-from tidyberg.model.submission import Limits
 from tidyberg.service.service import Service
 from tidyberg.settings.access import ApiKey, hash_key
 from tidyberg.settings.serving import Server
@@ -43,26 +41,6 @@ def events_of(lines: Iterator[str]) -> Iterator[Event]:
             fields = {}
         else:
             fields = {}
-
-
-class Ended:
-    """A job with events of its own, which ends when it is told."""
-
-    def __init__(self, service: Service, client: httpx.Client) -> None:
-        self._queue = service.records.queue
-        self.job_id = client.post("/compact", json={"table": "public.events"}).json()["job_id"]
-        claimed = self._queue.claim("w", now_ms=service.now_ms(), ttl_ms=600_000, limits=Limits(running=100))
-        assert claimed is not None
-        assert claimed.job_id == self.job_id
-        assert claimed.claim is not None
-        self._token = claimed.claim.token
-        self._now = service.now_ms
-
-    def tell(self, **data: Any) -> None:
-        self._queue.add_event(self.job_id, self._now(), "stage", data)
-
-    def end(self) -> None:
-        assert self._queue.finish(self.job_id, self._token, JobStatus.SUCCEEDED, now_ms=self._now(), changes={})
 
 
 @pytest.fixture

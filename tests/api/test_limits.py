@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.conftest import Serve
+from tests.builders.api import Serve, code_of
 from tidyberg.api.bodies import MOST_LEVELS, parse
 from tidyberg.api.rates import Rates
 from tidyberg.api.refusals import MalformedRequest, RateLimited
@@ -17,14 +17,6 @@ from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
 
 JSON = {"Content-Type": "application/json"}
-
-
-def code_of(answer: httpx.Response) -> tuple[int, str]:
-    assert answer.headers["content-type"] == "application/problem+json", answer.text
-    problem = answer.json()
-    assert problem["status"] == answer.status_code
-    assert {"type", "title", "status", "detail", "code"} <= set(problem)
-    return answer.status_code, problem["code"]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import time
 import httpx
 import pytest
 
-from tests.api.conftest import Serve
-from tests.api.test_limits import code_of
+from tests.builders.api import Serve, code_of
 from tidyberg.api.refusals import Overloaded
 from tidyberg.api.threads import Threads, calling_tenant
 from tidyberg.service.service import Service

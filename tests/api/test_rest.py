@@ -10,7 +10,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from tests.api.conftest import serving
+from tests.builders.api import serving
 from tests.servers.rest import free_port
 from tidyberg.api.app import create_app
 from tidyberg.app import build_service

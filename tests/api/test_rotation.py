@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.api.test_serve import Served, environment, serving
+from tests.builders.served_process import Served, environment, serving
 from tidyberg.settings.access import hash_key
 from tidyberg.testing import Warehouse
 

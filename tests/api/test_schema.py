@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.conftest import serving
+from tests.builders.api import running_service
 from tests.seed import SEED
-from tidyberg.api.app import create_app
-from tidyberg.app import build_service
 from tidyberg.settings.access import hash_key
 from tidyberg.settings.settings import Settings
 from tidyberg.testing import Warehouse
@@ -53,13 +51,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
                 "server": {"max_wait_seconds": 60},  # that a busy machine sheds is no defect, and is tested elsewhere
             }
         )
-        service = build_service(settings)
-        service.start()
-        try:
-            with serving(create_app(service)) as address:
-                yield address
-        finally:
-            service.stop()
+        with running_service(settings) as address:
+            yield address
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.conftest import serving
 from tests.api.provider import OTHER_RSA_KEY, Provider
+from tests.builders.api import bearer, serving
 from tidyberg.api.app import create_app
 from tidyberg.app import build_service
 from tidyberg.settings.access import hash_key, new_key
@@ -49,10 +49,6 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
             return started[asked]
 
         yield begin
-
-
-def bearer(credential: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {credential}"}
 
 
 def routes(client: httpx.Client) -> list[tuple[str, str]]:

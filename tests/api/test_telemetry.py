@@ -3,8 +3,8 @@
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.api.conftest import Serve
-from tests.telemetry.tracing import KeepingTracer
+from tests.builders.api import Serve
+from tests.builders.tracing import KeepingTracer
 from tidyberg.model.principal import LOCAL
 from tidyberg.service.service import Service
 

@@ -7,8 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.conftest import serving
-from tests.api.test_security import bearer
+from tests.builders.api import bearer, serving
 from tidyberg.api.app import create_app
 from tidyberg.app import build_service
 from tidyberg.settings.access import hash_key, new_key

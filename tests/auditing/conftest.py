@@ -1,26 +1,19 @@
 """Audits on the inline engine, and compactions that go wrong on purpose."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
-from tests.control.conftest import make_control
-from tests.deletes.tables import REF
-from tests.engines import Spoiling
+from tests.builders.control import make_control
+from tests.builders.engines import Spoiling
+from tests.builders.events_table import REF
 from tidyberg.execute.engine import Engine
 from tidyberg.model.audit import AuditReport, Harm, SnapshotAudit
 from tidyberg.model.task import TaskResult
 from tidyberg.testing import Warehouse, local_path
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with Warehouse(tmp_path / "lab") as warehouse:
-        yield warehouse
 
 
 def audit(warehouse: Warehouse, snapshot_id: int | None = None, engine: Engine | None = None) -> AuditReport:

@@ -11,10 +11,10 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import LongType, StringType
 
 from tests.auditing.conftest import SpoilingRows, audit, audit_latest, harms, overwrite
-from tests.deletes.tables import (
+from tests.builders.engines import Meddling
+from tests.builders.events_table import (
     BY_REGION,
     SPECS,
-    Meddling,
     append,
     compact,
     data_files,

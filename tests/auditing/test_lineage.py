@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
 from tests.auditing.conftest import audit_latest
-from tests.deletes.tables import SCHEMA, append, compact, paths
+from tests.builders.events_table import SCHEMA, append, compact, paths
 from tidyberg.model.audit import Harm, Verdict
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.task import TaskInput

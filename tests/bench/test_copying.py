@@ -4,41 +4,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyiceberg.table import Table
 
-from tidyberg.bench.choosing import Choice, choose
-from tidyberg.bench.copying import copy_table
+from tests.builders.bench_plans import FULL, NO_LIMIT, planned, put_copy
+from tidyberg.bench.choosing import choose
 from tidyberg.bench.scratch import REF, Scratch
 from tidyberg.control.control import Control
 from tidyberg.execute.inline import InlineEngine
-from tidyberg.model.options import PlanOptions, Strategy
-from tidyberg.model.plan import Plan
-from tidyberg.model.table import TableRef
 from tidyberg.record.process import is_alive
 from tidyberg.record.sqlite import SqliteStore
 from tidyberg.testing import Warehouse, local_path
 from tidyberg.testing.deletes import EqualTo, Positions, commit_deletes, delete_rows
-
-NO_LIMIT = 2**40
-FULL = PlanOptions(strategy=Strategy.FULL, force=True, min_input_files=2)
 
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
     with Warehouse(tmp_path / "lake") as opened:
         yield opened
-
-
-def planned(warehouse: Warehouse, tmp_path: Path) -> Plan:
-    with Control(lambda _: warehouse.catalog, InlineEngine, SqliteStore(tmp_path / "planning.db", is_alive)) as control:
-        return control.plan(TableRef.parse("db.events", warehouse.name), FULL)
-
-
-def put_copy(scratch: Scratch, table: Table, choice: Choice) -> Table:
-    snapshot = table.refresh().current_snapshot()
-    assert snapshot is not None
-    scratch.put(copy_table(table, snapshot, choice, scratch.io, scratch.location))
-    return scratch.open_catalog().load_table((*REF.namespace, REF.name))
 
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pyiceberg.table import Table
 
-from tests.bench.test_copying import FULL, NO_LIMIT, planned, put_copy
-from tests.s3.lab import S3Warehouse, noise, properties_of
+from tests.builders.bench_plans import FULL, NO_LIMIT, planned, put_copy
+from tests.builders.s3_warehouse import S3Warehouse, noise, properties_of
 from tests.servers.s3 import S3Server
 from tidyberg.bench.choosing import choose
 from tidyberg.bench.scratch import REF, Scratch

@@ -8,7 +8,7 @@ from benchmarks.on_s3 import S3Bench
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.warehouse import TABLE, Bench
 
-from tests.benchmarks.test_scenarios import tiny
+from tests.builders.scenarios import tiny
 from tests.servers.s3 import S3Server
 from tidyberg.control.control import Control
 from tidyberg.execute.inline import InlineEngine

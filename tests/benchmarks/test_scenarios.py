@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from benchmarks.delete_files import Deletes
 from benchmarks.rows import KINDS
-from benchmarks.scenarios import SCENARIOS, Scenario
+from benchmarks.scenarios import SCENARIOS
 from benchmarks.warehouse import SMALL_TABLE, TABLE, Bench, data_files, inventory_of, sum_of_files, sum_of_rows
 
+from tests.builders.scenarios import tiny
 from tidyberg.control.control import Control
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import PlanOptions, Strategy
@@ -25,11 +26,6 @@ WITHOUT_JAVA = [
     for name, found in SCENARIOS.items()
     if not found.by_java and (not found.deletes or not found.deletes.equality_files)
 ]
-
-
-def tiny(scenario: Scenario) -> Scenario:
-    deletes = replace(scenario.deletes, positions=3) if scenario.deletes else None
-    return replace(scenario, files=6, rows_per_file=40, deletes=deletes)
 
 
 def compact(directory: Path, store: Path) -> None:

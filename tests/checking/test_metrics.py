@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.copying.tables import SCHEMA, given, rows, write_files
-from tests.execute.builders import STORAGE, field, make_task, write_file
+from tests.builders.copy_tasks import SCHEMA, given, rows, write_files
+from tests.builders.tasks import STORAGE, field, make_task, write_file
 from tidyberg.execute.kernel.check.metrics import check_metrics, written_file_of
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.task import TaskResult, WrittenFile

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.checking.files import metadata, put, statistics
-from tests.copying.footers import edit_footer
-from tests.copying.tables import SCHEMA, copy, rows, write_files
-from tests.execute.builders import STORAGE, make_task
+from tests.builders.checked_files import metadata, put, statistics
+from tests.builders.copy_tasks import SCHEMA, copy, rows, write_files
+from tests.builders.footers import edit_footer
+from tests.builders.tasks import STORAGE, make_task
 from tidyberg.execute.kernel.check.outputs import false_statements, report_by
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.failures import FailureKind, KernelFailure

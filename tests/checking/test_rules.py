@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.checking.files import (
+from tests.builders.checked_files import (
     FLAG,
     HUGE,
     ID,
@@ -31,7 +31,7 @@ from tests.checking.files import (
     statistics,
     table,
 )
-from tests.copying.footers import edit_footer, footer_bytes, replace_footer
+from tests.builders.footers import edit_footer, footer_bytes, replace_footer
 from tidyberg.parquet.fields import ChunkField, FileField, GroupField, IndexField, MetadataField
 from tidyberg.parquet.thrift import (
     BINARY,

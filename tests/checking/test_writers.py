@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.checking.writers import (
+from tests.builders.copy_tasks import rows
+from tests.builders.parquet_writers import (
     KNOWN_FLAWS,
     Writer,
     by_arrow,
@@ -20,7 +21,6 @@ from tests.checking.writers import (
     by_polars,
     unknown_problems,
 )
-from tests.copying.tables import rows
 from tidyberg.parquet.check.file import check_path
 
 ODD = pa.table(

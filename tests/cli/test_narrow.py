@@ -78,7 +78,7 @@ def test_a_summary_of_several_tables(narrow: Run) -> None:
 
 
 def test_bars_shrink_with_the_terminal() -> None:
-    from tests.cli.test_show import rendered
+    from tests.builders.console import rendered
 
     shown = show_histogram([KB] * 900 + [GB] * 9, [KB] * 700 + [GB] * 9)
     wide, small = rendered(shown, 110), rendered(shown, 60)

@@ -5,23 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.conftest import serving
+from tests.builders.api import running_service
 from tests.cli.conftest import Run
-from tidyberg.api.app import create_app
-from tidyberg.app import build_service
 from tidyberg.client import Client, Schedule
 from tidyberg.settings.load import load_settings
 
 
 @pytest.fixture
 def server(config: Path) -> Iterator[str]:
-    service = build_service(load_settings(config))
-    service.start()
-    try:
-        with serving(create_app(service)) as address:
-            yield address
-    finally:
-        service.stop()
+    with running_service(load_settings(config)) as address:
+        yield address
 
 
 def test_a_job_is_submitted_followed_listed_and_cannot_be_cancelled_any_more(run: Run, server: str) -> None:

@@ -1,14 +1,13 @@
 """What people see, from hand-made values."""
 
 import dataclasses
-import io
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console, RenderableType
 
+from tests.builders.console import rendered
 from tidyberg.cli.show_doctor import Check, show_checks
 from tidyberg.cli.show_health import show_health, show_tables
 from tidyberg.cli.show_jobs import show_jobs
@@ -26,14 +25,6 @@ from tidyberg.model.table import TableRef
 
 NOW = 1_763_000_000_000
 EVENTS = TableRef("lab", ("analytics",), "events")
-
-
-def rendered(shown: RenderableType, width: int = 110) -> str:
-    console = Console(file=io.StringIO(), width=width, highlight=False)
-    console.print(shown)
-    output = console.file
-    assert isinstance(output, io.StringIO)
-    return output.getvalue()
 
 
 def verdict_of(path: str, files: int, verdict: Verdict, deletes: int = 0, score: float = 0.5) -> PartitionVerdict:

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.api.conftest import _away_from_the_machines_own_configuration, serving, settings, warehouse
-from tidyberg.api.app import create_app
-from tidyberg.app import build_service
+from tests.api.conftest import _away_from_the_machines_own_configuration, settings, warehouse
+from tests.builders.api import running_service
 from tidyberg.client import Client
 from tidyberg.settings.settings import Settings
 
@@ -15,13 +14,8 @@ __all__ = ["_away_from_the_machines_own_configuration", "settings", "warehouse"]
 
 @pytest.fixture
 def url(settings: Settings) -> Iterator[str]:
-    service = build_service(settings)
-    service.start()
-    try:
-        with serving(create_app(service)) as address:
-            yield address
-    finally:
-        service.stop()
+    with running_service(settings) as address:
+        yield address
 
 
 @pytest.fixture

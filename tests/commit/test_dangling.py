@@ -1,25 +1,16 @@
 """Which delete files go with the files they applied to, and which must stay for others [I4]."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from pyiceberg.table import Table
 
-from tests.commit.builder import groups_of, inventory_of, plan_for
-from tests.commit.test_publish import regional
+from tests.builders.finished_groups import groups_of, inventory_of, plan_for
+from tests.builders.sales_table import regional
 from tidyberg.commit.conflicts import identities, validate_groups
 from tidyberg.commit.dangling import dangling_deletes
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.plan import DeleteFile, FileGroup
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import delete_equal, delete_positions
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with Warehouse(tmp_path) as warehouse:
-        yield warehouse
 
 
 @pytest.fixture

@@ -9,23 +9,22 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableResponse, Table
 
-from tests.commit.builder import inventory_of
-from tests.control.conftest import make_control
-from tests.deletes.tables import (
+from tests.builders.control import leftovers, make_control
+from tests.builders.engines import Meddling
+from tests.builders.events_table import (
     BY_REGION,
     REF,
     SPECS,
-    Meddling,
     append,
     compact,
     data_files,
     delete_files,
-    leftovers,
     make_table,
     options,
     paths,
     rows_of,
 )
+from tests.builders.finished_groups import inventory_of
 from tidyberg.errors import Conflict
 from tidyberg.model.options import VerifyMode
 from tidyberg.testing import Warehouse

@@ -7,9 +7,9 @@ from moto import mock_aws
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.table import Table
 
-from tests.commit.builder import commit_all
-from tests.control.conftest import make_control
-from tests.deletes.tables import REF, make_table, options
+from tests.builders.control import make_control
+from tests.builders.events_table import REF, make_table, options
+from tests.builders.finished_groups import commit_all
 from tidyberg.catalog.metadata_file import as_document
 from tidyberg.model.options import VerifyMode
 from tidyberg.testing import Warehouse

@@ -31,8 +31,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tests.control.conftest import make_control
-from tests.deletes.tables import BY_REGION, REF, SCHEMA, append, compact, options, rows_of
+from tests.builders.control import make_control
+from tests.builders.events_table import BY_REGION, REF, SCHEMA, append, compact, options, rows_of
 from tidyberg.avro.records import AvroFile
 from tidyberg.commit.entries import Identity, ListedManifest, Manifest
 from tidyberg.commit.manifests import Loss, read_manifest

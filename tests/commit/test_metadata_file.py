@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyiceberg.table import Table
 
-from tests.commit.builder import commit_all
+from tests.builders.finished_groups import commit_all
 from tidyberg.testing import Warehouse, local_path
 
 

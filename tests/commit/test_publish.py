@@ -1,7 +1,5 @@
 """A replace commit: what it says, what it leaves alone, and what it does when others commit at the same time."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,40 +9,17 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.expressions import EqualTo
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntryStatus
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, TableRequirement
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from tests.commit.builder import commit_all, finish, inventory_of, plan_of, publisher
+from tests.builders.finished_groups import commit_all, finish, inventory_of, plan_of, publisher
+from tests.builders.sales_table import BY_REGION, SCHEMA, regional
 from tidyberg.commit.manifests import write_file
 from tidyberg.commit.snapshot import last_sequence_number
 from tidyberg.errors import Conflict, StorageError, TableReplaced
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import commit_deletes, delete_equal, delete_positions
-
-SCHEMA = Schema(
-    NestedField(1, "id", LongType(), required=False),
-    NestedField(2, "region", StringType(), required=False),
-    NestedField(3, "amount", IntegerType(), required=False),
-)
-BY_REGION = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with Warehouse(tmp_path) as warehouse:
-        yield warehouse
-
-
-def regional(warehouse: Warehouse, *, format_version: int = 2, regions: tuple[str, ...] = ("eu", "us")) -> Table:
-    table = warehouse.create_table("db.sales", SCHEMA, BY_REGION, format_version=format_version)
-    for region in regions:
-        warehouse.append_files(table, 4, 10, files_per_commit=2, values={"region": region})
-    return table
 
 
 @pytest.mark.parametrize("format_version", [1, 2])

@@ -1,58 +1,12 @@
 """What becomes of the parent's statistics files."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-from pyiceberg.table import Table
-from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, StatisticsFile
+from pyiceberg.table.statistics import PartitionStatisticsFile
 from pyiceberg.table.update import SetPartitionStatisticsUpdate
 
-from tests.deletes.tables import BY_REGION, Meddling, append, compact, make_table, options
+from tests.builders.engines import Meddling
+from tests.builders.events_table import BY_REGION, append, compact, make_table, options
+from tests.builders.statistics_files import THETA, add_statistics, head
 from tidyberg.testing import Warehouse
-
-THETA = "apache-datasketches-theta-v1"
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with Warehouse(tmp_path / "lab") as opened:
-        yield opened
-
-
-def head(table: Table) -> int:
-    snapshot = table.refresh().current_snapshot()
-    assert snapshot is not None
-    return snapshot.snapshot_id
-
-
-def add_statistics(table: Table, *kinds: str) -> StatisticsFile:
-    snapshot = table.refresh().current_snapshot()
-    assert snapshot is not None
-    blobs = [
-        BlobMetadata.model_validate(
-            {
-                "type": kind,
-                "snapshot-id": snapshot.snapshot_id,
-                "sequence-number": 4,
-                "fields": [1],
-                "properties": {"ndv": "60"},
-            }
-        )
-        for kind in kinds
-    ]
-    file = StatisticsFile.model_validate(
-        {
-            "snapshot-id": snapshot.snapshot_id,
-            "statistics-path": f"{table.location()}/metadata/some.stats",
-            "file-size-in-bytes": 100,
-            "file-footer-size-in-bytes": 50,
-            "blob-metadata": blobs,
-        }
-    )
-    with table.update_statistics() as update:
-        update.set_statistics(file)
-    return file
 
 
 def test_distinct_counts_are_carried_with_their_blobs_as_they_are(warehouse: Warehouse) -> None:

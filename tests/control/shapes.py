@@ -7,8 +7,8 @@ from enum import StrEnum
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from tests.commit.test_publish import BY_REGION, SCHEMA
-from tests.deletes.tables import data_files
+from tests.builders.events_table import data_files
+from tests.builders.sales_table import BY_REGION, SCHEMA
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import EqualTo, Positions, Vectors, commit_deletes
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from pyiceberg.table import Table
 
-from tests.control.test_compact import FULL, REF
+from tests.builders.control import AT_ONCE
+from tests.builders.events_table import REF
 from tidyberg.control.control import Control
 from tidyberg.model.plan import Skip
 from tidyberg.testing import Warehouse
@@ -32,7 +33,7 @@ def test_a_branch_is_compacted_and_nothing_else_moves(warehouse: Warehouse, cont
     rows, main_rows = warehouse.rows(table, branch="audit"), warehouse.rows(table)
     retention = table.metadata.refs["audit"].model_dump(exclude={"snapshot_id"})
 
-    result = control.compact(REF, replace(FULL, branch="audit"))
+    result = control.compact(REF, replace(AT_ONCE, branch="audit"))
 
     assert result.outcome == "committed"
     assert heads(table) == {**before, "audit": result.snapshot_id}
@@ -48,12 +49,12 @@ def test_main_is_left_alone_while_a_branch_waits_to_be_published(
     warehouse: Warehouse, control: Control, table: Table
 ) -> None:
     before = heads(table)
-    result = control.compact(REF, FULL)
+    result = control.compact(REF, AT_ONCE)
     assert result.outcome == "refused"
     assert {v.code for row in result.plan.partitions if isinstance(v := row.verdict, Skip)} == {"wap-branch"}
     assert heads(table) == before
 
-    assert control.compact(REF, replace(FULL, ignore_wap_branches=True)).outcome == "committed"
+    assert control.compact(REF, replace(AT_ONCE, ignore_wap_branches=True)).outcome == "committed"
     assert heads(table)["audit"] == before["audit"]
     assert len(warehouse.rows(table, branch="audit")) == 120
 
@@ -62,5 +63,5 @@ def test_after_it_was_published_main_is_compacted(warehouse: Warehouse, control:
     table.manage_snapshots().set_current_snapshot(ref_name="audit").commit()
     rows = warehouse.rows(table)
     assert len(rows) == 120
-    assert control.compact(REF, FULL).outcome == "committed"
+    assert control.compact(REF, AT_ONCE).outcome == "committed"
     assert warehouse.rows(table) == rows

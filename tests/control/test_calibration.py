@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.control.conftest import make_control
-from tests.telemetry.builders import RUN
+from tests.builders.control import make_control
+from tests.builders.job_records import RUN
 from tidyberg.app import build_control
 from tidyberg.control.calibration import calibrate, report
 from tidyberg.model.job import Copied, Job, JobStatus, Progress, Spliced

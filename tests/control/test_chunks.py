@@ -1,82 +1,34 @@
 """Commits in chunks: each a snapshot of its own, and a failure later on leaves the earlier ones in place."""
 
 import threading
-from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pyiceberg.table import Table
 
-from tests.commit.test_publish import regional
-from tests.control.conftest import make_control
-from tidyberg.commit.fence import PREFIX
-from tidyberg.commit.snapshot import CHUNK, JOB_ID, last_sequence_number
+from tests.builders.control import ONE_BY_ONE, chunks, leftovers, make_control
+from tests.builders.engines import OneAtATime, Spoiling
+from tests.builders.sales_table import REF, REGIONS, regional
+from tidyberg.commit.snapshot import last_sequence_number
 from tidyberg.control.control import Control
 from tidyberg.errors import Cancelled, DamagedFile, EngineError
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken
+from tidyberg.execute.engine import AnyResult, CancelToken
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.job import JobStatus
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import Event, Notice
-from tidyberg.model.table import TableRef
 from tidyberg.model.task import TaskResult
-from tidyberg.storage.access import StorageAccess
 from tidyberg.testing import Warehouse
 from tidyberg.testing.warehouse import local_path
 
-REF = TableRef("lab", ("db",), "sales")
-REGIONS = ("asia", "eu", "sea", "uk", "us")
-ONE_BY_ONE = PlanOptions(strategy=Strategy.FULL, min_input_files=2, commit_every=1)
 TWO_BY_TWO = PlanOptions(strategy=Strategy.FULL, min_input_files=2, commit_every=2)
 
 
 @pytest.fixture
 def table(warehouse: Warehouse) -> Table:
     return regional(warehouse, regions=REGIONS)
-
-
-def chunks(table: Table) -> list[tuple[str, int]]:
-    """Job and chunk of every replace snapshot, oldest first."""
-    summaries = [
-        snapshot.summary.additional_properties for snapshot in table.refresh().metadata.snapshots if snapshot.summary
-    ]
-    return [(summary[JOB_ID], int(summary[CHUNK])) for summary in summaries if JOB_ID in summary]
-
-
-def fences(table: Table) -> list[str]:
-    return [name for name in table.refresh().metadata.refs if name.startswith(PREFIX)]
-
-
-def leftovers(warehouse: Warehouse, table: Table) -> set[str]:
-    return warehouse.files_on_disk(table) - warehouse.referenced_files(table)
-
-
-class OneAtATime(InlineEngine):
-    """Runs one task after the other, and `between` before each but the first."""
-
-    def __init__(self, between: Callable[[int], None] = lambda _: None) -> None:
-        super().__init__(max_parallelism=1)
-        self._between = between
-        self.rewritten: list[int] = []
-
-    def run(
-        self,
-        tasks: Sequence[AnyTask],
-        storage: StorageAccess,
-        *,
-        on_result: Callable[[AnyResult], None],
-        cancel: CancelToken,
-        max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
-        results: list[AnyResult] = []
-        for task in tasks:
-            if results and isinstance(results[0], TaskResult):
-                self._between(len(results))
-            results += super().run([task], storage, on_result=on_result, cancel=cancel)
-            if isinstance(results[-1], TaskResult):
-                self.rewritten.append(task.group_id)
-        return results
 
 
 @pytest.mark.parametrize("verify", list(VerifyMode))
@@ -148,17 +100,16 @@ def test_a_cancel_between_chunks_keeps_what_is_committed(warehouse: Warehouse, t
 
 
 def test_a_damaged_output_of_a_later_chunk_spoils_that_chunk_only(warehouse: Warehouse, table: Table) -> None:
-    class Thief(OneAtATime):
-        def run(self, tasks, storage, *, on_result, **more):  # type: ignore[no-untyped-def]
-            def steal(result: AnyResult) -> None:
-                if isinstance(result, TaskResult) and len(self.rewritten) == 2:
-                    open(local_path(result.outputs[0].path), "w").close()
-                on_result(result)
+    rewritten: list[TaskResult] = []
 
-            return super().run(tasks, storage, on_result=steal, **more)
+    def damage_the_third(result: TaskResult) -> TaskResult:
+        rewritten.append(result)
+        if len(rewritten) == 3:
+            open(local_path(result.outputs[0].path), "w").close()
+        return result
 
     before = warehouse.rows(table)
-    with make_control(warehouse, Thief()) as control:
+    with make_control(warehouse, Spoiling(damage_the_third, max_parallelism=1)) as control:
         result = control.compact(REF, ONE_BY_ONE)
     assert (result.outcome, result.groups_committed) == ("partly", 2)
     assert isinstance(result.failure, DamagedFile)
@@ -202,19 +153,11 @@ def test_workers_go_on_while_a_chunk_is_committed(warehouse: Warehouse, table: T
 
 
 def test_warnings_of_workers_are_shown_once_and_noted(warehouse: Warehouse, table: Table) -> None:
-    from dataclasses import replace
-
-    class WarningEngine(InlineEngine):
-        def run(self, tasks, storage, *, on_result, **more):  # type: ignore[no-untyped-def]
-            def warn(result: AnyResult) -> None:
-                on_result(
-                    replace(result, warnings=("No bloom filters.",)) if isinstance(result, TaskResult) else result
-                )
-
-            return super().run(tasks, storage, on_result=warn, **more)
+    def warn(result: TaskResult) -> TaskResult:
+        return replace(result, warnings=("No bloom filters.",))
 
     events: list[Event] = []
-    with make_control(warehouse, WarningEngine()) as control:
+    with make_control(warehouse, Spoiling(warn)) as control:
         result = control.compact(REF, ONE_BY_ONE, on_event=events.append)
     assert [event.message for event in events if isinstance(event, Notice)] == ["No bloom filters."]
     assert "No bloom filters." in result.job.notes

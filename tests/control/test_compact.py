@@ -1,7 +1,6 @@
 """A job from end to end on the inline engine: what it does, what it refuses, and what remains when it fails."""
 
 import threading
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,9 @@ import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
-from tests.control.conftest import make_control
+from tests.builders.control import leftovers, make_control
+from tests.builders.engines import Meddling, Spoiling
+from tests.builders.events_table import REF
 from tidyberg.control.control import Control
 from tidyberg.errors import (
     Cancelled,
@@ -23,28 +24,21 @@ from tidyberg.errors import (
     UnknownTable,
     VerificationFailed,
 )
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken
-from tidyberg.execute.inline import InlineEngine
+from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import JobStatus
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import Event, GroupFinished, StageStarted
 from tidyberg.model.table import TableRef
 from tidyberg.model.task import TaskResult
-from tidyberg.storage.access import StorageAccess
 from tidyberg.testing import Warehouse
 from tidyberg.testing.warehouse import local_path
 
-REF = TableRef("lab", ("db",), "events")
 FULL = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
 
 
 @pytest.fixture
 def table(warehouse: Warehouse) -> Table:
     return warehouse.append_files(warehouse.create_table(), 12, 50, files_per_commit=4)
-
-
-def leftovers(warehouse: Warehouse, table: Table) -> set[str]:
-    return warehouse.files_on_disk(table) - warehouse.referenced_files(table)
 
 
 @pytest.mark.parametrize("verify", list(VerifyMode))
@@ -123,52 +117,21 @@ def test_unknown_tables_branches_and_tags_are_refused_without_a_trace(
 
 
 def test_two_jobs_at_once_on_a_table_are_refused(warehouse: Warehouse, table: Table) -> None:
-    class Waiting(InlineEngine):
-        def run(self, *args: object, **kwargs: object) -> list[AnyResult]:
-            with make_control(warehouse) as other, pytest.raises(TableBusy):
-                other.compact(REF, FULL)
-            return super().run(*args, **kwargs)  # type: ignore[arg-type]
+    def compact_too() -> None:
+        with make_control(warehouse) as other, pytest.raises(TableBusy):
+            other.compact(REF, FULL)
 
-    with make_control(warehouse, Waiting()) as control:
+    with make_control(warehouse, Meddling(compact_too)) as control:
         assert control.compact(REF, FULL).outcome == "committed"
 
 
-class Meddling(InlineEngine):
-    """Runs the tasks, then lets something else happen, or changes the results, before they are handed over."""
-
-    def __init__(self, meddle: Callable[[list[AnyResult]], list[AnyResult] | None]) -> None:
-        super().__init__()
-        self._meddle = meddle
-
-    def run(
-        self,
-        tasks: Sequence[AnyTask],
-        storage: StorageAccess,
-        *,
-        on_result: Callable[[AnyResult], None],
-        cancel: CancelToken,
-        max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
-        results = super().run(tasks, storage, on_result=_ignore, cancel=cancel, max_parallelism=max_parallelism)
-        results = self._meddle(results) or results
-        for result in results:
-            on_result(result)
-        return results
-
-
-def _ignore(_: AnyResult) -> None:
-    return None
-
-
-def lose_a_row(results: list[AnyResult]) -> list[AnyResult]:
-    (result,) = results
-    assert isinstance(result, TaskResult)
-    return [replace(result, rows_written=result.rows_written - 1)]
+def lose_a_row(result: TaskResult) -> TaskResult:
+    return replace(result, rows_written=result.rows_written - 1)
 
 
 def test_a_result_that_lost_a_row_is_not_committed_and_its_files_go(warehouse: Warehouse, table: Table) -> None:
     head = table.refresh().metadata.current_snapshot_id
-    with make_control(warehouse, Meddling(lose_a_row)) as control:
+    with make_control(warehouse, Spoiling(lose_a_row)) as control:
         with pytest.raises(VerificationFailed):
             control.compact(REF, FULL)
         assert control.history(REF)[0].status is JobStatus.FAILED
@@ -177,7 +140,7 @@ def test_a_result_that_lost_a_row_is_not_committed_and_its_files_go(warehouse: W
 
 
 def test_a_table_dropped_while_the_job_runs_is_a_clear_error(warehouse: Warehouse, table: Table) -> None:
-    def drop(_: list[AnyResult]) -> None:
+    def drop() -> None:
         warehouse.catalog.drop_table("db.events")
 
     with make_control(warehouse, Meddling(drop)) as control, pytest.raises(TableReplaced):
@@ -186,12 +149,11 @@ def test_a_table_dropped_while_the_job_runs_is_a_clear_error(warehouse: Warehous
 
 
 def test_an_output_that_vanished_before_the_commit_fails_the_job(warehouse: Warehouse, table: Table) -> None:
-    def steal(results: list[AnyResult]) -> None:
-        (result,) = results
-        assert isinstance(result, TaskResult)
+    def steal(result: TaskResult) -> TaskResult:
         Path(local_path(result.outputs[0].path)).unlink()
+        return result
 
-    with make_control(warehouse, Meddling(steal)) as control, pytest.raises(DamagedFile, match="vanished"):
+    with make_control(warehouse, Spoiling(steal)) as control, pytest.raises(DamagedFile, match="vanished"):
         control.compact(REF, FULL)
     assert not leftovers(warehouse, table)
 
@@ -199,10 +161,7 @@ def test_an_output_that_vanished_before_the_commit_fails_the_job(warehouse: Ware
 def test_a_cancelled_job_removes_what_it_wrote(warehouse: Warehouse, table: Table) -> None:
     cancel = CancelToken()
 
-    def stop(_: list[AnyResult]) -> None:
-        cancel.cancel()
-
-    with make_control(warehouse, Meddling(stop)) as control:
+    with make_control(warehouse, Meddling(cancel.cancel)) as control:
         with pytest.raises(Cancelled):
             control.compact(REF, FULL, cancel=cancel)
         assert control.history(REF)[0].status is JobStatus.CANCELLED
@@ -222,12 +181,12 @@ def test_a_truncated_input_fails_the_job_by_name_and_changes_nothing(
 
 
 def test_groups_that_conflict_are_left_and_the_others_commit(warehouse: Warehouse) -> None:
-    from tests.commit.test_publish import regional
+    from tests.builders.sales_table import regional
 
     table = regional(warehouse)
     ref = TableRef("lab", ("db",), "sales")
 
-    def delete_eu(_: list[AnyResult]) -> None:
+    def delete_eu() -> None:
         warehouse.catalog.load_table("db.sales").delete(EqualTo(term="region", value="eu"))
 
     with make_control(warehouse, Meddling(delete_eu)) as control:
@@ -267,10 +226,7 @@ def test_twenty_commits_of_writers_during_one_compaction_lose_nothing(warehouse:
     writer = threading.Thread(target=write)
     writer.start()
 
-    def begin(_: list[AnyResult]) -> None:
-        started.set()
-
-    with make_control(warehouse, Meddling(begin)) as control:
+    with make_control(warehouse, Meddling(started.set)) as control:
         result = control.compact(REF, FULL)
     writer.join()
     assert not errors
@@ -300,7 +256,7 @@ def test_when_clean_up_fails_too_the_first_error_is_told_and_recovery_ends_it(
     def broken(*_: object) -> list[str]:
         raise OSError("connection reset")
 
-    with make_control(warehouse, Meddling(lose_a_row)) as control:
+    with make_control(warehouse, Spoiling(lose_a_row)) as control:
         with monkeypatch.context() as patched:
             patched.setattr("tidyberg.control.leftovers.existing_outputs", broken)
             with pytest.raises(VerificationFailed):

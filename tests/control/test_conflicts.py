@@ -1,18 +1,13 @@
 """Groups that other writers changed meanwhile: left out, planned again, and committed with the next round."""
 
-from collections.abc import Callable
-
 import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
-from tests.commit.test_publish import regional
-from tests.control.conftest import make_control
-from tests.control.test_chunks import REF, OneAtATime, chunks, leftovers
-from tests.control.test_compact import Meddling
-from tests.control.test_resume import AT_ONCE
+from tests.builders.control import AT_ONCE, chunks, leftovers, make_control
+from tests.builders.engines import Meddling, OneAtATime
+from tests.builders.sales_table import REF, delete_in, regional
 from tidyberg.errors import Conflict, TableReplaced
-from tidyberg.execute.engine import AnyResult
 from tidyberg.model.job import JobStatus
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import Positions, commit_deletes
@@ -23,26 +18,8 @@ def table(warehouse: Warehouse) -> Table:
     return regional(warehouse)
 
 
-def delete_in(warehouse: Warehouse, table: Table, region: str) -> None:
-    """One row more of a live file of the region."""
-    file = min((f for f in warehouse.live_files(table) if f"region={region}" in f.path), key=lambda f: f.path)
-    commit_deletes(table, Positions({file.path: [0]}, file_scoped=True))
-
-
-def meddling(times: int, meddle: Callable[[], object]) -> Meddling:
-    """Lets it happen after each of the first runs, before their commit."""
-    runs: list[int] = []
-
-    def after_run(_: list[AnyResult]) -> None:
-        runs.append(1)
-        if len(runs) <= times:
-            meddle()
-
-    return Meddling(after_run)
-
-
 def test_a_group_that_conflicted_is_planned_again_and_committed(warehouse: Warehouse, table: Table) -> None:
-    engine = meddling(1, lambda: delete_in(warehouse, table, "eu"))
+    engine = Meddling(lambda: delete_in(warehouse, table, "eu"))
     with make_control(warehouse, engine) as control:
         result = control.compact(REF, AT_ONCE)
     assert (result.groups_committed, result.groups_left, result.job.commits) == (2, (), 2)
@@ -58,7 +35,7 @@ def test_when_all_conflict_the_next_round_commits_them(warehouse: Warehouse, tab
         delete_in(warehouse, table, "eu")
         delete_in(warehouse, table, "us")
 
-    with make_control(warehouse, meddling(1, both)) as control:
+    with make_control(warehouse, Meddling(both)) as control:
         result = control.compact(REF, AT_ONCE)
     assert (result.outcome, result.groups_committed) == ("committed", 2)
     assert len(warehouse.rows(table)) == 78
@@ -74,7 +51,7 @@ def test_a_group_that_keeps_conflicting_is_left_after_so_many_rounds(warehouse: 
         commit_deletes(table, Positions({file: [len(deleted)]}, file_scoped=True))
         deleted.append(1)
 
-    with make_control(warehouse, meddling(99, again), replans=2) as control:
+    with make_control(warehouse, Meddling(again, times=99), replans=2) as control:
         result = control.compact(REF, AT_ONCE)
     assert (result.groups_committed, len(result.groups_left), len(deleted)) == (1, 1, 3)
     assert len(warehouse.rows(table)) == 77
@@ -86,14 +63,14 @@ def test_only_the_partitions_of_groups_that_conflicted_are_planned_again(warehou
         delete_in(warehouse, table, "eu")
         warehouse.append_files(table, 6, 5, values={"region": "asia"}, seed=50)
 
-    with make_control(warehouse, meddling(1, meddle)) as control:
+    with make_control(warehouse, Meddling(meddle)) as control:
         result = control.compact(REF, AT_ONCE)
     assert result.groups_committed == 2
     assert sum("region=asia" in file.path for file in warehouse.live_files(table)) == 6
 
 
 def test_a_plan_that_was_given_is_not_planned_again(warehouse: Warehouse, table: Table) -> None:
-    with make_control(warehouse, meddling(1, lambda: delete_in(warehouse, table, "eu"))) as control:
+    with make_control(warehouse, Meddling(lambda: delete_in(warehouse, table, "eu"))) as control:
         result = control.apply(control.plan(REF, AT_ONCE))
     assert (result.groups_committed, len(result.groups_left)) == (1, 1)
     assert not leftovers(warehouse, table)
@@ -105,7 +82,7 @@ def roll_back(table: Table) -> None:
 
 
 def test_a_branch_rolled_back_while_the_job_runs_is_planned_again(warehouse: Warehouse, table: Table) -> None:
-    with make_control(warehouse, meddling(1, lambda: roll_back(table))) as control:
+    with make_control(warehouse, Meddling(lambda: roll_back(table))) as control:
         result = control.compact(REF, AT_ONCE)
     assert result.outcome == "committed"
     assert len(warehouse.rows(table)) == 40
@@ -114,7 +91,7 @@ def test_a_branch_rolled_back_while_the_job_runs_is_planned_again(warehouse: War
 
 
 def test_a_branch_rolled_back_between_chunks_loses_nothing_of_what_it_holds(warehouse: Warehouse, table: Table) -> None:
-    from tests.control.test_chunks import ONE_BY_ONE
+    from tests.builders.control import ONE_BY_ONE
 
     with make_control(warehouse, OneAtATime(lambda _: roll_back(table)), replans=0) as control:
         result = control.compact(REF, ONE_BY_ONE)
@@ -125,7 +102,7 @@ def test_a_branch_rolled_back_between_chunks_loses_nothing_of_what_it_holds(ware
 
 
 def test_the_starting_snapshot_may_be_expired_between_chunks(warehouse: Warehouse, table: Table) -> None:
-    from tests.control.test_chunks import ONE_BY_ONE
+    from tests.builders.control import ONE_BY_ONE
 
     before, start = warehouse.rows(table), table.refresh().metadata.current_snapshot_id
     assert start is not None
@@ -142,7 +119,7 @@ def test_the_starting_snapshot_may_be_expired_between_chunks(warehouse: Warehous
 def test_a_job_whose_commit_was_expired_meanwhile_still_removes_what_conflicted(
     warehouse: Warehouse, table: Table
 ) -> None:
-    from tests.control.test_chunks import ONE_BY_ONE
+    from tests.builders.control import ONE_BY_ONE
 
     def delete_and_expire(_: int) -> None:
         committed = table.refresh().metadata.current_snapshot_id
@@ -160,8 +137,8 @@ def test_a_job_whose_commit_was_expired_meanwhile_still_removes_what_conflicted(
 def test_a_table_created_anew_in_the_same_place_between_chunks_is_left_alone(
     warehouse: Warehouse, table: Table
 ) -> None:
-    from tests.commit.test_publish import BY_REGION, SCHEMA
-    from tests.control.test_chunks import ONE_BY_ONE
+    from tests.builders.control import ONE_BY_ONE
+    from tests.builders.sales_table import BY_REGION, SCHEMA
 
     location, before = table.location(), warehouse.rows(table)
     last: list[str] = []
@@ -194,6 +171,6 @@ def test_when_nothing_is_left_to_plan_the_conflict_is_told(warehouse: Warehouse,
         warehouse.catalog.load_table("db.sales").delete(EqualTo(term="region", value="eu"))
         warehouse.catalog.load_table("db.sales").delete(EqualTo(term="region", value="us"))
 
-    with make_control(warehouse, meddling(1, empty)) as control, pytest.raises(Conflict, match="nothing to do"):
+    with make_control(warehouse, Meddling(empty)) as control, pytest.raises(Conflict, match="nothing to do"):
         control.compact(REF, AT_ONCE)
     assert not leftovers(warehouse, table)

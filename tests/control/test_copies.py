@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
-from tests.commit.test_publish import regional
-from tests.control.conftest import make_control
-from tests.control.test_chunks import REF as REGIONAL
-from tests.control.test_chunks import REGIONS
-from tests.control.test_resume import go_on, kill
-from tests.copying.test_damage import damage, other_type
+from tests.builders.control import make_control
+from tests.builders.footers import damage, other_type
+from tests.builders.interrupted_jobs import go_on, kill
+from tests.builders.sales_table import REF as REGIONAL
+from tests.builders.sales_table import REGIONS, regional
 from tidyberg.commit.receipt import CONTENT_CHECKSUM, COPIED_FILES, FOOTER_CHECKSUM, copied_files, receipt
 from tidyberg.control.control import Control
 from tidyberg.errors import DamagedFile

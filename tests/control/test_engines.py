@@ -8,16 +8,15 @@ import pytest
 import yaml
 
 import tidyberg
+from tests.builders.control import make_control
+from tests.builders.events_table import REF
 from tests.cli.conftest import Run, run  # noqa: F401 - a fixture
-from tests.control.conftest import make_control
 from tidyberg.control.engines import EngineChoice
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, Strategy
-from tidyberg.model.table import TableRef
 from tidyberg.planning.price import Work, pricing_for
 from tidyberg.testing import Warehouse
 
-REF = TableRef("lab", ("db",), "events")
 OPTIONS = PlanOptions(strategy=Strategy.FULL, min_input_files=2, hot_window_seconds=0)
 
 

@@ -15,16 +15,15 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField, StringType
 
-from tests.control.conftest import make_control
-from tests.deletes.tables import Meddling
+from tests.builders.control import make_control
+from tests.builders.engines import Meddling
+from tests.builders.events_table import REF
 from tidyberg.errors import TidybergError
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import CompactionResult
-from tidyberg.model.table import TableRef
 from tidyberg.testing import Warehouse
 from tidyberg.testing.warehouse import local_path
 
-REF = TableRef("lab", ("db",), "events")
 FULL = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=False),

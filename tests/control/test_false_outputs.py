@@ -5,23 +5,21 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
-from tests.checking.files import metadata, put, statistics
-from tests.copying.footers import edit_footer
+from tests.builders.checked_files import metadata, put, statistics
+from tests.builders.events_table import REF
+from tests.builders.footers import edit_footer
 from tidyberg.control.control import Control
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.kernel import run
 from tidyberg.execute.kernel.attempt import RewriteAttempt
 from tidyberg.execute.kernel.rewrite import rewrite
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy, VerifyMode
-from tidyberg.model.table import TableRef
 from tidyberg.model.task import TaskResult
 from tidyberg.parquet.check.file import check_path
 from tidyberg.parquet.fields import MetadataField
 from tidyberg.parquet.thrift import Struct
 from tidyberg.testing import Warehouse
 from tidyberg.testing.warehouse import local_path
-
-REF = TableRef("lab", ("db",), "events")
 
 
 @pytest.fixture

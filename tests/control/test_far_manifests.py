@@ -15,7 +15,8 @@ from pyiceberg.table import StaticTable, Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, NestedField, StructType
 
-from tests.observe.builders import BY_REGION, REF, SCHEMA, inventory_of
+from tests.builders.events_table import REF
+from tests.builders.inventories import BY_REGION, SCHEMA, inventory_of
 from tidyberg.control import far_manifests
 from tidyberg.control.far_manifests import reading_on, resting_for
 from tidyberg.execute.inline import InlineEngine

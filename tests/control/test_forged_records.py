@@ -10,12 +10,11 @@ import pytest
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
-from tests.commit.test_publish import regional
-from tests.control.conftest import make_control
-from tests.control.test_chunks import REGIONS
-from tests.control.test_resume import go_on, kill
+from tests.builders.control import make_control
+from tests.builders.interrupted_jobs import go_on, kill
+from tests.builders.job_stores import Place
+from tests.builders.sales_table import REGIONS, regional
 from tests.record.conftest import new_place as new_place
-from tests.record.places import Place
 from tidyberg.commit.ownership import Ownership, manifest_name, metadata_file_id
 from tidyberg.control.control import Control
 from tidyberg.model.job import Intent, Job, JobStatus, SentCommit

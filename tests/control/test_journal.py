@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.conftest import HERE
-from tests.record.contract.test_runs import job
+from tests.builders.job_records import HERE, job
 from tidyberg.control.journal import JobRecord
 from tidyberg.control.lease import Lease
 from tidyberg.model.job import JobStatus, Stage

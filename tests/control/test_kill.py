@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.conftest import make_control
+from tests.builders.control import AT_ONCE, chunks, make_control
+from tests.builders.events_table import REF
+from tests.builders.victim import compact
 from tests.control.shapes import REGIONS, Shape, rows_of, untidy
-from tests.control.test_chunks import chunks
-from tests.control.victim import OPTIONS, REF, compact
 from tests.seed import SEED
 from tidyberg.errors import TidybergError
 from tidyberg.execute.inline import InlineEngine
@@ -60,7 +60,7 @@ def check_after_kill(warehouse: Warehouse, expected: list[str], commit_every: in
     assert rows_of(warehouse, table) == expected, "the table must read right before anything is recovered"
     assert warehouse.referenced_files(table) <= warehouse.files_on_disk(table)
     with make_control(warehouse, InlineEngine()) as control:
-        control.compact(REF, replace(OPTIONS, commit_every=commit_every), verify=VerifyMode.FULL)
+        control.compact(REF, replace(AT_ONCE, commit_every=commit_every), verify=VerifyMode.FULL)
         jobs = control.history(REF, limit=100)
     assert rows_of(warehouse, table) == expected
     on_disk, referenced = warehouse.files_on_disk(table), warehouse.referenced_files(table)
@@ -77,7 +77,7 @@ def check_after_kill(warehouse: Warehouse, expected: list[str], commit_every: in
 def test_kill_at_random_moments_on_the_inline_engine(tmp_path: Path) -> None:
     rng, tables = random.Random(SEED), Tables(tmp_path)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.control.victim", "tidyberg.control.control", "pyiceberg.io.pyarrow"])
+    context.set_forkserver_preload(["tests.builders.victim", "tidyberg.control.control", "pyiceberg.io.pyarrow"])
     durations = dict.fromkeys(Shape, 0.5)
     for number in range(INLINE_KILLS):
         shape, commit_every = rng.choice(list(Shape)), rng.choice([None, 1, 2, 3])
@@ -107,7 +107,7 @@ def test_kill_at_random_moments_on_spark(tmp_path: Path) -> None:
         with Warehouse(tables.directory(shape)) as warehouse:
             expected = untidy(warehouse, shape, rng)
             arguments = [str(warehouse.directory), "spark", str(commit_every)]
-            command = [sys.executable, "-m", "tests.control.victim", *arguments]
+            command = [sys.executable, "-m", "tests.builders.victim", *arguments]
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as victim:
                 assert victim.stdout is not None
                 stage = rng.choice(["execute", "execute", "verify", "commit"])

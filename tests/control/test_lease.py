@@ -6,19 +6,16 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyiceberg.table import Table
 
-from tests.commit.test_publish import regional
-from tests.control.conftest import make_control
-from tests.control.test_chunks import REF, REGIONS, OneAtATime, chunks, leftovers
-from tests.control.test_resume import AT_ONCE
+from tests.builders.control import AT_ONCE, chunks, leftovers, make_control
+from tests.builders.engines import Meddling, OneAtATime
+from tests.builders.sales_table import REF, REGIONS, regional
 from tidyberg.control.lease import LEASE_MS
 from tidyberg.errors import Cancelled, Conflict, StorageError, TableBusy
-from tidyberg.execute.engine import AnyResult, CancelToken
-from tidyberg.execute.inline import InlineEngine
+from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import JobStatus
 from tidyberg.record.process import is_alive, this_process
 from tidyberg.record.sqlite import SqliteStore
@@ -108,35 +105,23 @@ def test_a_table_that_could_not_be_released_is_free_when_the_lease_ends(warehous
             assert other.compact(REF, AT_ONCE).outcome == "tidy"
 
 
-class Overtaken(InlineEngine):
-    """Finishes its groups, and sleeps until another replica has taken over the table and done its work."""
-
-    def __init__(self, warehouse: Warehouse, *, recover_only: bool) -> None:
-        super().__init__()
-        self._warehouse = warehouse
-        self._recover_only = recover_only
-        self.other = OneAtATime()
-
-    def run(self, *args: Any, **kwargs: Any) -> list[AnyResult]:
-        results = super().run(*args, **kwargs)
-        store = elsewhere(self._warehouse)
-        with make_control(self._warehouse, self.other, store=store, now_ms=after_the_lease) as control:
-            if self._recover_only:
-                control.recover()
-            else:
-                assert control.compact(REF, AT_ONCE).outcome == "committed"
-        return results
-
-
 @pytest.mark.parametrize("recover_only", [True, False], ids=["recovered", "gone on with"])
 def test_a_replica_that_lost_its_lease_commits_and_deletes_nothing(
     warehouse: Warehouse, table: Table, recover_only: bool
 ) -> None:
-    before = warehouse.rows(table)
-    sleeper = Overtaken(warehouse, recover_only=recover_only)
-    with make_control(warehouse, sleeper) as control, pytest.raises(Conflict):
+    before, other_engine = warehouse.rows(table), OneAtATime()
+
+    def overtake() -> None:
+        """Another replica takes over the table while this one sleeps with all its groups finished."""
+        with make_control(warehouse, other_engine, store=elsewhere(warehouse), now_ms=after_the_lease) as other:
+            if recover_only:
+                other.recover()
+            else:
+                assert other.compact(REF, AT_ONCE).outcome == "committed"
+
+    with make_control(warehouse, Meddling(overtake)) as control, pytest.raises(Conflict):
         control.compact(REF, AT_ONCE)
-    assert sleeper.other.rewritten == [], "the other went on with what the sleeper had finished, or removed it"
+    assert other_engine.rewritten == [], "the other went on with what the sleeper had finished, or removed it"
     assert len(chunks(table)) == (0 if recover_only else 1)
     assert warehouse.rows(table) == before
     assert warehouse.referenced_files(table) <= warehouse.files_on_disk(table)
@@ -150,14 +135,12 @@ def test_a_replica_that_lost_its_lease_commits_and_deletes_nothing(
 def finish_and_wait(directory: str, finished: str) -> None:
     """In a process of its own: rewrite everything, tell so, and wait to be stopped before the commit."""
 
-    class Telling(InlineEngine):
-        def run(self, *args: Any, **kwargs: Any) -> list[AnyResult]:
-            results = super().run(*args, **kwargs)
-            Path(finished).touch()
-            time.sleep(2)
-            return results
+    def tell_and_wait() -> None:
+        Path(finished).touch()
+        time.sleep(2)
 
-    with Warehouse(directory) as warehouse, make_control(warehouse, Telling(), store=elsewhere(warehouse)) as control:
+    engine = Meddling(tell_and_wait)
+    with Warehouse(directory) as warehouse, make_control(warehouse, engine, store=elsewhere(warehouse)) as control:
         control.compact(REF, AT_ONCE)
 
 

@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 
-from tests.control.test_compact import REF
+from tests.builders.events_table import REF
 from tidyberg.control.control import Control
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import FULL_TARGET

@@ -1,6 +1,5 @@
 """A dead job may have left tens of thousands of files: they are found by listing, and a recovery can be cancelled."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +7,9 @@ import pytest
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
-from tests.control.conftest import make_control
-from tests.control.test_recovery import dead_job, leftovers
-from tests.control.victim import REF
+from tests.builders.control import leftovers, make_control
+from tests.builders.events_table import REF, eight_files
+from tests.builders.interrupted_jobs import dead_job
 from tidyberg.commit import cleanup
 from tidyberg.control import recovery as recovery_module
 from tidyberg.errors import Cancelled
@@ -25,16 +24,9 @@ from tidyberg.testing.warehouse import local_path
 MANY = 3000
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with Warehouse(tmp_path) as warehouse:
-        warehouse.append_files(warehouse.create_table(), 8, 40, files_per_commit=4)
-        yield warehouse
-
-
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def table(warehouse: Warehouse) -> Table:
-    return warehouse.catalog.load_table("db.events")
+    return eight_files(warehouse)
 
 
 @pytest.fixture
@@ -87,7 +79,7 @@ def test_a_recovery_tells_how_far_it_is(
 def test_a_recovery_that_is_cancelled_stops_at_once_and_the_next_one_ends_it(
     warehouse: Warehouse, table: Table, job: Job, monkeypatch: pytest.MonkeyPatch, recover_only: bool
 ) -> None:
-    from tests.control.victim import OPTIONS
+    from tests.builders.control import AT_ONCE
 
     cancel, delete = CancelToken(), objects.delete
     deleted: list[str] = []
@@ -102,7 +94,7 @@ def test_a_recovery_that_is_cancelled_stops_at_once_and_the_next_one_ends_it(
         with monkeypatch.context() as patched:
             patched.setattr(cleanup, "delete", delete_and_cancel)
             with pytest.raises(Cancelled):
-                control.recover(cancel=cancel) if recover_only else control.compact(REF, OPTIONS, cancel=cancel)
+                control.recover(cancel=cancel) if recover_only else control.compact(REF, AT_ONCE, cancel=cancel)
         assert len(deleted) < 100
         found = control.store.get(job.job_id)
         assert found is not None

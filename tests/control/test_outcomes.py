@@ -11,11 +11,10 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 
-from tests.commit.test_publish import regional
-from tests.control.conftest import make_control
-from tests.control.test_chunks import REF, REGIONS, chunks, fences, leftovers
-from tests.control.test_conflicts import delete_in, meddling
-from tests.control.test_resume import AT_ONCE, go_on, kill
+from tests.builders.control import AT_ONCE, chunks, fences, leftovers, make_control
+from tests.builders.engines import Meddling
+from tests.builders.interrupted_jobs import go_on, kill
+from tests.builders.sales_table import REF, REGIONS, delete_in, regional
 from tidyberg.commit import cleanup
 from tidyberg.commit.fence import fence_name
 from tidyberg.control.control import Control
@@ -126,7 +125,7 @@ def test_rows_whose_deletion_was_undone_meanwhile_are_not_lost(warehouse: Wareho
         roll_back_and_go_on(warehouse, table, gap=gap)
         after.append(warehouse.rows(table))
 
-    with make_control(warehouse, meddling(1, meddle)) as control:
+    with make_control(warehouse, Meddling(meddle)) as control:
         control.compact(REF, AT_ONCE)
     assert warehouse.rows(table) == after[0]
     assert not outputs_left(warehouse, table)
@@ -160,7 +159,7 @@ def test_a_table_made_anew_before_conflicts_are_planned_again_is_left_alone(
     warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recreate_before("plan_again", warehouse, monkeypatch)
-    with make_control(warehouse, meddling(1, lambda: delete_in(warehouse, table, "eu"))) as control:
+    with make_control(warehouse, Meddling(lambda: delete_in(warehouse, table, "eu"))) as control:
         result = control.compact(REF, AT_ONCE)
     assert isinstance(result.failure, TableReplaced)
     assert not chunks(warehouse.catalog.load_table("db.sales"))
@@ -181,7 +180,7 @@ def test_a_catalog_that_shows_an_old_state_after_the_commit_costs_no_file(
     """The metadata of the commit is in no snapshot of that state."""
     old = warehouse.catalog.load_table("db.sales")
     before = warehouse.rows(table)
-    with make_control(warehouse, meddling(1, lambda: delete_in(warehouse, table, "eu")), replans=0) as control:
+    with make_control(warehouse, Meddling(lambda: delete_in(warehouse, table, "eu")), replans=0) as control:
         monkeypatch.setattr(Leftovers, "_fresh", lambda _: old)
         job = control.compact(REF, AT_ONCE).job
         assert job.unresolved
@@ -216,7 +215,7 @@ def test_a_branch_that_waits_to_be_published_when_a_plan_is_applied_is_not_locke
 
 def test_a_branch_that_begins_to_wait_while_the_job_runs_is_not_locked_out(warehouse: Warehouse, table: Table) -> None:
     with (
-        make_control(warehouse, meddling(1, lambda: branch_off(warehouse, table))) as control,
+        make_control(warehouse, Meddling(lambda: branch_off(warehouse, table))) as control,
         pytest.raises(Conflict, match="branch audit is ahead of main"),
     ):
         control.compact(REF, AT_ONCE)
@@ -232,7 +231,7 @@ def map_names(table: Table) -> None:
 
 def test_groups_that_were_read_by_another_name_mapping_are_rewritten(warehouse: Warehouse, table: Table) -> None:
     """Files without field ids would hold other values now."""
-    engine = meddling(1, lambda: map_names(table))
+    engine = Meddling(lambda: map_names(table))
     with make_control(warehouse, engine) as control:
         result = control.compact(REF, AT_ONCE)
     assert result.groups_committed == 5

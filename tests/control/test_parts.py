@@ -7,9 +7,10 @@ import pytest
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 
-from tests.control.conftest import make_control
-from tests.control.test_chunks import REF, OneAtATime, chunks, leftovers
-from tests.control.test_resume import go_on, kill
+from tests.builders.control import chunks, leftovers, make_control
+from tests.builders.engines import OneAtATime
+from tests.builders.interrupted_jobs import go_on, kill
+from tests.builders.sales_table import REF
 from tidyberg.control.control import Control
 from tidyberg.errors import EngineError
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy, VerifyMode

@@ -1,96 +1,29 @@
 """Jobs that died at a known point, and what recovery makes of each."""
 
-import multiprocessing
-import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.table import Table
 
-from tests.control.conftest import make_control
-from tests.control.test_chunks import fences
-from tests.control.victim import OPTIONS, REF, compact
-from tidyberg.catalog import metadata_file
-from tidyberg.commit import snapshot as snapshot_module
+from tests.builders.control import AT_ONCE, fences, leftovers, make_control
+from tests.builders.events_table import REF, eight_files
+from tests.builders.interrupted_jobs import dead_job
 from tidyberg.commit.fence import KEPT_MS, fence_name
-from tidyberg.commit.publish import Publisher
-from tidyberg.control.planner import Planner
 from tidyberg.control.recovery import COMMIT_GRACE_MS, Recovery
-from tidyberg.execute.inline import InlineEngine
-from tidyberg.model.job import Job, JobStatus
+from tidyberg.model.job import JobStatus
 from tidyberg.model.task import output_name
 from tidyberg.record.process import this_process
 from tidyberg.testing import Warehouse
 from tidyberg.testing.warehouse import local_path
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with Warehouse(tmp_path) as warehouse:
-        warehouse.append_files(warehouse.create_table(), 8, 40, files_per_commit=4)
-        yield warehouse
-
-
-def die(*_: Any, **__: Any) -> None:
-    os._exit(9)
-
-
-def die_at(directory: str, point: str) -> None:
-    """In a process of its own: compact, and be gone at the named point."""
-    if point == "planning":
-        patch.object(Planner, "observe", die).start()
-    elif point == "execution":
-        run = InlineEngine.run
-
-        def run_then_die(*args: Any, **kwargs: Any) -> Any:
-            run(*args, **kwargs)
-            die()
-
-        patch.object(InlineEngine, "run", run_then_die).start()
-    elif point == "manifests":
-        patch.object(snapshot_module, "manifest_list", die).start()
-    elif point == "before the commit is sent":
-        patch.object(Publisher, "_send", die).start()
-    elif point == "between metadata file and swap":
-        write = metadata_file.write_document
-
-        def write_then_die(*args: Any, **kwargs: Any) -> None:
-            write(*args, **kwargs)
-            die()
-
-        patch.object(metadata_file, "write_document", write_then_die).start()
-    elif point == "after the commit":
-        commit = SqlCatalog.commit_table
-
-        def commit_then_die(*args: Any, **kwargs: Any) -> Any:
-            commit(*args, **kwargs)
-            die()
-
-        patch.object(SqlCatalog, "commit_table", commit_then_die).start()
-    compact(directory, "inline")
-
-
-def dead_job(warehouse: Warehouse, point: str) -> Job:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.control.victim"])
-    process = context.Process(target=die_at, args=(str(warehouse.directory), point))
-    process.start()
-    process.join()
-    assert process.exitcode == 9
-    with make_control(warehouse) as control:
-        (job,) = control.history(REF)
-    assert job.status is JobStatus.RUNNING
-    return job
-
-
-def leftovers(warehouse: Warehouse, table: Table) -> set[str]:
-    return warehouse.files_on_disk(table) - warehouse.referenced_files(table)
+@pytest.fixture(autouse=True)
+def table(warehouse: Warehouse) -> Table:
+    return eight_files(warehouse)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +64,7 @@ def test_the_next_job_of_the_table_recovers_by_itself(warehouse: Warehouse) -> N
     table = warehouse.catalog.load_table("db.events")
     dead_job(warehouse, "execution")
     with make_control(warehouse) as control:
-        assert control.compact(REF, OPTIONS).outcome == "committed"
+        assert control.compact(REF, AT_ONCE).outcome == "committed"
     assert not leftovers(warehouse, table)
 
 
@@ -225,7 +158,7 @@ def test_a_fence_settles_a_sent_commit_at_once(
             assert control.recover() == []
             assert not control.audit(REF).is_damaged
 
-            assert control.compact(REF, OPTIONS).outcome == "committed"
+            assert control.compact(REF, AT_ONCE).outcome == "committed"
         assert warehouse.rows(table) == rows
         assert not leftovers(warehouse, table)
         assert bool(fences(table)) is (format_version == 1), "without sequence numbers it stays until it expires"

@@ -1,77 +1,29 @@
 """A job goes on where a dead one ended: finished groups are reused when they still hold, and only then [I6, I7]."""
 
-import multiprocessing
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from pyiceberg.table import Table
 
-from tests.commit.test_publish import regional
-from tests.control.conftest import make_control
-from tests.control.test_chunks import ONE_BY_ONE, REF, REGIONS, OneAtATime, chunks, leftovers
+from tests.builders.control import AT_ONCE, ONE_BY_ONE, chunks, leftovers, make_control
+from tests.builders.engines import OneAtATime
+from tests.builders.interrupted_jobs import go_on, kill
+from tests.builders.sales_table import REF, REGIONS, regional
 from tidyberg.commit.fence import FenceInDoubtError
 from tidyberg.control.control import DAY_MS
-from tidyberg.control.journal import JobRecord
-from tidyberg.control.round import Round
 from tidyberg.model.job import JobStatus
-from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
+from tidyberg.model.options import PlanOptions, VerifyMode
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import Positions, commit_deletes
 from tidyberg.testing.warehouse import local_path
-
-AT_ONCE = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
 
 
 @pytest.fixture
 def table(warehouse: Warehouse) -> Table:
     return regional(warehouse, regions=REGIONS)
-
-
-def die_after(directory: str, method: str, calls: int, options: PlanOptions, verify: VerifyMode) -> None:
-    """In a process of its own: compact one group after the other, and be gone after so many calls."""
-    owner: Any = Round if hasattr(Round, method) else JobRecord
-    original, made = getattr(owner, method), []
-
-    def counted(*args: Any, **kwargs: Any) -> Any:
-        result = original(*args, **kwargs)
-        made.append(1)
-        if len(made) == calls:
-            os._exit(9)
-        return result
-
-    patch.object(owner, method, counted).start()
-    with Warehouse(directory) as warehouse, make_control(warehouse, OneAtATime()) as control:
-        control.compact(REF, options, verify=verify)
-
-
-def kill(
-    warehouse: Warehouse,
-    method: str = "save_finished",
-    calls: int = 3,
-    options: PlanOptions = AT_ONCE,
-    verify: VerifyMode = VerifyMode.COUNTS,
-) -> None:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.control.test_resume"])
-    process = context.Process(target=die_after, args=(str(warehouse.directory), method, calls, options, verify))
-    process.start()
-    process.join()
-    assert process.exitcode == 9
-
-
-def go_on(warehouse: Warehouse, options: PlanOptions = AT_ONCE, **more: Any) -> list[int]:
-    """Compact again; the groups that were rewritten for it."""
-    verify = more.pop("verify", VerifyMode.COUNTS)
-    engine = OneAtATime()
-    with make_control(warehouse, engine, **more) as control:
-        assert control.compact(REF, options, verify=verify).outcome == "committed"
-        assert all(job.status.is_final and not job.unresolved for job in control.history(REF))
-    return engine.rewritten
 
 
 @pytest.mark.parametrize("verify", [VerifyMode.COUNTS, VerifyMode.FULL])

@@ -1,15 +1,14 @@
 """After a store was lost: outputs of dead runs are found by their names, and nothing else is ever touched."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyiceberg.table import Table
 
-from tests.control.conftest import make_control
-from tests.control.test_recovery import dead_job, leftovers
-from tests.control.victim import OPTIONS, REF
+from tests.builders.control import AT_ONCE, leftovers, make_control
+from tests.builders.events_table import REF, eight_files
+from tests.builders.interrupted_jobs import dead_job
 from tidyberg.control.control import DAY_MS
 from tidyberg.errors import BadInput
 from tidyberg.model.job import Job
@@ -19,16 +18,9 @@ from tidyberg.testing import Warehouse
 from tidyberg.testing.warehouse import local_path
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with Warehouse(tmp_path) as warehouse:
-        warehouse.append_files(warehouse.create_table(), 8, 40, files_per_commit=4)
-        yield warehouse
-
-
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def table(warehouse: Warehouse) -> Table:
-    return warehouse.catalog.load_table("db.events")
+    return eight_files(warehouse)
 
 
 @pytest.fixture
@@ -85,7 +77,7 @@ def test_nothing_else_is_found(warehouse: Warehouse, table: Table) -> None:
     """Live outputs, older snapshots' files, other names, other places, a table that lies below this one."""
     rows = warehouse.rows(table)
     with make_control(warehouse, now_ms=in_a_day) as control:
-        assert control.compact(REF, OPTIONS).outcome == "committed"
+        assert control.compact(REF, AT_ONCE).outcome == "committed"
         data = Path(local_path(f"{table.location()}/data"))
         others = [
             data / "00000-orphan.parquet",

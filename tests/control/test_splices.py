@@ -15,8 +15,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
-from tests.control.conftest import make_control
-from tests.splicing.tables import small_files_count
+from tests.builders.control import make_control
+from tests.builders.events_table import REF
+from tests.builders.splice_tasks import small_files_count
 from tidyberg.control.round import Round
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.inline import InlineEngine
@@ -30,7 +31,6 @@ from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import EqualTo, Positions, Vectors, commit_deletes
 from tidyberg.testing.warehouse import local_path
 
-REF = TableRef("lab", ("db",), "events")
 ALL = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
 FILES, ROWS = 6, 500
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "name", StringType(), required=False))

@@ -1,27 +1,19 @@
 """Processes stopped for longer than their lease, at every moment that matters, and continued after another had taken
 their table over: the table is as it was, committed once, nothing live is deleted and nothing is left [I1, I6, I7]."""
 
-import multiprocessing
-import os
-import signal
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyiceberg.table import Table
 
-from tests.commit.test_publish import regional
-from tests.control import stopping
-from tests.control.conftest import make_control
-from tests.control.stopping import LEASE_MS, OPTIONS
-from tests.control.test_chunks import REF, chunks, fences, leftovers
+from tests.builders import stopping
+from tests.builders.control import AT_ONCE, chunks, fences, leftovers, make_control
+from tests.builders.sales_table import REF, THREE_REGIONS, regional
+from tests.builders.stopping import settings_of, stopped
 from tidyberg.control.control import Control
 from tidyberg.testing import Warehouse
 
-REGIONS = ("asia", "eu", "us")
 CHUNKED = dict.fromkeys(("between two commits", "after the lease was checked for the second commit"), 1)
 COMMITTED = ("after the commit", "after the swap", *CHUNKED)  # something, when it is stopped
 OF_RECOVERY = ("while a dead job is recovered", "before a dead job's files are removed")
@@ -31,43 +23,9 @@ CASES = [(moment, 2) for moment in SQL_MOMENTS] + [(moment, 3) for moment in OF_
 
 TakeOver = Callable[[Control], object]
 TAKEOVERS: dict[str, TakeOver] = {
-    "gone on with": lambda control: control.compact(REF, OPTIONS),
+    "gone on with": lambda control: control.compact(REF, AT_ONCE),
     "recovered": lambda control: control.recover(),
 }
-
-
-@contextmanager
-def stopped(target: Callable[..., None], *args: Any, marker: Path) -> Iterator[multiprocessing.process.BaseProcess]:
-    """A process that has stopped itself and lost its lease; continued and awaited in the end."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.control.stopping", "pyiceberg.io.pyarrow"])
-    process = context.Process(target=target, args=args)
-    process.start()
-    assert process.pid is not None
-    try:
-        while not (marker.exists() and state_of(process.pid) == "T"):
-            assert process.is_alive(), "it ended before it was stopped"
-            time.sleep(0.02)
-        time.sleep(LEASE_MS / 1000 + 0.05)
-        yield process
-    finally:
-        if process.is_alive():
-            os.kill(process.pid, signal.SIGCONT)
-        process.join(60)
-        assert process.exitcode is not None, "it goes on for ever"
-
-
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def settings_of(warehouse: Warehouse) -> dict[str, Any]:
-    return {
-        "engine": "inline",
-        "catalog": {"name": warehouse.name, **warehouse.properties},
-        "commit": {"retries": 4, "min_wait_ms": 1, "max_wait_ms": 20},
-        "store": {"path": str(warehouse.directory / "jobs.db")},
-    }
 
 
 def assert_harmless(warehouse: Warehouse, table: Table, before: list[str]) -> None:
@@ -89,7 +47,7 @@ def assert_harmless(warehouse: Warehouse, table: Table, before: list[str]) -> No
 def test_a_job_that_is_stopped_and_continued_too_late_does_no_harm(
     warehouse: Warehouse, tmp_path: Path, moment: str, takeover: TakeOver, format_version: int
 ) -> None:
-    table = regional(warehouse, regions=REGIONS, format_version=format_version)
+    table = regional(warehouse, regions=THREE_REGIONS, format_version=format_version)
     before, marker = warehouse.rows(table), tmp_path / "stopped"
     arguments = (settings_of(warehouse), REF, moment, str(marker), CHUNKED.get(moment))
     with stopped(stopping.compact, *arguments, marker=marker) as process:
@@ -101,7 +59,7 @@ def test_a_job_that_is_stopped_and_continued_too_late_does_no_harm(
     assert len(chunks(table)) == committed, "who lost its table commits nothing more"
     assert process.exitcode == (0 if moment in COMMITTED else 1), "and says so"
     if takeover is TAKEOVERS["gone on with"]:
-        assert len(warehouse.live_files(table)) == len(REGIONS), "everything is compacted, once"
+        assert len(warehouse.live_files(table)) == len(THREE_REGIONS), "everything is compacted, once"
         assert fences(table) == []
     assert_harmless(warehouse, table, before)
 
@@ -112,7 +70,7 @@ def test_a_job_that_is_stopped_and_continued_too_late_does_no_harm(
 def test_a_recovery_that_is_stopped_and_continued_too_late_does_no_harm(
     warehouse: Warehouse, tmp_path: Path, moment: str, takeover: TakeOver
 ) -> None:
-    table = regional(warehouse, regions=REGIONS)
+    table = regional(warehouse, regions=THREE_REGIONS)
     before, first, second = warehouse.rows(table), tmp_path / "first", tmp_path / "second"
     job = (settings_of(warehouse), REF, "after the lease was checked for the commit", str(first), None)
     with (
@@ -132,7 +90,7 @@ def test_a_recovery_that_is_stopped_while_it_fences_does_no_harm(
 ) -> None:
     """Its swap may come at any time: the metadata file that it wrote must not go before that is ruled out, though the
     job has died since and a fence is needed no more."""
-    table = regional(warehouse, regions=REGIONS)
+    table = regional(warehouse, regions=THREE_REGIONS)
     before, first, second = warehouse.rows(table), tmp_path / "first", tmp_path / "second"
     job = (settings_of(warehouse), REF, "after the lease was checked for the commit", str(first), None)
     with (

@@ -6,13 +6,11 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
-from tests.commit.test_publish import regional
-from tests.control import stopping
-from tests.control.conftest import make_control
-from tests.control.stopping import OPTIONS
-from tests.control.test_chunks import REF, OneAtATime, chunks, leftovers
-from tests.control.test_resume import AT_ONCE
-from tests.control.test_stopped import REGIONS, settings_of, stopped
+from tests.builders import stopping
+from tests.builders.control import AT_ONCE, chunks, leftovers, make_control
+from tests.builders.engines import OneAtATime
+from tests.builders.sales_table import REF, THREE_REGIONS, regional
+from tests.builders.stopping import settings_of, stopped
 from tidyberg.errors import EngineError, TableBusy
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import JobStatus
@@ -21,7 +19,7 @@ from tidyberg.testing import Warehouse
 
 @pytest.fixture
 def table(warehouse: Warehouse) -> Table:
-    return regional(warehouse, regions=REGIONS)
+    return regional(warehouse, regions=THREE_REGIONS)
 
 
 def test_a_run_that_ended_by_itself_is_told_as_it_ended(warehouse: Warehouse, table: Table) -> None:
@@ -71,7 +69,7 @@ def test_a_run_that_was_stopped_before_its_commit_is_gone_on_with(
         (run,) = control.history(REF)
         assert control.settled(run.job_id) is None
         assert any(path.endswith(".parquet") for path in leftovers(warehouse, table)), "nothing is thrown away"
-        assert control.compact(REF, OPTIONS).outcome == "committed"
+        assert control.compact(REF, AT_ONCE).outcome == "committed"
         assert engine.rewritten == [], "all its groups were taken over"
     assert not leftovers(warehouse, table)
 
@@ -86,8 +84,8 @@ def test_a_run_that_died_between_two_commits_is_gone_on_with(
         (run,) = control.history(REF)
         assert run.commits == 1
         assert control.settled(run.job_id) is None
-        assert control.compact(REF, replace(OPTIONS, commit_every=1)).groups_committed == len(REGIONS) - 1
-    assert len(chunks(table)) == len(REGIONS)
+        assert control.compact(REF, replace(AT_ONCE, commit_every=1)).groups_committed == len(THREE_REGIONS) - 1
+    assert len(chunks(table)) == len(THREE_REGIONS)
     assert not leftovers(warehouse, table)
 
 
@@ -102,4 +100,4 @@ def test_a_run_that_lives_is_not_settled(warehouse: Warehouse, table: Table) -> 
 
     with make_control(warehouse, OneAtATime(ask)) as control:
         control.compact(REF, AT_ONCE, job_id="first")
-    assert told == [None] * (len(REGIONS) - 1)
+    assert told == [None] * (len(THREE_REGIONS) - 1)

@@ -11,9 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from tests.control.conftest import make_control
-from tests.control.test_chunks import chunks, leftovers
-from tests.control.victim import OPTIONS
+from tests.builders.control import AT_ONCE, chunks, leftovers, make_control
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput
 from tidyberg.execute.engine import Engine
@@ -79,7 +77,7 @@ def shared(warehouse: Warehouse) -> Shared:
 def test_threads_compact_different_tables_at_once(warehouse: Warehouse, tables: list[Table], shared: Shared) -> None:
     before = [warehouse.rows(table) for table in tables]
     with shared.control() as control:
-        results = at_once(lambda number: control.compact(ref(number), OPTIONS))
+        results = at_once(lambda number: control.compact(ref(number), AT_ONCE))
         assert {job.job_id for job in control.history(limit=100)} == {result.job.job_id for result in results}
     assert [result.outcome for result in results] == ["committed"] * THREADS
     assert [warehouse.rows(table) for table in tables] == before
@@ -95,7 +93,7 @@ def test_threads_that_want_one_table_run_one_after_the_other(
 ) -> None:
     before = warehouse.rows(tables[0])
     with shared.control() as control:
-        results = at_once(lambda _: control.compact(ref(0), OPTIONS))
+        results = at_once(lambda _: control.compact(ref(0), AT_ONCE))
     assert sorted(result.outcome for result in results) == ["committed", "tidy", "tidy", "tidy"]
     assert len(chunks(tables[0])) == 1
     assert warehouse.rows(tables[0]) == before
@@ -105,14 +103,14 @@ def test_threads_that_want_one_table_run_one_after_the_other(
 def test_a_run_has_the_id_it_was_given_and_says_whose_attempt_it_is(warehouse: Warehouse, tables: list[Table]) -> None:
     run_id = str(uuid.uuid4())
     with make_control(warehouse) as control:
-        result = control.compact(ref(0), OPTIONS, job_id=run_id, submission_id="asked")
+        result = control.compact(ref(0), AT_ONCE, job_id=run_id, submission_id="asked")
         assert chunks(tables[0]) == [(run_id, 0)]
         job = control.store.get(run_id)
         assert job == result.job
         assert job.submission_id == "asked"
         assert (job.predicted_seconds or 0) > 0
 
-        plan = control.plan(ref(1), replace(OPTIONS))
+        plan = control.plan(ref(1), replace(AT_ONCE))
         applied = control.apply(plan, job_id="applied", submission_id="asked too")
         assert (applied.job.job_id, applied.job.submission_id) == ("applied", "asked too")
 
@@ -120,8 +118,8 @@ def test_a_run_has_the_id_it_was_given_and_says_whose_attempt_it_is(warehouse: W
 def test_an_id_that_a_run_had_is_refused(warehouse: Warehouse, tables: list[Table]) -> None:
     """Names of outputs contain it: two runs would write the same files."""
     with make_control(warehouse) as control:
-        control.compact(ref(0), OPTIONS, job_id="once")
+        control.compact(ref(0), AT_ONCE, job_id="once")
         warehouse.append_files(tables[0], 4, 10)
         with pytest.raises(BadInput, match="once"):
-            control.compact(ref(0), OPTIONS, job_id="once")
-        assert control.compact(ref(0), OPTIONS).outcome == "committed", "the table is free"
+            control.compact(ref(0), AT_ONCE, job_id="once")
+        assert control.compact(ref(0), AT_ONCE).outcome == "committed", "the table is free"

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.copying.tables import SCHEMA, copy, read_back, rows, write_files
-from tests.execute.builders import STORAGE, make_task
+from tests.builders.copy_tasks import SCHEMA, copy, read_back, rows, write_files
+from tests.builders.tasks import STORAGE, make_task
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.task import ChecksumResult, ChecksumTask, TaskInput, TaskResult
 

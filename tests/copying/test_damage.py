@@ -5,42 +5,26 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from tests.copying.footers import edit_footer
-from tests.copying.tables import given, write_files
-from tests.copying.test_writers import WRITERS, inputs_of
-from tests.execute.builders import STORAGE, field, make_task
+from tests.builders.copy_tasks import given, write_files
+from tests.builders.footers import damage, other_type
+from tests.builders.tasks import STORAGE, field, make_task
+from tests.builders.writers_table import WRITERS, inputs_of
 from tidyberg.execute.kernel.read.damage import refuse_damage
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import AuditTask, ChecksumTask, TaskInput
-from tidyberg.parquet.fields import ChunkField, FileField, GroupField, MetadataField
-from tidyberg.parquet.thrift import I32, I64, LIST, STRUCT, Struct, ThriftList
+from tidyberg.parquet.fields import MetadataField
+from tidyberg.parquet.thrift import I64, LIST, STRUCT, Struct, ThriftList
 from tidyberg.storage.storage import Storage
 
 TABLE = pa.schema([field("old", pa.timestamp("ns"), 1), field("id", pa.int64(), 2)])
 ROWS = pa.table([pa.array([1, 2, None], pa.timestamp("ns")), pa.array([1, 2, 3])], schema=TABLE)
 
 
-def other_type(metadata: Struct) -> None:
-    metadata[MetadataField.TYPE] = (I32, 0)
-
-
 def other_levels(metadata: Struct) -> None:
     metadata[MetadataField.SIZE_STATISTICS] = (STRUCT, {3: (LIST, ThriftList(I64, [1, 1, 1, 0]))})
-
-
-def damage(path: Path, how: Callable[[Struct], None], column: int = -1) -> TaskInput:
-    """The last column of a file, if no other: others before it may be such as no copy is made of."""
-
-    def edit(footer: Struct) -> None:
-        for group in footer[FileField.ROW_GROUPS][1].items:
-            how(group[GroupField.COLUMNS][1].items[column][ChunkField.METADATA][1])
-
-    edit_footer(path, edit)
-    return given(path, pq.read_metadata(path).num_rows)
 
 
 @pytest.fixture(name="files", params=[other_type, other_levels])

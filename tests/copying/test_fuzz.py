@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.copying.tables import SCHEMA, rows
-from tests.execute.builders import make_task
+from tests.builders.copy_tasks import SCHEMA, rows
+from tests.builders.tasks import make_task
 from tidyberg.execute.kernel.copy.assemble import PlannedCopy, assemble
 from tidyberg.execute.kernel.copy.proof import prove
 from tidyberg.execute.kernel.read.source import open_source

@@ -8,10 +8,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.copying.footers import edit_footer
-from tests.copying.pages import check_offsets
-from tests.copying.tables import SCHEMA, copy, rows, write_files
-from tests.execute.builders import STORAGE, make_task
+from tests.builders.copy_tasks import SCHEMA, copy, rows, write_files
+from tests.builders.footers import edit_footer
+from tests.builders.page_offsets import check_offsets
+from tests.builders.tasks import STORAGE, make_task
 from tidyberg.execute.kernel.columns.lineage import LAST_UPDATED_NAME, ROW_ID_NAME, with_lineage
 from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID
 from tidyberg.execute.kernel.run import run_task

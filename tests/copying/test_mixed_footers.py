@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.copying.footers import edit_footer, footer_bytes
-from tests.copying.pages import check_offsets
-from tests.copying.readers import check_readers
-from tests.copying.tables import copy, given, read_back
-from tests.copying.test_writers import ROWS, SCHEMA, Writer, by_arrow, by_arrow_rs, by_polars, inputs_of, table
-from tests.execute.builders import field, write_file
+from tests.builders.copy_tasks import copy, given, read_back
+from tests.builders.footers import chunks_of, edit_footer, groups_of
+from tests.builders.page_offsets import check_offsets
+from tests.builders.parquet_readers import check_readers
+from tests.builders.tasks import field, write_file
+from tests.builders.writers_table import ROWS, SCHEMA, Writer, by_arrow, by_arrow_rs, by_polars, inputs_of, table
 from tidyberg.execute.kernel.copy import assemble
 from tidyberg.execute.kernel.copy.merge import MOST_ROW_GROUPS
 from tidyberg.parquet.fields import (
@@ -38,22 +38,10 @@ from tidyberg.parquet.thrift import (
     TRUE,
     Struct,
     ThriftList,
-    read_struct,
 )
 
 Edit = Callable[[Struct], None]
 NUMBERS = pa.schema([field("id", pa.int64(), 1)])
-
-
-def groups_of(path: str) -> list[Struct]:
-    footer, _ = read_struct(footer_bytes(Path(path)))
-    found: list[Struct] = footer[FileField.ROW_GROUPS][1].items
-    return found
-
-
-def chunks_of(group: Struct) -> list[Struct]:
-    found: list[Struct] = group[GroupField.COLUMNS][1].items
-    return found
 
 
 def set_field(struct: Struct, identifier: int, value: tuple[int, Any] | None) -> None:

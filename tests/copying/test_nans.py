@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.copying.tables import copy, write_files
-from tests.execute.builders import field
+from tests.builders.copy_tasks import copy, write_files
+from tests.builders.tasks import field
 from tidyberg.model.task import NanFacts, TaskInput, WriteSettings, WrittenFile
 
 DOUBLE, SINGLE, INNER = 1, 2, 4

@@ -1,84 +1,18 @@
 """Random files, copied: every reader finds the same rows, and every offset leads where it should."""
 
-import datetime as dt
-import decimal
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.copying.pages import check_offsets
-from tests.copying.tables import copy, read_back, write_files
-from tests.execute.builders import field
-
-TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
-PRIMITIVES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
-    (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
-    (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
-    (pa.string(), st.one_of(TEXT, st.sampled_from(["a", "b", "long " * 20]))),
-    (pa.binary(), st.binary(max_size=12)),
-    (pa.float64(), st.floats()),
-    (pa.float32(), st.floats(width=32)),
-    (pa.bool_(), st.booleans()),
-    (pa.date32(), st.dates(dt.date(1600, 1, 1), dt.date(2500, 1, 1))),
-    (pa.timestamp("us"), st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1))),  # noqa: DTZ001
-    (pa.decimal128(9, 2), st.decimals(-9999, 9999, places=2)),
-    (pa.decimal128(30, 4), st.decimals(-(10**20), 10**20, places=4).map(lambda d: decimal.Decimal(d))),
-    (pa.binary(3), st.binary(min_size=3, max_size=3)),
-]
-
-
-@st.composite
-def kinds(draw: st.DrawFn, ids: list[int], depth: int = 0) -> tuple[pa.DataType, st.SearchStrategy[Any]]:
-    """A type with ids of its own for what is inside, and values of it."""
-    shape = draw(st.sampled_from(["plain", "plain", "plain", "list", "struct", "map"] if depth < 2 else ["plain"]))
-    if shape == "plain":
-        chosen: tuple[pa.DataType, st.SearchStrategy[Any]] = draw(st.sampled_from(PRIMITIVES))
-        return chosen
-    if shape == "list":
-        kind, values = draw(kinds(ids, depth + 1))
-        return pa.list_(field("element", kind, _next(ids))), st.lists(st.none() | values, max_size=3)
-    if shape == "map":
-        kind, values = draw(kinds(ids, depth + 1))
-        pairs = st.lists(st.tuples(TEXT, st.none() | values), max_size=2, unique_by=lambda pair: pair[0])
-        key = field("key", pa.string(), _next(ids), nullable=False)
-        return pa.map_(key, field("value", kind, _next(ids))), pairs
-    members = [draw(kinds(ids, depth + 1)) for _ in range(draw(st.integers(1, 3)))]
-    fields = [field(f"m{number}", kind, _next(ids)) for number, (kind, _) in enumerate(members)]
-    values = st.fixed_dictionaries({f"m{number}": st.none() | each for number, (_, each) in enumerate(members)})
-    return pa.struct(fields), values
-
-
-def _next(ids: list[int]) -> int:
-    ids.append(len(ids) + 100)
-    return ids[-1]
-
-
-@st.composite
-def files(draw: st.DrawFn) -> list[pa.Table]:
-    ids: list[int] = []
-    columns = [draw(kinds(ids)) for _ in range(draw(st.integers(1, 4)))]
-    schema = pa.schema(
-        [field("id", pa.int64(), 1, nullable=False)]
-        + [field(f"c{number}", kind, number + 2) for number, (kind, _) in enumerate(columns)]
-    )
-    tables = []
-    for _ in range(draw(st.integers(1, 4))):
-        # A few values over and over: enough rows for several pages without drawing each.
-        count = draw(st.integers(0, 60))
-        arrays = [pa.array(range(count), pa.int64())]
-        for kind, values in columns:
-            drawn = draw(st.lists(st.none() | values, min_size=1, max_size=8))
-            arrays.append(pa.array([drawn[number % len(drawn)] for number in range(count)], kind))
-        tables.append(pa.table(arrays, schema=schema))
-    return tables
-
+from tests.builders.copy_tasks import copy, read_back, write_files
+from tests.builders.page_offsets import check_offsets
+from tests.builders.parquet_readers import is_readable, rows_by_duckdb
+from tests.builders.random_tables import files
 
 options = st.fixed_dictionaries(
     {
@@ -121,21 +55,8 @@ def test_rows_of_random_files_are_found_again(tables: list[pa.Table], how: list[
         assert repr(read_back(result, schema).to_pylist()) == repr(expected.to_pylist())
         for output in result.outputs:
             check_offsets(Path(output.path))
-        assert by_duckdb([output.path for output in result.outputs]) == by_duckdb([file.path for file in inputs])
+        assert rows_by_duckdb([output.path for output in result.outputs]) == rows_by_duckdb(
+            [file.path for file in inputs]
+        )
     finally:
         shutil.rmtree(directory)
-
-
-def is_readable(path: str) -> bool:
-    try:
-        pq.read_table(path)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def by_duckdb(paths: list[str]) -> list[str]:
-    with duckdb.connect() as connection:
-        found = connection.execute("SELECT * FROM read_parquet(?)", [paths]).fetchall()
-        even = connection.execute("SELECT count(*) FROM read_parquet(?) WHERE id = 17", [paths]).fetchall()
-    return sorted(map(repr, [*found, *even]))

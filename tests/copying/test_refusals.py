@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.copying.footers import edit_footer
-from tests.copying.tables import SCHEMA, copy, given, read_back, rows, write_files
-from tests.execute.builders import STORAGE, field, make_task
+from tests.builders.copy_tasks import SCHEMA, copy, given, read_back, rows, write_files
+from tests.builders.footers import edit_footer
+from tests.builders.tasks import STORAGE, field, make_task
 from tidyberg.execute.kernel.copy.proof import prove
 from tidyberg.execute.kernel.read.source import open_source, storage_reader
 from tidyberg.model.task import PartitionColumn, TaskDelete, TaskInput, TaskResult

@@ -8,9 +8,9 @@ import polars
 import pyarrow as pa
 import pytest
 
-from tests.copying.footers import edit_footer
-from tests.copying.tables import copy, given, read_back, write_files
-from tests.execute.builders import STORAGE, field
+from tests.builders.copy_tasks import copy, given, read_back, write_files
+from tests.builders.footers import edit_footer
+from tests.builders.tasks import STORAGE, field
 from tidyberg.execute.kernel.copy.lineage import inherited_lineage
 from tidyberg.execute.kernel.read.source import open_source, storage_reader
 from tidyberg.failures import KernelFailure

@@ -13,7 +13,8 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from tests.deletes.tables import (
+from tests.builders.control import leftovers
+from tests.builders.events_table import (
     BY_REGION,
     ROWS,
     SPECS,
@@ -21,7 +22,6 @@ from tests.deletes.tables import (
     compact,
     data_files,
     delete_files,
-    leftovers,
     make_table,
     options,
     paths,

@@ -6,13 +6,13 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
-from tests.deletes.tables import (
+from tests.builders.control import leftovers
+from tests.builders.events_table import (
     BY_REGION,
     SCHEMA,
     append,
     compact,
     delete_files,
-    leftovers,
     make_table,
     options,
     paths,

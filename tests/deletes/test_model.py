@@ -4,7 +4,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField
 
-from tests.deletes.tables import BY_REGION, append, data_files, ids, make_table, paths
+from tests.builders.events_table import BY_REGION, append, data_files, ids, make_table, paths
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import EqualTo, Positions, commit_deletes, delete_equal, delete_positions
 

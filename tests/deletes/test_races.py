@@ -4,17 +4,17 @@ import pytest
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 
-from tests.deletes.tables import (
+from tests.builders.control import leftovers
+from tests.builders.engines import Meddling
+from tests.builders.events_table import (
     BY_REGION,
     SCHEMA,
     SPECS,
-    Meddling,
     append,
     compact,
     data_files,
     delete_files,
     ids,
-    leftovers,
     make_table,
     options,
     paths,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows
-from tests.execute.deletes import equality_delete
-from tests.observe.builders import BY_REGION, SCHEMA, inventory_of
+from tests.builders.delete_files import equality_delete
+from tests.builders.inventories import BY_REGION, SCHEMA, inventory_of
+from tests.builders.tasks import NUMBERS, STORAGE, field, make_task, number_files, read_rows
 from tidyberg.control.far_manifests import reading_on, resting_for
 from tidyberg.errors import Cancelled, DamagedFile, StorageError
 from tidyberg.execute.engine import AnyResult, CancelToken

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
-from tests.execute.deletes import POSITION_SCHEMA, deletion_vectors, equality_delete, position_delete
-from tests.execute.test_tasks import ESTIMATE
+from tests.builders.delete_files import POSITION_SCHEMA, deletion_vectors, equality_delete, position_delete
+from tests.builders.planned_groups import ESTIMATE
+from tests.builders.tasks import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
 from tidyberg.errors import DamagedFile, VerificationFailed
 from tidyberg.execute.engine import CancelToken
 from tidyberg.execute.inline import InlineEngine

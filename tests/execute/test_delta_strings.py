@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.copying.footers import edit_footer
-from tests.execute.builders import STORAGE, field, make_task, read_rows, write_file
-from tests.execute.deletes import position_delete
-from tests.execute.test_parts import TABLE, run_divided
+from tests.builders.delete_files import position_delete
+from tests.builders.divided_tasks import TABLE, run_divided
+from tests.builders.footers import edit_footer
+from tests.builders.tasks import STORAGE, field, make_task, read_rows, write_file
 from tidyberg.execute.kernel.read import tiny
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.task import TaskInput, TaskResult

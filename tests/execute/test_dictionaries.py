@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.execute.builders import field
+from tests.builders.tasks import field
 from tidyberg.execute.kernel.columns.project import leaves, select
 from tidyberg.execute.kernel.write.dictionaries import judge_footers
 

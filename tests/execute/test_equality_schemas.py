@@ -17,7 +17,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from tests.execute.test_tasks import group, inventory, pinned
+from tests.builders.planned_groups import group, inventory, pinned
 from tidyberg.errors import Unsupported
 from tidyberg.execute.kernel.columns.names import field_id
 from tidyberg.execute.kernel.columns.project import leaves

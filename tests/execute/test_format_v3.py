@@ -25,9 +25,8 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-from tests.execute.builders import STORAGE, make_task, read_rows, write_file
-from tests.execute.test_lineage import group_of
-from tests.execute.test_tasks import ESTIMATE, SCHEMA, inventory, pinned
+from tests.builders.planned_groups import ESTIMATE, SCHEMA, group_of, inventory, pinned
+from tests.builders.tasks import STORAGE, make_task, read_rows, write_file
 from tidyberg.errors import Unsupported
 from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID
 from tidyberg.execute.kernel.run import run_task

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.execute.builders import NUMBERS, STORAGE, make_task, number_files
+from tests.builders.tasks import NUMBERS, STORAGE, make_task, number_files
 from tidyberg.errors import Cancelled, DamagedFile
 from tidyberg.execute.engine import AnyResult, CancelToken, Engine, use_idle_cores
 from tidyberg.execute.inline import InlineEngine

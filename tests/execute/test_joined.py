@@ -17,8 +17,8 @@ from arro3.io import write_parquet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
-from tests.execute.deletes import equality_delete, position_delete
+from tests.builders.delete_files import equality_delete, position_delete
+from tests.builders.tasks import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
 from tidyberg.execute.kernel.columns.lineage import fill_joined_lineage, fill_lineage, with_lineage
 from tidyberg.execute.kernel.read import tiny
 from tidyberg.execute.kernel.run import run_task

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from tests.execute.builders import STORAGE, field, make_task, read_rows, write_file
-from tests.execute.deletes import deletion_vectors, position_delete
-from tests.execute.test_tasks import ESTIMATE
+from tests.builders.delete_files import deletion_vectors, position_delete
+from tests.builders.planned_groups import group_of
+from tests.builders.tasks import STORAGE, field, make_task, read_rows, write_file
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.kernel.columns.lineage import LINEAGE_FIELDS, with_lineage
 from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID
 from tidyberg.execute.kernel.run import run_task
-from tidyberg.model.plan import FileGroup, InputFile
 from tidyberg.model.task import ColumnFacts, Task, TaskDelete, TaskInput, TaskResult, WriteSettings
 from tidyberg.verify.contents import checksum_tasks, verify_contents
 from tidyberg.verify.counts import verify_counts
@@ -89,14 +88,6 @@ def rewrite(task: Task) -> tuple[TaskResult, list[Row]]:
 def stored_rows(result: TaskResult) -> list[Row]:
     rows = read_rows([output.path for output in result.outputs])
     return [(row["id"], row["_row_id"], row["_last_updated_sequence_number"]) for row in rows]
-
-
-def group_of(task: Task) -> FileGroup:
-    files = tuple(
-        InputFile(file.path, file.size, file.records, file.sequence_number, "m", file.first_row_id)
-        for file in task.inputs
-    )
-    return FileGroup(task.group_id, 0, "", files, 1, "encode", 0.0, ESTIMATE)
 
 
 @st.composite

@@ -38,7 +38,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tests.execute.builders import STORAGE, field, make_task, write_file
+from tests.builders.tasks import STORAGE, field, make_task, write_file
 from tidyberg.execute.kernel.columns.metrics import split_offsets
 from tidyberg.execute.kernel.columns.single_values import encode, normalised, truncate_lower, truncate_upper
 from tidyberg.execute.kernel.run import run_task

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.execute.builders import STORAGE, field, make_task, write_file
+from tests.builders.tasks import STORAGE, field, make_task, write_file
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.kernel.write import rolling as write
 from tidyberg.model.task import TaskResult, WrittenFile

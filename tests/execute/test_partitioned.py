@@ -13,17 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
-from tidyberg.execute.kernel.run import run_task
+from tests.builders.tasks import NUMBERS, field, make_task, number_files, read_rows, run, write_file
 from tidyberg.execute.kernel.write.partitioned import partition_leaves, split_by_partition
 from tidyberg.failures import FailureKind, KernelFailure
-from tidyberg.model.task import PartitionColumn, Task, TaskResult, output_name
-
-
-def run(task: Task, **more: Any) -> TaskResult:
-    result = run_task(task, 0, STORAGE, **more)
-    assert isinstance(result, TaskResult)
-    return result
+from tidyberg.model.task import PartitionColumn, output_name
 
 
 @pytest.mark.parametrize("memory", [2_000, 256 * 1024 * 1024], ids=["spilled", "in-memory"])

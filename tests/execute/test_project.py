@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.execute.builders import field
+from tests.builders.tasks import field
 from tidyberg.execute.kernel.columns.project import leaves, project, select
 from tidyberg.failures import FailureKind, KernelFailure
 

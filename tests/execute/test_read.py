@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
+from tests.builders.tasks import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
 from tidyberg.execute.kernel.read import reader as read
 from tidyberg.execute.kernel.read.reader import open_file
 from tidyberg.execute.kernel.run import run_task

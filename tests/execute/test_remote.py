@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.execute.builders import NUMBERS, STORAGE, make_task, number_files
+from tests.builders.tasks import NUMBERS, STORAGE, make_task, number_files
 from tidyberg.execute.kernel import remote
 from tidyberg.execute.kernel.remote import run_packed, settle_worker
 from tidyberg.execute.spark.worker import pack, unpack_outcome

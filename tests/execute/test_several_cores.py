@@ -15,11 +15,11 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.copying.tables import SCHEMA, rows, write_files
-from tests.copying.test_properties import files
-from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, write_file
-from tests.execute.deletes import position_delete
-from tests.splicing.tables import small_files_count
+from tests.builders.copy_tasks import SCHEMA, rows, write_files
+from tests.builders.delete_files import position_delete
+from tests.builders.random_tables import files
+from tests.builders.splice_tasks import small_files_count
+from tests.builders.tasks import NUMBERS, STORAGE, field, make_task, number_files, write_file
 from tidyberg.execute.kernel.read.source import Source
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.kernel.write import encoders

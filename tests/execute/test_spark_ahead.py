@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.execute.builders import STORAGE
+from tests.builders.tasks import STORAGE
 from tests.execute.spark_checks import check_results_and_progress, group_tasks
 from tidyberg.errors import ConfigurationError
 from tidyberg.execute.engine import CancelToken, StartsAhead

@@ -17,10 +17,12 @@ import pytest
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
-from tests.control.conftest import make_control
-from tests.copying.test_damage import damage, other_type
-from tests.deletes.tables import REF, append, delete_files, make_table, options, paths
-from tests.execute.builders import NUMBERS, STORAGE, make_task, number_files
+from tests.builders.control import make_control
+from tests.builders.events_table import REF, append, delete_files, make_table, options, paths
+from tests.builders.footers import damage, other_type
+from tests.builders.moved_tables import MOVE, change_spec
+from tests.builders.tasks import NUMBERS, STORAGE, make_task, number_files
+from tests.builders.tracing import KeepingTracer
 from tests.execute.spark_checks import (
     check_cancel,
     check_damaged_file,
@@ -31,8 +33,6 @@ from tests.execute.spark_checks import (
     endless_tasks,
     group_tasks,
 )
-from tests.moving.tables import MOVE, change_spec
-from tests.telemetry.tracing import KeepingTracer
 from tidyberg.errors import Cancelled, ConfigurationError, DamagedFile, EngineError, StorageError
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.execute.spark.engine import SparkEngine

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.execute.builders import NUMBERS, STORAGE, make_task, number_files, read_rows
-from tests.execute.deletes import deletion_vectors, position_delete
+from tests.builders.delete_files import deletion_vectors, position_delete
+from tests.builders.tasks import NUMBERS, STORAGE, make_task, number_files, read_rows
 from tidyberg.errors import DamagedFile
 from tidyberg.execute.kernel.deletes.vectors import read_vectors, reads_of
 from tidyberg.execute.kernel.run import run_task

@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
-from tidyberg.execute.kernel.run import run_task
+from tests.builders.tasks import NUMBERS, field, make_task, number_files, read_rows, run, write_file
 from tidyberg.execute.kernel.write.sizing import OutputSizing, most_outputs
 from tidyberg.failures import FailureKind, KernelFailure
-from tidyberg.model.task import Task, TaskResult, WriteSettings
+from tidyberg.model.task import WriteSettings
 from tidyberg.parquet.pages import places
 from tidyberg.storage.storage import Storage
 
@@ -34,12 +33,6 @@ def noise_files(directory: Path, files: int, rows: int, width: int) -> list[Any]
         )
         made.append(write_file(directory / f"in-{number}.parquet", table))
     return made
-
-
-def run(task: Task, attempt: int = 0) -> TaskResult:
-    result = run_task(task, attempt, STORAGE)
-    assert isinstance(result, TaskResult)
-    return result
 
 
 def test_rows_go_through_unchanged_and_in_order(tmp_path: Path) -> None:

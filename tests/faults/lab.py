@@ -1,5 +1,6 @@
 """A table with everything, put back as it was before each run, and what must hold after one that went wrong."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +10,12 @@ from unittest.mock import patch
 
 from pyiceberg.table import Table
 
-from tests.control.conftest import make_control
-from tests.control.test_chunks import chunks
-from tests.deletes.tables import BY_REGION, REF, SCHEMA, Meddling, append, data_files, options
-from tests.faults.layer import Crash, Layer
+from tests.builders.control import chunks, make_control
+from tests.builders.engines import Meddling
+from tests.builders.events_table import BY_REGION, REF, SCHEMA, append, data_files, options
+from tests.faults.layer import Call, Crash, Kind, Layer
 from tests.faults.wires import wired
+from tests.seed import SEED
 from tidyberg.control.control import Control
 from tidyberg.errors import TidybergError
 from tidyberg.execute.engine import Engine
@@ -190,3 +192,16 @@ class Lab:
         jobs = control.history(REF, limit=100)
         assert all(job.status.is_final and not job.unresolved for job in jobs), [job.notes for job in jobs]
         assert len(chunks(table)) == len(set(chunks(table))), "a chunk was committed twice"
+
+
+EVERYTHING = bool(os.environ.get("TEST_LONG"))
+
+
+def check(lab: Lab, outcome: Outcome, fault: tuple[Call, Kind], *, resume: bool = False) -> int:
+    call, kind = fault
+    try:
+        assert outcome.layer.injected, "the call was not made this time"
+        return lab.check(outcome, resume=resume)
+    except (AssertionError, TidybergError) as problem:
+        text = f"seed {SEED}, version {lab.format_version}, {kind.value} at {call}: {problem}"
+        raise AssertionError(text) from outcome.error

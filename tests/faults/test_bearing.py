@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.deletes.tables import REF
+from tests.builders.events_table import REF
 from tests.faults.lab import Lab
 from tests.faults.layer import Call, Kind, Layer, Wire, at
 from tests.faults.wires import _Connection

@@ -4,7 +4,6 @@
 with several commits; with TEST_LONG every call goes wrong in every way on all of them.
 """
 
-import os
 import random
 from collections import Counter
 from dataclasses import replace
@@ -12,16 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.deletes.tables import options
-from tests.faults.lab import Lab, Outcome
+from tests.builders.events_table import options
+from tests.faults.lab import EVERYTHING, Lab, check
 from tests.faults.layer import Call, Kind, Layer, Wire, at, choose
 from tests.seed import SEED
-from tidyberg.errors import TidybergError
 from tidyberg.model.options import RewriteMode
 
 pytestmark = pytest.mark.unwatched  # broken writes leave broken files, which no commit takes
 
-EVERYTHING = bool(os.environ.get("TEST_LONG"))
 VERSIONS = (2, 3)
 COMMIT = Call(Wire.CATALOG, "commit", "", 0)
 
@@ -42,16 +39,6 @@ def sampled(recorded: Layer) -> list[tuple[Call, Kind]]:
     faults = list(choose(recorded.calls, rng))
     first = [call for call, _ in faults].index(COMMIT)
     return [*rng.sample(faults[:first], 5), *rng.sample(faults[first:], 15)]
-
-
-def check(lab: Lab, outcome: Outcome, fault: tuple[Call, Kind], *, resume: bool = False) -> int:
-    call, kind = fault
-    try:
-        assert outcome.layer.injected, "the call was not made this time"
-        return lab.check(outcome, resume=resume)
-    except (AssertionError, TidybergError) as problem:
-        text = f"seed {SEED}, version {lab.format_version}, {kind.value} at {call}: {problem}"
-        raise AssertionError(text) from outcome.error
 
 
 @pytest.mark.slow

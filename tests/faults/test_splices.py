@@ -8,12 +8,11 @@ from pathlib import Path
 import pyiceberg.io.pyarrow as iceberg_writer
 import pytest
 
-from tests.deletes.tables import options
-from tests.faults.lab import Lab
+from tests.builders.events_table import options
+from tests.builders.splice_tasks import small_files_count
+from tests.faults.lab import EVERYTHING, Lab, check
 from tests.faults.layer import Layer, Wire, at, choose
-from tests.faults.test_every_call import EVERYTHING, check
 from tests.seed import SEED
-from tests.splicing.tables import small_files_count
 from tidyberg.execute.kernel.splice import judge
 from tidyberg.execute.kernel.write.paged import SplicedFile
 from tidyberg.model.options import VerifyMode

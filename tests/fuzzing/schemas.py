@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from tests.execute.builders import field
+from tests.builders.tasks import field
 
 Make = Callable[[random.Random], Any]
 

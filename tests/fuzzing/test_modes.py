@@ -23,13 +23,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, note, seed, settings
 from hypothesis import strategies as st
 
-from tests.copying.tables import copy
-from tests.execute.builders import STORAGE, make_task
+from tests.builders.copy_tasks import copy
+from tests.builders.splice_tasks import rewrite, small_files_count
+from tests.builders.tasks import STORAGE, make_task
 from tests.fuzzing.judges import by_duckdb, check, has_plain_bytes
 from tests.fuzzing.schemas import Shape, shapes
 from tests.fuzzing.writers import Choice, choices, codec_of, counting_nulls, one_page_choices, plain_choices
 from tests.seed import SEED
-from tests.splicing.tables import rewrite, small_files_count
 from tidyberg.execute.kernel.read import tiny
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.task import TaskInput, TaskResult

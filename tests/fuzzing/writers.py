@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from tests.checking.writers import by_arrow, by_arrow_rs, by_datafusion, by_duckdb, by_fastparquet, by_polars
-from tests.copying.footers import edit_footer
+from tests.builders.footers import edit_footer
+from tests.builders.parquet_writers import by_arrow, by_arrow_rs, by_datafusion, by_duckdb, by_fastparquet, by_polars
 from tests.fuzzing.schemas import Shape
 from tidyberg.execute.kernel.columns.project import Leaf, leaves
 from tidyberg.parquet.fields import ElementField, FileField

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tests.control.conftest import make_control
+from tests.builders.control import make_control
 from tests.machine.checks import check_files, check_lineage, check_pyiceberg, check_rows, check_structure
 from tests.machine.steps import Crash, Steps, recover
 from tests.machine.world import AMOUNT, AT, CITY, DAYS, HEIGHT, LAYOUTS, NOTE, PLACE, PRICE, REGION, TAGS, World

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from tests.control.conftest import make_control
+from tests.builders.control import make_control
 from tidyberg.control.control import Control
 from tidyberg.execute.engine import Engine
 from tidyberg.model.job import Job, Owner, Stage

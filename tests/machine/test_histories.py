@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.builders.java_tables import arrow_rows
 from tests.machine.histories import Histories, Kept
 from tests.machine.world import World
 from tests.oracle.client import Oracle
-from tests.oracle.tables import arrow_rows
 from tests.seed import SEED
 from tidyberg.testing import Warehouse
 

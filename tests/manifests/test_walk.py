@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.observe.test_manifest import METRICS
+from tests.builders.manifest_values import METRICS
 from tidyberg.avro import walk as walking
 from tidyberg.avro.container import AvroError, blocks, open_container
 from tidyberg.avro.values import column, list_lengths

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.checking.files import report
-from tests.checking.writers import unknown_problems
+from tests.builders.checked_files import report
+from tests.builders.parquet_writers import unknown_problems
 from tests.matrix.filters import Filter, filters_of
 from tests.matrix.limits import limit_of
 from tests.matrix.modes import COPY, JOIN, SPLICE, Mode, Rewritten, rewrite

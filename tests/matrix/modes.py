@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.engines import Spoiling
-from tests.oracle.tables import compact
-from tests.splicing.tables import small_files_count
+from tests.builders.engines import Watched
+from tests.builders.java_tables import compact
+from tests.builders.splice_tasks import small_files_count
 from tidyberg.execute.kernel.read import tiny
 from tidyberg.execute.kernel.splice import judge
 from tidyberg.model.options import RewriteMode, VerifyMode
@@ -81,13 +81,9 @@ class Rewritten:
 
 
 def rewrite(warehouse: Warehouse, name: str, mode: Mode, **options: Any) -> Rewritten:
-    results: list[TaskResult] = []
+    engine = Watched()
     joined: list[tuple[int, int]] = []
     read = tiny.TinyFiles.read
-
-    def keep(result: TaskResult) -> TaskResult:
-        results.append(result)
-        return result
 
     def watched(files: tiny.TinyFiles, bunch: Any, shape: Any) -> Any:
         found = read(files, bunch, shape)
@@ -97,5 +93,5 @@ def rewrite(warehouse: Warehouse, name: str, mode: Mode, **options: Any) -> Rewr
 
     with mode.setting(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiny.TinyFiles, "read", watched)
-        compact(warehouse, name, engine=Spoiling(keep), mode=mode.asked, verify=mode.verify, **options)
-    return Rewritten(tuple(results), sum(count for count, _ in joined), sum(size for _, size in joined))
+        compact(warehouse, name, engine=engine, mode=mode.asked, verify=mode.verify, **options)
+    return Rewritten(tuple(engine.results), sum(count for count, _ in joined), sum(size for _, size in joined))

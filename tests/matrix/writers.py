@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from arro3.io import write_parquet
 from datafusion.dataframe import DataFrameWriteOptions, ParquetWriterOptions
 
-from tests.copying.footers import edit_footer
+from tests.builders.footers import edit_footer
 from tests.matrix.shapes import Shape
 from tidyberg.parquet.fields import ElementField, FileField
 from tidyberg.parquet.thrift import I32, Struct

@@ -15,19 +15,20 @@ from pyiceberg.transforms import (
     TruncateTransform,
 )
 
-from tests.deletes.tables import (
+from tests.builders.control import leftovers
+from tests.builders.engines import Meddling
+from tests.builders.events_table import (
     BY_REGION,
     SPECS,
-    Meddling,
     append,
     data_files,
     delete_files,
     ids,
-    leftovers,
+    make_table,
     options,
     paths,
 )
-from tests.moving.tables import MOVE, change_spec, make_table, move
+from tests.builders.moved_tables import MOVE, change_spec, move
 from tidyberg.errors import Conflict, TidybergError, TooManyOutputs
 from tidyberg.model.options import Strategy
 from tidyberg.model.plan import Rewrite

@@ -36,9 +36,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tests.deletes.tables import REF
-from tests.engines import Spoiling
-from tests.moving.tables import change_spec, make_table, move
+from tests.builders.engines import Spoiling
+from tests.builders.events_table import REF, make_table
+from tests.builders.moved_tables import change_spec, move
 from tidyberg.commit.new_partitions import partition_summaries
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.kernel.columns.transforms import plain_values

@@ -11,8 +11,9 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform, TruncateTransform, parse_transform
 
-from tests.deletes.tables import SCHEMA, data_files, delete_files, leftovers
-from tests.moving.tables import change_spec, move
+from tests.builders.control import leftovers
+from tests.builders.events_table import SCHEMA, data_files, delete_files
+from tests.builders.moved_tables import change_spec, move
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import delete_equal, delete_positions
 

@@ -4,7 +4,7 @@ from threading import Thread
 import pyarrow as pa
 import pytest
 
-from tests.observe.builders import SCHEMA, column, inventory_of
+from tests.builders.inventories import SCHEMA, column, inventory_of
 from tidyberg.errors import DamagedFile
 from tidyberg.manifests.entries import ManifestEntries
 from tidyberg.observe.cache import ManifestCache

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.table import StaticTable
 
-from tests.observe.builders import SCHEMA, inventory_of
+from tests.builders.inventories import SCHEMA, inventory_of
 from tidyberg.avro.container import AvroError
 from tidyberg.errors import AccessDenied, DamagedFile, StorageError, Unsupported
 from tidyberg.manifests.entries import ManifestEntries, read_entries

@@ -25,7 +25,7 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import DateType, IntegerType, LongType, NestedField, StructType
 
-from tests.observe.builders import (
+from tests.builders.inventories import (
     BY_REGION,
     SCHEMA,
     column,

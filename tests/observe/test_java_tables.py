@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pyiceberg.table import Table
 
-from tests.observe.builders import inventory_of
+from tests.builders.inventories import inventory_of
 from tests.oracle.client import JavaCatalog
 from tidyberg.model.inventory import Inventory
 from tidyberg.testing import Warehouse, local_path

@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
-from tests.observe.builders import BY_REGION, REF, SCHEMA
+from tests.builders.events_table import REF
+from tests.builders.inventories import BY_REGION, SCHEMA
 from tidyberg.errors import DamagedFile, UnknownReference
 from tidyberg.observe.pin import pin
 from tidyberg.testing import Warehouse, forge_static_table

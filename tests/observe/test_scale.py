@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pyiceberg.table import Table
 
-from tests.observe.builders import inventory_of
+from tests.builders.inventories import inventory_of
 from tests.timing import cpu_of
 from tidyberg.manifests.entries import read_entries
 from tidyberg.model.options import PlanOptions

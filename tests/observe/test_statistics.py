@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 
-from tests.observe.builders import BY_REGION, REF, SCHEMA, inventory_of
+from tests.builders.events_table import REF
+from tests.builders.inventories import BY_REGION, SCHEMA, inventory_of
 from tidyberg.model.inventory import DATA_FILES, DELETE_FILES, Inventory, Partition, PartitionStatistics
 from tidyberg.model.table import Pinned, SnapshotInfo
 from tidyberg.observe.statistics import partition_statistics

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -27,12 +26,6 @@ def oracle() -> Iterator[Oracle]:
         give_up(f"Iceberg's Java runtime could not be started: {error}")
     with started:
         yield started
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with Warehouse(tmp_path / "lab") as opened:
-        yield opened
 
 
 @pytest.fixture

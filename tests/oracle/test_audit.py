@@ -1,9 +1,9 @@
 """The audit of Java's own replace snapshots, and of ours on tables that Java wrote."""
 
-from tests.deletes.tables import REF
+from tests.builders.events_table import REF
+from tests.builders.java_deletes import change_rows, insert, java_deletes, make_table
+from tests.builders.java_tables import NAME, compact
 from tests.oracle.client import JavaCatalog
-from tests.oracle.tables import NAME, compact
-from tests.oracle.test_deletes import change_rows, insert, java_deletes, make_table
 from tidyberg.control.control import Control
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.audit import AuditReport, Receipt, SnapshotAudit, Verdict

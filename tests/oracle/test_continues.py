@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.java_tables import NAME, SHAPES, Shape, compact, make_table
 from tests.oracle.client import JavaCatalog
-from tests.oracle.tables import NAME, SHAPES, Shape, compact, make_table
 from tidyberg.testing import Warehouse, local_path
 
 LONG_AGO = time.time() - 10 * 86_400

@@ -5,50 +5,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.engines import Spoiling
+from tests.builders.engines import Watched
+from tests.builders.java_every_type_table import FILTERS, create, insert
+from tests.builders.java_tables import NAME, PREDICATES, arrow_rows, compact, make_table
 from tests.oracle.client import JavaCatalog
-from tests.oracle.tables import NAME, arrow_rows, compact, make_table
-from tests.oracle.test_reads import PREDICATES
 from tests.seed import SEED
 from tidyberg.model.options import RewriteMode
 from tidyberg.model.task import TaskResult
 from tidyberg.testing import Warehouse, local_path
 
-COLUMNS = (
-    "id BIGINT NOT NULL, small INT, name STRING, ratio DOUBLE, weight FLOAT, price DECIMAL(20, 2), "
-    "cents DECIMAL(7, 2), at TIMESTAMP, local TIMESTAMP_NTZ, day DATE, flag BOOLEAN, raw BINARY, "
-    "place STRUCT<x: INT, label: STRING>, tags ARRAY<STRUCT<p: INT, q: STRING>>, counts MAP<STRING, BIGINT>"
-)
-VALUES = (
-    "id, IF(id % 7 = 0, NULL, int(id % 100)), concat('name-', id % 500), IF(id % 50 = 0, double('NaN'), id / 7), "
-    "float(id), decimal(id) * 100, decimal(id % 1000), timestamp_seconds(1700000000 + id * 60), "
-    "CAST(timestamp_seconds(1700000000 + id * 60) AS TIMESTAMP_NTZ), date_add(DATE '2024-01-01', int(id % 1000)), "
-    "id % 2 = 0, unhex(hex(id)), IF(id % 3 = 0, NULL, named_struct('x', int(id), 'label', concat('l', id % 10))), "
-    "IF(id % 4 = 0, NULL, IF(id % 4 = 1, array(), array(named_struct('p', int(id), 'q', 'q'), NULL))), "
-    "IF(id % 5 = 0, NULL, map('a', id, 'b', NULL))"
-)
-FILTERS = (
-    "id = 3123",
-    "id BETWEEN 990 AND 1010",
-    "small = 42",
-    "small IS NULL",
-    "name = 'name-77'",
-    "name > 'name-49'",
-    "ratio > 500 AND NOT isnan(ratio)",
-    "isnan(ratio)",
-    "weight < 20",
-    "price = 250000",
-    "cents > 990",
-    "at >= TIMESTAMP '2023-11-17 00:00:00Z'",
-    "local < TIMESTAMP_NTZ '2023-11-15 00:00:00'",
-    "day = DATE '2025-01-01'",
-    "flag AND id > 3900",
-    "raw > X'0F00'",
-    "place.x > 3990",
-    "place.label = 'l7'",
-    "tags IS NULL",
-    "counts IS NULL AND id < 100",
-)
 SMALL_PAGES = {
     "write.parquet.row-group-size-bytes": "30000",
     "write.parquet.row-group-check-min-record-count": "100",
@@ -60,17 +25,6 @@ SMALL_PAGES = {
 }
 
 
-def create(java: JavaCatalog, **properties: str) -> None:
-    java.sql("CREATE NAMESPACE IF NOT EXISTS db")
-    given = {"format-version": "2", **properties}
-    listed = ", ".join(f"'{name}' = '{value}'" for name, value in given.items())
-    java.sql(f"CREATE TABLE {NAME} ({COLUMNS}) USING iceberg TBLPROPERTIES ({listed})")
-
-
-def insert(java: JavaCatalog, first: int, end: int) -> None:
-    java.sql(f"INSERT INTO {NAME} SELECT /*+ COALESCE(1) */ {VALUES} FROM range({first}, {end})")
-
-
 def float_metrics(java: JavaCatalog) -> list[tuple[Any, ...]]:
     """Of every file, as Java reads them from manifests: NaN, lower and upper bound of both columns of floats."""
     names = ("nan_value_count", "lower_bound", "upper_bound")
@@ -80,15 +34,10 @@ def float_metrics(java: JavaCatalog) -> list[tuple[Any, ...]]:
 
 def copied(warehouse: Warehouse) -> list[TaskResult]:
     """Compacts by copying, or fails."""
-    results: list[TaskResult] = []
-
-    def keep(result: TaskResult) -> TaskResult:
-        results.append(result)
-        return result
-
-    compact(warehouse, engine=Spoiling(keep), mode=RewriteMode.COPY)
-    assert [(result.mode, result.mode_reason) for result in results] == [("copy", "")] * len(results)
-    return results
+    engine = Watched()
+    compact(warehouse, engine=engine, mode=RewriteMode.COPY)
+    assert [(result.mode, result.mode_reason) for result in engine.results] == [("copy", "")] * len(engine.results)
+    return engine.results
 
 
 @pytest.mark.parametrize("codec", [("zstd", "uncompressed")[SEED % 2]])

@@ -1,7 +1,7 @@
 """A table of Java's with every kind of delete, in an evolved schema and spec, upgraded on the way [I1, I4, I8]."""
 
+from tests.builders.java_tables import NAME, compact
 from tests.oracle.client import JavaCatalog
-from tests.oracle.tables import NAME, compact
 from tidyberg.testing import Warehouse
 
 LINEAGE = "_row_id, _last_updated_sequence_number"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.control.conftest import make_control
+from tests.builders.control import make_control
 from tests.machine.steps import AtMoment, Moment
 from tests.oracle.client import JavaCatalog
 from tidyberg.errors import Conflict, StalePlan

@@ -13,11 +13,11 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 
-from tests.moving.tables import change_spec
+from tests.builders.java_deletes import delete_count, insert, java_deletes
+from tests.builders.java_deletes import make_table as make_java_table
+from tests.builders.java_tables import NAME, compact, make_table
+from tests.builders.moved_tables import change_spec
 from tests.oracle.client import JavaCatalog
-from tests.oracle.tables import NAME, compact, make_table
-from tests.oracle.test_deletes import delete_count, insert, java_deletes
-from tests.oracle.test_deletes import make_table as make_java_table
 from tidyberg.testing import Warehouse
 
 FILTERS = (

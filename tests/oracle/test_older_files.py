@@ -4,10 +4,10 @@ import datetime as dt
 from decimal import Decimal
 from pathlib import Path
 
-from tests.deletes.tables import Meddling
+from tests.builders.engines import Meddling
+from tests.builders.java_evolution import alter, create, same_rows_after_compaction
+from tests.builders.java_tables import NAME, compact
 from tests.oracle.client import JavaCatalog
-from tests.oracle.tables import NAME, compact
-from tests.oracle.test_evolution import alter, create, same_rows_after_compaction
 from tidyberg.testing import Warehouse
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.builders.java_tables import NAME, compact
 from tests.oracle.client import JavaCatalog, OracleError
-from tests.oracle.tables import NAME, compact
 from tidyberg.testing import Warehouse
 
 

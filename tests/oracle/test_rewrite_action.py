@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
-from tests.control.conftest import make_control
+from tests.builders.control import make_control
 from tests.oracle.client import JavaCatalog, OracleError
 from tidyberg.commit.publish import RetryPolicy
 from tidyberg.errors import BadInput, Conflict

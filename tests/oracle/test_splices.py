@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.copying.tables import SCHEMA, rows, write_files
-from tests.engines import Spoiling
+from tests.builders.copy_tasks import SCHEMA, rows, write_files
+from tests.builders.engines import Watched
+from tests.builders.java_every_type_table import FILTERS, create, insert
+from tests.builders.java_tables import NAME, compact
+from tests.builders.splice_tasks import moved_columns, rewrite, small_files_count
 from tests.oracle.client import JavaCatalog
-from tests.oracle.tables import NAME, compact
-from tests.oracle.test_copies import FILTERS, create, insert
-from tests.splicing.tables import moved_columns, rewrite, small_files_count
 from tidyberg.execute.kernel.splice import judge
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.task import TaskResult
@@ -23,18 +23,13 @@ WITHOUT_DICTIONARIES = {"write.parquet.page-row-limit": "500", "write.parquet.di
 
 def spliced(warehouse: Warehouse, *, everything: bool = False) -> TaskResult:
     """Compacts by moving pages, or fails; `everything`: also columns that are worth a dictionary, if not in lists."""
-    results: list[TaskResult] = []
-
-    def keep(result: TaskResult) -> TaskResult:
-        results.append(result)
-        return result
-
+    engine = Watched()
     with small_files_count(), pytest.MonkeyPatch.context() as patch:
         if everything:
             patch.setattr(judge, "_worth_a_dictionary", lambda *_: {})
         # Full verification needs all rows decoded on the way.
-        compact(warehouse, engine=Spoiling(keep), verify=VerifyMode.COUNTS)
-    (result,) = results
+        compact(warehouse, engine=engine, verify=VerifyMode.COUNTS)
+    (result,) = engine.results
     assert result.mode == "encode"
     assert result.bytes_spliced > 0
     return result

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.builders.java_tables import NAME, compact
 from tests.oracle.client import JavaCatalog
-from tests.oracle.tables import NAME, compact
 from tidyberg.execute.kernel.read import tiny
 from tidyberg.testing import Warehouse
 

@@ -10,8 +10,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform, Transform
 from pyiceberg.types import LongType, NestedField, TimestampNanoType, TimestamptzNanoType
 
+from tests.builders.java_tables import NAME, compact
 from tests.oracle.client import JavaCatalog
-from tests.oracle.tables import NAME, compact
 from tidyberg.testing import Warehouse
 
 MERGE_ON_READ = (

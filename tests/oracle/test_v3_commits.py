@@ -5,9 +5,9 @@ import time
 import pytest
 from pyiceberg.table import Table
 
+from tests.builders.java_tables import NAME, SHAPES, Shape, compact, make_table
 from tests.oracle.canonical import canonical_rows
 from tests.oracle.client import JavaCatalog
-from tests.oracle.tables import NAME, SHAPES, Shape, compact, make_table
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import delete_rows
 

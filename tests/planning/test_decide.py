@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.builders import HOUR, NOW, TODAY, Delete, File, Scene, plan_for
+from tests.builders.scenes import HOUR, NOW, TODAY, Delete, File, Scene, plan_for
 from tidyberg.errors import BadInput, BadPredicate
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import DeleteFile, Plan, Rewrite, Skip

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.planning.builders import NOW, TODAY, Delete, File, Scene, applies, statistics_of
+from tests.builders.scenes import NOW, TODAY, Delete, File, Scene, applies, statistics_of
 from tests.timing import cpu_of
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.options import PlanOptions, Strategy

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.planning.builders import TODAY, Delete, File, Scene, plan_for
+from tests.builders.scenes import TODAY, Delete, File, Scene, plan_for
 from tests.timing import cpu_of
 from tidyberg.errors import BadPlan
 from tidyberg.model.options import PlanOptions, Strategy

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.builders import HOUR, File, Scene, applied, plan_for
+from tests.builders.scenes import HOUR, File, Scene, applied, plan_for
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Plan, Rewrite, Skip
 from tidyberg.model.sizes import MB

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.planning.builders import HOUR, NOW, Delete, File, Scene, statistics_of
+from tests.builders.scenes import HOUR, NOW, Delete, File, Scene, statistics_of
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.report import Health
 from tidyberg.model.sizes import MB

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.builders import HOUR, NOW, Delete, File, Scene, plan_for, statistics_of
+from tests.builders.scenes import HOUR, NOW, Delete, File, Scene, plan_for, statistics_of
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Plan, Rewrite, Skip

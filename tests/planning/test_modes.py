@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.planning.builders import Delete, File, Scene, applies, plan_for
+from tests.builders.scenes import Delete, File, Scene, applies, plan_for
 from tidyberg.errors import BadInput
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy
 from tidyberg.model.plan import Plan

@@ -19,7 +19,7 @@ from pyiceberg.transforms import (
     UnknownTransform,
 )
 
-from tests.planning.builders import File, Scene, plan_for
+from tests.builders.scenes import File, Scene, plan_for
 from tidyberg.model.inventory import Inventory, Partition
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Rewrite, Skip

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.planning.builders import TODAY, Delete, File, Scene, plan_for
+from tests.builders.scenes import TODAY, Delete, File, Scene, plan_for
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Skip
 from tidyberg.model.sizes import KB, MB

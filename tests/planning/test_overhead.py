@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.planning.builders import HOUR, NOW, File, Scene, statistics_of
+from tests.builders.scenes import HOUR, NOW, File, Scene, statistics_of
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.report import Health

@@ -20,7 +20,7 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 
-from tests.planning.builders import BY_DAY, NOW, SCHEMA, TODAY, UNPARTITIONED, File, Scene, plan_for
+from tests.builders.scenes import BY_DAY, NOW, SCHEMA, TODAY, UNPARTITIONED, File, Scene, plan_for
 from tidyberg.errors import BadPredicate
 from tidyberg.model.inventory import Partition
 from tidyberg.model.options import PlanOptions

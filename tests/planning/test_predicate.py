@@ -19,7 +19,7 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions.literals import DateLiteral, TimestampLiteral
 from pyiceberg.expressions.visitors import bind
 
-from tests.planning.builders import NOW, SCHEMA, TODAY
+from tests.builders.scenes import NOW, SCHEMA, TODAY
 from tidyberg.errors import BadPredicate
 from tidyberg.planning.predicate import parse_predicate
 

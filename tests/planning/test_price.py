@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.planning.builders import Delete, File, Scene, plan_for
+from tests.builders.scenes import Delete, File, Scene, plan_for
 from tidyberg.errors import BadInput
 from tidyberg.model.manifest import ManifestInfo
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, Strategy

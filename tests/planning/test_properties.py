@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.planning.builders import HOUR, NOW, Delete, File, Scene, applied, applies, plan_for, statistics_of
+from tests.builders.scenes import HOUR, NOW, Delete, File, Scene, applied, applies, plan_for, statistics_of
 from tests.timing import cpu_of
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.options import PlanOptions, Strategy

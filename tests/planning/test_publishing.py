@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.builders import File, Scene, plan_for
+from tests.builders.scenes import File, Scene, plan_for
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.plan import Skip

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.planning.builders import HOUR, NOW
+from tests.builders.scenes import HOUR, NOW
 from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.sizes import MB
 from tidyberg.planning.rules import fragment_ratio, heat, hours_since, score_partition, should_compact

@@ -16,7 +16,7 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-from tests.planning.builders import Delete, File, Scene, plan_for
+from tests.builders.scenes import Delete, File, Scene, plan_for
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.plan import Rewrite, Skip
 from tidyberg.planning.safety import Hazard, explain, hazards_of, unsupported_table

@@ -22,7 +22,7 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 
-from tests.planning.builders import BY_DAY, NOW, SCHEMA, TODAY, UNPARTITIONED
+from tests.builders.scenes import BY_DAY, NOW, SCHEMA, TODAY, UNPARTITIONED
 from tidyberg.model.inventory import Partition
 from tidyberg.planning.predicate import parse_predicate
 from tidyberg.planning.select import select_partitions

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tests.planning.builders import File, Scene, plan_for
+from tests.builders.scenes import File, Scene, plan_for
 from tidyberg.model.inventory import DATA_FILES, Inventory
 from tidyberg.model.plan import Plan
 from tidyberg.planning.document import plan_from_json, plan_to_json

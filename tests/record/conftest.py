@@ -6,15 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.places import IsAlive, Place, RedisPlace, SqlitePlace, nobody_knows
+from tests.builders.job_records import HERE
+from tests.builders.job_stores import IsAlive, Place, RedisPlace, SqlitePlace, nobody_knows
 from tests.servers.redis import RedisServer
-from tidyberg.model.job import Owner
 from tidyberg.record.records import Records
 
 Open = Callable[..., Records]
-
-HERE = Owner("here", 1, 1.0)
-ELSEWHERE = Owner("elsewhere", 2, 1.0)
 
 
 @pytest.fixture(params=["sqlite", "redis"])

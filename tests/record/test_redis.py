@@ -11,8 +11,8 @@ import pytest
 from redis import Redis
 from redis.exceptions import NoPermissionError
 
-from tests.record.contract.jobs import MANY, fill, submission, take, take_all, token
-from tests.record.places import nobody_knows
+from tests.builders.job_stores import nobody_knows
+from tests.builders.submissions import MANY, fill, submission, take, take_all, token
 from tests.servers.redis import RedisServer
 from tests.servers.wire import Wire
 from tidyberg.errors import ConfigurationError, StoreUnreachable

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tests.record.contract.jobs import submission
-from tests.record.places import nobody_knows
+from tests.builders.job_stores import nobody_knows
+from tests.builders.submissions import submission
 from tests.seed import SEED
 from tests.servers.redis import RedisServer
 from tidyberg.errors import StoreUnreachable

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.contract.jobs import submission
-from tests.record.contract.test_runs import job
+from tests.builders.job_records import job
+from tests.builders.submissions import submission
 from tidyberg.errors import ConfigurationError, StorageError
 from tidyberg.record import shared_sync
 from tidyberg.record.process import is_alive, this_process

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.contract.jobs import submission, take, token
-from tests.record.contract.test_runs import job
+from tests.builders.job_records import job
+from tests.builders.submissions import submission, take, token
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Limits, Query
 from tidyberg.model.table import TableRef

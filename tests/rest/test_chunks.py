@@ -3,7 +3,7 @@
 import pytest
 from pyiceberg.table import Table
 
-from tests.control.test_chunks import chunks
+from tests.builders.control import chunks
 from tests.rest.faults import LANDED, LOST, only_job, through
 from tests.rest.lab import SCHEMA, RestLab
 from tests.rest.proxy import Fault, FaultProxy

@@ -5,7 +5,7 @@ import time
 import pytest
 from pyiceberg.table import Table
 
-from tests.control.test_chunks import fences
+from tests.builders.control import fences
 from tests.rest.faults import LANDED, LATE, LOST, assert_committed_once, assert_untouched, only_job, through
 from tests.rest.lab import FULL, SCHEMA, RestLab
 from tests.rest.proxy import Fault, FaultProxy

@@ -15,7 +15,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
-from tests.commit.test_statistics import THETA, add_statistics
+from tests.builders.statistics_files import THETA, add_statistics
 from tests.rest.lab import FULL, SCHEMA, RestLab
 from tests.servers.rest import free_port
 from tidyberg.errors import CatalogUnreachable, UnknownTable

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import CommitTableResponse, Table
 
-from tests.control.conftest import make_control
+from tests.builders.control import make_control
 from tests.rest.lab import FULL, SCHEMA, RestLab
 from tidyberg.model.options import VerifyMode
 from tidyberg.testing.deletes import delete_rows

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
-from tests.control import stopping
-from tests.control.stopping import OPTIONS
-from tests.control.test_chunks import chunks, fences
-from tests.control.test_stopped import stopped
+from tests.builders import stopping
+from tests.builders.control import AT_ONCE, chunks, fences
+from tests.builders.stopping import stopped
 from tests.rest.faults import assert_committed_once
 from tests.rest.lab import RestLab
 
@@ -32,7 +31,7 @@ def test_a_job_that_is_gone_on_with_commits_nothing_when_it_continues(
     before = lab.rows(table)
     with stopped(stopping.compact, lab.settings(), lab.ref, moment, str(marker), None, marker=marker):
         with lab.control() as control:
-            outcome = control.compact(lab.ref, OPTIONS).outcome
+            outcome = control.compact(lab.ref, AT_ONCE).outcome
         assert outcome == ("tidy" if moment == ANSWERED else "committed")
         assert_committed_once(lab, table, before)
     assert_committed_once(lab, table, before)
@@ -58,5 +57,5 @@ def test_a_job_that_was_recovered_is_refused_by_the_server_when_it_continues(
     assert not lab.leftovers(table)
     with lab.control() as control:
         assert all(job.status.is_final and not job.unresolved for job in control.history(lab.ref))
-        assert control.compact(lab.ref, OPTIONS).outcome == "committed"
+        assert control.compact(lab.ref, AT_ONCE).outcome == "committed"
     assert_committed_once(lab, table, before)

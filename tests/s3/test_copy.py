@@ -4,27 +4,15 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from tests.control.conftest import make_control
-from tests.control.test_compact import Meddling
-from tests.s3.lab import OPTIONS, REF, S3Warehouse, noise, properties_of
+from tests.builders.control import make_control
+from tests.builders.engines import Watched
+from tests.builders.events_table import REF
+from tests.builders.s3_warehouse import OPTIONS, S3Warehouse, noise, properties_of
 from tests.servers.s3 import S3Server
 from tests.servers.s3_proxy import S3Proxy
-from tidyberg.execute.engine import AnyResult
 from tidyberg.model.options import RewriteMode
-from tidyberg.model.task import TaskResult
 
 COPY = replace(OPTIONS, mode=RewriteMode.COPY)
-
-
-class Watched(Meddling):
-    """Keeps what tasks reported."""
-
-    def __init__(self) -> None:
-        super().__init__(self._keep)
-        self.results: list[TaskResult] = []
-
-    def _keep(self, found: list[AnyResult]) -> None:
-        self.results += [result for result in found if isinstance(result, TaskResult)]
 
 
 def test_row_groups_are_copied_by_the_store(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:

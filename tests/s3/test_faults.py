@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.conftest import make_control
-from tests.s3.lab import OPTIONS, REF, S3Warehouse, noise, properties_of
+from tests.builders.control import make_control
+from tests.builders.events_table import REF
+from tests.builders.s3_warehouse import OPTIONS, S3Warehouse, noise, properties_of
 from tests.seed import SEED
 from tests.servers.s3 import S3Server
 from tests.servers.s3_proxy import Asked, Break, Delay, Error, Fault, S3Proxy

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.s3.lab import noise
+from tests.builders.s3_warehouse import noise
 from tidyberg.execute.kernel.read import reader as read
 from tidyberg.execute.kernel.read.reader import Reader, open_file
 from tidyberg.failures import FailureKind, KernelFailure

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
-from tests.control.conftest import make_control
-from tests.s3.lab import OPTIONS, REF, S3Warehouse, properties_of
+from tests.builders.control import make_control
+from tests.builders.events_table import REF
+from tests.builders.s3_warehouse import OPTIONS, S3Warehouse, properties_of
 from tests.servers.s3 import S3Server
 from tidyberg.control.control import DAY_MS
 from tidyberg.model.job import Intent, JobStatus

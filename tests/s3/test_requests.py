@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.commit.builder import inventory_of
-from tests.control.conftest import make_control
-from tests.s3.lab import OPTIONS, REF, S3Warehouse, noise, properties_of
+from tests.builders.control import make_control
+from tests.builders.events_table import REF
+from tests.builders.finished_groups import inventory_of
+from tests.builders.s3_warehouse import OPTIONS, S3Warehouse, noise, properties_of
 from tests.servers.s3 import S3Server
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.execute.kernel.read.reader import FETCHED_WHOLE

@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 import pyiceberg.io.pyarrow as iceberg_writer
 import pytest
 
-from tests.control.conftest import make_control
-from tests.s3.lab import OPTIONS, REF, S3Warehouse, noise, properties_of
-from tests.s3.test_copy import Watched
+from tests.builders.control import make_control
+from tests.builders.engines import Watched
+from tests.builders.events_table import REF
+from tests.builders.s3_warehouse import OPTIONS, S3Warehouse, noise, properties_of
 from tests.servers.s3 import S3Server
 from tidyberg.errors import Cancelled
 from tidyberg.execute.engine import CancelToken

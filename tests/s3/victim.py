@@ -5,8 +5,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from tests.control.conftest import make_control
-from tests.s3.lab import OPTIONS, REF, S3Warehouse
+from tests.builders.control import make_control
+from tests.builders.events_table import REF
+from tests.builders.s3_warehouse import OPTIONS, S3Warehouse
 from tidyberg.model.options import RewriteMode
 
 

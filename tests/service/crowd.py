@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.record.places import Place
+from tests.builders.job_stores import Place
 from tidyberg.app import build_control
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Limits, Query, Submission

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.record.places import SqlitePlace
-from tests.service.conftest import untidy_table
+from tests.builders.job_stores import SqlitePlace
+from tests.builders.schedulers import HOUR_MS, NINE
+from tests.builders.services import untidy_table
 from tests.service.crowd import FakeClock
-from tests.service.test_scheduler import HOUR_MS, NINE
 from tidyberg.app import build_control
 from tidyberg.errors import CatalogUnreachable
 from tidyberg.model.job import JobStatus

@@ -1,6 +1,5 @@
 """Cron lines: what is understood, what is refused, and when lines come in zones that turn their clocks."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -9,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.builders.cron_model import slow_model
 from tidyberg.errors import BadInput
-from tidyberg.model.cron import ALIASES, Cron, between, next_after, parse_cron
+from tidyberg.model.cron import ALIASES, between, next_after, parse_cron
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
 LORD_HOWE, KATHMANDU = ZoneInfo("Australia/Lord_Howe"), ZoneInfo("Asia/Kathmandu")
@@ -172,22 +172,6 @@ def test_zones_with_odd_offsets_keep_their_own_midnight() -> None:
 
 def test_the_first_of_two_is_found_also_from_half_a_year_before() -> None:
     assert next_after(parse_cron("* 2 25 10 *"), ms("2026-01-01"), BERLIN) == ms("2026-10-25T02:00+02:00")
-
-
-def slow_model(cron: Cron, start: datetime, minutes: int, zone: ZoneInfo) -> Iterator[int]:
-    """Minute by minute, as a daemon sees it that wakes every minute and looks at the clock on the wall."""
-    seen = (start - timedelta(minutes=1)).astimezone(zone).replace(tzinfo=None)
-    for passed in range(minutes + 1):
-        instant = start + timedelta(minutes=passed)
-        wall = instant.astimezone(zone).replace(tzinfo=None, fold=0)
-        if cron.by_clock:
-            fires = cron.matches(wall)
-        else:
-            skipped = int((wall - seen).total_seconds() // 60)  # 1 but for gaps; less when turned back
-            fires = any(cron.matches(wall - timedelta(minutes=back)) for back in range(skipped))
-            seen = max(seen, wall)
-        if fires and passed > 0:
-            yield int(instant.timestamp() * 1000)
 
 
 def fields(low: int, high: int) -> st.SearchStrategy[str]:

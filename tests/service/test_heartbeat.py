@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from tests.service.conftest import Clock, submit, untidy_table, until
-from tests.service.test_worker import claimed
+from tests.builders.services import Clock, claimed, submit, untidy_table, until
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Progress
 from tidyberg.model.principal import LOCAL

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from tests.service.conftest import ended, settings_of, submit, untidy_table, until
-from tests.service.test_worker import Failing
+from tests.builders.services import Failing, ended, settings_of, submit, untidy_table, until
 from tidyberg.app import build_service
 from tidyberg.errors import CatalogUnreachable, VerificationFailed
 from tidyberg.model.job import JobStatus

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.control.test_chunks import chunks, leftovers
+from tests.builders.control import chunks, leftovers
+from tests.builders.engines import Slow
+from tests.builders.services import ended, settings_of, slow, submit, untidy_table, until
 from tests.servers.redis import RedisServer
-from tests.service.conftest import ended, settings_of, submit, untidy_table, until
-from tests.service.test_worker import Slow, slow
 from tidyberg.app import build_service
 from tidyberg.errors import TidybergError
 from tidyberg.model.job import JobStatus

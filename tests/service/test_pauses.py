@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.service.conftest import Clock, until
-from tests.service.test_scheduler import HOURLY, MINUTE_MS, Make, make
+from tests.builders.schedulers import HOURLY, MINUTE_MS, Make, make
+from tests.builders.services import Clock, until
 from tidyberg.errors import AccessDenied, BadInput, TablePaused, UnknownPause
 from tidyberg.model.job import JobStatus
 from tidyberg.model.principal import LOCAL, Principal, Role

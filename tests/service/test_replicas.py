@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.commit.test_publish import BY_REGION, SCHEMA
-from tests.control.test_chunks import chunks, leftovers
+from tests.builders.control import chunks, leftovers
+from tests.builders.sales_table import BY_REGION, SCHEMA
 from tests.seed import SEED
 from tests.servers.redis import RedisServer
 from tests.service.fleet import Fleet

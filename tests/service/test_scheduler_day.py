@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.record.places import Place, RedisPlace, SqlitePlace
+from tests.builders.cron_model import slow_model
+from tests.builders.job_stores import Place, RedisPlace, SqlitePlace
 from tests.service.crowd import crowd
-from tests.service.test_cron import slow_model
 from tidyberg.model.cron import parse_cron
 from tidyberg.model.submission import Schedule
 from tidyberg.model.table import TableRef

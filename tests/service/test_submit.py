@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.transforms import BucketTransform
 
-from tests.service.conftest import submit, untidy_table
+from tests.builders.services import submit, untidy_table
 from tidyberg.errors import (
     AccessDenied,
     BadInput,

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.builders.services import Clock, attempt, claimed, ended, settings_of, slow, submit, untidy_table
 from tests.servers.redis import RedisServer
-from tests.service.conftest import Clock, ended, settings_of, submit, untidy_table
-from tests.service.test_worker import attempt, claimed, slow
 from tidyberg.app import build_service
 from tidyberg.errors import StoreUnreachable
 from tidyberg.model.job import JobStatus, Stage

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.service.conftest import ended, settings_of, submit, untidy_table
-from tests.telemetry.test_metrics import value, values
-from tests.telemetry.tracing import KeepingTracer
+from tests.builders.metrics import value, values
+from tests.builders.services import ended, settings_of, submit, untidy_table
+from tests.builders.tracing import KeepingTracer
 from tidyberg.app import build_service
 from tidyberg.model.job import JobStatus
 from tidyberg.model.principal import LOCAL, Principal, Role

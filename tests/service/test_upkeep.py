@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.test_chunks import leftovers
-from tests.service.conftest import Clock, ended, submit, untidy_table, until
+from tests.builders.control import leftovers
+from tests.builders.services import Clock, ended, submit, untidy_table, until
 from tidyberg.errors import StorageError, UnknownJob, UnknownPlan
 from tidyberg.model.job import Intent, JobStatus, Owner
 from tidyberg.model.principal import LOCAL

@@ -10,17 +10,25 @@ from typing import Any
 
 import pytest
 
-from tests.service.conftest import Clock, ended, has_status, settings_of, submit, untidy_table, until
+from tests.builders.services import (
+    Clock,
+    Failing,
+    attempt,
+    claimed,
+    ended,
+    has_status,
+    settings_of,
+    slow,
+    submit,
+    untidy_table,
+    until,
+)
 from tidyberg.app import build_service
-from tidyberg.control.control import Control
-from tidyberg.errors import CatalogUnreachable, StorageError, TidybergError, VerificationFailed
-from tidyberg.execute.engine import CancelToken
-from tidyberg.execute.inline import InlineEngine
+from tidyberg.errors import CatalogUnreachable, StorageError, VerificationFailed
 from tidyberg.model.job import JobStatus, Stage
 from tidyberg.model.principal import LOCAL
 from tidyberg.model.report import CompactionResult
-from tidyberg.model.submission import Limits, Query, Submission
-from tidyberg.service.attempt import Attempt
+from tidyberg.model.submission import Query
 from tidyberg.service.auto_look import AUTO
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.service.service import Service
@@ -88,19 +96,6 @@ def test_many_jobs_on_few_tables_run_one_at_a_time_on_each(
         assert warehouse.files_on_disk(table) == warehouse.referenced_files(table)
 
 
-class Failing:
-    """Control.compact, but it fails some times first."""
-
-    def __init__(self, control: Control, *errors: TidybergError | None) -> None:
-        self.errors = list(errors)
-        self.compact = control.compact
-
-    def __call__(self, *args: Any, **kwargs: Any) -> CompactionResult:
-        if self.errors and (error := self.errors.pop(0)) is not None:
-            raise error
-        return self.compact(*args, **kwargs)
-
-
 def test_what_may_pass_is_tried_again(service: Service, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     untidy_table(warehouse)
     failing = Failing(service.control, CatalogUnreachable("Down."), StorageError("Full."))
@@ -166,26 +161,6 @@ def test_a_defect_ends_the_job_and_shows_no_secret(
     assert ended(service, submit(service).job_id).status is JobStatus.SUCCEEDED, "the worker lives"
 
 
-class Slow(InlineEngine):
-    """An engine whose runs begin and then wait, until they are let go or cancelled."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.begun, self.go = threading.Event(), threading.Event()
-
-    def run(self, *args: Any, cancel: CancelToken, **kwargs: Any) -> Any:
-        self.begun.set()
-        cancel.add_callback(self.go.set)
-        self.go.wait(60)
-        return super().run(*args, cancel=cancel, **kwargs)
-
-
-def slow(service: Service) -> Slow:
-    engine = Slow()
-    service.control.open_engine = lambda: engine
-    return engine
-
-
 def test_a_running_job_is_cancelled_and_leaves_nothing(
     make_service: Callable[..., Service], warehouse: Warehouse
 ) -> None:
@@ -229,16 +204,6 @@ def test_a_service_that_stops_lets_jobs_end_in_time(make_service: Callable[..., 
     threading.Timer(0.2, engine.go.set).start()
     service.stop()
     assert make_service().job(job.job_id, LOCAL).submission.outcome == "committed"
-
-
-def claimed(service: Service, worker: str, clock: Clock) -> Submission:
-    found = service.records.queue.claim(worker, now_ms=clock(), ttl_ms=30_000, limits=Limits(10))
-    assert found is not None
-    return found
-
-
-def attempt(service: Service, submission: Submission, clock: Clock) -> Attempt:
-    return replace(service._attempt(submission), now_ms=clock)
 
 
 def test_a_run_whose_worker_died_before_it_could_say_so_counts(service: Service, warehouse: Warehouse) -> None:

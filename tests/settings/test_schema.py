@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.settings.test_load import BASIC_EXAMPLE, SERVICE_EXAMPLE, TABLES_EXAMPLE
+from tests.builders.settings_examples import BASIC_EXAMPLE, SERVICE_EXAMPLE, TABLES_EXAMPLE
 from tidyberg.settings.schema import settings_schema_json
 from tidyberg.settings.settings import Settings
 

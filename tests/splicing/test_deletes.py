@@ -12,12 +12,20 @@ import pyarrow.parquet as pq
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.copying.pages import check_offsets
-from tests.copying.test_properties import by_duckdb
-from tests.execute.builders import field
-from tests.execute.deletes import deletion_vectors, equality_delete, position_delete
-from tests.splicing.tables import assert_alike, both, rewrite, rows_of, small_files_count
-from tests.splicing.test_splice import NUMBERS, large_files, numbers
+from tests.builders.delete_files import deletion_vectors, equality_delete, position_delete
+from tests.builders.page_offsets import check_offsets
+from tests.builders.parquet_readers import rows_by_duckdb
+from tests.builders.splice_tasks import (
+    NUMBERS,
+    assert_alike,
+    both,
+    large_files,
+    numbers,
+    rewrite,
+    rows_of,
+    small_files_count,
+)
+from tests.builders.tasks import field
 from tidyberg.execute.kernel.columns.lineage import ROW_ID_NAME
 from tidyberg.model.task import TaskInput
 
@@ -146,6 +154,6 @@ def test_random_deletes_leave_the_same_rows_spliced_and_encoded(
         assert repr(rows_of(spliced).to_pylist()) == repr(pa.concat_tables(expected).to_pylist())
         for output in spliced.outputs:
             check_offsets(Path(output.path))
-        assert by_duckdb([o.path for o in spliced.outputs]) == by_duckdb([o.path for o in encoded.outputs])
+        assert rows_by_duckdb([o.path for o in spliced.outputs]) == rows_by_duckdb([o.path for o in encoded.outputs])
     finally:
         shutil.rmtree(directory)

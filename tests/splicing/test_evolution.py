@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.copying.pages import check_offsets
-from tests.execute.builders import field, write_file
-from tests.splicing.tables import assert_alike, both, rewrite, rows_of, small_files_count
+from tests.builders.page_offsets import check_offsets
+from tests.builders.splice_tasks import assert_alike, both, rewrite, rows_of, small_files_count
+from tests.builders.tasks import field, write_file
 
 PLAIN: dict[str, Any] = {"use_dictionary": False, "compression": "zstd", "write_page_index": True}
 ID = field("id", pa.int64(), 1)

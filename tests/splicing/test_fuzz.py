@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.copying.tables import SCHEMA, rows
+from tests.builders.copy_tasks import SCHEMA, rows
 from tidyberg.execute.kernel.read.source import open_source
 from tidyberg.execute.kernel.write import chunk_parts as moving
 from tidyberg.execute.kernel.write.floats import FloatFacts, is_counted

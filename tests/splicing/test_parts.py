@@ -9,28 +9,18 @@ import pyarrow.parquet as pq
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.copying.pages import check_offsets
-from tests.execute.builders import make_task, write_file
-from tests.execute.test_parts import EVOLVED, assert_same, groups_of_files, run, run_divided, write_groups
-from tests.splicing.tables import small_files_count
-from tidyberg.model.task import Task, TaskInput
-
-
-def divided_task(inputs: list[TaskInput], directory: Path, *, parts: int, target: int, lineage: bool = False) -> Task:
-    task = make_task(inputs, EVOLVED, directory, outputs=2 * parts, target=target, constants={4: "old"})
-    return replace(
-        task, write=replace(task.write, dictionary=False), parts=parts, max_bytes=1 << 30, splices=True, lineage=lineage
-    )
-
-
-def made_plain(file: TaskInput) -> TaskInput:
-    path, groups = Path(file.path), pq.ParquetFile(file.path)
-    tables = [groups.read_row_group(number) for number in range(groups.num_row_groups)]
-    with pq.ParquetWriter(path, groups.schema_arrow, store_schema=False, use_dictionary=False, compression="zstd",
-                          write_page_index=True) as writer:  # fmt: skip
-        for table in tables:
-            writer.write_table(table, row_group_size=max(1, table.num_rows))
-    return replace(file, size=path.stat().st_size)
+from tests.builders.divided_tasks import (
+    EVOLVED,
+    assert_same,
+    divided_task,
+    groups_of_files,
+    made_plain,
+    run_divided,
+    write_groups,
+)
+from tests.builders.page_offsets import check_offsets
+from tests.builders.splice_tasks import small_files_count
+from tests.builders.tasks import run, write_file
 
 
 @settings(max_examples=25, deadline=None)

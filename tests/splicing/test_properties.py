@@ -9,10 +9,11 @@ import pyarrow as pa
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from tests.copying.pages import check_offsets
-from tests.copying.tables import write_files
-from tests.copying.test_properties import by_duckdb, files, is_readable
-from tests.splicing.tables import assert_alike, both, rows_of, small_files_count
+from tests.builders.copy_tasks import write_files
+from tests.builders.page_offsets import check_offsets
+from tests.builders.parquet_readers import is_readable, rows_by_duckdb
+from tests.builders.random_tables import files
+from tests.builders.splice_tasks import assert_alike, both, rows_of, small_files_count
 
 OPTIONS = st.fixed_dictionaries(
     {
@@ -65,6 +66,6 @@ def test_random_files_are_spliced_as_they_are_encoded(
         assert repr(rows_of(spliced).cast(schema).to_pylist()) == repr(rows_of(encoded).cast(schema).to_pylist())
         assert repr(rows_of(spliced).cast(schema).to_pylist()) == expected
         check_offsets(Path(spliced.outputs[0].path))
-        assert by_duckdb([spliced.outputs[0].path]) == by_duckdb([encoded.outputs[0].path])
+        assert rows_by_duckdb([spliced.outputs[0].path]) == rows_by_duckdb([encoded.outputs[0].path])
     finally:
         shutil.rmtree(directory)

@@ -6,12 +6,11 @@ import datafusion
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.copying.readers import check_readers
-from tests.copying.tables import write_files
-from tests.copying.test_mixed_footers import chunks_of, groups_of
-from tests.execute.builders import field
-from tests.splicing.tables import rewrite, small_files_count
-from tests.splicing.test_splice import PLAIN
+from tests.builders.copy_tasks import write_files
+from tests.builders.footers import chunks_of, groups_of
+from tests.builders.parquet_readers import check_readers
+from tests.builders.splice_tasks import PLAIN, rewrite, small_files_count
+from tests.builders.tasks import field
 from tidyberg.model.task import TaskResult
 from tidyberg.parquet.fields import ChunkField, GroupField
 

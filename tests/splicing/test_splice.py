@@ -7,19 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
 import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.copying.footers import edit_footer, footer_bytes
-from tests.copying.pages import check_offsets
-from tests.copying.tables import SCHEMA, given, rows, write_files
-from tests.copying.test_writers import ROWS, WRITERS, Writer, inputs_of, table
-from tests.copying.test_writers import SCHEMA as WRITTEN
-from tests.execute.builders import STORAGE, field, make_task, write_file
-from tests.splicing.tables import assert_alike, both, rewrite, rows_of, small_files_count
+from tests.builders.copy_tasks import SCHEMA, given, rows, write_files
+from tests.builders.footers import edit_footer, footer_bytes
+from tests.builders.page_offsets import check_offsets
+from tests.builders.splice_tasks import (
+    NUMBERS,
+    PLAIN,
+    assert_alike,
+    both,
+    large_files,
+    numbers,
+    rewrite,
+    rows_of,
+    small_files_count,
+)
+from tests.builders.tasks import STORAGE, field, make_task, write_file
+from tests.builders.writers_table import ROWS, WRITERS, Writer, inputs_of, table
+from tests.builders.writers_table import SCHEMA as WRITTEN
 from tidyberg.execute.kernel.columns.lineage import LAST_UPDATED_NAME, ROW_ID_NAME
 from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID
 from tidyberg.execute.kernel.read import reader as read
@@ -45,30 +54,6 @@ from tidyberg.parquet.footer import SchemaLeaf
 from tidyberg.parquet.pages import Page, places, plain_pages
 from tidyberg.parquet.thrift import Struct, read_struct, write_struct
 from tidyberg.storage.storage import Place, Storage
-
-PLAIN: dict[str, Any] = {"use_dictionary": False, "compression": "zstd", "write_page_index": True}
-NUMBERS = pa.schema([field("id", pa.int64(), 1), field("kind", pa.string(), 2), field("ratio", pa.float64(), 3)])
-
-
-def numbers(first: int, count: int) -> pa.Table:
-    random = np.random.default_rng(first)
-    kinds = np.array([f"kind {number}" for number in range(7)])
-    return pa.table(
-        {
-            "id": pa.array(range(first, first + count), pa.int64()),
-            "kind": kinds[random.integers(0, 7, count)],
-            "ratio": pa.array(random.random(count), mask=random.random(count) < 0.1),
-        },
-        schema=NUMBERS,
-    )
-
-
-def large_files(directory: Path, files: int = 3, count: int = 25_000, **options: Any) -> list[Any]:
-    given_options = {"compression": "zstd", "use_dictionary": ["kind"], "write_page_index": True, **options}
-    return [
-        write_file(directory / f"{number}.parquet", numbers(number * count, count), **given_options)
-        for number in range(files)
-    ]
 
 
 def test_pages_are_moved_where_no_dictionary_pays_and_the_rest_is_encoded(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.copying.pages import check_offsets
-from tests.execute.builders import field, write_file
-from tests.splicing.tables import assert_alike, both, moved_columns, rows_of, small_files_count
+from tests.builders.page_offsets import check_offsets
+from tests.builders.splice_tasks import assert_alike, both, moved_columns, rows_of, small_files_count
+from tests.builders.tasks import field, write_file
 from tidyberg.execute.kernel.read.source import open_source
 from tidyberg.model.task import TaskInput
 from tidyberg.parquet.fields import CannotCopy

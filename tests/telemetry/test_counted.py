@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.telemetry.builders import SUBMISSION, submission
-from tests.telemetry.test_metrics import value
+from tests.builders.job_records import SUBMISSION, submission
+from tests.builders.metrics import value
 from tidyberg.app import open_records
 from tidyberg.errors import IdempotencyMismatch, StorageError
 from tidyberg.model.job import JobStatus

@@ -10,8 +10,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.telemetry.builders import RUN, SUBMISSION, FixedQueue, submission
-from tests.telemetry.test_metrics import as_queue
+from tests.builders.job_records import RUN, SUBMISSION, FixedQueue, as_queue, submission
 from tidyberg.model.job import JobStatus
 from tidyberg.telemetry.metrics import Metrics
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.telemetry.test_metrics import value
-from tests.telemetry.tracing import KeepingTracer
+from tests.builders.metrics import value
+from tests.builders.tracing import KeepingTracer
 from tidyberg.telemetry.context import current_fields
 from tidyberg.telemetry.http import Receive, Send, TelemetryMiddleware
 from tidyberg.telemetry.metrics import Metrics

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.execute.builders import NUMBERS, make_task, number_files
+from tests.builders.tasks import NUMBERS, make_task, number_files
 from tidyberg.execute.engine import CancelToken
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.job import Progress, Stage

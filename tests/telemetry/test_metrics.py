@@ -3,34 +3,16 @@
 import threading
 import time
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from tests.telemetry.builders import RUN, SUBMISSION, FixedQueue, submission
+from tests.builders.job_records import RUN, SUBMISSION, FixedQueue, as_queue, submission
+from tests.builders.metrics import value, values
 from tidyberg.model.job import Copied, JobStatus, Progress, Spliced
 from tidyberg.model.sizes import MB
-from tidyberg.record.queue import JobQueue
 from tidyberg.telemetry.metrics import Metrics
 from tidyberg.telemetry.store_gauges import StoreGauges
-
-
-def as_queue(queue: FixedQueue) -> JobQueue:
-    return cast(JobQueue, queue)
-
-
-def values(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """As Prometheus reads them."""
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(metrics.render().decode())
-        for sample in family.samples
-    }
-
-
-def value(metrics: Metrics, name: str, **labels: str) -> float | None:
-    return values(metrics).get((name, tuple(sorted(labels.items()))))
 
 
 def test_jobs_are_counted_by_how_they_ended() -> None:

@@ -2,36 +2,27 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from opentelemetry.trace import StatusCode
 from pyiceberg.table import Table
 
-from tests.control.conftest import make_control
-from tests.engines import Spoiling
-from tests.telemetry.tracing import KeepingTracer, collector
+from tests.builders.control import make_control
+from tests.builders.engines import Spoiling
+from tests.builders.events_table import REF
+from tests.builders.tracing import KeepingTracer, collector
 from tidyberg.errors import ConfigurationError, VerificationFailed
 from tidyberg.execute.engine import Engine
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import PlanOptions, Strategy
-from tidyberg.model.table import TableRef
 from tidyberg.settings.telemetry import Telemetry
 from tidyberg.telemetry.context import about
 from tidyberg.telemetry.traces import Tracer, open_tracer
 from tidyberg.testing import Warehouse
 
-REF = TableRef("lab", ("db",), "events")
 FULL = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with Warehouse(tmp_path / "lab") as warehouse:
-        yield warehouse
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.verify.builders import result
+from tests.builders.rewrite_results import result
 from tidyberg.errors import VerificationFailed
 from tidyberg.model.task import ChecksumResult, Task, TaskInput, WriteSettings
 from tidyberg.verify.contents import checksum_tasks, verify_contents

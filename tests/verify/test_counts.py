@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.verify.builders import FACTS, SCHEMA, double, facts, group, long, result, written
+from tests.builders.rewrite_results import FACTS, SCHEMA, double, facts, group, long, result, written
 from tidyberg.errors import VerificationFailed
 from tidyberg.model.task import ColumnFacts, TaskResult
 from tidyberg.verify.bounds import is_cut_above

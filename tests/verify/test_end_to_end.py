@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.engines import Spoiling
+from tests.builders.engines import Spoiling
+from tests.builders.java_tables import NAME, make_table
 from tests.oracle.client import JavaCatalog
-from tests.oracle.tables import NAME, make_table
 from tidyberg.control.control import Control
 from tidyberg.errors import VerificationFailed
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode

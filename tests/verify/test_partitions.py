@@ -12,7 +12,7 @@ from pyiceberg.transforms import (
     VoidTransform,
 )
 
-from tests.verify.builders import SCHEMA, group, long, result, written
+from tests.builders.rewrite_results import SCHEMA, group, long, result, written
 from tidyberg.errors import VerificationFailed
 from tidyberg.verify.partitions import verify_partitions
 

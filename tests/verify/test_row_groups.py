@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.verify.builders import SCHEMA, group, result
+from tests.builders.rewrite_results import SCHEMA, group, result
 from tidyberg.errors import VerificationFailed
 from tidyberg.model.task import TaskResult
 from tidyberg.verify.counts import verify_counts

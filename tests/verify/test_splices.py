@@ -9,12 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.execute.builders import STORAGE
-from tests.execute.deletes import deletion_vectors
-from tests.execute.test_parts import run, run_divided, write_groups
-from tests.splicing.tables import small_files_count
-from tests.splicing.test_parts import divided_task, made_plain
-from tests.verify.builders import group, result
+from tests.builders.delete_files import deletion_vectors
+from tests.builders.divided_tasks import divided_task, made_plain, run_divided, write_groups
+from tests.builders.rewrite_results import group, result
+from tests.builders.splice_tasks import small_files_count
+from tests.builders.tasks import STORAGE, run
 from tidyberg.errors import DamagedFile, VerificationFailed
 from tidyberg.execute.tasks.division import divided
 from tidyberg.model.plan import DeleteFile

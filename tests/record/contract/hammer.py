@@ -5,7 +5,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from tests.record.places import Place
+from tests.builders.job_stores import Place
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Limits, Submission
 from tidyberg.record.queue import JobQueue

@@ -5,10 +5,10 @@ import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from itertools import pairwise
 
+from tests.builders.job_stores import Place
+from tests.builders.submissions import submission
 from tests.record.conftest import Open
 from tests.record.contract.hammer import work
-from tests.record.contract.jobs import submission
-from tests.record.places import Place
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Query
 from tidyberg.record.queue import JobQueue

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.record.contract.jobs import fill, submission, take, take_all, token
+from tests.builders.submissions import fill, submission, take, take_all, token
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Submission
 from tidyberg.record.queue import JobQueue

@@ -13,9 +13,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.record.contract.jobs import submission
+from tests.builders.job_stores import Place
+from tests.builders.submissions import submission
 from tests.record.contract.model import Model
-from tests.record.places import Place
 from tidyberg.errors import IdempotencyMismatch
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Limits, Query

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.record.conftest import ELSEWHERE, HERE, Open
-from tidyberg.model.job import CompactionStats, Intent, Job, JobStatus, Progress, Stage
+from tests.builders.job_records import ELSEWHERE, HERE, job
+from tests.record.conftest import Open
+from tidyberg.model.job import CompactionStats, Intent, JobStatus, Progress
 from tidyberg.model.table import TableRef
 from tidyberg.model.task import ColumnFacts, TaskResult, WrittenFile
 from tidyberg.record.records import Records
@@ -18,21 +19,6 @@ from tidyberg.record.store import Finished, JobStore
 @pytest.fixture
 def store(records: Records) -> JobStore:
     return records.store
-
-
-def job(job_id: str = "a", table: str = "db.events", created_ms: int = 1) -> Job:
-    return Job(
-        job_id=job_id,
-        table=TableRef.parse(table, "lab"),
-        table_uuid="uuid",
-        branch="main",
-        strategy="auto",
-        options={"target_file_size": 1},
-        status=JobStatus.RUNNING,
-        stage=Stage.OBSERVE,
-        engine="inline",
-        created_ms=created_ms,
-    )
 
 
 def test_a_job_comes_back_as_it_was_saved(store: JobStore) -> None:

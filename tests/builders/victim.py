@@ -3,20 +3,17 @@
 import sys
 from dataclasses import replace
 
-from tests.control.conftest import make_control
+from tests.builders.control import AT_ONCE, make_control
+from tests.builders.events_table import REF
 from tidyberg.execute.engine import Engine
 from tidyberg.execute.inline import InlineEngine
-from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
+from tidyberg.model.options import VerifyMode
 from tidyberg.model.report import Event, StageStarted
-from tidyberg.model.table import TableRef
 from tidyberg.testing import Warehouse
-
-REF = TableRef("lab", ("db",), "events")
-OPTIONS = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
 
 
 def compact(directory: str, engine: str, commit_every: int | None = None) -> None:
-    options = replace(OPTIONS, commit_every=commit_every)
+    options = replace(AT_ONCE, commit_every=commit_every)
     with Warehouse(directory) as warehouse, make_control(warehouse, build_engine(engine)) as control:
         control.compact(REF, options, verify=VerifyMode.FULL, on_event=announce)
 

@@ -101,3 +101,31 @@ def _value(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return [_value(item, kind.value_type) for item in value]
     return value
+
+
+PREDICATES = (
+    "id BETWEEN 1000010 AND 1000020",
+    "count > 50000",
+    "count IS NULL",
+    "ratio < -100000",
+    # To Spark NaN is above every number, to Iceberg's bounds it is nothing: left out, or files decide the answer.
+    "amount >= 1000000 AND NOT isnan(amount)",
+    "isnan(amount)",
+    "price = 74937.00 OR price > 90000",
+    "name = 'name-660'",
+    "name LIKE 'name-1%'",
+    "name IS NULL",
+    "payload > X'80'",
+    "day IN (DATE '2026-01-03', DATE '2026-01-25')",
+    "created >= TIMESTAMP_NTZ '2026-01-20 12:00:00'",
+    "seen < TIMESTAMP '2026-01-10 00:00:00Z'",
+    "key > '80000000-0000-0000-0000-000000000000'",
+    "digest < X'40000000'",
+    "active",
+    "NOT active",
+    "place.city < 'name-2' AND place.height > 20000",
+    "place IS NULL",
+    "size(tags) = 0",
+    "tags IS NULL",
+    "scores IS NULL",
+)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.copying.footers import footer_bytes
+from tests.builders.footers import footer_bytes
 from tidyberg.parquet.fields import (
     ChunkField,
     FileField,

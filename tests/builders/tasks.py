@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.columns.project import leaves
-from tidyberg.model.task import Task, TaskInput, WriteSettings
+from tidyberg.execute.kernel.run import run_task
+from tidyberg.model.task import Task, TaskInput, TaskResult, WriteSettings
 from tidyberg.storage.access import StorageAccess
 
 STORAGE = StorageAccess()
@@ -49,6 +50,13 @@ def make_task(
         write=WriteSettings(metrics_modes=modes),
     )
     return dataclasses.replace(task, **changes)
+
+
+def run(task: Task, attempt: int = 0, **more: Any) -> TaskResult:
+    """Runs a rewrite in this thread, as an engine's worker would."""
+    result = run_task(task, attempt, STORAGE, **more)
+    assert isinstance(result, TaskResult)
+    return result
 
 
 NUMBERS = pa.schema([field("id", pa.int64(), 1), field("name", pa.string(), 2)])

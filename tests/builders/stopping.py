@@ -1,8 +1,11 @@
 """A compaction in a process of its own that stops itself (SIGSTOP) at a named moment, as a frozen machine would."""
 
+import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,8 @@ from unittest.mock import patch
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 
+from tests.builders.control import AT_ONCE
+from tests.builders.engines import Meddling
 from tidyberg.app import build_control
 from tidyberg.catalog import metadata_file
 from tidyberg.control import leftovers as leftovers_module
@@ -18,13 +23,11 @@ from tidyberg.control.journal import JobRecord
 from tidyberg.control.recovery import Recovery
 from tidyberg.control.round import Round
 from tidyberg.errors import EngineError
-from tidyberg.execute.inline import InlineEngine
-from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.table import TableRef
 from tidyberg.settings.settings import Settings
+from tidyberg.testing import Warehouse
 
 LEASE_MS = 600
-OPTIONS = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
 
 # The place that is patched, whether the stop comes before or after it, and at which of its calls.
 MOMENTS: dict[str, tuple[Any, str, str, int]] = {
@@ -75,9 +78,9 @@ def compact(settings: dict[str, Any], ref: TableRef, moment: str, marker: str, c
     with build_control(Settings.model_validate(settings)) as control:
         control.lease_ms = LEASE_MS
         if "failed" in moment:
-            control.open_engine = lambda: FailingLate()
+            control.open_engine = lambda: Meddling(fail)
         stop_at(moment, Path(marker))
-        control.compact(ref, replace(OPTIONS, commit_every=commit_every))
+        control.compact(ref, replace(AT_ONCE, commit_every=commit_every))
 
 
 def recover(settings: dict[str, Any], moment: str, marker: str) -> None:
@@ -87,9 +90,39 @@ def recover(settings: dict[str, Any], moment: str, marker: str) -> None:
         control.recover()
 
 
-class FailingLate(InlineEngine):
-    """Fails when everything is rewritten."""
+def fail() -> None:
+    raise EngineError("It failed.")
 
-    def run(self, *args: Any, on_result: Callable[..., None], **kwargs: Any) -> Any:
-        super().run(*args, on_result=on_result, **kwargs)
-        raise EngineError("It failed.")
+
+@contextmanager
+def stopped(target: Callable[..., None], *args: Any, marker: Path) -> Iterator[multiprocessing.process.BaseProcess]:
+    """A process that has stopped itself and lost its lease; continued and awaited in the end."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.builders.stopping", "pyiceberg.io.pyarrow"])
+    process = context.Process(target=target, args=args)
+    process.start()
+    assert process.pid is not None
+    try:
+        while not (marker.exists() and state_of(process.pid) == "T"):
+            assert process.is_alive(), "it ended before it was stopped"
+            time.sleep(0.02)
+        time.sleep(LEASE_MS / 1000 + 0.05)
+        yield process
+    finally:
+        if process.is_alive():
+            os.kill(process.pid, signal.SIGCONT)
+        process.join(60)
+        assert process.exitcode is not None, "it goes on for ever"
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def settings_of(warehouse: Warehouse) -> dict[str, Any]:
+    return {
+        "engine": "inline",
+        "catalog": {"name": warehouse.name, **warehouse.properties},
+        "commit": {"retries": 4, "min_wait_ms": 1, "max_wait_ms": 20},
+        "store": {"path": str(warehouse.directory / "jobs.db")},
+    }

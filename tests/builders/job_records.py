@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
-from tidyberg.model.job import CompactionStats, Job, JobStatus, Progress, Stage
+from tidyberg.model.job import CompactionStats, Job, JobStatus, Owner, Progress, Stage
 from tidyberg.model.submission import Page, Query, Submission
 from tidyberg.model.table import TableRef
+from tidyberg.record.queue import JobQueue
 
 TABLE = TableRef("lake", ("db",), "events")
 
@@ -87,3 +88,27 @@ class FixedQueue:
         matching = [each for each in self.contents if query.statuses is None or each.status in query.statuses]
         matching.sort(key=lambda each: each.created_ms, reverse=query.newest_first)
         return Page(tuple(matching[: query.limit]), None)
+
+
+HERE = Owner("here", 1, 1.0)
+
+ELSEWHERE = Owner("elsewhere", 2, 1.0)
+
+
+def job(job_id: str = "a", table: str = "db.events", created_ms: int = 1) -> Job:
+    return Job(
+        job_id=job_id,
+        table=TableRef.parse(table, "lab"),
+        table_uuid="uuid",
+        branch="main",
+        strategy="auto",
+        options={"target_file_size": 1},
+        status=JobStatus.RUNNING,
+        stage=Stage.OBSERVE,
+        engine="inline",
+        created_ms=created_ms,
+    )
+
+
+def as_queue(queue: FixedQueue) -> JobQueue:
+    return cast(JobQueue, queue)

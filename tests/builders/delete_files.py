@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from tests.execute.builders import field
+from tests.builders.tasks import field
 from tidyberg.model.task import TaskDelete
 
 PATH_ID, POSITION_ID = 2147483546, 2147483545

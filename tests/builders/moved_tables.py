@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import Transform
 
-from tests.deletes.tables import SCHEMA, append
-from tests.deletes.tables import compact as compact_as_told
+from tests.builders.events_table import compact as compact_as_told
 from tidyberg.execute.engine import Engine
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.report import CompactionResult
@@ -24,13 +22,6 @@ def change_spec(table: Table, *fields: tuple[str, Transform[Any, Any]], remove: 
         for number, (source, transform) in enumerate(fields):
             update.add_field(source, transform, f"{source.replace('.', '_')}_{len(table.specs())}_{number}")
     return table.refresh()
-
-
-def make_table(warehouse: Warehouse, spec: PartitionSpec, format_version: int = 2) -> Table:
-    """Files 0 to 3 in region eu, one commit each, and 4 and 5 in region us."""
-    table = warehouse.create_table("db.events", SCHEMA, spec, format_version=format_version)
-    append(warehouse, table, [0, 1, 2, 3], "eu")
-    return append(warehouse, table, [4, 5], "us")
 
 
 def move(warehouse: Warehouse, *, engine: Engine | None = None, how: PlanOptions = MOVE) -> CompactionResult:

@@ -9,8 +9,8 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
+from tests.builders.events_table import REF
 from tidyberg.model.inventory import Inventory
-from tidyberg.model.table import TableRef
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import pin
@@ -19,7 +19,6 @@ SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False), NestedField(2, "region", StringType(), required=False)
 )
 BY_REGION = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"), spec_id=0)
-REF = TableRef("lab", ("db",), "events")
 
 
 def inventory_of(table: Table, branch: str = "main", cache: ManifestCache | None = None) -> Inventory:

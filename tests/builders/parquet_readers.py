@@ -5,6 +5,7 @@ from collections.abc import Callable
 import datafusion
 import duckdb
 import polars
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 Read = Callable[[str, int | None], list[int]]
@@ -52,3 +53,18 @@ def check_readers(path: str, ids: list[int]) -> None:
         for wanted in (ids[0], ids[len(ids) // 2], ids[-1]):
             assert read(path, wanted) == [wanted] * ids.count(wanted), read.__name__
         assert read(path, -5) == [], read.__name__
+
+
+def is_readable(path: str) -> bool:
+    try:
+        pq.read_table(path)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def rows_by_duckdb(paths: list[str]) -> list[str]:
+    with duckdb.connect() as connection:
+        found = connection.execute("SELECT * FROM read_parquet(?)", [paths]).fetchall()
+        even = connection.execute("SELECT count(*) FROM read_parquet(?) WHERE id = 17", [paths]).fetchall()
+    return sorted(map(repr, [*found, *even]))

@@ -8,10 +8,8 @@ from pyiceberg.table import Table
 
 from tests.servers.s3 import S3Server
 from tidyberg.model.options import PlanOptions, Strategy
-from tidyberg.model.table import TableRef
 from tidyberg.testing import Warehouse
 
-REF = TableRef("lab", ("db",), "events")
 OPTIONS = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
 
 

@@ -6,13 +6,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.execute.builders import STORAGE, make_task
+from tests.builders.tasks import field, make_task, write_file
+from tests.builders.tasks import run as run_kernel
 from tidyberg.execute.kernel import encode
-from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.kernel.splice import judge
 from tidyberg.execute.kernel.write import chunk_parts as parts
 from tidyberg.model.task import TaskInput, TaskResult, WrittenFile
@@ -37,9 +38,7 @@ def rewrite(inputs: Sequence[TaskInput], directory: Path, schema: pa.Schema, **c
     """Spliced, unless told otherwise; `write` changes some of the settings."""
     settings = {"dictionary": False, **changes.pop("write", {})}
     task = make_task(inputs, schema, directory, **{"splices": True, **changes})
-    result = run_task(replace(task, write=replace(task.write, **settings)), 0, STORAGE)
-    assert isinstance(result, TaskResult)
-    return result
+    return run_kernel(replace(task, write=replace(task.write, **settings)))
 
 
 def both(
@@ -76,3 +75,29 @@ def moved_columns(result: TaskResult) -> set[str]:
     footer = pq.read_metadata(result.outputs[0].path)
     columns = map(footer.row_group(0).column, range(footer.num_columns))
     return {column.path_in_schema for column in columns if not column.has_dictionary_page}
+
+
+PLAIN: dict[str, Any] = {"use_dictionary": False, "compression": "zstd", "write_page_index": True}
+
+NUMBERS = pa.schema([field("id", pa.int64(), 1), field("kind", pa.string(), 2), field("ratio", pa.float64(), 3)])
+
+
+def numbers(first: int, count: int) -> pa.Table:
+    random = np.random.default_rng(first)
+    kinds = np.array([f"kind {number}" for number in range(7)])
+    return pa.table(
+        {
+            "id": pa.array(range(first, first + count), pa.int64()),
+            "kind": kinds[random.integers(0, 7, count)],
+            "ratio": pa.array(random.random(count), mask=random.random(count) < 0.1),
+        },
+        schema=NUMBERS,
+    )
+
+
+def large_files(directory: Path, files: int = 3, count: int = 25_000, **options: Any) -> list[Any]:
+    given_options = {"compression": "zstd", "use_dictionary": ["kind"], "write_page_index": True, **options}
+    return [
+        write_file(directory / f"{number}.parquet", numbers(number * count, count), **given_options)
+        for number in range(files)
+    ]

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.copying.footers import edit_footer, footer_bytes
-from tests.execute.builders import field
+from tests.builders.footers import edit_footer, footer_bytes
+from tests.builders.tasks import field
 from tidyberg.parquet.check.file import FileReport, check_path
 from tidyberg.parquet.fields import ChunkField, FileField, GroupField, MetadataField
 from tidyberg.parquet.thrift import I64, Struct, read_struct, write_struct

@@ -1,7 +1,6 @@
 """Tables with deletes, and what the tests ask of them."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFileContent
@@ -11,15 +10,13 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
-from tests.control.conftest import make_control
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, Engine
-from tidyberg.execute.inline import InlineEngine
+from tests.builders.control import make_control
+from tidyberg.execute.engine import Engine
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.table import TableRef
 from tidyberg.record.process import is_alive
 from tidyberg.record.sqlite import SqliteStore
-from tidyberg.storage.access import StorageAccess
 from tidyberg.testing import LiveFile, Warehouse
 
 REF = TableRef("lab", ("db",), "events")
@@ -62,6 +59,11 @@ def make_table(
     return append(warehouse, table, [4, 5], "us")
 
 
+def eight_files(warehouse: Warehouse) -> Table:
+    """Creates `db.events` with eight files in two commits, in the warehouse's default schema."""
+    return warehouse.append_files(warehouse.create_table(), 8, 40, files_per_commit=4)
+
+
 def append(warehouse: Warehouse, table: Table, numbers: Sequence[int], region: str, *, per_commit: int = 1) -> Table:
     return warehouse.append_files(
         table,
@@ -93,29 +95,6 @@ def compact(
         return control.compact(REF, how or options(), verify=verify)
 
 
-class Meddling(InlineEngine):
-    """Runs the tasks, then lets something else happen before the commit."""
-
-    def __init__(self, meddle: Callable[[], object], max_parallelism: int | None = None) -> None:
-        super().__init__(max_parallelism)
-        self._meddle: Callable[[], object] | None = meddle
-
-    def run(
-        self,
-        tasks: Sequence[AnyTask],
-        storage: StorageAccess,
-        *,
-        on_result: Callable[[AnyResult], None],
-        cancel: CancelToken,
-        max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
-        results = super().run(tasks, storage, on_result=on_result, cancel=cancel, max_parallelism=max_parallelism)
-        if self._meddle is not None:
-            self._meddle()
-            self._meddle = None  # full verification runs the engine again
-        return results
-
-
 def data_files(warehouse: Warehouse, table: Table) -> list[LiveFile]:
     """The live data files, oldest first."""
     files = [file for file in warehouse.live_files(table) if file.content is DataFileContent.DATA]
@@ -135,8 +114,3 @@ def delete_files(warehouse: Warehouse, table: Table) -> list[str]:
 def ids(warehouse: Warehouse, table: Table) -> list[int]:
     """The ids of all rows, for what the test can say in numbers."""
     return sorted(int(row.removeprefix("(").split(",")[0]) for row in warehouse.rows(table))
-
-
-def leftovers(warehouse: Warehouse, table: Table) -> set[str]:
-    found = warehouse.files_on_disk(table) - warehouse.referenced_files(table)
-    return {path for path in found if Path(path).suffix != ".crc"}

@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.execute.builders import STORAGE, field, make_task
-from tidyberg.execute.kernel.run import run_task
+from tests.builders.tasks import field, make_task, run
 from tidyberg.model.task import TaskInput, TaskResult
 
 SCHEMA = pa.schema(
@@ -86,9 +85,7 @@ def write_files(directory: Path, tables: Sequence[pa.Table], **options: Any) -> 
 
 def copy(inputs: Sequence[TaskInput], directory: Path, schema: pa.Schema = SCHEMA, **changes: Any) -> TaskResult:
     """Copied if that can be proven safe, else encoded: the result says which."""
-    result = run_task(make_task(inputs, schema, directory, **{"mode": "copy", **changes}), 0, STORAGE)
-    assert isinstance(result, TaskResult)
-    return result
+    return run(make_task(inputs, schema, directory, **{"mode": "copy", **changes}))
 
 
 def read_back(result: TaskResult, schema: pa.Schema = SCHEMA) -> pa.Table:
