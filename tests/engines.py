@@ -1,8 +1,9 @@
 """Engines that go wrong on purpose."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken
+from tidyberg.execute.engine import AnyTask, CancelToken, Results
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.task import StorageAccess, TaskResult
 
@@ -19,11 +20,9 @@ class Spoiling(InlineEngine):
         tasks: Sequence[AnyTask],
         storage: StorageAccess,
         *,
-        on_result: Callable[[AnyResult], None],
         cancel: CancelToken,
         max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
-        def hand_over(result: AnyResult) -> None:
-            on_result(self._spoil(result) if isinstance(result, TaskResult) else result)
-
-        return super().run(tasks, storage, on_result=hand_over, cancel=cancel, max_parallelism=max_parallelism)
+    ) -> Results:
+        with closing(super().run(tasks, storage, cancel=cancel, max_parallelism=max_parallelism)) as results:
+            for result in results:
+                yield self._spoil(result) if isinstance(result, TaskResult) else result

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from tidyberg.control.journal import JobRecord
 from tidyberg.control.recovery import Recovery
 from tidyberg.control.round import Round
 from tidyberg.errors import EngineError
+from tidyberg.execute.engine import Results
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.table import TableRef
@@ -90,6 +90,6 @@ def recover(settings: dict[str, Any], moment: str, marker: str) -> None:
 class FailingLate(InlineEngine):
     """Fails when everything is rewritten."""
 
-    def run(self, *args: Any, on_result: Callable[..., None], **kwargs: Any) -> Any:
-        super().run(*args, on_result=on_result, **kwargs)
+    def run(self, *args: Any, **kwargs: Any) -> Results:
+        yield from super().run(*args, **kwargs)
         raise EngineError("It failed.")

@@ -13,14 +13,14 @@ from tidyberg.commit.fence import PREFIX
 from tidyberg.commit.snapshot import CHUNK, JOB_ID, last_sequence_number
 from tidyberg.control.control import Control
 from tidyberg.errors import Cancelled, DamagedFile, EngineError
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken
+from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, Results
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.job import JobStatus
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import Event, Notice
 from tidyberg.model.table import TableRef
-from tidyberg.model.task import StorageAccess, TaskResult
+from tidyberg.model.task import StorageAccess, Task, TaskResult
 from tidyberg.testing import Warehouse
 from tidyberg.testing.warehouse import local_path
 
@@ -64,18 +64,15 @@ class OneAtATime(InlineEngine):
         tasks: Sequence[AnyTask],
         storage: StorageAccess,
         *,
-        on_result: Callable[[AnyResult], None],
         cancel: CancelToken,
         max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
-        results: list[AnyResult] = []
-        for task in tasks:
-            if results and isinstance(results[0], TaskResult):
-                self._between(len(results))
-            results += super().run([task], storage, on_result=on_result, cancel=cancel)
-            if isinstance(results[-1], TaskResult):
+    ) -> Results:
+        for number, task in enumerate(tasks):
+            if number and isinstance(task, Task):
+                self._between(number)
+            yield from super().run([task], storage, cancel=cancel)
+            if isinstance(task, Task):
                 self.rewritten.append(task.group_id)
-        return results
 
 
 @pytest.mark.parametrize("verify", list(VerifyMode))
@@ -148,13 +145,11 @@ def test_a_cancel_between_chunks_keeps_what_is_committed(warehouse: Warehouse, t
 
 def test_a_damaged_output_of_a_later_chunk_spoils_that_chunk_only(warehouse: Warehouse, table: Table) -> None:
     class Thief(OneAtATime):
-        def run(self, tasks, storage, *, on_result, **more):  # type: ignore[no-untyped-def]
-            def steal(result: AnyResult) -> None:
+        def run(self, *args: Any, **more: Any) -> Results:
+            for result in super().run(*args, **more):
                 if isinstance(result, TaskResult) and len(self.rewritten) == 2:
                     open(local_path(result.outputs[0].path), "w").close()
-                on_result(result)
-
-            return super().run(tasks, storage, on_result=steal, **more)
+                yield result
 
     before = warehouse.rows(table)
     with make_control(warehouse, Thief()) as control:
@@ -204,13 +199,9 @@ def test_warnings_of_workers_are_shown_once_and_noted(warehouse: Warehouse, tabl
     from dataclasses import replace
 
     class WarningEngine(InlineEngine):
-        def run(self, tasks, storage, *, on_result, **more):  # type: ignore[no-untyped-def]
-            def warn(result: AnyResult) -> None:
-                on_result(
-                    replace(result, warnings=("No bloom filters.",)) if isinstance(result, TaskResult) else result
-                )
-
-            return super().run(tasks, storage, on_result=warn, **more)
+        def run(self, *args: Any, **more: Any) -> Results:
+            for result in super().run(*args, **more):
+                yield replace(result, warnings=("No bloom filters.",)) if isinstance(result, TaskResult) else result
 
     events: list[Event] = []
     with make_control(warehouse, WarningEngine()) as control:

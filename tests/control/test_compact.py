@@ -23,7 +23,7 @@ from tidyberg.errors import (
     UnknownTable,
     VerificationFailed,
 )
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken
+from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, Results, gathered
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.job import JobStatus
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
@@ -123,7 +123,7 @@ def test_unknown_tables_branches_and_tags_are_refused_without_a_trace(
 
 def test_two_jobs_at_once_on_a_table_are_refused(warehouse: Warehouse, table: Table) -> None:
     class Waiting(InlineEngine):
-        def run(self, *args: object, **kwargs: object) -> list[AnyResult]:
+        def run(self, *args: object, **kwargs: object) -> Results:
             with make_control(warehouse) as other, pytest.raises(TableBusy):
                 other.compact(REF, FULL)
             return super().run(*args, **kwargs)  # type: ignore[arg-type]
@@ -144,19 +144,11 @@ class Meddling(InlineEngine):
         tasks: Sequence[AnyTask],
         storage: StorageAccess,
         *,
-        on_result: Callable[[AnyResult], None],
         cancel: CancelToken,
         max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
-        results = super().run(tasks, storage, on_result=_ignore, cancel=cancel, max_parallelism=max_parallelism)
-        results = self._meddle(results) or results
-        for result in results:
-            on_result(result)
-        return results
-
-
-def _ignore(_: AnyResult) -> None:
-    return None
+    ) -> Results:
+        results = gathered(super().run(tasks, storage, cancel=cancel, max_parallelism=max_parallelism))
+        yield from self._meddle(results) or results
 
 
 def lose_a_row(results: list[AnyResult]) -> list[AnyResult]:

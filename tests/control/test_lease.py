@@ -17,7 +17,7 @@ from tests.control.test_chunks import REF, REGIONS, OneAtATime, chunks, leftover
 from tests.control.test_resume import AT_ONCE
 from tidyberg.control.lease import LEASE_MS
 from tidyberg.errors import Cancelled, Conflict, StorageError, TableBusy
-from tidyberg.execute.engine import AnyResult, CancelToken
+from tidyberg.execute.engine import CancelToken, Results
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.job import JobStatus
 from tidyberg.record.process import is_alive, this_process
@@ -117,15 +117,14 @@ class Overtaken(InlineEngine):
         self._recover_only = recover_only
         self.other = OneAtATime()
 
-    def run(self, *args: Any, **kwargs: Any) -> list[AnyResult]:
-        results = super().run(*args, **kwargs)
+    def run(self, *args: Any, **kwargs: Any) -> Results:
+        yield from super().run(*args, **kwargs)
         store = elsewhere(self._warehouse)
         with make_control(self._warehouse, self.other, store=store, now_ms=after_the_lease) as control:
             if self._recover_only:
                 control.recover()
             else:
                 assert control.compact(REF, AT_ONCE).outcome == "committed"
-        return results
 
 
 @pytest.mark.parametrize("recover_only", [True, False], ids=["recovered", "gone on with"])
@@ -151,11 +150,10 @@ def finish_and_wait(directory: str, finished: str) -> None:
     """In a process of its own: rewrite everything, tell so, and wait to be stopped before the commit."""
 
     class Telling(InlineEngine):
-        def run(self, *args: Any, **kwargs: Any) -> list[AnyResult]:
-            results = super().run(*args, **kwargs)
+        def run(self, *args: Any, **kwargs: Any) -> Results:
+            yield from super().run(*args, **kwargs)
             Path(finished).touch()
             time.sleep(2)
-            return results
 
     with Warehouse(directory) as warehouse, make_control(warehouse, Telling(), store=elsewhere(warehouse)) as control:
         control.compact(REF, AT_ONCE)

@@ -12,7 +12,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
 from tests.control.conftest import make_control
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, Engine
+from tidyberg.execute.engine import AnyTask, CancelToken, Engine, Results
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import CompactionResult
@@ -105,15 +105,13 @@ class Meddling(InlineEngine):
         tasks: Sequence[AnyTask],
         storage: StorageAccess,
         *,
-        on_result: Callable[[AnyResult], None],
         cancel: CancelToken,
         max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
-        results = super().run(tasks, storage, on_result=on_result, cancel=cancel, max_parallelism=max_parallelism)
+    ) -> Results:
+        yield from super().run(tasks, storage, cancel=cancel, max_parallelism=max_parallelism)
         if self._meddle is not None:
             self._meddle()
             self._meddle = None  # full verification runs the engine again
-        return results
 
 
 def data_files(warehouse: Warehouse, table: Table) -> list[LiveFile]:

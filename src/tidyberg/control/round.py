@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
@@ -13,7 +14,7 @@ from tidyberg.control.leftovers import Leftovers
 from tidyberg.control.tally import Tally, add_copied, add_spliced
 from tidyberg.control.workbench import Workbench, work_of
 from tidyberg.errors import GroupsConflict, StalePlan, TooManyOutputs
-from tidyberg.execute.engine import AnyResult, Engine
+from tidyberg.execute.engine import Engine, gathered
 from tidyberg.execute.tasks.build import build_tasks
 from tidyberg.execute.tasks.delete_contents import with_delete_contents
 from tidyberg.execute.tasks.division import divided
@@ -143,22 +144,20 @@ class Round:
         storage = self._access()
         work = work_of([self._groups[task.group_id] for task in tasks])
         joining = Joining(self._tasks, self.inventory.pinned.schema)
-
-        def take(result: AnyResult) -> None:
-            assert isinstance(result, TaskResult)
-            self._trace(result)
-            if (whole := joining.take(result)) is not None:
-                self._take(whole)
-
         try:
             with self.bench.tracer.span("execution", engine=engine.name, **work):
-                engine.run(
+                run = engine.run(
                     with_delete_contents(divided(tasks), storage, per_task=self.bench.options.inline_delete_size),
                     storage,
-                    on_result=take,
                     cancel=self.bench.cancel,
                     max_parallelism=self.bench.options.max_parallelism,
                 )
+                with closing(run) as results:
+                    for result in results:
+                        assert isinstance(result, TaskResult)
+                        self._trace(result)
+                        if (whole := joining.take(result)) is not None:
+                            self._take(whole)
         except BaseException:
             self.settle_seconds = engine.settle_seconds
             raise
@@ -285,14 +284,14 @@ class Round:
         for group, result in zip(groups, results, strict=True):
             verify_group(group, result, self.inventory.pinned, self.plan.deletes, paths_of)
         if self.bench.verify is VerifyMode.FULL:
-            found = self.bench.engine().run(
+            run = self.bench.engine().run(
                 checksum_tasks(list(self._tasks.values()), results),
                 self._access(),
-                on_result=lambda _: None,
                 cancel=self.bench.cancel,
                 max_parallelism=self.bench.options.max_parallelism,
             )
-            verify_contents(results, [result for result in found if isinstance(result, ChecksumResult)])
+            with closing(run) as found:
+                verify_contents(results, [result for result in gathered(found) if isinstance(result, ChecksumResult)])
 
     def _publish(self, groups: Sequence[FileGroup], results: Sequence[TaskResult]) -> Committed:
         record = self.bench.record
