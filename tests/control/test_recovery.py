@@ -22,6 +22,7 @@ from tidyberg.commit.fence import KEPT_MS, fence_name
 from tidyberg.commit.publish import Publisher
 from tidyberg.control.planner import Planner
 from tidyberg.control.recovery import COMMIT_GRACE_MS, Recovery
+from tidyberg.execute.engine import Results
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.job import Job, JobStatus
 from tidyberg.model.task import output_name
@@ -48,8 +49,8 @@ def die_at(directory: str, point: str) -> None:
     elif point == "execution":
         run = InlineEngine.run
 
-        def run_then_die(*args: Any, **kwargs: Any) -> Any:
-            run(*args, **kwargs)
+        def run_then_die(*args: Any, **kwargs: Any) -> Results:
+            yield from run(*args, **kwargs)
             die()
 
         patch.object(InlineEngine, "run", run_then_die).start()
