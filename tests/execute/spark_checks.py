@@ -11,7 +11,7 @@ import pytest
 from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows
 from tests.execute.deletes import equality_delete
 from tests.observe.builders import BY_REGION, SCHEMA, inventory_of
-from tidyberg.control.far_manifests import reading_on, resting_for
+from tidyberg.control.remote_manifests import reading_on, resting_for
 from tidyberg.errors import Cancelled, DamagedFile, StorageError
 from tidyberg.execute.engine import CancelToken, gathered
 from tidyberg.execute.kernel.write.sizing import most_outputs

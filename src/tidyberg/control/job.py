@@ -1,179 +1,218 @@
-"""One job: its plan, and what conflicted of it planned again; then its outcome, or undone when it cannot end well."""
+"""One job: it holds the table, recovers dead jobs, plans, runs rounds, and records its outcome."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from tidyberg.control.leftovers import Leftovers
-from tidyberg.control.round import Round
-from tidyberg.control.tally import Tally
-from tidyberg.control.workbench import Workbench
-from tidyberg.errors import Cancelled, CommitStateUnknown, Conflict, TidybergError
-from tidyberg.model.inventory import Inventory
-from tidyberg.model.job import CompactionStats, JobStatus, Stage
-from tidyberg.model.left import Outcome, left_alone, outcome_without_commit
-from tidyberg.model.plan import FileGroup, Plan
-from tidyberg.model.report import CompactionResult, Notice
-from tidyberg.model.task import TaskResult
-from tidyberg.model.words import plural, plural_was
-from tidyberg.planning.price import request_dollars
+from tidyberg.control.context import JobContext, JobPolicy, JobRequest, Services
+from tidyberg.control.dead_jobs import DeadJobs
+from tidyberg.control.engines import EngineChoice
+from tidyberg.control.journal import JobRecord
+from tidyberg.control.lease import Lease
+from tidyberg.control.outcome import JobOutcome, JobTotals
+from tidyberg.control.planner import Planner
+from tidyberg.control.recovery import DIED
+from tidyberg.control.resume import adopt_from_dead_jobs
+from tidyberg.control.round import PlannedTable, Round
+from tidyberg.control.uncommitted_files import UncommittedFiles
+from tidyberg.errors import BadInput, Cancelled, CommitStateUnknown, Conflict, TableReplaced, TidybergError
+from tidyberg.execute.engine import CancelToken
+from tidyberg.model.job import Job, JobStatus, Stage
+from tidyberg.model.plan import FileGroup
+from tidyberg.model.report import CompactionResult, EventSink, Notice
+from tidyberg.model.words import plural
+from tidyberg.record.process import this_process
+from tidyberg.settings.catalogs import load_table
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A table, as it was observed, and what is to be done to it."""
+class CompactionJob:
+    request: JobRequest
+    services: Services
+    policy: JobPolicy
+    catalog: Catalog
+    engine: EngineChoice
+    planner: Planner
+    dead_jobs: DeadJobs
 
-    table: Table
-    inventory: Inventory
-    plan: Plan
-    adopted: Mapping[int, TaskResult] = field(default_factory=dict)
-    after_death: bool = False  # of the process that worked on it last
+    def run(self, emit: EventSink, cancel: CancelToken) -> CompactionResult:
+        """Waits for the table, holds it with a lease, and does the work."""
+        stop = CancelToken()  # the job also stops when it loses its table
+        cancel.add_callback(stop.cancel)
+        table = load_table(self.catalog, self.request.table)
+        job = self.request.new_job(str(table.metadata.table_uuid), this_process(), self.services.now_ms())
+        with self._lease(job, stop) as lease:
+            if self.services.store.get(job.job_id) is not None:  # names of outputs contain the id [I5]
+                raise BadInput(f"There was a run {job.job_id} before.", hint="Give each run an id of its own.")
+            record = JobRecord(self.services.store, job, lease, self.services.scrub)
+            context = JobContext(self.request, self.services, self.catalog, record, self.engine, emit, stop)
+            try:
+                # Another job may have changed the table while this one waited.
+                result = JobWork(self, context).run(None if lease.waited else table)
+            except BaseException as error:
+                self._record_failure(record, error)
+                if lease.lost:
+                    self._recover_late(context, lease)
+                    if isinstance(error, Cancelled):
+                        raise record.cause_of(error) from error
+                raise
+            self._recover_late(context, lease)
+            return result
 
+    def _lease(self, job: Job, cancel: CancelToken) -> Lease:
+        return Lease(
+            self.services.store,
+            job,
+            this_process(),
+            self.services.now_ms,
+            ttl_ms=self.policy.lease_ms,
+            wait_seconds=self.policy.wait_seconds,
+            sleep=self.services.sleep,
+            cancel=cancel,
+        )
 
-# From the groups that were left and the first free group id to a plan for their partitions.
-Replan = Callable[[Sequence[FileGroup], int], Planned]
+    def _record_failure(self, record: JobRecord, error: BaseException) -> None:
+        if isinstance(error, Cancelled):
+            status = JobStatus.CANCELLED
+        elif record.job.commits:
+            status = JobStatus.SUCCEEDED  # its commits stand
+        elif isinstance(error, KeyboardInterrupt):
+            status = JobStatus.CANCELLED
+        else:
+            status = JobStatus.FAILED
+        record.update(
+            status=status,
+            finished_ms=self.services.now_ms(),
+            # The job may have failed after it adopted the groups of a dead job and before it continued them.
+            unresolved=record.job.unresolved or (record.job.intent is not None and bool(record.job.intent.groups)),
+            error_code=error.code if isinstance(error, TidybergError) else type(error).__name__,
+            error=str(error) or type(error).__name__,
+        )
+
+    def _recover_late(self, context: JobContext, lease: Lease) -> None:
+        """Recovers jobs that had lost this table and woke up meanwhile, or this job if it has lost the table."""
+        try:
+            report = self.dead_jobs.recover_again(context.record) if lease.lost else self._recover_others(context)
+        except TidybergError as error:  # must not hide how the job itself ended
+            report = f"other jobs of {self.request.table} are not settled: {error}"
+        if report:
+            context.emit(Notice("info", report))
+
+    def _recover_others(self, context: JobContext) -> str:
+        job, recovery = context.record.job, context.recovery()
+        others = self.services.store.find(table=job.table, unfinished=True, limit=1000)
+        late = [other for other in others if other.job_id != job.job_id and other.table_uuid == job.table_uuid]
+        return "; ".join(recovery.recover(self.catalog, other) for other in late)
 
 
 @dataclass
-class Pipeline:
-    bench: Workbench
-    planned: Planned
-    replan: Replan
-    replans: int
+class JobWork:
+    """What a job does while it holds its table."""
 
-    def run(self) -> CompactionResult:
-        self._tally = Tally(self.planned.inventory)
-        self._round = self._make_round(self.planned)
+    job: CompactionJob
+    context: JobContext
+    _totals: JobTotals = field(init=False)
+    _round: Round = field(init=False)
+
+    def run(self, table: Table | None) -> CompactionResult:
+        """`table` is None if it must be loaded again."""
+        planned = self.prepare(table)
+        self.context.engine.choose(planned.plan)
+        self._totals = JobTotals(planned.inventory)
+        self._round = Round(self.context, planned, self._totals)
+        outcome, record = JobOutcome(self.context, planned.plan, self._totals), self.context.record
         try:
-            self._run_rounds()
+            self._run_rounds(planned)
         except CommitStateUnknown:
-            self.bench.record.update(unresolved=True, **self._so_far())
+            record.update(unresolved=True, **outcome.so_far())
             raise
         except TidybergError as error:
-            self._undo()
-            failure = self.bench.record.cause_of(error)
+            self._undo(planned.table)
+            failure = record.cause_of(error)
             if isinstance(failure, Cancelled):
-                self.bench.record.update(**self._so_far())
+                record.update(**outcome.so_far())
                 raise
-            if self._tally.commits:
-                return self._finish(failure)  # what was committed stands
+            if self._totals.commits:
+                return outcome.finish(failure)  # the commits stand
             if failure is error:
                 raise
             raise failure from error
         except BaseException:
-            if self.bench.record.job.sent is None:
-                self._undo()
-            else:  # interrupted while a commit was under way: recovery finds out whether it landed
-                self.bench.record.update(unresolved=True)
-            self.bench.record.update(**self._so_far())
+            if record.job.sent is None:
+                self._undo(planned.table)
+            else:  # interrupted during a commit: recovery finds out whether it landed
+                record.update(unresolved=True)
+            record.update(**outcome.so_far())
             raise
-        return self._finish(None)
+        return outcome.finish(None)
 
-    def _run_rounds(self) -> None:
+    def prepare(self, table: Table | None) -> PlannedTable:
+        """Observes the table and recovers dead jobs. Then plans, or continues what a dead job had finished."""
+        context, planner, policy = self.context, self.job.planner, self.job.policy
+        record, request = context.record, context.request
+        context.stage(Stage.OBSERVE, f"reading the manifests of {request.table}")
+        table = table or self._load_same()
+        inventory = planner.observe(table, request.table, request.options)
+        record.update(stage=Stage.RECOVER)
+        adopted = adopt_from_dead_jobs(context, inventory, policy.max_output_age_ms)
+        record.update(stage=Stage.PLAN)
+        after_death = self._is_after_death()
+        if adopted is not None:
+            return PlannedTable(table, inventory, adopted.plan, adopted.results, after_death)
+        plan = request.plan or planner.plan(inventory, request.options)
+        return PlannedTable(table, inventory, plan, after_death=after_death)
+
+    def plan_again(self, left: Sequence[FileGroup], first_group: int) -> PlannedTable:
+        """Plans for the partitions of these groups, within the share of the job's limits that they had."""
+        context, planner, options = self.context, self.job.planner, self.context.request.options
+        context.stage(Stage.OBSERVE, f"planning {plural(len(left), 'group')} again that conflicted")
+        table = self._load_same()
+        inventory = planner.observe(table, context.request.table, options)
+        if options.max_files is not None:
+            options = replace(options, max_files=sum(len(group.files) for group in left))
+        if options.max_cost is not None:
+            options = replace(options, max_cost=sum(group.estimate.dollars for group in left))
+        partitions = frozenset((group.spec_id, group.partition_path) for group in left)
+        plan = planner.plan(inventory, options, only=partitions, first_group=first_group)
+        return PlannedTable(table, inventory, plan)
+
+    def _run_rounds(self, planned: PlannedTable) -> None:
+        """Runs the plan, and new plans for groups that conflicted. A given plan is never planned again."""
+        totals = self._totals
         self._round.run()
-        next_group = max((group.group_id for group in self.planned.plan.groups), default=-1) + 1
-        for _ in range(self.replans):
-            if not self._tally.left:
+        next_group = max((group.group_id for group in planned.plan.groups), default=-1) + 1
+        for _ in range(self.job.policy.replans if self.context.request.plan is None else 0):
+            if not totals.left:
                 break
-            left = [left.group for left in self._tally.left.values()]
-            planned = self.replan(left, next_group)
-            next_group += len(planned.plan.groups)
-            self._tally.hand_over(planned.plan)
-            if planned.plan.is_empty:
+            again = self.plan_again([left.group for left in totals.left.values()], next_group)
+            next_group += len(again.plan.groups)
+            totals.hand_over(again.plan)
+            if again.plan.is_empty:
                 break
-            self._round = self._make_round(planned)
+            self._round = Round(self.context, again, totals)
             self._round.run()
-        if self._tally.left and not self._tally.commits:
-            first = next(iter(self._tally.left.values())).reason
+        if totals.left and not totals.commits:
+            first = next(iter(totals.left.values())).reason
             raise Conflict(
-                f"Other writers changed every group of {self.planned.plan.table} meanwhile: {first}.",
+                f"Other writers changed every group of {planned.plan.table} meanwhile: {first}.",
                 hint="Plan again.",
             )
 
-    def _make_round(self, planned: Planned) -> Round:
-        return Round(
-            self.bench,
-            planned.table,
-            planned.inventory,
-            planned.plan,
-            self._tally,
-            adopted=planned.adopted,
-            after_death=planned.after_death,
-        )
+    def _is_after_death(self) -> bool:
+        """Whether the last job of the table died. A damaged file may have killed it: Arrow can crash on one."""
+        job, store = self.context.record.job, self.job.services.store
+        last = [other for other in store.find(table=job.table, limit=2) if other.job_id != job.job_id]
+        return bool(last) and last[0].error_code == DIED
 
-    def _undo(self) -> None:
-        Leftovers(self.bench, self.planned.table).undo(self._round.settle_seconds)
+    def _load_same(self) -> Table:
+        """Refuses another table that was created under the same name."""
+        job = self.context.record.job
+        table = load_table(self.context.catalog, job.table)
+        if str(table.metadata.table_uuid) != job.table_uuid:
+            raise TableReplaced(f"{job.table} was dropped and created again meanwhile.", hint="Try again.")
+        return table
 
-    def _finish(self, failure: TidybergError | None) -> CompactionResult:
-        tally, record = self._tally, self.bench.record
-        left = left_alone(self.planned.plan)
-        outcome: Outcome = outcome_without_commit(left)
-        if tally.commits:
-            outcome = "committed" if failure is None else "partly"
-        for words in self.planned.plan.warnings if tally.commits else ():
-            tally.note(f"warning: {words}")
-            self.bench.emit(Notice("warning", words))
-        for each in left:
-            tally.note(str(each))
-            self.bench.emit(Notice("warning" if each.disposition == "refused" else "info", str(each)))
-        job = record.update(
-            status=JobStatus.SUCCEEDED,
-            stage=Stage.DONE,
-            finished_ms=self.bench.now_ms(),
-            error_code=failure.code if failure else None,
-            error=str(failure) if failure else None,
-            outcome=outcome,
-            left=left,
-            **self._so_far(),
-        )
-        if not job.unresolved:
-            record.forget()
-        assert job.stats is not None
-        return CompactionResult(
-            outcome=outcome,
-            job=job,
-            plan=self.planned.plan,
-            stats=job.stats,
-            snapshot_id=tally.snapshot_id,
-            groups_committed=tally.groups,
-            groups_left=tally.groups_left,
-            sizes_before=tally.sizes_before,
-            sizes_after=tally.sizes_after,
-            sizes_written=tally.sizes_written,
-            failure=failure,
-            left=left,
-        )
-
-    def _so_far(self) -> dict[str, object]:
-        """What a job's record says of its outcome, however the job ends."""
-        tally, job = self._tally, self.bench.record.job
-        notes = [*tally.notes, *tally.groups_left]
-        changes: dict[str, object] = {"stats": self._stats(), "notes": tuple(notes)}
-        if tally.commits:
-            seconds = (self.bench.now_ms() - (job.started_ms or job.created_ms)) / 1000
-            compute = seconds * self.bench.engine().resources.memory_gb * self.bench.prices.compute_per_gb_second
-            changes["actual_dollars"] = compute + self._request_dollars()
-            if why := self.bench.why_engine():
-                notes.append(why)
-            if tally.commits > 1:
-                notes.insert(0, f"{plural_was(tally.groups, 'group')} committed in {plural(tally.commits, 'snapshot')}")
-            if tally.open:
-                notes.append(f"{plural_was(len(tally.open), 'group')} not committed")
-            changes["notes"] = tuple(notes)
-        return changes
-
-    def _request_dollars(self) -> float:
-        """As estimated; those of the tasks as they were counted, where they were."""
-        plan, counted = self.planned.plan, self.bench.record.job.requests
-        if not counted:
-            return plan.estimate.request_dollars
-        beside = plan.estimate.request_dollars - sum(group.estimate.request_dollars for group in plan.groups)
-        return beside + request_dollars(counted, self.bench.prices)
-
-    def _stats(self) -> CompactionStats:
-        job = self.bench.record.job
-        return self._tally.stats(
-            small_file_threshold=self.bench.options.small_file_threshold,
-            milliseconds=self.bench.now_ms() - (job.started_ms or job.created_ms),
-        )
+    def _undo(self, table: Table) -> None:
+        UncommittedFiles(self.context, table).remove_after_failure(self._round.settle_seconds)

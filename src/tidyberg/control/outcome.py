@@ -1,36 +1,44 @@
-"""What a job has achieved so far, over all its commits: files replaced and written, groups left, warnings."""
+"""What a job has achieved so far, over all its commits, and the result that its caller gets."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from tidyberg.commit.publish import Committed
+from tidyberg.control.context import JobContext
+from tidyberg.errors import TidybergError
 from tidyberg.model.inventory import Inventory
-from tidyberg.model.job import CompactionStats, Copied, Spliced
+from tidyberg.model.job import CompactionStats, JobStatus, Stage
+from tidyberg.model.left import Outcome, left_alone, outcome_without_commit
 from tidyberg.model.plan import FileGroup, Plan, Skip
+from tidyberg.model.report import CompactionResult, Notice
 from tidyberg.model.task import TaskResult
-
-_MOST_REASONS = 20  # that a job counts apart
+from tidyberg.model.words import plural, plural_was
+from tidyberg.planning.price import request_dollars
 
 
 @dataclass(frozen=True)
-class Left:
+class GroupLeft:
+    """A group that could not be committed."""
+
     group: FileGroup
     reason: str
 
 
 @dataclass
-class Tally:
-    inventory: Inventory  # as it was when the job began
+class JobTotals:
+    """Sums over all commits of a job: files replaced and written, groups left out, notes for the record."""
+
+    inventory: Inventory  # the table when the job began
     snapshot_id: int | None = None
     commits: int = 0
     groups: int = 0
-    chunks: int = 0  # commits that were tried, so that each has a number of its own
+    chunks: int = 0  # commits that were tried; numbers them
     open: set[int] = field(default_factory=set)  # groups neither committed nor left
-    left: dict[int, Left] = field(default_factory=dict)  # groups that could not be committed, by id
-    notes: dict[str, None] = field(default_factory=dict)  # in order, each once
-    _replaced: dict[str, int] = field(default_factory=dict)
-    _added: dict[str, int] = field(default_factory=dict)
-    _removed_deletes: int | None = 0  # None: a commit did not tell
+    left: dict[int, GroupLeft] = field(default_factory=dict)  # by group id
+    notes: dict[str, None] = field(default_factory=dict)  # an ordered set
+    _replaced: dict[str, int] = field(default_factory=dict)  # path to size
+    _added: dict[str, int] = field(default_factory=dict)  # path to size
+    _removed_deletes: int | None = 0  # None: one commit did not report it
 
     def add(self, groups: Sequence[FileGroup], results: Sequence[TaskResult], committed: Committed) -> None:
         done = set(committed.groups)
@@ -48,11 +56,11 @@ class Tally:
                 self._added |= {file.path: file.size for file in result.outputs}
 
     def leave(self, group: FileGroup, reason: str) -> None:
-        self.left[group.group_id] = Left(group, reason)
+        self.left[group.group_id] = GroupLeft(group, reason)
         self.open.discard(group.group_id)
 
     def hand_over(self, plan: Plan) -> None:
-        """Groups that were left are for a new plan now, where it takes up their partition."""
+        """Drop groups from `left` whose partition the new plan covers. Note why the others stay."""
         again: dict[tuple[int, str], list[int]] = {}
         for group in plan.groups:
             again.setdefault((group.spec_id, group.partition_path), []).append(group.group_id)
@@ -72,7 +80,7 @@ class Tally:
                 self.leave(left.group, f"{left.reason}; planned again, there was nothing to do: {why}")
 
     def note(self, text: str) -> bool:
-        """Whether it was not noted before."""
+        """Returns True if the note is new."""
         new = text not in self.notes
         self.notes[text] = None
         return new
@@ -83,7 +91,7 @@ class Tally:
 
     @property
     def sizes_before(self) -> tuple[int, ...]:
-        """Of the files the job found, then or when it planned again."""
+        """Sizes of the files that the job found, at its start or when it planned again."""
         known = set(self.inventory.data_files["path"].to_pylist())
         later = [size for path, size in self._replaced.items() if path not in known]
         return (*self.inventory.data_files["size"].to_pylist(), *later)
@@ -118,48 +126,89 @@ class Tally:
         )
 
 
-def add_copied(so_far: Copied, group: FileGroup, result: TaskResult, seconds: float) -> Copied:
-    """What a job copied, one group later."""
-    if result.mode == "copy":
-        return replace(
-            so_far,
-            groups=so_far.groups + 1,
-            files=so_far.files + len(group.files),
-            bytes=so_far.bytes + group.bytes,
-            seconds=so_far.seconds + seconds,
-            bytes_moved=so_far.bytes_moved + result.bytes_moved,
+@dataclass(frozen=True)
+class JobOutcome:
+    """Turns the totals of a job into its record and its result."""
+
+    context: JobContext
+    plan: Plan  # the first plan
+    totals: JobTotals
+
+    def finish(self, failure: TidybergError | None) -> CompactionResult:
+        """`failure` ended a job that had committed some of its groups."""
+        context, totals = self.context, self.totals
+        left = left_alone(self.plan)
+        outcome: Outcome = outcome_without_commit(left)
+        if totals.commits:
+            outcome = "committed" if failure is None else "partly"
+        for warning in self.plan.warnings if totals.commits else ():
+            totals.note(f"warning: {warning}")
+            context.warn(warning)
+        for each in left:
+            totals.note(str(each))
+            context.emit(Notice("warning" if each.disposition == "refused" else "info", str(each)))
+        job = context.record.update(
+            status=JobStatus.SUCCEEDED,
+            stage=Stage.DONE,
+            finished_ms=context.services.now_ms(),
+            error_code=failure.code if failure else None,
+            error=str(failure) if failure else None,
+            outcome=outcome,
+            left=left,
+            **self.so_far(),
         )
-    if group.mode == "copy":
-        return replace(so_far, encoded_instead=_counted(so_far.encoded_instead, group, result.mode_reason))
-    return so_far
+        if not job.unresolved:
+            context.record.forget()
+        assert job.stats is not None
+        return CompactionResult(
+            outcome=outcome,
+            job=job,
+            plan=self.plan,
+            stats=job.stats,
+            snapshot_id=totals.snapshot_id,
+            groups_committed=totals.groups,
+            groups_left=totals.groups_left,
+            sizes_before=totals.sizes_before,
+            sizes_after=totals.sizes_after,
+            sizes_written=totals.sizes_written,
+            failure=failure,
+            left=left,
+        )
 
+    def so_far(self) -> dict[str, object]:
+        """The fields of the job's record that are set however the job ends."""
+        totals = self.totals
+        notes = [*totals.notes, *totals.groups_left]
+        changes: dict[str, object] = {"stats": self._stats(), "notes": tuple(notes)}
+        if totals.commits:
+            changes["actual_dollars"] = self._compute_dollars() + self._request_dollars()
+            if reason := self.context.engine.reason:
+                notes.append(reason)
+            if totals.commits > 1:
+                committed = f"{plural_was(totals.groups, 'group')} committed in {plural(totals.commits, 'snapshot')}"
+                notes.insert(0, committed)
+            if totals.open:
+                notes.append(f"{plural_was(len(totals.open), 'group')} not committed")
+            changes["notes"] = tuple(notes)
+        return changes
 
-def add_spliced(so_far: Spliced, group: FileGroup, result: TaskResult, seconds: float) -> Spliced:
-    """What a job spliced, one group later."""
-    if result.splice_reason:  # of a group that was divided, others of its tasks may have spliced
-        so_far = replace(so_far, encoded_instead=_counted(so_far.encoded_instead, group, result.splice_reason))
-    if not result.bytes_spliced:
-        return so_far
-    return replace(
-        so_far,
-        groups=so_far.groups + 1,
-        files=so_far.files + len(group.files),
-        bytes=so_far.bytes + group.bytes,
-        bytes_spliced=so_far.bytes_spliced + result.bytes_spliced,
-        bytes_written=so_far.bytes_written + result.bytes_written,
-        seconds=so_far.seconds + seconds,
-    )
+    def _compute_dollars(self) -> float:
+        memory_gb = self.context.engine().resources.memory_gb
+        return self._milliseconds / 1000 * memory_gb * self.context.services.prices.compute_per_gb_second
 
+    def _request_dollars(self) -> float:
+        """Uses the requests that tasks counted, if they counted any. The rest is the plan's estimate."""
+        estimate, counted = self.plan.estimate, self.context.record.job.requests
+        if not counted:
+            return estimate.request_dollars
+        outside_tasks = estimate.request_dollars - sum(group.estimate.request_dollars for group in self.plan.groups)
+        return outside_tasks + request_dollars(counted, self.context.services.prices)
 
-def _counted(known: Mapping[str, int], group: FileGroup, reason: str) -> dict[str, int]:
-    reason = _in_general(group, reason)
-    if reason not in known and len(known) >= _MOST_REASONS:
-        reason = "other reasons"
-    return {**known, reason: known.get(reason, 0) + 1}
+    def _stats(self) -> CompactionStats:
+        threshold = self.context.request.options.small_file_threshold
+        return self.totals.stats(small_file_threshold=threshold, milliseconds=self._milliseconds)
 
-
-def _in_general(group: FileGroup, reason: str) -> str:
-    """A reason that many groups may share names no file."""
-    for file in group.files:
-        reason = reason.replace(file.path, "a file")
-    return reason
+    @property
+    def _milliseconds(self) -> int:
+        job = self.context.record.job
+        return self.context.services.now_ms() - (job.started_ms or job.created_ms)
