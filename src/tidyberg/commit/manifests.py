@@ -11,19 +11,18 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tidyberg.avro.records import Container, build_container, resolve_names, writer
 from tidyberg.commit.entries import (
-    DATA,
     DELETED,
     EXISTING,
+    AddedFile,
     Entry,
     EntryEncoder,
     Identity,
-    ListedManifest,
     Manifest,
-    Output,
     live_entries,
 )
 from tidyberg.commit.new_partitions import decode_partitions, partition_summaries, partition_types
 from tidyberg.errors import AccessDenied, StorageError
+from tidyberg.observe.manifest_list import DATA, ListedManifest
 from tidyberg.storage import table_files as objects
 from tidyberg.storage.metadata_files import damaged, read_bytes
 
@@ -37,10 +36,6 @@ def write_file(io: FileIO, path: str, content: bytes) -> None:
         raise StorageError(f"Cannot write {path}: {error}.", hint="Check its room and the network.") from error
     if size != len(content):
         raise StorageError(f"{path} has {size} bytes after {len(content)} were written.", hint="Try again.")
-
-
-def read_manifest_list(io: FileIO, path: str) -> list[ListedManifest]:
-    return [ListedManifest(record) for record in Container.parse(read_bytes(io, path, objects.fetch), path).records()]
 
 
 def read_manifest(io: FileIO, listed: ListedManifest) -> Manifest:
@@ -116,7 +111,7 @@ def _summaries(template: Manifest, entries: Sequence[Entry]) -> list[dict[int, A
 
 def added_manifest(
     template: Manifest,
-    outputs: Sequence[Output],
+    outputs: Sequence[AddedFile],
     *,
     summaries: Sequence[Mapping[int, Any]],
     snapshot_id: int,

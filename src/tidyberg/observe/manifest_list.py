@@ -1,12 +1,15 @@
-"""A snapshot's manifest list, in any format version."""
+"""Reads the manifest list of a snapshot, in any format version: the fields that observing needs, or all of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.io import FileIO
 
 from tidyberg.avro.columns import read_columns
 from tidyberg.avro.container import AvroError, decoding, open_container
+from tidyberg.avro.records import Container
 from tidyberg.errors import Unsupported
 from tidyberg.model.manifest import ManifestInfo
 from tidyberg.storage.metadata_files import Fetch, damaged, read_bytes, through_pyiceberg
@@ -17,21 +20,77 @@ _PATH, _LENGTH, _SPEC_ID, _CONTENT, _SEQUENCE, _MIN_SEQUENCE, _SNAPSHOT, _KEY, _
 )  # fmt: skip
 _WANTED = frozenset({_PATH, _LENGTH, _SPEC_ID, _CONTENT, _SEQUENCE, _MIN_SEQUENCE, _SNAPSHOT, _KEY, _FIRST_ROW})
 _ENCRYPTED = b"AGS1"  # how Iceberg's encrypted streams begin
-# Version 1 has no content and no sequence numbers: data files, written before numbers were counted.
+# Version 1 has no content field and no sequence numbers: its manifests hold data files with sequence number 0.
 _DEFAULTS = {_CONTENT: 0, _SEQUENCE: 0, _MIN_SEQUENCE: 0}
+
+DATA = 0  # the content of a manifest of data files
+
+
+@dataclass(frozen=True)
+class ListedManifest:
+    """One row of a manifest list with all its fields, by field id."""
+
+    fields: Mapping[int, Any]
+
+    @property
+    def path(self) -> str:
+        return str(self.fields[500])
+
+    @property
+    def length(self) -> int:
+        return int(self.fields[501])
+
+    @property
+    def spec_id(self) -> int:
+        return int(self.fields[502])
+
+    @property
+    def content(self) -> int:
+        return int(self.fields.get(517) or DATA)
+
+    @property
+    def sequence_number(self) -> int:
+        return int(self.fields.get(515) or 0)
+
+    @property
+    def added_snapshot_id(self) -> int:
+        return int(self.fields[503])
+
+    @property
+    def first_row_id(self) -> int | None:
+        found: int | None = self.fields.get(520)
+        return found
+
+    @property
+    def may_have_live_files(self) -> bool:
+        """False if all its entries are deleted. Lists of version 1 may lack the counts."""
+        return self.fields.get(504) != 0 or self.fields.get(505) != 0
 
 
 def read_manifest_list(io: FileIO, location: str, fetch: Fetch = through_pyiceberg) -> list[ManifestInfo]:
+    """Decodes only the fields that observing needs, many rows at once."""
+    with _reading(io, location, fetch) as raw:
+        return [
+            _info(_DEFAULTS | {field_id: values[row] for field_id, values in columns.items()})
+            for rows, columns in read_columns(open_container(raw), _WANTED)
+            for row in range(rows)
+        ]
+
+
+def read_listed_manifests(io: FileIO, location: str, fetch: Fetch = through_pyiceberg) -> list[ListedManifest]:
+    """Decodes every field, for a commit that copies rows of the list into its own."""
+    with _reading(io, location, fetch) as raw:
+        return [ListedManifest(record) for record in Container.parse(raw, location).records()]
+
+
+@contextmanager
+def _reading(io: FileIO, location: str, fetch: Fetch) -> Iterator[bytes]:
     raw = read_bytes(io, location, fetch)
     if raw.startswith(_ENCRYPTED):
         raise _encrypted(location)
     try:
         with decoding():
-            return [
-                _info(_DEFAULTS | {field_id: values[row] for field_id, values in columns.items()})
-                for rows, columns in read_columns(open_container(raw), _WANTED)
-                for row in range(rows)
-            ]
+            yield raw
     except AvroError as error:
         raise damaged(location, f"as a manifest list, {error}") from error
 
