@@ -16,8 +16,8 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tidyberg.avro.records import build_container, field_id, resolve_names, writer
-from tidyberg.commit.entries import ListedManifest
 from tidyberg.commit.manifests import write_file
+from tidyberg.observe.manifest_list import ListedManifest
 from tidyberg.testing import local_path
 from tidyberg.testing.commits import commit_manifests, manifests_of
 from tidyberg.testing.reading import PATH_FIELD, POSITION_FIELD

@@ -108,7 +108,7 @@ def measure(directory: str, name: str, spark: str | None) -> dict[str, Any]:
     import sqlalchemy.dialects.sqlite  # noqa: F401
     from pyiceberg.catalog.sql import SqlCatalog
 
-    from tidyberg.control.far_manifests import reading_on, resting_for
+    from tidyberg.control.remote_manifests import reading_on, resting_for
     from tidyberg.execute.spark.engine import SparkEngine
     from tidyberg.model.options import PlanOptions
     from tidyberg.model.table import TableRef

@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
 
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken
+from tidyberg.execute.engine import AnyTask, CancelToken, Results
 from tidyberg.execute.inline import InlineEngine
-from tidyberg.model.task import TaskResult
+from tidyberg.model.task import Task, TaskResult
 from tidyberg.storage.access import StorageAccess
 
 
@@ -21,12 +22,12 @@ class Meddling(InlineEngine):
         self._meddle = meddle
         self._times = times
 
-    def run(self, *args: Any, **kwargs: Any) -> list[AnyResult]:
-        results = super().run(*args, **kwargs)
+    def run(self, *args: Any, **kwargs: Any) -> Results:
+        with closing(super().run(*args, **kwargs)) as results:
+            yield from results
         if self._times > 0:
             self._times -= 1
             self._meddle()
-        return results
 
 
 class Spoiling(InlineEngine):
@@ -36,11 +37,10 @@ class Spoiling(InlineEngine):
         super().__init__(max_parallelism)
         self._spoil = spoil
 
-    def run(self, *args: Any, on_result: Callable[[AnyResult], None], **kwargs: Any) -> list[AnyResult]:
-        def hand_over(result: AnyResult) -> None:
-            on_result(self._spoil(result) if isinstance(result, TaskResult) else result)
-
-        return super().run(*args, on_result=hand_over, **kwargs)
+    def run(self, *args: Any, **kwargs: Any) -> Results:
+        with closing(super().run(*args, **kwargs)) as results:
+            for result in results:
+                yield self._spoil(result) if isinstance(result, TaskResult) else result
 
 
 class Watched(Spoiling):
@@ -68,18 +68,16 @@ class OneAtATime(InlineEngine):
         tasks: Sequence[AnyTask],
         storage: StorageAccess,
         *,
-        on_result: Callable[[AnyResult], None],
         cancel: CancelToken,
         max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
-        results: list[AnyResult] = []
-        for task in tasks:
-            if results and isinstance(results[0], TaskResult):
-                self._between(len(results))
-            results += super().run([task], storage, on_result=on_result, cancel=cancel)
-            if isinstance(results[-1], TaskResult):
+    ) -> Results:
+        for number, task in enumerate(tasks):
+            if number and isinstance(task, Task):
+                self._between(number)
+            with closing(super().run([task], storage, cancel=cancel)) as results:
+                yield from results
+            if isinstance(task, Task):
                 self.rewritten.append(task.group_id)
-        return results
 
 
 class Slow(InlineEngine):
@@ -89,8 +87,9 @@ class Slow(InlineEngine):
         super().__init__()
         self.begun, self.go = threading.Event(), threading.Event()
 
-    def run(self, *args: Any, cancel: CancelToken, **kwargs: Any) -> list[AnyResult]:
+    def run(self, *args: Any, cancel: CancelToken, **kwargs: Any) -> Results:
         self.begun.set()
         cancel.add_callback(self.go.set)
         self.go.wait(60)
-        return super().run(*args, cancel=cancel, **kwargs)
+        with closing(super().run(*args, cancel=cancel, **kwargs)) as results:
+            yield from results

@@ -18,7 +18,7 @@ from tests.builders.control import AT_ONCE
 from tests.builders.engines import Meddling
 from tidyberg.app import build_control
 from tidyberg.catalog import metadata_file
-from tidyberg.control import leftovers as leftovers_module
+from tidyberg.control import uncommitted_files
 from tidyberg.control.journal import JobRecord
 from tidyberg.control.recovery import Recovery
 from tidyberg.control.round import Round
@@ -46,7 +46,7 @@ MOMENTS: dict[str, tuple[Any, str, str, int]] = {
     "after the swap": (SqlCatalog, "commit_table", "after", 1),
     "after the server's answer": (RestCatalog, "commit_table", "after", 1),
     "before what failed is undone": (JobRecord, "may_delete", "before", 1),
-    "while what failed is undone": (leftovers_module, "existing_outputs", "after", 1),
+    "while what failed is undone": (uncommitted_files, "existing_outputs", "after", 1),
     "while a dead job is recovered": (Recovery, "examine", "after", 1),
     "before a dead job's files are removed": (Recovery, "taken_over", "after", 1),
 }

@@ -34,11 +34,12 @@ from pyiceberg.types import (
 from tests.builders.control import make_control
 from tests.builders.events_table import BY_REGION, REF, SCHEMA, append, compact, options, rows_of
 from tidyberg.avro.records import AvroFile
-from tidyberg.commit.entries import Identity, ListedManifest, Manifest
+from tidyberg.commit.entries import Identity, Manifest
 from tidyberg.commit.manifests import Loss, read_manifest
 from tidyberg.commit.merging import merge_losses
 from tidyberg.commit.new_partitions import decode_partitions, empty_manifest, encode_partition
 from tidyberg.model.merging import MERGE_PROPERTY, SIZE_PROPERTY, merged_manifest_bytes
+from tidyberg.observe.manifest_list import ListedManifest
 from tidyberg.storage.table_files import read_bytes
 from tidyberg.testing import Warehouse
 from tidyberg.testing.commits import manifests_of

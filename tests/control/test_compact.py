@@ -258,7 +258,7 @@ def test_when_clean_up_fails_too_the_first_error_is_told_and_recovery_ends_it(
 
     with make_control(warehouse, Spoiling(lose_a_row)) as control:
         with monkeypatch.context() as patched:
-            patched.setattr("tidyberg.control.leftovers.existing_outputs", broken)
+            patched.setattr("tidyberg.control.uncommitted_files.existing_outputs", broken)
             with pytest.raises(VerificationFailed):
                 control.compact(REF, FULL)
         assert control.history(REF)[0].unresolved

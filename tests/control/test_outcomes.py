@@ -18,8 +18,8 @@ from tests.builders.sales_table import REF, REGIONS, delete_in, regional
 from tidyberg.commit import cleanup
 from tidyberg.commit.fence import fence_name
 from tidyberg.control.control import Control
-from tidyberg.control.leftovers import Leftovers
-from tidyberg.control.preparation import Preparation
+from tidyberg.control.job import JobWork
+from tidyberg.control.uncommitted_files import UncommittedFiles
 from tidyberg.errors import CommitStateUnknown, Conflict, StalePlan, StorageError, TableReplaced
 from tidyberg.model.job import JobStatus
 from tidyberg.model.report import Event, Notice
@@ -145,14 +145,14 @@ def test_rows_whose_deletion_was_undone_are_not_lost_when_a_job_goes_on(
 
 
 def recreate_before(method: str, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = getattr(Preparation, method)
+    original = getattr(JobWork, method)
 
     def recreated(*args: Any) -> Any:
         warehouse.catalog.drop_table("db.sales")
         regional(warehouse)
         return original(*args)
 
-    monkeypatch.setattr(Preparation, method, recreated)
+    monkeypatch.setattr(JobWork, method, recreated)
 
 
 def test_a_table_made_anew_before_conflicts_are_planned_again_is_left_alone(
@@ -181,7 +181,7 @@ def test_a_catalog_that_shows_an_old_state_after_the_commit_costs_no_file(
     old = warehouse.catalog.load_table("db.sales")
     before = warehouse.rows(table)
     with make_control(warehouse, Meddling(lambda: delete_in(warehouse, table, "eu")), replans=0) as control:
-        monkeypatch.setattr(Leftovers, "_fresh", lambda _: old)
+        monkeypatch.setattr(UncommittedFiles, "_fresh", lambda _: old)
         job = control.compact(REF, AT_ONCE).job
         assert job.unresolved
     monkeypatch.undo()

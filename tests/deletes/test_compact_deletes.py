@@ -26,7 +26,7 @@ from tests.builders.events_table import (
     options,
     paths,
 )
-from tidyberg.execute.engine import AnyResult, AnyTask
+from tidyberg.execute.engine import AnyTask, Results
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import Strategy, VerifyMode
 from tidyberg.model.plan import Skip
@@ -301,7 +301,7 @@ def test_deletes_travel_with_their_task_up_to_a_size(warehouse: Warehouse, size:
     seen: list[AnyTask] = []
 
     class Looking(InlineEngine):
-        def run(self, tasks: Sequence[AnyTask], *args: Any, **kwargs: Any) -> list[AnyResult]:
+        def run(self, tasks: Sequence[AnyTask], *args: Any, **kwargs: Any) -> Results:
             seen.extend(tasks)
             return super().run(tasks, *args, **kwargs)
 

@@ -11,9 +11,9 @@ import pytest
 from tests.builders.delete_files import equality_delete
 from tests.builders.inventories import BY_REGION, SCHEMA, inventory_of
 from tests.builders.tasks import NUMBERS, STORAGE, field, make_task, number_files, read_rows
-from tidyberg.control.far_manifests import reading_on, resting_for
+from tidyberg.control.remote_manifests import reading_on, resting_for
 from tidyberg.errors import Cancelled, DamagedFile, StorageError
-from tidyberg.execute.engine import AnyResult, CancelToken
+from tidyberg.execute.engine import CancelToken, gathered
 from tidyberg.execute.kernel.write.sizing import most_outputs
 from tidyberg.execute.spark.engine import SparkEngine
 from tidyberg.execute.tasks.delete_contents import with_delete_contents
@@ -44,10 +44,8 @@ def endless_tasks(directory: Path, groups: int, times: int = 3_000) -> list[Task
 
 def check_results_and_progress(engine: SparkEngine, directory: Path) -> None:
     tasks = group_tasks(directory, 5)
-    seen: list[AnyResult] = []
-    results = engine.run(tasks, STORAGE, on_result=seen.append, cancel=CancelToken())
+    results = gathered(engine.run(tasks, STORAGE, cancel=CancelToken()))
     assert [result.group_id for result in results] == [0, 1, 2, 3, 4]
-    assert len(seen) == 5
     for task, result in zip(tasks, results, strict=True):
         assert isinstance(result, TaskResult)
         assert 0 <= result.attempt < engine.attempts
@@ -63,7 +61,7 @@ def check_deletes(engine: SparkEngine, directory: Path) -> None:
     for limit in (1024 * 1024, 0):
         filled = with_delete_contents(tasks, STORAGE, per_job=limit)
         found = []
-        for result in engine.run(filled, STORAGE, on_result=lambda _: None, cancel=CancelToken()):
+        for result in gathered(engine.run(filled, STORAGE, cancel=CancelToken())):
             assert isinstance(result, TaskResult)
             found += [row["id"] for row in read_rows([output.path for output in result.outputs])]
         assert found == [number for number in range(2_000) if number % 3]
@@ -74,7 +72,7 @@ def check_damaged_file(engine: SparkEngine, directory: Path) -> None:
     path = Path(tasks[1].inputs[1].path)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(DamagedFile) as raised:
-        engine.run(tasks, STORAGE, on_result=lambda _: None, cancel=CancelToken())
+        list(engine.run(tasks, STORAGE, cancel=CancelToken()))
     assert str(path) in raised.value.message
     assert "Traceback" not in str(raised.value)
     assert len(str(raised.value)) < 1_000
@@ -84,7 +82,7 @@ def check_storage_error(engine: SparkEngine, directory: Path) -> None:
     (task,) = group_tasks(directory, 1)
     (directory / "out").write_text("a file where a directory should be")
     with pytest.raises(StorageError) as raised:
-        engine.run([task], STORAGE, on_result=lambda _: None, cancel=CancelToken())
+        list(engine.run([task], STORAGE, cancel=CancelToken()))
     assert str(directory / "out") in raised.value.message
     assert "Traceback" not in str(raised.value)
 
@@ -104,7 +102,7 @@ def check_cancel(engine: SparkEngine, directory: Path) -> None:
     watcher = threading.Thread(target=cancel_once_written)
     watcher.start()
     with pytest.raises(Cancelled):
-        engine.run(tasks, STORAGE, on_result=lambda _: None, cancel=cancel)
+        list(engine.run(tasks, STORAGE, cancel=cancel))
     returned = time.monotonic()
     watcher.join()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("tidyberg-spark")]

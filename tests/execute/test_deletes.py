@@ -460,7 +460,7 @@ def groups_of(directory: Path, files: Sequence[TaskInput], deletes: Sequence[Tas
 
 def run_inline(tasks: Sequence[Task]) -> list[int]:
     found = []
-    for result in InlineEngine(2).run(tasks, STORAGE, on_result=lambda _: None, cancel=CancelToken()):
+    for result in InlineEngine(2).run(tasks, STORAGE, cancel=CancelToken()):
         assert isinstance(result, TaskResult)
         found += ids(result)
     return found

@@ -107,6 +107,6 @@ def test_where_spark_cannot_start_ahead_the_run_says_why(tmp_path: Path, monkeyp
     try:
         engine.start_ahead()
         with pytest.raises(ConfigurationError, match="needs Java 17"):
-            engine.run(group_tasks(tmp_path, 1), STORAGE, on_result=lambda _: None, cancel=CancelToken())
+            list(engine.run(group_tasks(tmp_path, 1), STORAGE, cancel=CancelToken()))
     finally:
         engine.close()

@@ -100,7 +100,7 @@ def test_cancel(engine: SparkEngine, tmp_path: Path) -> None:
 def test_no_server_is_one_line() -> None:
     engine = SparkEngine(connect=f"sc://127.0.0.1:{free_port()}/;token=hush-hush")
     with pytest.raises(EngineError, match="does not answer") as raised:
-        engine.run([None], None, on_result=lambda _: None, cancel=CancelToken())  # type: ignore[list-item, arg-type]
+        list(engine.run([None], None, cancel=CancelToken()))  # type: ignore[list-item, arg-type]
     assert "\n" not in str(raised.value)
     assert "hush" not in str(raised.value)
 

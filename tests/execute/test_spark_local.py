@@ -92,7 +92,7 @@ def test_a_run_whose_spark_dies_fails_and_the_next_one_works(engine: SparkEngine
     engine.start()
     threading.Timer(2.0, kill_java).start()
     with pytest.raises(EngineError):
-        engine.run(endless_tasks(tmp_path / "endless", 2), STORAGE, on_result=lambda _: None, cancel=CancelToken())
+        list(engine.run(endless_tasks(tmp_path / "endless", 2), STORAGE, cancel=CancelToken()))
     check_results_and_progress(engine, tmp_path)
 
 
@@ -102,7 +102,7 @@ def test_threads_share_a_session_and_a_cancel_stops_only_its_own_run(engine: Spa
 
     def run_until_cancelled() -> None:
         with pytest.raises(Cancelled):
-            engine.run(endless, StorageAccess(), on_result=lambda _: None, cancel=cancel)
+            list(engine.run(endless, StorageAccess(), cancel=cancel))
         ended.append("cancelled")
 
     def run_to_the_end(name: str) -> None:
@@ -234,16 +234,21 @@ def test_an_existing_session_is_used_and_left_running(engine: SparkEngine, tmp_p
 
 def test_hundreds_of_groups(engine: SparkEngine, tmp_path: Path) -> None:
     tasks = group_tasks(tmp_path, 200)
-    seen: list[int] = []
-    results = engine.run(
-        tasks,
-        StorageAccess(),
-        on_result=lambda result: seen.append(result.group_id),
-        cancel=CancelToken(),
-        max_parallelism=2,
-    )
-    assert [result.group_id for result in results] == list(range(200))
-    assert sorted(seen) == list(range(200))
+    results = engine.run(tasks, StorageAccess(), cancel=CancelToken(), max_parallelism=2)
+    assert sorted(result.group_id for result in results) == list(range(200))
+
+
+def test_closing_the_results_early_stops_the_run_and_leaves_the_session_usable(
+    engine: SparkEngine, tmp_path: Path
+) -> None:
+    short = [replace(task, group_id=7) for task in group_tasks(tmp_path / "short", 1)]
+    results = engine.run([*short, *endless_tasks(tmp_path / "endless", 1)], STORAGE, cancel=CancelToken())
+    assert next(results).group_id == 7
+    started = time.monotonic()
+    results.close()
+    assert time.monotonic() - started < 20
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tidyberg-spark")]
+    check_results_and_progress(engine, tmp_path / "after")
 
 
 def test_a_killed_python_worker_is_replaced(engine: SparkEngine, tmp_path: Path) -> None:
@@ -265,7 +270,7 @@ def test_a_killed_python_worker_is_replaced(engine: SparkEngine, tmp_path: Path)
 
     killer = threading.Thread(target=kill_one_that_writes)
     killer.start()
-    (result,) = engine.run(tasks, StorageAccess(), on_result=lambda _: None, cancel=CancelToken())
+    (result,) = engine.run(tasks, StorageAccess(), cancel=CancelToken())
     killer.join()
     assert killed
     assert isinstance(result, TaskResult)
@@ -282,7 +287,7 @@ def test_secrets_stay_in_the_closure(engine: SparkEngine, tmp_path: Path) -> Non
          "s3.secret-access-key": SECRET, "s3.connect-timeout": "1"}
     )  # fmt: skip
     with pytest.raises(StorageError) as raised:
-        engine.run([task], access, on_result=lambda _: None, cancel=CancelToken())
+        list(engine.run([task], access, cancel=CancelToken()))
     told = []
     error: BaseException | None = raised.value
     while error is not None:
@@ -425,7 +430,7 @@ def test_a_file_that_ends_its_worker_is_named(engine: SparkEngine, tmp_path: Pat
     path = Path(tasks[0].inputs[1].path)
     damage(path, other_type)
     with pytest.raises(DamagedFile, match="has a damaged footer") as raised:
-        engine.run(tasks, STORAGE, on_result=lambda _: None, cancel=CancelToken())
+        list(engine.run(tasks, STORAGE, cancel=CancelToken()))
     assert str(path) in raised.value.message
 
 

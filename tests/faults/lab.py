@@ -122,8 +122,8 @@ class Lab:
             engine = Meddling(lambda: self._write(outcome), max_parallelism=1)
         with (
             self.open(engine) as (warehouse, control, store),
-            patch("tidyberg.control.control.this_process", lambda: DEAD),
-            patch("tidyberg.control.settling.this_process", lambda: DEAD),
+            patch("tidyberg.control.job.this_process", lambda: DEAD),
+            patch("tidyberg.control.dead_jobs.this_process", lambda: DEAD),
             wired(layer, warehouse.catalog, store, on_disk=self.on_disk),
         ):
             try:
@@ -144,8 +144,8 @@ class Lab:
         layer.known = self.files
         with (
             self.open() as (warehouse, control, store),
-            patch("tidyberg.control.control.this_process", lambda: DEAD),
-            patch("tidyberg.control.settling.this_process", lambda: DEAD),
+            patch("tidyberg.control.job.this_process", lambda: DEAD),
+            patch("tidyberg.control.dead_jobs.this_process", lambda: DEAD),
             wired(layer, warehouse.catalog, store, on_disk=self.on_disk),
         ):
             try:

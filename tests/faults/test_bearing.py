@@ -9,8 +9,9 @@ from tests.builders.events_table import REF
 from tests.faults.lab import Lab
 from tests.faults.layer import Call, Kind, Layer, Wire, at
 from tests.faults.wires import _Connection
-from tidyberg.commit import manifests, snapshot
+from tidyberg.commit import snapshot
 from tidyberg.errors import DamagedFile, StorageError
+from tidyberg.observe import manifest_list
 from tidyberg.record.process import is_alive, this_process
 from tidyberg.record.sqlite import SqliteStore
 
@@ -77,8 +78,8 @@ def test_a_job_store_that_fails_after_the_swap_costs_the_table_nothing(lab: Lab,
 
 
 def test_a_manifest_list_that_became_shorter_is_not_copied(lab: Lab) -> None:
-    read = manifests.read_manifest_list
-    with patch.object(snapshot, "read_manifest_list", lambda io, path: read(io, path)[:-1]):
+    read = manifest_list.read_listed_manifests
+    with patch.object(snapshot, "read_listed_manifests", lambda *args: read(*args)[:-1]):
         outcome = lab.compact()
     assert isinstance(outcome.error, DamagedFile)
     assert not lab.check(outcome)

@@ -91,8 +91,8 @@ LEASES = (
     ),
     Mutant(
         "lease: what a job wrote after it lost its table is looked at again",
-        "control/settling.py",
-        "        self.store.save(replace(found, unresolved=True))\n        return self.settle(found)",
+        "control/dead_jobs.py",
+        "        self.store.save(replace(found, unresolved=True))\n        return self.recover(found)",
         "        return None",
         _stopped("after the lease was checked for the commit"),
     ),

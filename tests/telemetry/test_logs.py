@@ -154,7 +154,7 @@ def test_threads_of_an_engine_know_the_job(tmp_path: Path) -> None:
 
     tasks = [make_task(number_files(tmp_path, 2, 10), NUMBERS, tmp_path / "out")]
     with about(job_id="j1"):
-        InlineEngine().run(tasks, Looking(), on_result=lambda _: None, cancel=CancelToken())
+        list(InlineEngine().run(tasks, Looking(), cancel=CancelToken()))
     assert set(seen) == {"j1"}
 
 

@@ -1,6 +1,7 @@
 """Audits replace snapshots: a replace must leave every reader the rows it had before, whoever made it [I1]."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +22,7 @@ from tidyberg.commit.receipt import (
     copied_files,
 )
 from tidyberg.errors import BadInput, DamagedFile, UnknownReference, Unsupported
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, Engine
+from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, Engine, Results, gathered
 from tidyberg.execute.kernel.audit import PARTS, read_rows, read_sums
 from tidyberg.execute.tasks.delete_contents import with_delete_contents
 from tidyberg.model.audit import AuditReport, Harm, Receipt, SnapshotAudit, Verdict
@@ -237,11 +238,15 @@ class Auditor:
     def _run(self, tasks: Sequence[AnyTask]) -> list[AnyResult]:
         if not tasks:
             return []
+        storage = storage_access(self.table.io)
+        run = self.engine().run(tasks, storage, cancel=self.cancel, max_parallelism=self.max_parallelism)
+        with closing(run) as results:
+            return gathered(self._reporting(tasks, results))
+
+    def _reporting(self, tasks: Sequence[AnyTask], results: Results) -> Iterator[AnyResult]:
         by_number = {task.group_id: task for task in tasks}
         progress = Progress(groups_total=len(tasks))
-
-        def on_result(result: AnyResult) -> None:
-            nonlocal progress
+        for result in results:
             files = by_number[result.group_id].inputs
             progress = replace(
                 progress,
@@ -250,14 +255,7 @@ class Auditor:
                 bytes_read=progress.bytes_read + sum(file.size for file in files),
             )
             self.emit(GroupFinished(result.group_id, "", progress))
-
-        return self.engine().run(
-            tasks,
-            storage_access(self.table.io),
-            on_result=on_result,
-            cancel=self.cancel,
-            max_parallelism=self.max_parallelism,
-        )
+            yield result
 
 
 def _promised(snapshot: SnapshotInfo) -> str | None:

@@ -21,17 +21,17 @@ from pyiceberg.table.snapshots import Snapshot
 from tidyberg.avro.records import reader, resolve_names, writer
 from tidyberg.bench.choosing import Choice
 from tidyberg.catalog.metadata_file import as_document, write_document
-from tidyberg.commit.entries import Entry, ListedManifest, Manifest
+from tidyberg.commit.entries import Entry, Manifest
 from tidyberg.commit.manifests import (
     Loss,
     manifest_list,
     read_manifest,
-    read_manifest_list,
     rewritten_manifest,
     write_file,
 )
 from tidyberg.errors import StorageError
 from tidyberg.model.plan import DeleteFile
+from tidyberg.observe.manifest_list import ListedManifest, read_listed_manifests
 
 _CHUNK = 8 * 1024 * 1024
 _THREADS = 8
@@ -55,7 +55,7 @@ def copy_table(source: Table, snapshot: Snapshot, choice: Choice, io: FileIO, lo
     copied = _copy_files(source.io, choice, io, location)
     version = source.metadata.format_version
     listed = []
-    for number, found in enumerate(read_manifest_list(source.io, snapshot.manifest_list)):
+    for number, found in enumerate(read_listed_manifests(source.io, snapshot.manifest_list)):
         manifest = read_manifest(source.io, found)
         kept = [entry for entry in manifest.entries if entry.identity in choice.identities and entry.path in copied]
         if kept:

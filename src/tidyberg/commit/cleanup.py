@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
-from tidyberg.commit.entries import ListedManifest
-from tidyberg.commit.manifests import read_manifest, read_manifest_list
+from tidyberg.commit.manifests import read_manifest
 from tidyberg.commit.ownership import Ownership, name_of
 from tidyberg.model.job import Intent
 from tidyberg.model.task import output_prefix
+from tidyberg.observe.manifest_list import ListedManifest, read_listed_manifests
 from tidyberg.storage.table_files import abort_uploads, delete
 
 AT_A_TIME = 16
@@ -48,7 +48,7 @@ def referenced_paths(
 
     def listed(path: str) -> list[ListedManifest]:
         check()
-        return read_manifest_list(table.io, path)
+        return read_listed_manifests(table.io, path)
 
     def entries(manifest: ListedManifest) -> set[str]:
         check()

@@ -15,53 +15,12 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tidyberg.avro.records import AvroFile, field_id, reader, resolve_names, skipper, writer
 from tidyberg.model.task import WrittenFile
+from tidyberg.observe.manifest_list import DATA, ListedManifest
 from tidyberg.storage.table_files import damaged
 
 ADDED, DELETED = 1, 2
 EXISTING = 0
-DATA = 0
 BLOCK_SIZE_V1 = 64 * 1024 * 1024  # "always write a default in v1": the field is required there and means nothing
-
-
-@dataclass(frozen=True)
-class ListedManifest:
-    """One row of a manifest list, by field id."""
-
-    fields: Mapping[int, Any]
-
-    @property
-    def path(self) -> str:
-        return str(self.fields[500])
-
-    @property
-    def length(self) -> int:
-        return int(self.fields[501])
-
-    @property
-    def spec_id(self) -> int:
-        return int(self.fields[502])
-
-    @property
-    def content(self) -> int:
-        return int(self.fields.get(517) or DATA)
-
-    @property
-    def sequence_number(self) -> int:
-        return int(self.fields.get(515) or 0)
-
-    @property
-    def added_snapshot_id(self) -> int:
-        return int(self.fields[503])
-
-    @property
-    def first_row_id(self) -> int | None:
-        found: int | None = self.fields.get(520)
-        return found
-
-    @property
-    def may_have_live_files(self) -> bool:
-        """Entries that were deleted before are not carried over; lists of v1 need not count them."""
-        return self.fields.get(504) != 0 or self.fields.get(505) != 0
 
 
 # I5: a data file is its path; a DV is a piece of a Puffin file that many share.
@@ -110,8 +69,8 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class Output:
-    """A file to add, with the partition of the inputs it replaces."""
+class AddedFile:
+    """A file to add, with the partition of the inputs that it replaces."""
 
     file: WrittenFile
     partition: bytes
@@ -151,7 +110,7 @@ class EntryEncoder:
             self._with_first_row_id(entry) if self._keeps_bytes else self._convert(entry),
         )
 
-    def added(self, output: Output, snapshot_id: int, sequence_number: int) -> bytes:
+    def added(self, output: AddedFile, snapshot_id: int, sequence_number: int) -> bytes:
         return self._entry(
             {0: ADDED, 1: snapshot_id, 3: sequence_number, 4: None},
             self._encode_data_file(_data_file_fields(output.file), output.partition),

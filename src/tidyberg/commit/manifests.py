@@ -13,19 +13,18 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from tidyberg.avro.container import AvroError, decoding
 from tidyberg.avro.records import AvroFile, build_container, resolve_names, writer
 from tidyberg.commit.entries import (
-    DATA,
     DELETED,
     EXISTING,
+    AddedFile,
     Entry,
     EntryEncoder,
     Identity,
-    ListedManifest,
     Manifest,
-    Output,
     live_entries,
 )
 from tidyberg.commit.new_partitions import decode_partitions, partition_summaries, partition_types
 from tidyberg.errors import AccessDenied, StorageError
+from tidyberg.observe.manifest_list import DATA, ListedManifest
 from tidyberg.storage import table_files as objects
 from tidyberg.storage.table_files import damaged, read_bytes
 
@@ -39,12 +38,6 @@ def write_file(io: FileIO, path: str, content: bytes) -> None:
         raise StorageError(f"Cannot write {path}: {error}.", hint="Check its room and the network.") from error
     if size != len(content):
         raise StorageError(f"{path} has {size} bytes after {len(content)} were written.", hint="Try again.")
-
-
-def read_manifest_list(io: FileIO, path: str) -> list[ListedManifest]:
-    raw = read_bytes(io, path)
-    with _naming(path):
-        return [ListedManifest(record) for record in AvroFile.parse(raw).records()]
 
 
 def read_manifest(io: FileIO, listed: ListedManifest) -> Manifest:
@@ -131,7 +124,7 @@ def _summaries(template: Manifest, entries: Sequence[Entry]) -> list[dict[int, A
 
 def added_manifest(
     template: Manifest,
-    outputs: Sequence[Output],
+    outputs: Sequence[AddedFile],
     *,
     summaries: Sequence[Mapping[int, Any]],
     snapshot_id: int,

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 
 from pyiceberg.types import UUIDType
 
-from tidyberg.commit.entries import DATA, EntryEncoder
+from tidyberg.commit.entries import EntryEncoder
 from tidyberg.commit.manifests import Loss, header_of
 from tidyberg.commit.new_partitions import partition_types
 from tidyberg.model.merging import merged_manifest_bytes
+from tidyberg.observe.manifest_list import DATA
 
 
 def merge_losses(losses: Sequence[Loss], format_version: int, properties: Mapping[str, str]) -> list[tuple[Loss, ...]]:

@@ -33,7 +33,8 @@ from pyiceberg.types import (
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tidyberg.avro.records import AvroFile, field_id, reader, resolve_names, writer
-from tidyberg.commit.entries import DATA, ListedManifest, Manifest, entry_schema, with_partition
+from tidyberg.commit.entries import Manifest, entry_schema, with_partition
+from tidyberg.observe.manifest_list import DATA, ListedManifest
 
 _EXACT = Context(prec=40)
 _HELD_AS: dict[str, PrimitiveType] = {

@@ -28,14 +28,13 @@ from pyiceberg.table.update import (
 from tidyberg._version import __version__
 from tidyberg.commit.conflicts import Replaceable, identities
 from tidyberg.commit.dangling import dangling_deletes
-from tidyberg.commit.entries import Identity, ListedManifest, Manifest, Output
+from tidyberg.commit.entries import AddedFile, Identity, Manifest
 from tidyberg.commit.fence import needless_fences, no_fence
 from tidyberg.commit.manifests import (
     Loss,
     added_manifest,
     manifest_list,
     read_manifest,
-    read_manifest_list,
     rewritten_manifest,
     write_file,
 )
@@ -48,6 +47,7 @@ from tidyberg.commit.summary import replace_summary, roll_forward
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.plan import FULL_TARGET, DeleteFile
 from tidyberg.model.task import WrittenFile
+from tidyberg.observe.manifest_list import ListedManifest, read_listed_manifests
 from tidyberg.storage.table_files import damaged
 
 JOB_ID = "tidyberg.job-id"
@@ -111,7 +111,7 @@ class Stager:
         assert head is not None
         deletes = dangling_deletes(parent, groups, self._applied(groups))
         removed = _removed_entries(parent, groups, deletes)
-        listed = {manifest.path: manifest for manifest in read_manifest_list(table.io, head.manifest_list)}
+        listed = {manifest.path: manifest for manifest in read_listed_manifests(table.io, head.manifest_list)}
         if listed.keys() != {manifest.path for manifest in parent.manifests}:
             # I1: what is missing in the list that we copy would be missing in the table.
             raise damaged(head.manifest_list, "it lists other manifests than a moment ago")
@@ -203,14 +203,14 @@ class Stager:
             self._written[key] = manifest
         return self._written[key]
 
-    def _outputs_of(self, table: Table, member: Replaceable, source: Manifest) -> list[Output]:
+    def _outputs_of(self, table: Table, member: Replaceable, source: Manifest) -> list[AddedFile]:
         files = self.outputs[member.group.group_id]
         spec_id = member.group.output_spec_id
         if spec_id is None:
             partition = _partition_of(source, member)
-            return [Output(file, partition) for file in files]
+            return [AddedFile(file, partition) for file in files]
         spec = table.specs()[spec_id]
-        return [Output(file, encode_partition(source, spec, file.partition or ())) for file in files]
+        return [AddedFile(file, encode_partition(source, spec, file.partition or ())) for file in files]
 
     def _partitions(self, parent: Inventory, member: Replaceable) -> list[tuple[Any, ...]]:
         if member.group.output_spec_id is None:

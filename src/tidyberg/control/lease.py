@@ -18,7 +18,8 @@ _RELEASE_PAUSES = (0.1, 0.2, 0.4, 0.8)
 class Lease:
     """A context manager: the table is ours inside it, or TableBusy is raised once `wait_seconds` are over.
 
-    A process that is stopped for longer than the lease loses it. From then on `lost` holds, and `cancel` is cancelled.
+    A process that is stopped for longer than the lease loses it: then `lost` becomes True and `cancel` is
+    cancelled. `waited` is True if another job held the table at first.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Lease:
         self.now_ms = now_ms
         self._ttl_ms = ttl_ms
         self.lost = False
+        self.waited = False
         self._wait_seconds = wait_seconds
         self._sleep = sleep
         self._cancel = cancel or CancelToken()
@@ -54,6 +56,7 @@ class Lease:
                     f"Job {holder} is at work on {self._job.table}.",
                     hint="Wait for it to end, or let --wait do so; `tidyberg history` shows it.",
                 )
+            self.waited = True
             pause = min(_ASK_AGAIN_SECONDS, self._wait_seconds - waited)
             self._sleep(pause)
             waited += pause

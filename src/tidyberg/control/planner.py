@@ -8,8 +8,8 @@ from pyiceberg.table import Table
 
 from tidyberg.catalog.errors import catalog_errors
 from tidyberg.control.calibration import calibrate
-from tidyberg.control.far_manifests import reading_on, resting_for
-from tidyberg.control.workbench import work_of
+from tidyberg.control.context import span_attributes
+from tidyberg.control.remote_manifests import reading_on, resting_for
 from tidyberg.execute.engine import Engine
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
@@ -86,7 +86,7 @@ class Planner:
                 plan = make(calibration=self._calibration(self.inline), resources=self.inline)
                 plan = replace(plan, better_inline=not plan.is_empty)
                 plan = replace(plan, hash=plan_hash(plan))
-            span.set(**work_of(plan.groups))
+            span.set(**span_attributes(plan.groups))
             return plan
 
     def _observe(

@@ -1,7 +1,7 @@
 """The engine port: what runs tasks, how a run is cancelled, and how a kernel's failure becomes an error."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
@@ -24,6 +24,9 @@ from tidyberg.storage.access import StorageAccess
 INLINE_GB = 1.0  # what a process that rewrites takes, about
 APP_NAME = "tidyberg"  # of its Spark applications
 SPARK_CONNECT = "spark connect"  # the name of its resources, wherever the server is
+
+# The results of a run, in the order in which tasks finish.
+Results = Generator[AnyResult, None, None]
 
 
 class CancelToken:
@@ -89,14 +92,22 @@ class Engine(Protocol):
         tasks: Sequence[AnyTask],
         storage: StorageAccess,
         *,
-        on_result: Callable[[AnyResult], None],
         cancel: CancelToken,
         max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
-        """Results in the order of the tasks; `on_result` is called in the caller's thread as each arrives."""
+    ) -> Results:
+        """Yields each result as its task finishes. The run starts with the first `next`.
+
+        Tasks continue while the caller works on a result. Closing the generator stops the run: wrap it in
+        `contextlib.closing`, so that an error in the caller stops the tasks too.
+        """
         ...
 
     def close(self) -> None: ...
+
+
+def gathered(results: Iterable[AnyResult]) -> list[AnyResult]:
+    """Runs everything. Returns the results in the order of their tasks' numbers."""
+    return sorted(results, key=lambda result: result.group_id)
 
 
 def use_idle_cores(tasks: Sequence[AnyTask], cores: int | None, most: int | None = None) -> list[AnyTask]:

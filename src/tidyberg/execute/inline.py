@@ -3,13 +3,13 @@
 import os
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextvars import copy_context
 
 import pyarrow as pa
 
 from tidyberg.errors import EngineError
-from tidyberg.execute.engine import INLINE_GB, AnyResult, AnyTask, CancelToken, error_of, use_idle_cores
+from tidyberg.execute.engine import INLINE_GB, AnyResult, AnyTask, CancelToken, Results, error_of, use_idle_cores
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.options import INLINE, Resources
@@ -24,7 +24,7 @@ class InlineEngine:
 
     name = "inline"
     attempts = 4  # as many as Spark gives a task
-    settle_seconds = 0.0  # a run returns only after its threads have ended and removed what they wrote
+    settle_seconds = 0.0  # a run ends only after its threads have ended and removed what they wrote
 
     def __init__(self, max_parallelism: int | None = None, memory_gb: float = INLINE_GB) -> None:
         self._parallelism = max_parallelism or os.cpu_count() or 1
@@ -35,10 +35,9 @@ class InlineEngine:
         tasks: Sequence[AnyTask],
         storage: StorageAccess,
         *,
-        on_result: Callable[[AnyResult], None],
         cancel: CancelToken,
         max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
+    ) -> Results:
         cancel.raise_if_cancelled()
         tasks = use_idle_cores(tasks, self._parallelism if max_parallelism is None else None)
         run = _Run(tasks, storage, cancel)
@@ -49,7 +48,7 @@ class InlineEngine:
         for thread in threads:
             thread.start()
         try:
-            return run.gather(on_result)
+            yield from run.results()
         finally:
             run.stopping.set()
             for thread in threads:
@@ -66,21 +65,21 @@ class _Run:
         self._storage = storage
         self._cancel = cancel
         self._count = len(tasks)
-        self._waiting: queue.SimpleQueue[tuple[int, AnyTask]] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[int, AnyResult | BaseException]] = queue.SimpleQueue()
-        for item in enumerate(tasks):
-            self._waiting.put(item)
+        self._waiting: queue.SimpleQueue[AnyTask] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[AnyResult | BaseException] = queue.SimpleQueue()
+        for task in tasks:
+            self._waiting.put(task)
 
     def work(self) -> None:
         while not self._should_stop():
             try:
-                position, task = self._waiting.get_nowait()
+                task = self._waiting.get_nowait()
             except queue.Empty:
                 return
             try:
-                self._done.put((position, self._run(task)))
+                self._done.put(self._run(task))
             except BaseException as error:  # noqa: BLE001 - whatever it was, the caller's thread raises it
-                self._done.put((position, error))
+                self._done.put(error)
 
     def _run(self, task: AnyTask) -> AnyResult:
         """Storage that refused or lost a request may answer the next one; nothing else is worth another attempt."""
@@ -95,12 +94,12 @@ class _Run:
                 if self.stopping.wait(_FIRST_WAIT_SECONDS * 2**attempt):
                     raise
 
-    def gather(self, on_result: Callable[[AnyResult], None]) -> list[AnyResult]:
-        results: dict[int, AnyResult] = {}
-        while len(results) < self._count:
+    def results(self) -> Results:
+        count = 0
+        while count < self._count:
             self._cancel.raise_if_cancelled()
             try:
-                position, outcome = self._done.get(timeout=_POLL_SECONDS)
+                outcome = self._done.get(timeout=_POLL_SECONDS)
             except queue.Empty:
                 continue
             if isinstance(outcome, KernelFailure):
@@ -108,9 +107,8 @@ class _Run:
                 raise error_of(outcome) from outcome
             if isinstance(outcome, BaseException):
                 raise EngineError(f"A task failed: {type(outcome).__name__}: {outcome}") from outcome
-            results[position] = outcome
-            on_result(outcome)
-        return [results[position] for position in range(self._count)]
+            count += 1
+            yield outcome
 
     def _should_stop(self) -> bool:
         return self.stopping.is_set() or self._cancel.cancelled

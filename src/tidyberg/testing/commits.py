@@ -22,9 +22,9 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from tidyberg.catalog.metadata_file import as_document, write_document
-from tidyberg.commit.entries import ListedManifest
-from tidyberg.commit.manifests import manifest_list, read_manifest_list, write_file
+from tidyberg.commit.manifests import manifest_list, write_file
 from tidyberg.commit.snapshot import next_row_id
+from tidyberg.observe.manifest_list import ListedManifest, read_listed_manifests
 from tidyberg.testing.avro import avro_file, encode_record
 
 
@@ -61,7 +61,7 @@ class LabCatalog(SqlCatalog):
 def manifests_of(table: Table, branch: str = "main") -> list[ListedManifest]:
     """The manifest list of a branch; empty where it has no snapshot yet."""
     head = table.metadata.snapshot_by_name(branch)
-    return read_manifest_list(table.io, head.manifest_list) if head else []
+    return read_listed_manifests(table.io, head.manifest_list) if head else []
 
 
 def commit_manifests(

@@ -12,8 +12,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
 from tidyberg.avro.records import build_container, field_id, resolve_names, writer
-from tidyberg.commit.entries import Identity, ListedManifest, entry_schema, with_partition
+from tidyberg.commit.entries import Identity, entry_schema, with_partition
 from tidyberg.commit.manifests import Loss, read_manifest, rewritten_manifest, write_file
+from tidyberg.observe.manifest_list import ListedManifest
 from tidyberg.testing.commits import commit_manifests, manifests_of
 from tidyberg.testing.manifests import live_files
 from tidyberg.testing.reading import PATH_FIELD, POSITION_FIELD, deleted_positions

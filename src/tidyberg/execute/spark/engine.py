@@ -4,12 +4,12 @@ import contextlib
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tidyberg.errors import EngineError
-from tidyberg.execute.engine import APP_NAME, SPARK_CONNECT, AnyResult, AnyTask, CancelToken, use_idle_cores
+from tidyberg.execute.engine import APP_NAME, SPARK_CONNECT, AnyTask, CancelToken, Results, use_idle_cores
 from tidyberg.execute.spark.class_archive import find_archive, make_later
 from tidyberg.execute.spark.launch import Launch, launched, spark_home
 from tidyberg.execute.spark.run import ConnectHandle, Handle, LocalHandle, SessionHandle, SparkRun, split_into_jobs
@@ -152,21 +152,19 @@ class SparkEngine:
         tasks: Sequence[AnyTask],
         storage: StorageAccess,
         *,
-        on_result: Callable[[AnyResult], None],
         cancel: CancelToken,
         max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
+    ) -> Results:
         cancel.raise_if_cancelled()
         if not tasks:
-            return []
+            return
         self.start()
         handle = self._handle()
         tasks = use_idle_cores(tasks, self._cores if max_parallelism is None else None, self._cores_of_executor())
         threads, jobs = split_into_jobs(tasks, self._cores, max_parallelism)
         run = SparkRun(handle, jobs, storage, self.attempts, cancel)
-        results = run.execute(threads, len(tasks), on_result)
+        yield from run.results(threads, len(tasks))
         self._has_run = True
-        return results
 
     def _start(self) -> Any:
         if self._connect is not None:

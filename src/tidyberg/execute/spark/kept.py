@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidyberg.errors import BadInput
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, Engine
+from tidyberg.execute.engine import AnyTask, CancelToken, Engine, Results
 from tidyberg.execute.spark.engine import SparkEngine
 from tidyberg.model.options import Resources
 from tidyberg.storage.access import StorageAccess
@@ -123,11 +123,10 @@ class _Borrowed:
         tasks: Sequence[AnyTask],
         storage: StorageAccess,
         *,
-        on_result: Callable[[AnyResult], None],
         cancel: CancelToken,
         max_parallelism: int | None = None,
-    ) -> list[AnyResult]:
-        return self._engine.run(tasks, storage, on_result=on_result, cancel=cancel, max_parallelism=max_parallelism)
+    ) -> Results:
+        return self._engine.run(tasks, storage, cancel=cancel, max_parallelism=max_parallelism)
 
     def close(self) -> None:
         give_back, self._give_back = self._give_back, None

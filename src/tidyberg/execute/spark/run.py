@@ -5,13 +5,13 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tidyberg.errors import Cancelled, EngineError, TidybergError
-from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, error_of
+from tidyberg.execute.engine import AnyTask, CancelToken, Results, error_of
 from tidyberg.execute.spark.session import first_line
 from tidyberg.execute.spark.worker import (
     OUTCOME_SCHEMA,
@@ -156,7 +156,7 @@ class _Failed:
 
 
 class SparkRun:
-    """One call of `run`: threads submit Spark jobs, the caller's thread gathers what they report."""
+    """One call of `run`: threads submit Spark jobs, and the caller's thread yields what they report."""
 
     def __init__(
         self,
@@ -176,7 +176,8 @@ class SparkRun:
         for job in jobs:
             self._waiting.put(job)
 
-    def execute(self, threads: int, tasks: int, on_result: Callable[[AnyResult], None]) -> list[AnyResult]:
+    def results(self, threads: int, tasks: int) -> Results:
+        """Whatever ends the generator before its last result, an error or `close`, interrupts the Spark jobs."""
         workers = [
             threading.Thread(
                 target=copy_context().run, args=(self._submit,), name=f"tidyberg-spark-{number}", daemon=True
@@ -186,7 +187,7 @@ class SparkRun:
         for worker in workers:
             worker.start()
         try:
-            return self._gather(tasks, on_result)
+            yield from self._gathered(tasks)
         except BaseException:
             self._interrupt(workers)
             raise
@@ -206,9 +207,9 @@ class SparkRun:
                 self._done.put(_Failed(error, partitions))
                 return
 
-    def _gather(self, tasks: int, on_result: Callable[[AnyResult], None]) -> list[AnyResult]:
-        results: dict[int, AnyResult] = {}
-        while len(results) < tasks:
+    def _gathered(self, tasks: int) -> Results:
+        count = 0
+        while count < tasks:
             self._cancel.raise_if_cancelled()
             try:
                 outcomes = self._done.get(timeout=_POLL_SECONDS)
@@ -222,9 +223,8 @@ class SparkRun:
                 if outcome.failure is not None:
                     raise error_of(outcome.failure) from outcome.failure
                 assert outcome.result is not None
-                results[outcome.position] = outcome.result
-                on_result(outcome.result)
-        return [results[position] for position in range(tasks)]
+                count += 1
+                yield outcome.result
 
     def _interrupt(self, workers: list[threading.Thread]) -> None:
         """Interrupt until every thread is back: one of them may just have been about to submit."""

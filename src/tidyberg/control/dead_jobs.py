@@ -1,4 +1,4 @@
-"""Settles single jobs: for `recover`, for the service before it runs something again, for a job that woke up late."""
+"""Recovers single jobs: for `recover`, for the service before it tries again, for a job that lost its table."""
 
 import logging
 import uuid
@@ -21,17 +21,19 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Settler:
+class DeadJobs:
+    """Takes the lease of a dead job's table, and then recovers the job."""
+
     store: JobStore
     catalog: Callable[[str | None], Catalog]
     now_ms: Callable[[], int]
     sleep: Callable[[float], None]
     lease_ms: int
     cancel: CancelToken = field(default_factory=CancelToken)
-    notify: Callable[[str], None] = log.info  # hears how far a long recovery is
+    notify: Callable[[str], None] = log.info  # called with the progress of a long recovery
 
-    def settle(self, job: Job) -> str | None:
-        """Says what was done; None: it lives, or was settled before its table was ours."""
+    def recover(self, job: Job) -> str | None:
+        """Returns what was done, or None if the job is alive or was recovered before we held its table."""
         claim = self._claim(job)
         try:
             with self._hold(claim):
@@ -43,13 +45,14 @@ class Settler:
             return None
         except Cancelled:
             raise
-        except TidybergError as error:  # one catalog that does not answer keeps no other from being tidied
+        except TidybergError as error:  # other jobs, in other catalogs, are still recovered
             return f"job {job.job_id} is not settled: {error}"
 
     def outcome(self, job_id: str) -> Job | None:
-        """The job as it ended: by itself, or dead after its last commit landed.
+        """Returns the job if it has ended: by itself, or by dying after its last commit landed.
 
-        None: there is none, it lives, or it died with work left. What it had finished is kept for the job that goes on.
+        Returns None if there is no such job, if it is alive, or if it died with work left. Then its finished groups
+        are kept for the job that continues.
         """
         job = self.store.get(job_id)
         if job is None or _is_known(job):
@@ -71,14 +74,14 @@ class Settler:
         except TableBusy:
             return None
 
-    def reopen(self, record: JobRecord) -> str | None:
-        """For a job that lost its table: what it wrote since its successor settled it is looked at again."""
+    def recover_again(self, record: JobRecord) -> str | None:
+        """For a job that lost its table. It may have written files after its successor had recovered it."""
         found = self.store.get(record.job.job_id)
         if found is None or found.intent is None:
-            return None  # it was not allowed to write
-        record.announce_again()  # first: once it is open, another may settle it
+            return None  # it never wrote anything
+        record.announce_again()  # first, because another job may recover it as soon as it is open
         self.store.save(replace(found, unresolved=True))
-        return self.settle(found)  # or whoever has the table does so when it ends
+        return self.recover(found)  # if the table is busy, the job that holds it does this at its end
 
     def _claim(self, job: Job) -> Job:
         return replace(job, job_id=str(uuid.uuid4()))
@@ -91,7 +94,7 @@ class Settler:
 
 
 def _is_known(job: Job) -> bool:
-    """Whether it ended with an outcome; leftovers may remain."""
+    """Whether the job ended with a known outcome. Some of its files may remain."""
     return job.status.is_final and (job.sent is None or not job.unresolved)
 
 

@@ -1,6 +1,7 @@
 """Has the manifests of huge snapshots read by the engine's tasks, where there are more cores and memory than here."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 
 from pyiceberg.table import Table
 
@@ -11,7 +12,7 @@ from tidyberg.model.inventory import Partition
 from tidyberg.model.manifest import ManifestInfo, RestRule
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.table import Pinned
-from tidyberg.model.task import AnyResult, ManifestResult, ManifestTask
+from tidyberg.model.task import ManifestResult, ManifestTask
 from tidyberg.observe.reading import ReadManifests
 from tidyberg.observe.resting import Resting
 from tidyberg.planning.select import selected_partitions
@@ -27,18 +28,12 @@ def reading_on(engine: Callable[[], Engine], table: Table) -> ReadManifests:
 
     def read(manifests: Sequence[ManifestInfo], rest: RestRule | None) -> Iterator[tuple[str, ManifestEntries]]:
         shares = list(_shares(manifests))
-        results = engine().run(
-            [ManifestTask("observe", number, tuple(share), rest) for number, share in enumerate(shares)],
-            storage_access(table.io),
-            on_result=_ignore,
-            cancel=CancelToken(),
-        )
-        results.reverse()
-        for share in shares:
-            result = results.pop()  # so that it is gone when its entries are out
-            assert isinstance(result, ManifestResult)
-            for number, entries in unpack_entries(result.packed):
-                yield share[number].path, entries
+        tasks = [ManifestTask("observe", number, tuple(share), rest) for number, share in enumerate(shares)]
+        with closing(engine().run(tasks, storage_access(table.io), cancel=CancelToken())) as results:
+            for result in results:
+                assert isinstance(result, ManifestResult)
+                for number, entries in unpack_entries(result.packed):
+                    yield shares[result.group_id][number].path, entries
 
     return read
 
@@ -63,7 +58,3 @@ def _shares(manifests: Sequence[ManifestInfo]) -> Iterator[list[ManifestInfo]]:
             share, size = [], 0
     if share:
         yield share
-
-
-def _ignore(_: AnyResult) -> None:
-    pass

@@ -17,8 +17,8 @@ from pyiceberg.types import IntegerType, NestedField, StructType
 
 from tests.builders.events_table import REF
 from tests.builders.inventories import BY_REGION, SCHEMA, inventory_of
-from tidyberg.control import far_manifests
-from tidyberg.control.far_manifests import reading_on, resting_for
+from tidyberg.control import remote_manifests
+from tidyberg.control.remote_manifests import reading_on, resting_for
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.options import PlanOptions, Strategy
@@ -144,7 +144,7 @@ def far_inventory(table: Table, options: PlanOptions, cache: ManifestCache | Non
     """As a plan under these options sees the table when tasks read its manifests, two in each."""
     pinned = pin(table, REF)
     elsewhere = Elsewhere(0, reading_on(InlineEngine, table), resting_for(pinned, options, NOW))
-    with patch.object(far_manifests, "_TASK_MANIFESTS", 2):
+    with patch.object(remote_manifests, "_TASK_MANIFESTS", 2):
         return take_inventory(table, pinned, cache, elsewhere)
 
 
