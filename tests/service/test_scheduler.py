@@ -14,12 +14,13 @@ from tests.service.conftest import until
 from tests.service.crowd import FakeClock
 from tests.telemetry.test_metrics import value
 from tidyberg.app import build_control
-from tidyberg.errors import BadInput, CatalogUnreachable, Conflict
+from tidyberg.errors import BadInput, CatalogUnreachable
 from tidyberg.model.job import JobStatus
 from tidyberg.model.principal import LOCAL
 from tidyberg.model.submission import Limits, Query, Schedule
 from tidyberg.service.due import Due, jitter_ms, next_due, passed, to_fire
 from tidyberg.service.scheduler import Scheduler
+from tidyberg.service.schedules import ScheduleConflict
 from tidyberg.service.service import Service
 from tidyberg.settings.settings import Settings
 from tidyberg.testing import Warehouse
@@ -245,9 +246,9 @@ def test_schedules_of_the_settings_are_shown_with_their_times_and_cannot_be_chan
     times = lab.service.schedule_times(of_settings)
     assert (times.last_due_ms, times.next_due_ms) == (NINE + 75 * MINUTE_MS, NINE + 135 * MINUTE_MS)
     assert lab.service.schedule_times(of_api).next_due_ms is None
-    with pytest.raises(Conflict):
+    with pytest.raises(ScheduleConflict):
         lab.save(of_settings)
-    with pytest.raises(Conflict):
+    with pytest.raises(ScheduleConflict):
         lab.service.delete_schedule(of_settings.schedule_id, LOCAL)
 
 

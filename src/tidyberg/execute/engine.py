@@ -1,7 +1,7 @@
 """The engine port: what runs tasks, how a run is cancelled, and how a kernel's failure becomes an error."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
@@ -11,8 +11,10 @@ from tidyberg.errors import (
     CredentialsExpired,
     DamagedFile,
     StorageError,
+    Terminal,
     TidybergError,
     TooManyOutputs,
+    Transient,
 )
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.options import Resources, cores_of_task
@@ -22,6 +24,24 @@ from tidyberg.model.task import StorageAccess, Task
 
 INLINE_GB = 1.0  # what a process that rewrites takes, about
 APP_NAME = "tidyberg"  # of its Spark applications
+ERRORS: Mapping[FailureKind, type[Terminal | Transient]] = {
+    FailureKind.DAMAGED: DamagedFile,
+    FailureKind.STORAGE: StorageError,
+    FailureKind.DENIED: AccessDenied,
+    FailureKind.EXPIRED: CredentialsExpired,
+    FailureKind.SCHEMA: DamagedFile,
+    FailureKind.LIMIT: TooManyOutputs,
+    FailureKind.STOPPED: Cancelled,
+}
+_REPAIR = "Nothing was changed. Repair or remove the file, or leave its partition out."
+_HINTS: Mapping[FailureKind, str] = {
+    FailureKind.DAMAGED: _REPAIR,
+    FailureKind.DENIED: "Check the credentials and the rights on that location.",
+    FailureKind.EXPIRED: "Run it again: it gets new credentials and goes on with what is finished. If it happens "
+    "again, let the catalog give credentials that live longer, or make groups smaller (max_group_size).",
+    FailureKind.SCHEMA: _REPAIR,
+    FailureKind.LIMIT: "Nothing was changed. Give a larger target_file_size, or raise limits.max_output_files.",
+}
 SPARK_CONNECT = "spark connect"  # the name of its resources, wherever the server is
 
 
@@ -108,25 +128,7 @@ def use_idle_cores(tasks: Sequence[AnyTask], cores: int | None, most: int | None
 
 
 def error_of(failure: KernelFailure) -> TidybergError:
-    """tidyberg's own error for what a kernel met."""
-    if failure.kind is FailureKind.DENIED:
-        return AccessDenied(failure.message, hint="Check the credentials and the rights on that location.")
-    if failure.kind is FailureKind.EXPIRED:
-        return CredentialsExpired(
-            failure.message,
-            hint="Run it again: it gets new credentials and goes on with what is finished. If it happens again, let "
-            "the catalog give credentials that live longer, or make groups smaller (max_group_size).",
-        )
-    if failure.kind is FailureKind.STORAGE:
-        return StorageError(failure.message)
-    if failure.kind is FailureKind.LIMIT:
-        return TooManyOutputs(
-            failure.message,
-            hint="Nothing was changed. Give a larger target_file_size, or raise limits.max_output_files.",
-        )
+    """Convert a kernel's failure to an error of the class that its kind maps to."""
     if failure.kind is FailureKind.STOPPED:
         return Cancelled("The job was cancelled.")
-    return DamagedFile(
-        failure.message,
-        hint="Nothing was changed. Repair or remove the file, or leave its partition out.",
-    )
+    return ERRORS[failure.kind](failure.message, hint=_HINTS.get(failure.kind))

@@ -33,7 +33,7 @@ ANSWER_SECONDS = 3.0
 # A master that restarts or moves is back soon; longer waits are for who called to decide.
 _PAUSES = (0.05, 0.25)
 _PROBE_SECONDS = 60
-_MAY_PASS = (ConnectionError, TimeoutError, ReadOnlyError, BusyLoadingError)
+_TRANSIENT = (ConnectionError, TimeoutError, ReadOnlyError, BusyLoadingError)
 
 
 class RedisClient:
@@ -79,7 +79,7 @@ class RedisClient:
             for pause in _PAUSES:
                 try:
                     return question(self._redis)
-                except _MAY_PASS:
+                except _TRANSIENT:
                     time.sleep(pause)
             return question(self._redis)
         except RedisError as error:

@@ -13,9 +13,6 @@ from tidyberg.control.control import Control
 from tidyberg.control.recovery import DIED
 from tidyberg.errors import (
     Cancelled,
-    CommitStateUnknown,
-    Conflict,
-    EngineError,
     GivenUp,
     TidybergError,
     Transient,
@@ -41,7 +38,6 @@ from tidyberg.telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-MAY_PASS = (Transient, Conflict, CommitStateUnknown, EngineError)
 _STORE_PAUSE_SECONDS = 1.0
 _EARLIER_RUNS = 200
 PAUSE_LOOK_SECONDS = 300.0
@@ -206,12 +202,12 @@ class Attempt:
             self._put_back(0.0, "The service that ran it was stopped.", attempts=self.submission.attempts - 1)
         elif isinstance(error, Cancelled):
             self._finish(JobStatus.CANCELLED, said)
-        elif isinstance(error, MAY_PASS) and self.submission.attempts < queue.max_attempts:
+        elif isinstance(error, Transient) and self.submission.attempts < queue.max_attempts:
             longest = min(queue.max_retry_seconds, queue.retry_seconds * 2.0 ** (self.submission.attempts - 1))
             self.metrics.job_retried()
             self._put_back(longest * random.uniform(0.5, 1.0), f"{error.code}: {words}")  # noqa: S311  # spread them
         else:
-            gave_up = isinstance(error, (GivenUp, *MAY_PASS))
+            gave_up = isinstance(error, GivenUp | Transient)
             self._finish(JobStatus.FAILED, said, event="given_up" if gave_up else "failed")
 
     def _finish(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidyberg.errors import EngineError
+from tidyberg.errors import ConfigurationError, EngineError
 from tidyberg.execute.engine import APP_NAME, SPARK_CONNECT, AnyResult, AnyTask, CancelToken, use_idle_cores
 from tidyberg.execute.spark.class_archive import find_archive, make_later
 from tidyberg.execute.spark.launch import Launch, launched, spark_home
@@ -51,7 +51,7 @@ class SparkEngine:
         class_archive: bool = False,
     ) -> None:
         if session is not None and connect is not None:
-            raise EngineError("Give SparkEngine a session or a Connect address, not both.")
+            raise ConfigurationError("Give SparkEngine a session or a Connect address, not both.")
         self._master = retrying_master(master)
         self._conf = dict(conf or {})
         self._connect = connect
