@@ -7,7 +7,6 @@ import os
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from tidyberg.commit.retrying import RetryPolicy
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput
 from tidyberg.execute.engine import INLINE_GB, SPARK_CONNECT, Engine
@@ -52,12 +51,7 @@ def build_control(settings: Settings, store: JobStore | None = None) -> Control:
         store=store or open_records(settings).store,
         resources=planned_resources(settings),
         prices=settings.prices.to_prices(),
-        retry=RetryPolicy(
-            retries=settings.commit.retries,
-            min_wait_ms=settings.commit.min_wait_ms,
-            max_wait_ms=settings.commit.max_wait_ms,
-            total_timeout_ms=settings.commit.total_timeout_ms,
-        ),
+        retry=settings.commit.retry_policy,
         replans=settings.commit.replans,
         engine_reads_above=None if settings.engine == "inline" else settings.spark.manifests_above,
         open_inline=(lambda: _inline_engine(settings)) if settings.engine == "auto" else None,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tidyberg.commit.publish import RetryPolicy
 from tidyberg.control.control import Control
 from tidyberg.execute.engine import Engine
 from tidyberg.execute.inline import InlineEngine
+from tidyberg.model.retry import RetryPolicy
 from tidyberg.record.process import is_alive
 from tidyberg.record.sqlite import SqliteStore
 from tidyberg.testing import Warehouse

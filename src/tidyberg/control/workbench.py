@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 
-from tidyberg.commit.retrying import RetryPolicy
 from tidyberg.control.journal import JobRecord
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.model.job import Stage
 from tidyberg.model.options import PlanOptions, Prices, VerifyMode
 from tidyberg.model.plan import FileGroup
 from tidyberg.model.report import EventSink, Notice, StageStarted
+from tidyberg.model.retry import RetryPolicy
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.record.store import JobStore
 from tidyberg.telemetry.traces import Tracer

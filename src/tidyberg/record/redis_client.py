@@ -4,7 +4,6 @@ One master, not a cluster: scripts name keys that they compute. A call whose ans
 may have been done: scripts either do no more the second time or, `once`, remember what they answered (lua/once.lua).
 """
 
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from importlib.resources import files
@@ -25,15 +24,21 @@ from redis.exceptions import (
     TimeoutError,
 )
 from redis.retry import Retry
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_chain, wait_fixed
 
 from tidyberg.errors import ConfigurationError, StoreUnreachable
 
 CONNECT_SECONDS = 2.0
 ANSWER_SECONDS = 3.0
-# A master that restarts or moves is back soon; longer waits are for who called to decide.
-_PAUSES = (0.05, 0.25)
 _PROBE_SECONDS = 60
 _TRANSIENT = (ConnectionError, TimeoutError, ReadOnlyError, BusyLoadingError)
+# A master that restarts or moves is back soon. The caller decides about longer waits.
+_RETRYING = Retrying(
+    retry=retry_if_exception_type(_TRANSIENT),
+    stop=stop_after_attempt(3),
+    wait=wait_chain(wait_fixed(0.05), wait_fixed(0.25)),
+    reraise=True,
+)
 
 
 class RedisClient:
@@ -76,12 +81,7 @@ class RedisClient:
     def ask(self, question: "Callable[[Redis], Any]") -> Any:
         """Must do no harm when it is asked twice."""
         try:
-            for pause in _PAUSES:
-                try:
-                    return question(self._redis)
-                except _TRANSIENT:
-                    time.sleep(pause)
-            return question(self._redis)
+            return _RETRYING(question, self._redis)
         except RedisError as error:
             raise StoreUnreachable(
                 f"The job store at Redis ({self.place}) did not answer: {str(error).rstrip('.')}.", hint=_hint(error)

@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from tidyberg.model.options import Prices
+from tidyberg.model.retry import RetryPolicy
 from tidyberg.redact import redact, seal, unseal
 from tidyberg.settings.fields import CronLine, ModeName, Section, Size, StrategyName, TimeZoneName
 from tidyberg.settings.scheduling import JitterSeconds, MissedPolicy
@@ -33,6 +34,7 @@ OPTION_ALIASES: Mapping[str, tuple[str, str]] = {
 
 _PARQUET_PREFIX = "write.parquet."
 _LIST_PRICES = Prices()
+_RETRY = RetryPolicy()
 DEFAULT_MANIFESTS_ABOVE = 1024**3  # some five million files: fewer are read sooner than Spark starts
 
 
@@ -261,11 +263,19 @@ class ResourceOverrides(Section):
 
 
 class Commit(Section):
-    retries: int = Field(10, ge=0, description="How often a commit that lost a race is tried again.")
-    min_wait_ms: int = Field(100, ge=0)
-    max_wait_ms: int = Field(10_000, ge=0)
-    total_timeout_ms: int = Field(1_800_000, ge=0)
+    retries: int = Field(_RETRY.retries, ge=0, description="How many times a commit that lost a race is sent again.")
+    min_wait_ms: int = Field(
+        _RETRY.min_wait_ms, ge=0, description="The wait before the first retry. It doubles with each further one."
+    )
+    max_wait_ms: int = Field(_RETRY.max_wait_ms, ge=0, description="The longest wait between two attempts.")
+    total_timeout_ms: int = Field(
+        _RETRY.total_timeout_ms, ge=0, description="How long a commit is retried, counted from its first attempt."
+    )
     replans: int = Field(2, ge=0, description="How often groups that conflicted are planned again within a job.")
     max_output_age_hours: float = Field(
         24.0, ge=0, description="Older outputs of a job that died are not reused; 0 reuses none."
     )
+
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        return RetryPolicy(self.retries, self.min_wait_ms, self.max_wait_ms, self.total_timeout_ms)
