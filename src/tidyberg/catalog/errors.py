@@ -19,6 +19,7 @@ from tidyberg.errors import (
     Unsupported,
 )
 from tidyberg.redact import redact_text
+from tidyberg.storage.denied import is_denied, is_expired
 
 _DENIED = (iceberg.UnauthorizedError, iceberg.ForbiddenError, iceberg.AuthorizationExpiredError, iceberg.OAuthError)
 _BUSY = (iceberg.ServiceUnavailableError, iceberg.ServerError, iceberg.TooManyRequestsError)
@@ -28,9 +29,6 @@ _UNKNOWN_TYPE = re.compile(r"Unsupported field type: '([^']+)'|Could not parse (
 _UNKNOWN_VERSION = re.compile(r"Input tag '(\d+)' found using 'format_version'|Unknown format version: (\d+)")
 # Client libraries that may be absent, or are slow to import: known by the package their exceptions come from.
 _REMOTE_PACKAGES = ("sqlalchemy", "botocore", "boto3", "thrift", "google", "psycopg2", "socket")
-_DENIED_WORDS = ("accessdenied", "access denied", "unauthorized", "invalidaccesskey", "signaturedoesnotmatch",
-                 "unrecognizedclient", "no credentials", "unable to locate credentials", "password authentication",
-                 "readonly database", "expiredtoken", "not authorized")  # fmt: skip
 
 
 @contextmanager
@@ -67,7 +65,7 @@ def translate(error: Exception, catalog: str, what: str, secrets: Sequence[str])
         return unknown
     if (missing := _missing(error, catalog, what, said)) is not None:
         return missing
-    if isinstance(error, _DENIED) or any(word in said.lower() for word in _DENIED_WORDS):
+    if isinstance(error, _DENIED) or is_denied(said) or is_expired(said):
         return AccessDenied(
             f"Catalog {catalog!r} refused access: {said}", hint="Check its credential, token or access keys."
         )

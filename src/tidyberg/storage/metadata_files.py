@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pyiceberg.io import FileIO
 
 from tidyberg.errors import AccessDenied, DamagedFile, StorageError
+from tidyberg.storage.denied import is_denied
 
-_DENIED = ("ACCESS_DENIED", "Access Denied", "AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch")
 # Without a host, and with nothing that a URL would mean otherwise than a path.
 _PLAIN_FILE = re.compile(r"file:///[^?#%;]*")
 
@@ -50,7 +50,7 @@ def read_bytes(io: FileIO, location: str, fetch: Fetch = through_pyiceberg) -> b
     except PermissionError as error:
         raise _denied(location, error) from error
     except OSError as error:
-        if any(sign in str(error) for sign in _DENIED):
+        if is_denied(str(error)):
             raise _denied(location, error) from error
         raise StorageError(
             f"Cannot read {location}: {error}.", hint="Check the storage and the network, then try again."
