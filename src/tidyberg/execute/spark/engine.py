@@ -12,6 +12,7 @@ from tidyberg.errors import ConfigurationError, EngineError
 from tidyberg.execute.engine import APP_NAME, SPARK_CONNECT, AnyResult, AnyTask, CancelToken, use_idle_cores
 from tidyberg.execute.spark.class_archive import find_archive, make_later
 from tidyberg.execute.spark.launch import Launch, launched, spark_home
+from tidyberg.execute.spark.private import active_context
 from tidyberg.execute.spark.run import ConnectHandle, Handle, LocalHandle, SessionHandle, SparkRun, split_into_jobs
 from tidyberg.execute.spark.session import (
     engine_launch,
@@ -20,7 +21,6 @@ from tidyberg.execute.spark.session import (
     is_connect,
     local_cores,
     retrying_master,
-    running_context,
     session_of,
     session_settings,
     setting_of,
@@ -108,7 +108,7 @@ class SparkEngine:
         """Begin to start, beside what the caller does before its first run; where it fails, that run says why."""
         if self._spark is not None or self._connect is not None or self._ahead is not None:
             return
-        if "pyspark" in sys.modules and running_context() is not None:
+        if "pyspark" in sys.modules and active_context() is not None:
             return
         launch = engine_launch(
             self._master, self._driver_memory, self._conf, self._app_name, class_archive=self._class_archive
@@ -171,7 +171,7 @@ class SparkEngine:
     def _start(self) -> Any:
         if self._connect is not None:
             return start_connect(self._connect, self._app_name)
-        shared = running_context()
+        shared = active_context()
         if shared is not None:
             # A process has one Spark: use the caller's, and leave it running.
             self._owns_spark = self._is_own_local = False

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tidyberg.errors import EngineError
+from tidyberg.execute.spark.private import CONNECTION_FILE, open_gateway, read_connection
 
 _POLL_SECONDS = 0.02
 _END_SECONDS = 5.0  # how long a JVM that is told to end may take
@@ -47,7 +48,7 @@ class Launch:
                     **os.environ,
                     **environment,
                     "SPARK_CONNECT_MODE": "0",
-                    "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
+                    CONNECTION_FILE: str(self._connection),
                 },
                 stdin=subprocess.PIPE,  # the JVM ends when its input does, however this process ends
                 stdout=chatter,
@@ -62,20 +63,16 @@ class Launch:
 
     def gateway(self, conf: Any) -> Any:
         """PySpark's end of it, once the JVM answers."""
-        from pyspark.java_gateway import launch_gateway
-        from pyspark.serializers import UTF8Deserializer, read_int
-
         try:
             while not self._connection.exists():
                 if self.process.poll() is not None or self._abandoned:
                     raise EngineError("The JVM ended before it answered.")
                 time.sleep(_POLL_SECONDS)
-            with self._connection.open("rb") as told:
-                port, secret = read_int(told), UTF8Deserializer().loads(told)
+            port, secret = read_connection(self._connection)
         finally:
             shutil.rmtree(self._directory, ignore_errors=True)
         with changed_environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
-            gateway = launch_gateway(conf)
+            gateway = open_gateway(conf)
         gateway.proc = self.process
         return gateway
 

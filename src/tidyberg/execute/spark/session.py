@@ -17,6 +17,7 @@ from urllib.parse import urlparse
 from tidyberg.errors import ConfigurationError, EngineError
 from tidyberg.execute.spark.class_archive import find_archive, submit_options, uses_archive
 from tidyberg.execute.spark.launch import Launch, changed_environment, launched, spark_home
+from tidyberg.execute.spark.private import forget_context, is_stopped, take_accumulator_server, take_gateway
 
 _NEEDED_JAVA = 17
 _INSTALL_JAVA = "Install Java 17 (a JDK or JRE) and set JAVA_HOME, or use the inline engine."
@@ -166,13 +167,6 @@ def launch_environment(master: str, settings: Mapping[str, str], *, class_archiv
     return changed
 
 
-def running_context() -> Any:
-    """That of the Spark which this process runs already, if any."""
-    from pyspark import SparkContext
-
-    return SparkContext._active_spark_context
-
-
 def session_of(context: Any) -> Any:
     from pyspark.sql import SparkSession
 
@@ -216,7 +210,7 @@ def setting_of(spark: Any, name: str) -> str | None:
 def is_alive(spark: Any) -> bool:
     """Whether it can still run something: its JVM may have been killed, its server started again."""
     try:
-        return bool(spark.version) if is_connect(spark) else not context_of(spark)._jsc.sc().isStopped()
+        return bool(spark.version) if is_connect(spark) else not is_stopped(context_of(spark))
     except Exception:  # noqa: BLE001 - whatever it is, nothing can be run there
         return False
 
@@ -227,11 +221,7 @@ def forget(spark: Any) -> None:
         with contextlib.suppress(Exception):
             spark.stop()
         return
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    SparkContext._active_spark_context = None
-    SparkSession._instantiatedSession = None
+    forget_context()
     with contextlib.suppress(Exception):
         _forget_gateway()
 
@@ -249,7 +239,7 @@ def _ending_accumulators(context: Any) -> Iterator[None]:
 
     It sees that it should end when its connection does, with the JVM.
     """
-    server, context._accumulatorServer = context._accumulatorServer, None
+    server = take_accumulator_server(context)
     if server is None:  # someone else has stopped this Spark
         yield
         return
@@ -268,11 +258,7 @@ def first_line(text: str) -> str:
 
 def _forget_gateway() -> None:
     """PySpark keeps its JVM until the process ends; ours should not outlive its session."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    SparkContext._gateway = None
-    SparkContext._jvm = None
+    gateway = take_gateway()
     if gateway is None:
         return
     gateway.shutdown()
