@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from tidyberg.commit.publish import Committed
 from tidyberg.model.inventory import Inventory
-from tidyberg.model.job import CompactionStats, Copied, Spliced
+from tidyberg.model.job import CompactionStats, CopyTotals, SpliceTotals
 from tidyberg.model.plan import FileGroup, Plan, Skip
 from tidyberg.model.task import TaskResult
 
@@ -118,7 +118,7 @@ class Tally:
         )
 
 
-def add_copied(so_far: Copied, group: FileGroup, result: TaskResult, seconds: float) -> Copied:
+def add_copied(so_far: CopyTotals, group: FileGroup, result: TaskResult, seconds: float) -> CopyTotals:
     """What a job copied, one group later."""
     if result.mode == "copy":
         return replace(
@@ -134,7 +134,7 @@ def add_copied(so_far: Copied, group: FileGroup, result: TaskResult, seconds: fl
     return so_far
 
 
-def add_spliced(so_far: Spliced, group: FileGroup, result: TaskResult, seconds: float) -> Spliced:
+def add_spliced(so_far: SpliceTotals, group: FileGroup, result: TaskResult, seconds: float) -> SpliceTotals:
     """What a job spliced, one group later."""
     if result.splice_reason:  # of a group that was divided, others of its tasks may have spliced
         so_far = replace(so_far, encoded_instead=_counted(so_far.encoded_instead, group, result.splice_reason))

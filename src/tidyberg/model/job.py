@@ -65,7 +65,7 @@ class CompactionStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopyTotals:
     """What a job moved as bytes instead of writing it anew, and what it meant to."""
 
     groups: int = 0
@@ -77,7 +77,7 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True)
-class Spliced:
+class SpliceTotals:
     """Groups that a job encoded in part: of some columns it moved the pages as they are."""
 
     groups: int = 0
@@ -163,8 +163,8 @@ class Job:
     actual_dollars: float | None = None
     snapshot_id: int | None = None  # the snapshot it committed; the last one when there were several
     task_seconds: float = 0.0  # what its tasks took, added up
-    copied: Copied = field(default_factory=Copied)
-    spliced: Spliced = field(default_factory=Spliced)
+    copied: CopyTotals = field(default_factory=CopyTotals)
+    spliced: SpliceTotals = field(default_factory=SpliceTotals)
     files_joined: int = 0  # tiny files that were read many at once, as one file in memory
     requests: Mapping[str, int] = field(default_factory=dict)  # to storage by its tasks, by kind; empty: not counted
     cores: int | None = None

@@ -98,7 +98,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Page:
+class SubmissionPage:
     submissions: tuple[Submission, ...]
     next: str | None
 

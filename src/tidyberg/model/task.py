@@ -63,7 +63,7 @@ class TaskDelete:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionColumn:
+class TaskPartitionField:
     """A field of a partition spec: the column it is computed from, and how."""
 
     source_id: int
@@ -108,7 +108,7 @@ class Task:
     # For files without field ids: ids by the names that lead to them. None: the first column is field 1, and so on.
     name_mapping: dict[tuple[str, ...], int] | None = None
     lineage: bool = False  # v3: also write each row's id and the sequence number of its last update [I8]
-    partitioning: tuple[PartitionColumn, ...] | None = None  # sort rows into these partitions; None: they share one
+    partitioning: tuple[TaskPartitionField, ...] | None = None  # sort rows into these partitions; None: they share one
     checksum: bool = False  # also sum up the contents of the rows, for full verification
     after_death: bool = False  # a process died over the table: look for files that may have ended it
     cores: int = 1  # that encoding may use: several, where there are more cores than tasks

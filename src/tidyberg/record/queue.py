@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
 from tidyberg.model.job import JobStatus
-from tidyberg.model.submission import JobEvent, JobNews, Limits, Page, Query, Submission
+from tidyberg.model.submission import JobEvent, JobNews, Limits, Query, Submission, SubmissionPage
 
 
 class JobQueue(Protocol):
@@ -22,7 +22,7 @@ class JobQueue(Protocol):
 
     def submission(self, job_id: str) -> Submission | None: ...
 
-    def submissions(self, query: Query) -> Page:
+    def submissions(self, query: Query) -> SubmissionPage:
         """In the order in which they arrived at the store, or backwards: new ones change no page that was begun."""
         ...
 

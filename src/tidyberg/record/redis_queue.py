@@ -6,7 +6,7 @@ from typing import Any, Literal
 from redis import Redis
 
 from tidyberg.model.job import JobStatus
-from tidyberg.model.submission import JobEvent, JobNews, Limits, Page, Query, Submission
+from tidyberg.model.submission import JobEvent, JobNews, Limits, Query, Submission, SubmissionPage
 from tidyberg.record import changes as change
 from tidyberg.record.redis_client import RedisClient
 from tidyberg.record.redis_fields import ANY, event_of, fields_of, json_text, submission_of, table_id
@@ -39,7 +39,7 @@ class RedisQueue:
     def submission(self, job_id: str) -> Submission | None:
         return submission_of(self._client.ask(lambda redis: redis.hgetall(self._client.key(f"job:{job_id}"))))
 
-    def submissions(self, query: Query) -> Page:
+    def submissions(self, query: Query) -> SubmissionPage:
         order = "newest" if query.newest_first else "oldest"
         after = "" if query.cursor is None else str(change.position(query.cursor))
         created_by = "" if query.created_by is None else json_text(query.created_by)
@@ -55,7 +55,7 @@ class RedisQueue:
             found += [(_number(row), submission) for row in rows if (submission := submission_of(row))]
             more = after != ""
         page = found[: query.limit]
-        return Page(
+        return SubmissionPage(
             tuple(submission for _, submission in page), str(page[-1][0]) if page and len(found) > len(page) else None
         )
 

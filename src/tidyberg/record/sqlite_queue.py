@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from tidyberg.model.job import JobStatus
-from tidyberg.model.submission import Claim, JobEvent, JobNews, Limits, Page, Query, Submission
+from tidyberg.model.submission import Claim, JobEvent, JobNews, Limits, Query, Submission, SubmissionPage
 from tidyberg.model.table import TableRef
 from tidyberg.record import changes as change
 from tidyberg.record.documents import EVENT, SUBMISSION
@@ -79,7 +79,7 @@ class SqliteQueue:
         with self._file.reading() as connection:
             return _load(connection, job_id)
 
-    def submissions(self, query: Query) -> Page:
+    def submissions(self, query: Query) -> SubmissionPage:
         conditions, values = _conditions(query)
         order = "DESC" if query.newest_first else "ASC"
         statement = f"SELECT number, document FROM submissions WHERE {conditions} ORDER BY number {order} LIMIT ?"  # noqa: S608  # literals
@@ -87,7 +87,7 @@ class SqliteQueue:
             rows = connection.execute(statement, (*values, query.limit + 1)).fetchall()
         page = rows[: query.limit]
         found = tuple(SUBMISSION.validate_json(document) for _, document in page)
-        return Page(found, str(page[-1][0]) if page and len(rows) > len(page) else None)
+        return SubmissionPage(found, str(page[-1][0]) if page and len(rows) > len(page) else None)
 
     def counts(self) -> Mapping[tuple[str, JobStatus], int]:
         with self._file.reading() as connection:

@@ -103,7 +103,7 @@ class Oidc(Section):
     refresh_seconds: float = Field(30.0, gt=0, description="It is not asked more often than that.")
 
 
-class Access(Section):
+class AccessSettings(Section):
     api_keys: tuple[ApiKey, ...] = Field((), description="Who may come with a key.")
     oidc: Oidc | None = Field(None, description="Who may come with a token of an identity provider.")
     anonymous_role: Literal["viewer", "operator"] | None = Field(
@@ -118,7 +118,7 @@ class Access(Section):
     cors_origins: tuple[str, ...] = Field((), description="Web pages of other origins that may call the API.")
 
     @model_validator(mode="after")
-    def _keys_differ(self) -> "Access":
+    def _keys_differ(self) -> "AccessSettings":
         for field in ("name", "hash"):
             given = [getattr(key, field) for key in self.api_keys]
             if len(set(given)) < len(given):
@@ -165,7 +165,7 @@ class Tenant(Section):
 Tenants = dict[Name, Tenant]
 
 
-def check_tenants(access: Access, tenants: Mapping[str, Tenant]) -> None:
+def check_tenants(access: AccessSettings, tenants: Mapping[str, Tenant]) -> None:
     """Raises ValueError when a key's tenant does not exist, or has none where there are tenants."""
     known = {*tenants, ALL_TENANTS} if tenants else {DEFAULT_TENANT, ALL_TENANTS}
     for key in access.api_keys:
@@ -187,7 +187,7 @@ def is_loopback(host: str) -> bool:
         return False  # a name may lead anywhere
 
 
-def why_not_open(access: Access, host: str, *, insecure: bool) -> str | None:
+def why_not_open(access: AccessSettings, host: str, *, insecure: bool) -> str | None:
     """Why a service must not listen on `host` with these settings; None when it may."""
     if insecure or is_loopback(host) or access.required:
         return None

@@ -29,10 +29,10 @@ def read_document(text: str, name: str, environ: Mapping[str, str]) -> Document:
         node = loader.get_single_node()
         if node is None:
             return Document({}, {})
-        walk = _Walk(name, environ, {}, [])
-        walk.visit(node, ())
-        if walk.unset:
-            raise _unset_variables(name, walk.unset)
+        visitor = _NodeVisitor(name, environ, {}, [])
+        visitor.visit(node, ())
+        if visitor.unset:
+            raise _unset_variables(name, visitor.unset)
         data = loader.construct_document(node)
     except yaml.YAMLError as error:
         raise _not_yaml(name, error) from None
@@ -42,11 +42,11 @@ def read_document(text: str, name: str, environ: Mapping[str, str]) -> Document:
         raise ConfigurationError(
             f"{name} must hold a mapping at its top, such as `catalog:`, not {type(data).__name__}."
         )
-    return Document(data, walk.lines)
+    return Document(data, visitor.lines)
 
 
 @dataclass
-class _Walk:
+class _NodeVisitor:
     """Visits the YAML nodes in place, before they become Python values and lose their line."""
 
     name: str

@@ -7,7 +7,7 @@ from tidyberg.model.sizes import MB
 from tidyberg.settings.fields import Section, Size
 
 
-class Limits(Section):
+class LimitSettings(Section):
     min_target_file_size: Size = Field(
         MB, description="Smallest target file size; for a table that asks for less, this is taken. Tests lower it."
     )

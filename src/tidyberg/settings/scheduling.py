@@ -30,7 +30,7 @@ class Auto(Section):
         return self
 
 
-class Scheduler(Section):
+class SchedulerSettings(Section):
     enabled: bool = Field(True, description="Whether this service submits what is due.")
     default_schedule: CronLine | None = Field(
         None, description='For all tables without a schedule of their own, such as "0 */6 * * *"; none by default.'

@@ -118,14 +118,14 @@ class SmallFiles(Section):
     target_size: Size | None = Field(None, description="Size of the files to write.")
 
 
-class DeleteFiles(Section):
+class DeleteFileSettings(Section):
     enabled: bool = Field(True, description="Whether `auto` may rewrite files for their deletes.")
     fragment_ratio_threshold: float | None = Field(None, ge=0, description="Delete files per data file.")
 
 
 class Strategies(Section):
     small_files: SmallFiles = SmallFiles()
-    delete_files: DeleteFiles = DeleteFiles()
+    delete_files: DeleteFileSettings = DeleteFileSettings()
 
 
 class Compaction(Options):
@@ -192,7 +192,7 @@ def _as_property(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) else value
 
 
-class Storage(Section):
+class StorageSettings(Section):
     """Where the default catalog keeps its data, for catalogs that do not say it themselves."""
 
     type: Literal["s3", "gcs"] = "s3"

@@ -5,11 +5,11 @@ from typing import Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from tidyberg.model.options import VerifyMode
-from tidyberg.settings.access import Access, Tenants, check_tenants
+from tidyberg.settings.access import AccessSettings, Tenants, check_tenants
 from tidyberg.settings.fields import Section, TimeZoneName
-from tidyberg.settings.limits import Limits
+from tidyberg.settings.limits import LimitSettings
 from tidyberg.settings.notifications import Notifications
-from tidyberg.settings.scheduling import Scheduler
+from tidyberg.settings.scheduling import SchedulerSettings
 from tidyberg.settings.sections import (
     Catalog,
     Commit,
@@ -17,7 +17,7 @@ from tidyberg.settings.sections import (
     PriceList,
     ResourceOverrides,
     Spark,
-    Storage,
+    StorageSettings,
     TableEntry,
 )
 from tidyberg.settings.serving import Queue, Retention, Server
@@ -40,9 +40,9 @@ class Settings(Section):
     catalogs: dict[str, Catalog] = Field(default_factory=dict, description="Catalogs by name.")
     default_catalog: str | None = Field(None, description="Which catalog is meant when none is named.")
     default_namespace: str | None = Field(None, description="Where a table named without namespace is.")
-    storage: Storage | None = None
+    storage: StorageSettings | None = None
     compaction: Compaction = Compaction()
-    limits: Limits = Field(Limits(), description="What no request may go beyond.")
+    limits: LimitSettings = Field(LimitSettings(), description="What no request may go beyond.")
     tables: tuple[TableEntry, ...] = Field((), description="What differs per table; the first match counts.")
     verify: VerifyMode = Field(VerifyMode.COUNTS, description="counts, full or off.")
     commit: Commit = Commit()
@@ -54,9 +54,11 @@ class Settings(Section):
     server: Server = Field(Server(), description="Where a service listens.")
     queue: Queue = Field(Queue(), description="How a service's jobs wait and run.")
     retention: Retention = Field(Retention(), description="How long a service remembers.")
-    access: Access = Field(Access(), description="Who may use a service.")
+    access: AccessSettings = Field(AccessSettings(), description="Who may use a service.")
     tenants: Tenants = Field(default_factory=dict, description="Who shares a service, and what is theirs.")
-    scheduler: Scheduler = Field(Scheduler(), description="Whether and when a service compacts by itself.")
+    scheduler: SchedulerSettings = Field(
+        SchedulerSettings(), description="Whether and when a service compacts by itself."
+    )
     notifications: Notifications = Field(Notifications(), description="Whom a service tells of jobs that went wrong.")
     telemetry: Telemetry = Field(Telemetry(), description="Metrics, traces and logs of a service.")
 

@@ -93,7 +93,7 @@ class Launch:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-class _Waiting:
+class _PendingLaunch:
     """The launch that no engine has taken yet; there is one Spark a process."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class _Waiting:
                 log.unlink(missing_ok=True)
 
 
-_waiting = _Waiting()
+_waiting = _PendingLaunch()
 atexit.register(_waiting.abandon)
 
 

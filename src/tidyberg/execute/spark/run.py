@@ -15,7 +15,7 @@ from tidyberg.execute.engine import AnyResult, AnyTask, CancelToken, error_of
 from tidyberg.execute.spark.session import first_line
 from tidyberg.execute.spark.worker import (
     OUTCOME_SCHEMA,
-    Outcome,
+    TaskOutcome,
     Work,
     import_kernels,
     in_batches,
@@ -41,7 +41,7 @@ _INTERRUPT_SECONDS = 10.0  # how long to wait for Spark to give up cancelled job
 class Handle(Protocol):
     """Spark as one run sees it: submit from many threads, interrupt from another."""
 
-    def collect(self, work: Work, partitions: int) -> list[Outcome]:
+    def collect(self, work: Work, partitions: int) -> list[TaskOutcome]:
         """Called in the thread that submits."""
 
     def interrupt(self) -> None: ...
@@ -53,7 +53,7 @@ class SessionHandle:
     def __init__(self, session: Any) -> None:
         self._session = session
 
-    def collect(self, work: Work, partitions: int) -> list[Outcome]:
+    def collect(self, work: Work, partitions: int) -> list[TaskOutcome]:
         numbers = self._session.range(0, partitions, 1, partitions)
         rows = numbers.mapInArrow(in_batches(work), OUTCOME_SCHEMA).collect()
         return [unpack_outcome(bytes(row[0])) for row in rows]
@@ -69,7 +69,7 @@ class ConnectHandle(SessionHandle):
         super().__init__(session)
         self._tag = _new_tag()
 
-    def collect(self, work: Work, partitions: int) -> list[Outcome]:
+    def collect(self, work: Work, partitions: int) -> list[TaskOutcome]:
         self._session.addTag(self._tag)
         return super().collect(work, partitions)
 
@@ -84,7 +84,7 @@ class LocalHandle:
         self._context = context
         self._tag = _new_tag()
 
-    def collect(self, work: Work, partitions: int) -> list[Outcome]:
+    def collect(self, work: Work, partitions: int) -> list[TaskOutcome]:
         self._context.addJobTag(self._tag)
         numbers = self._context.parallelize(range(partitions), partitions)
         return [unpack_outcome(outcome) for outcome in numbers.mapPartitions(in_own_worker(work)).collect()]
@@ -172,7 +172,7 @@ class SparkRun:
         self._cancel = cancel
         self._stopping = threading.Event()
         self._waiting: queue.SimpleQueue[list[Partition]] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[list[Outcome] | _Failed] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[list[TaskOutcome] | _Failed] = queue.SimpleQueue()
         for job in jobs:
             self._waiting.put(job)
 

@@ -16,7 +16,7 @@ Work = Callable[[Iterable[int]], Iterator[bytes]]  # runs the tasks of partition
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TaskOutcome:
     """What came of one task on an executor."""
 
     position: int
@@ -82,6 +82,6 @@ def in_own_worker(work: Work) -> Work:
     return work_alone
 
 
-def unpack_outcome(data: bytes) -> Outcome:
+def unpack_outcome(data: bytes) -> TaskOutcome:
     position, result, failure = pickle.loads(data)  # noqa: S301 - written by our own worker function
-    return Outcome(position, result, failure)
+    return TaskOutcome(position, result, failure)

@@ -19,7 +19,7 @@ from tidyberg.model.inventory import Inventory, Partition
 from tidyberg.model.options import PlanOptions, RewriteMode
 from tidyberg.model.plan import DeleteFile, FileGroup
 from tidyberg.model.table import Pinned
-from tidyberg.model.task import NanFacts, PartitionColumn, Task, TaskDelete, TaskInput, output_name
+from tidyberg.model.task import NanFacts, Task, TaskDelete, TaskInput, TaskPartitionField, output_name
 from tidyberg.planning.parts import part_count
 
 _BATCH_ROWS = 131_072
@@ -117,11 +117,11 @@ def _most_outputs(group: FileGroup, options: PlanOptions) -> int:
     return min(options.max_output_files, _FAR_MORE * group.outputs + _FAR_MORE_SPARE)
 
 
-def _partitioning(group: FileGroup, pinned: Pinned) -> tuple[PartitionColumn, ...] | None:
+def _partitioning(group: FileGroup, pinned: Pinned) -> tuple[TaskPartitionField, ...] | None:
     if group.output_spec_id is None:
         return None
     fields = pinned.specs[group.output_spec_id].fields
-    return tuple(PartitionColumn(field.source_id, str(field.transform)) for field in fields)
+    return tuple(TaskPartitionField(field.source_id, str(field.transform)) for field in fields)
 
 
 def _equality_schemas(deletes: Sequence[DeleteFile], schemas: Sequence[Schema]) -> dict[tuple[int, ...], bytes]:
