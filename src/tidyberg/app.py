@@ -1,13 +1,12 @@
-"""The one place where parts are wired: from settings to a control room, and the Python API on top of it.
+"""Builds `Control` and `Service` from settings, and offers the Python API.
 
-What only a service or an engine needs is imported where one is made: a plan is sooner made than all of that is loaded.
+Modules that only a service or an engine needs are imported late, because a plan takes less time than their import.
 """
 
 import os
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from tidyberg.commit.retrying import RetryPolicy
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput
 from tidyberg.execute.engine import INLINE_GB, SPARK_CONNECT, Engine
@@ -37,10 +36,10 @@ if TYPE_CHECKING:
 
 
 def open_records(settings: Settings) -> Records:
-    """Redis when its address is given, which several replicas can share; else a SQLite file."""
+    """Open Redis if the settings have its address, otherwise a SQLite file."""
     if settings.store.url is None:
         return open_sqlite(settings.store.path, is_alive)
-    from tidyberg.record.redis_records import open_redis  # most commands need no Redis, and start sooner without
+    from tidyberg.record.redis_records import open_redis  # most commands do not need Redis, and start faster without it
 
     return open_redis(settings.store.url.get_secret_value(), settings.store.prefix, is_alive)
 
@@ -52,12 +51,7 @@ def build_control(settings: Settings, store: JobStore | None = None) -> Control:
         store=store or open_records(settings).store,
         resources=planned_resources(settings),
         prices=settings.prices.to_prices(),
-        retry=RetryPolicy(
-            retries=settings.commit.retries,
-            min_wait_ms=settings.commit.min_wait_ms,
-            max_wait_ms=settings.commit.max_wait_ms,
-            total_timeout_ms=settings.commit.total_timeout_ms,
-        ),
+        retry=settings.commit.retry_policy,
         replans=settings.commit.replans,
         engine_reads_above=None if settings.engine == "inline" else settings.spark.manifests_above,
         open_inline=(lambda: _inline_engine(settings)) if settings.engine == "auto" else None,
@@ -69,7 +63,7 @@ def build_control(settings: Settings, store: JobStore | None = None) -> Control:
 
 
 def build_service(settings: Settings) -> "Service":
-    """Takes in jobs; `start()` runs them too."""
+    """Build a service that accepts jobs. `start()` also runs them."""
     from tidyberg.service.access import Access
     from tidyberg.service.auto_look import ASK_SECONDS, AutoMode
     from tidyberg.service.loop import Loop
@@ -105,7 +99,7 @@ def build_service(settings: Settings) -> "Service":
     return service
 
 
-@cache  # a Java that is there stays; one that is missing is looked for again
+@cache  # only success is cached: a missing Java raises, and is looked for again
 def _check_java() -> None:
     from tidyberg.execute.spark.session import check_java
 
@@ -143,14 +137,14 @@ def _spark_settings(settings: Settings) -> "SparkSettings":
 
 
 def stop_spark() -> None:
-    """Stop the Spark that calls of this process share, once none of them runs; the next one starts it again."""
+    """Stop the Spark that the calls of this process share, after all of them have ended. The next call starts it."""
     from tidyberg.execute.spark.kept import kept_spark
 
     kept_spark.stop()
 
 
 def _borrow_engine(settings: Settings) -> Engine:
-    """For one call of the Python API: Spark goes on for the next."""
+    """Return an engine for one call of the Python API. Spark keeps running for the next call."""
     if settings.engine == "inline":
         return build_engine(settings)
     from tidyberg.execute.spark.kept import kept_spark
@@ -159,7 +153,7 @@ def _borrow_engine(settings: Settings) -> Engine:
 
 
 def planned_resources(settings: Settings) -> Resources:
-    """What the engine will have, under the engine's own name, so that a plan can be priced without starting it."""
+    """Return the resources that the engine will have, so that a plan can be priced before the engine starts."""
     if settings.engine == "inline":
         return _inline_resources(settings)
     name = SPARK_CONNECT if settings.spark.connect else settings.spark.master
@@ -175,13 +169,13 @@ def planned_resources(settings: Settings) -> Resources:
 
 
 def _inline_resources(settings: Settings) -> Resources:
-    """Those of this process; what is set is a cluster's, where there is one beside it."""
+    """Return the resources of this process. The settings describe the cluster, if there is one."""
     own = settings.resources if settings.engine == "inline" else ResourceOverrides()
     return Resources(cores=own.cores or os.cpu_count() or 1, memory_gb=own.memory_gb or INLINE_GB, name=INLINE)
 
 
 def plan(table: "Table", *, strategy: str | None = None, where: str | None = None, **options: Any) -> Plan:
-    """What tidyberg would do to this table, why, and for how much. Changes nothing and starts no JVM."""
+    """Plan a compaction: which files, why, and at what cost. It changes nothing and starts no JVM."""
     settings = load_settings()
     with _control_for(table, settings, None) as control:
         return control.plan(_ref(table), _options(settings, table, strategy, where, options))
@@ -197,9 +191,9 @@ def compact(
     on_event: EventSink | None = None,
     **options: Any,
 ) -> CompactionResult:
-    """Compact this table. `engine` is "spark", "inline", "auto" or one of your own; else what the settings say.
+    """Compact a table. `engine` is "spark", "inline", "auto" or your own engine. By default the settings decide.
 
-    Spark is kept for the next call with the same settings, until the process ends or `stop_spark` is called.
+    Spark keeps running for the next call with the same settings, until the process ends or you call `stop_spark`.
     """
     settings, engine = _with_engine(load_settings(), engine)
     with _control_for(table, settings, engine) as control:
@@ -219,7 +213,7 @@ def audit(
     engine: str | Engine | None = None,
     on_event: EventSink | None = None,
 ) -> AuditReport:
-    """Whether replace snapshots of this table, whoever made them, kept every row. Changes nothing."""
+    """Check whether the replace snapshots of a table kept every row, whichever tool made them. It changes nothing."""
     settings, engine = _with_engine(load_settings(), engine)
     with _control_for(table, settings, engine) as control:
         return control.audit(_ref(table), branch=branch, snapshot_id=snapshot_id, on_event=on_event)

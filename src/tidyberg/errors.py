@@ -1,11 +1,14 @@
-"""The error tree: every failure has a stable code, a message that says what to do, and an HTTP status."""
+"""The error tree. Every error has a stable code, a message with a hint, an HTTP status and an exit code.
+
+Every error class inherits from exactly one of `Terminal` and `Transient`, so the type says whether a retry can help.
+"""
 
 from collections.abc import Mapping
 from typing import ClassVar
 
 
 class TidybergError(Exception):
-    """Base of all errors that tidyberg raises on purpose."""
+    """The base of all errors that tidyberg raises on purpose. Raise a subclass of `Terminal` or `Transient` instead."""
 
     code: ClassVar[str] = "error"
     http_status: ClassVar[int] = 500
@@ -21,17 +24,21 @@ class TidybergError(Exception):
 
 
 class Terminal(TidybergError):
-    """Trying again will not help: say why and stop."""
+    """A retry does not help: somebody has to change something first."""
 
 
 class Transient(TidybergError):
-    """The same call may go through later."""
+    """The same call may succeed later, so the service retries the job."""
 
     http_status = 503
 
 
+class InternalError(Terminal):
+    """A defect of tidyberg."""
+
+
 class BadInput(Terminal):
-    """Something the caller gave is wrong; nothing was changed."""
+    """The caller's input is wrong. Nothing was changed."""
 
     code = "bad-input"
     http_status = 422
@@ -39,6 +46,8 @@ class BadInput(Terminal):
 
 
 class ConfigurationError(BadInput):
+    """The settings are wrong."""
+
     code = "configuration"
 
 
@@ -58,7 +67,7 @@ class UnknownTable(BadInput):
 
 
 class UnknownReference(BadInput):
-    """A branch that does not exist, or a tag where a branch is needed."""
+    """The branch does not exist, or the name belongs to a tag."""
 
     code = "unknown-reference"
 
@@ -68,7 +77,7 @@ class BadPredicate(BadInput):
 
 
 class BadPlan(BadInput):
-    """A plan file that is damaged, edited, or from a newer version."""
+    """The plan file is damaged, was edited, or comes from a newer version."""
 
     code = "bad-plan"
 
@@ -94,42 +103,42 @@ class UnknownPause(BadInput):
 
 
 class IdempotencyMismatch(BadInput):
-    """An idempotency key that was used before, for something else."""
+    """The idempotency key was used before, for a different request."""
 
     code = "idempotency-mismatch"
     http_status = 422
 
 
 class NotAuthenticated(Terminal):
-    """No credential, or one that is not valid (any more)."""
+    """The request has no credential, or its credential is not valid."""
 
     code = "not-authenticated"
     http_status = 401
 
 
 class IdentityProviderDown(Transient):
-    """Whether a token is genuine cannot be told now."""
+    """The identity provider does not answer, so a token cannot be checked now."""
 
     code = "identity-provider-down"
 
 
 class QuotaExceeded(Transient):
-    """A limit of the tenant or of the service is reached."""
+    """The tenant or the service has reached a limit."""
 
     code = "quota-exceeded"
     http_status = 429
 
 
-class StalePlan(TidybergError):
-    """The table moved on since the plan was made and none of its groups can be applied."""
+class StalePlan(Terminal):
+    """The table has changed since the plan was made, and none of its groups can be applied."""
 
     code = "stale-plan"
     http_status = 409
     exit_code = 4
 
 
-class Conflict(TidybergError):
-    """Another writer or another job was there first."""
+class Conflict(Transient):
+    """Another writer or another job was first."""
 
     code = "conflict"
     http_status = 409
@@ -137,7 +146,7 @@ class Conflict(TidybergError):
 
 
 class GroupsConflict(Conflict):
-    """Other writers changed every group of a commit."""
+    """Other writers changed the files of every group of a commit."""
 
     def __init__(self, message: str, *, hint: str | None = None, reasons: Mapping[int, str]) -> None:
         super().__init__(message, hint=hint)
@@ -145,25 +154,25 @@ class GroupsConflict(Conflict):
 
 
 class TableBusy(Conflict):
-    """Another tidyberg job holds the table."""
+    """Another tidyberg job holds the lease of the table."""
 
     code = "table-busy"
 
 
 class TablePaused(Conflict):
-    """Someone paused the table: it takes no jobs now."""
+    """Somebody paused the table, so no job may run on it now."""
 
     code = "table-paused"
 
 
 class TableReplaced(Conflict):
-    """The table was dropped, or dropped and created anew, while the job ran."""
+    """The table was dropped, or dropped and created again, while the job ran."""
 
     code = "table-replaced"
 
 
 class Unsupported(Terminal):
-    """The table uses a feature that tidyberg refuses to touch."""
+    """The table uses a feature that tidyberg does not support."""
 
     code = "unsupported"
     http_status = 422
@@ -179,65 +188,72 @@ class CatalogUnreachable(Transient):
 
 
 class ServiceUnreachable(Transient):
-    """No tidyberg service answers a client."""
+    """The client gets no answer from a tidyberg service."""
 
     code = "service-unreachable"
 
 
 class StorageError(Transient):
-    """Storage refused or lost a request, or has no room."""
+    """Storage rejected or lost a request, or it is full."""
 
     code = "storage"
 
 
 class CredentialsExpired(StorageError):
-    """Credentials that a catalog vended ran out while they were in use; the next run gets new ones."""
+    """Credentials that a catalog vended expired while they were in use. The next run gets new ones."""
 
     code = "credentials-expired"
 
 
 class StoreUnreachable(Transient):
-    """The job store does not answer; what it has recorded is kept."""
+    """The job store does not answer. Its records are not lost."""
 
     code = "store-unreachable"
 
 
 class DamagedFile(Terminal):
-    """A data or metadata file is missing, truncated or not what the manifest says."""
+    """A data or metadata file is missing or truncated, or it does not match its manifest entry."""
 
     code = "damaged-file"
 
 
-class EngineError(TidybergError):
-    """Spark (or the inline engine) failed to run a group."""
+class EngineError(Transient):
+    """Spark or the inline engine failed to run a group."""
 
     code = "engine"
+    http_status = 500
 
 
 class GivenUp(Terminal):
-    """A job whose processes died again and again."""
+    """The processes that ran the job died too many times."""
 
     code = "given-up"
 
 
 class TooManyOutputs(Terminal):
-    """A job would write more files than it may, or than its plan foresaw."""
+    """A job would write more files than its limit or its plan allows."""
 
     code = "too-many-outputs"
 
 
 class VerificationFailed(Terminal):
-    """Outputs do not hold the rows of their inputs: nothing was committed."""
+    """The outputs do not hold the same rows as the inputs. Nothing was committed."""
 
     code = "verification-failed"
 
 
-class CommitStateUnknown(TidybergError):
-    """The catalog did not say whether the commit landed, and the table did not tell either."""
+class CommitStateUnknown(Transient):
+    """Neither the catalog nor the table shows whether the commit succeeded.
+
+    The next attempt looks for the commit before it starts [I7].
+    """
 
     code = "commit-state-unknown"
+    http_status = 500
 
 
-class Cancelled(TidybergError):
+class Cancelled(Terminal):
+    """Somebody cancelled the job."""
+
     code = "cancelled"
     http_status = 409

@@ -1,4 +1,4 @@
-"""What can go wrong in a kernel, in a form that survives the way back from an executor as text."""
+"""The failures of kernels. Each can be written as text, because Spark returns an executor's exception as text."""
 
 import json
 import re
@@ -8,17 +8,17 @@ _MARK = re.compile(r"<tidyberg-failure>(.*?)</tidyberg-failure>", re.DOTALL)
 
 
 class FailureKind(StrEnum):
-    DAMAGED = "damaged"  # a data file is missing, truncated or not what the manifest says
-    STORAGE = "storage"  # storage refused or lost a request: another attempt may go through
+    DAMAGED = "damaged"  # a data file is missing or truncated, or it does not match its manifest entry
+    STORAGE = "storage"  # storage rejected or lost a request: another attempt may succeed
     DENIED = "denied"
-    EXPIRED = "expired"  # credentials that were good for a time only: another attempt needs new ones
+    EXPIRED = "expired"  # temporary credentials have expired: another attempt needs new ones
     SCHEMA = "schema"  # values that do not fit the table's schema
     LIMIT = "limit"  # more files than a task may write
     STOPPED = "stopped"
 
 
 class KernelFailure(Exception):  # noqa: N818 - the kinds say whether it is an error or a stop
-    """A failure with a kind; the engine turns it into one of tidyberg's own errors."""
+    """A failure with a kind. `execute.engine.error_of` converts it to an error that is Transient or Terminal."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(kind, message)
@@ -31,7 +31,7 @@ class KernelFailure(Exception):  # noqa: N818 - the kinds say whether it is an e
 
 
 def find_failure(text: str) -> KernelFailure | None:
-    """The failure that an engine's error text carries, if a kernel raised it."""
+    """Return the failure that the text of an engine's error contains, or None if no kernel raised it."""
     match = _MARK.search(text)
     if match is None:
         return None
@@ -43,7 +43,7 @@ def find_failure(text: str) -> KernelFailure | None:
 
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """I12: whatever a storage library says, no secret passes on."""
+    """Mask secrets in the message of a storage library [I12]."""
     for secret in secrets:
         text = text.replace(secret, "***")
     return text

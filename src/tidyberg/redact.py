@@ -1,4 +1,4 @@
-"""Keeps secrets out of whatever may be printed, logged or recorded [I12]."""
+"""Keeps secrets out of everything that is printed, logged or recorded [I12]."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,17 +12,17 @@ _SECRET_KEY = re.compile(
     r"token|credential|secret|passw|access[-_.]?key|account[-_.]?key|private[-_.]?key|sas|authorization|signature",
     re.IGNORECASE,
 )
-# Names that merely contain one of the words above: how to authenticate, never with what.
+# Names that contain one of the words above but hold no secret: they say how to authenticate.
 _HARMLESS_KEY = re.compile(
     r"(enabled|supported|uri|url|endpoint|type|provider|ttl|expir\w*)([-_.](ms|in|seconds))?$"
     r"|vended[-_.]credentials|access[-_.]delegation",
     re.IGNORECASE,
 )
-# Texts may come from strangers: each pattern below goes through a text once, however it is made.
+# Texts may come from attackers, so each pattern below needs time linear in the length of the text.
 _USER_INFO = re.compile(r"(?P<user>://[^\s:/@]*+):(?P<password>[^\s/]+)@")
 _QUERY = re.compile(r"(?P<name>[?&][^=&?\s]*+)=[^&\s'\"]+")
 _SECRET_PARAMETER = re.compile(r"token|secret|passw|sig|key|credential", re.IGNORECASE)
-# Credentials of our own callers, wherever they stand: API keys and signed tokens.
+# The credentials of our own callers, which are API keys and signed tokens.
 _API_KEY = re.compile(r"\btdb_[A-Za-z0-9_\-]{8,}")
 _SIGNED_TOKEN = re.compile(r"\beyJ[A-Za-z0-9_\-]{8,2048}+\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=\-]{6,}")
@@ -33,7 +33,7 @@ def is_secret_key(key: str) -> bool:
 
 
 def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text without passwords in URIs, tokens in queries and headers, and the given secrets."""
+    """Mask passwords in URIs, tokens in queries and headers, and the given secrets."""
     for secret in secrets:
         if len(secret) >= 4:
             text = text.replace(secret, MASK)
@@ -49,7 +49,7 @@ def _without_secret(parameter: re.Match[str]) -> str:
 
 
 def redact(value: Any, key: str = "") -> Any:
-    """A copy of plain data (mappings, sequences, scalars) that is safe to show."""
+    """Return a copy of plain data (mappings, sequences, scalars) that is safe to show."""
     if isinstance(value, SecretStr):
         return redact(value.get_secret_value(), key or "secret")
     if isinstance(value, Mapping):
@@ -62,7 +62,7 @@ def redact(value: Any, key: str = "") -> Any:
 
 
 def seal(value: Any, key: str = "") -> Any:
-    """The same data with every secret wrapped, so that no repr or dump of it can leak."""
+    """Return the same data with every secret wrapped, so that no repr or dump can leak it."""
     if isinstance(value, Mapping):
         return {name: seal(item, _key_below(key, str(name))) for name, item in value.items()}
     if isinstance(value, list):
@@ -75,12 +75,12 @@ def seal(value: Any, key: str = "") -> Any:
 
 
 def _key_below(key: str, name: str) -> str:
-    """What lies below a secret key is secret, whatever it is called."""
+    """Everything below a secret key is secret, whatever its own name is."""
     return key if is_secret_key(key) else name
 
 
 def unseal(value: Any) -> Any:
-    """The inverse of `seal`; for handing properties to a catalog and nothing else."""
+    """Undo `seal`. Use it only to pass properties to a catalog."""
     if isinstance(value, SecretStr):
         return value.get_secret_value()
     if isinstance(value, Mapping):
@@ -91,7 +91,7 @@ def unseal(value: Any) -> Any:
 
 
 def secrets_of(value: Any, key: str = "") -> list[str]:
-    """Every secret inside sealed data or settings, for scrubbing messages of libraries that may quote it."""
+    """Return every secret in sealed data or settings, to mask it in the messages of libraries."""
     if isinstance(value, SecretStr):
         return [value.get_secret_value()]
     if isinstance(value, BaseModel):

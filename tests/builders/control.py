@@ -5,12 +5,12 @@ from pathlib import Path
 from pyiceberg.table import Table
 
 from tidyberg.commit.fence import PREFIX
-from tidyberg.commit.publish import RetryPolicy
 from tidyberg.commit.snapshot import CHUNK, JOB_ID
 from tidyberg.control.control import Control
 from tidyberg.execute.engine import Engine
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.retry import RetryPolicy
 from tidyberg.record.process import is_alive
 from tidyberg.record.sqlite import SqliteStore
 from tidyberg.testing import Warehouse

@@ -9,10 +9,11 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from tidyberg.commit.publish import Committed, FinishedGroup, Publisher, RetryPolicy
+from tidyberg.commit.publish import Committed, FinishedGroup, Publisher
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import SentCommit
 from tidyberg.model.plan import DeleteFile, Estimate, FileGroup, InputFile, Plan
+from tidyberg.model.retry import RetryPolicy
 from tidyberg.model.table import TableRef
 from tidyberg.model.task import TaskResult, WrittenFile
 from tidyberg.observe.cache import ManifestCache

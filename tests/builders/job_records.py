@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from tidyberg.model.job import CompactionStats, Job, JobStatus, Owner, Progress, Stage
-from tidyberg.model.submission import Page, Query, Submission
+from tidyberg.model.submission import Query, Submission, SubmissionPage
 from tidyberg.model.table import TableRef
 from tidyberg.record.queue import JobQueue
 
@@ -84,10 +84,10 @@ class FixedQueue:
             found[each.tenant, each.status] = found.get((each.tenant, each.status), 0) + 1
         return found
 
-    def submissions(self, query: Query) -> Page:
+    def submissions(self, query: Query) -> SubmissionPage:
         matching = [each for each in self.contents if query.statuses is None or each.status in query.statuses]
         matching.sort(key=lambda each: each.created_ms, reverse=query.newest_first)
-        return Page(tuple(matching[: query.limit]), None)
+        return SubmissionPage(tuple(matching[: query.limit]), None)
 
 
 HERE = Owner("here", 1, 1.0)

@@ -16,7 +16,7 @@ from tidyberg.cli.show_result import show_result
 from tidyberg.cli.show_sizes import bucket_label, show_histogram, size_buckets
 from tidyberg.cli.words import ago, dollars, duration, plural, short_id
 from tidyberg.model.inventory import PartitionStatistics
-from tidyberg.model.job import CompactionStats, Copied, Job, JobStatus, Spliced, Stage
+from tidyberg.model.job import CompactionStats, CopyTotals, Job, JobStatus, SpliceTotals, Stage
 from tidyberg.model.left import left_alone
 from tidyberg.model.plan import Estimate, FileGroup, InputFile, PartitionVerdict, Plan, Rewrite, Skip, Verdict
 from tidyberg.model.report import CompactionResult, Health, HealthReport, TableSummary
@@ -172,10 +172,10 @@ RESULT = CompactionResult(
 
 
 def test_a_result_tells_what_was_copied_what_could_not_be_and_the_requests() -> None:
-    copied = Copied(
+    copied = CopyTotals(
         groups=2, files=9, bytes=30 * MB, bytes_moved=28 * MB, encoded_instead={"columns were dropped": 1, "INT96": 3}
     )
-    spliced = Spliced(groups=1, files=12, bytes=44 * MB, bytes_spliced=41 * MB)
+    spliced = SpliceTotals(groups=1, files=12, bytes=44 * MB, bytes_spliced=41 * MB)
     job = dataclasses.replace(JOB, copied=copied, spliced=spliced, requests={"part_copy": 1200, "get": 9})
     text = rendered(show_result(dataclasses.replace(RESULT, job=job)))
     assert "2 groups copied, 30 MB, 28 MB of it inside the store" in text

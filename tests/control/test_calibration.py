@@ -12,7 +12,7 @@ from tests.builders.control import make_control
 from tests.builders.job_records import RUN
 from tidyberg.app import build_control
 from tidyberg.control.calibration import calibrate, report
-from tidyberg.model.job import Copied, Job, JobStatus, Progress, Spliced
+from tidyberg.model.job import CopyTotals, Job, JobStatus, Progress, SpliceTotals
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, Strategy
 from tidyberg.model.sizes import KB, MB
 from tidyberg.model.table import TableRef
@@ -109,7 +109,7 @@ def test_what_was_copied_and_what_was_encoded_are_learned_apart() -> None:
     encoding = [job_of([24 * MB] * 40, truth)] * 4
     sizes = [48 * MB] * 200
     alike = job_of(sizes, Calibration(encode_bytes_per_core_second=900 * MB))
-    copying = [replace(alike, copied=Copied(8, len(sizes), sum(sizes), alike.task_seconds))] * 6
+    copying = [replace(alike, copied=CopyTotals(8, len(sizes), sum(sizes), alike.task_seconds))] * 6
     learned = calibrate([*copying, *encoding], "lab")
     assert learned.encode_bytes_per_core_second == pytest.approx(8 * MB, rel=0.01)
     assert learned.output_ratio == pytest.approx(1.1)
@@ -122,7 +122,7 @@ def test_what_was_spliced_tells_nothing_of_how_fast_rows_are_encoded() -> None:
     truth = Calibration(encode_bytes_per_core_second=8 * MB, output_ratio=1.1, seconds_per_job=15.0)
     plain = job_of([24 * MB] * 40, truth)
     files, read = plain.progress.files_processed, plain.progress.bytes_read
-    spliced = Spliced(1, files, read, read // 2, 2 * read, plain.task_seconds / 3)
+    spliced = SpliceTotals(1, files, read, read // 2, 2 * read, plain.task_seconds / 3)
     both = replace(
         plain,
         spliced=spliced,

@@ -14,7 +14,7 @@ from tests.builders.footers import edit_footer
 from tests.builders.tasks import STORAGE, field, make_task
 from tidyberg.execute.kernel.copy.proof import prove
 from tidyberg.execute.kernel.read.source import open_source, storage_reader
-from tidyberg.model.task import PartitionColumn, TaskDelete, TaskInput, TaskResult
+from tidyberg.model.task import TaskDelete, TaskInput, TaskPartitionField, TaskResult
 from tidyberg.parquet.fields import CannotCopy, ChunkField, FileField, GroupField, MetadataField
 from tidyberg.parquet.thrift import BINARY, I32, STRUCT, Struct
 from tidyberg.storage.storage import Storage
@@ -128,7 +128,7 @@ def test_deletes_and_moves_are_encoded(tmp_path: Path) -> None:
     )
     delete = TaskDelete(str(positions), "position", positions.stat().st_size, sequence_number=9)
     assert "deletes apply" in reason(copy(inputs, tmp_path / "out-1", TABLE, deletes=(delete,)))
-    moving = (PartitionColumn(1, "bucket[2]"),)
+    moving = (TaskPartitionField(1, "bucket[2]"),)
     assert "other partitions" in reason(copy(inputs, tmp_path / "out-2", TABLE, partitioning=moving))
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.builders.tasks import NUMBERS, field, make_task, number_files, read_rows, run, write_file
 from tidyberg.execute.kernel.write.partitioned import partition_leaves, split_by_partition
 from tidyberg.failures import FailureKind, KernelFailure
-from tidyberg.model.task import PartitionColumn, output_name
+from tidyberg.model.task import TaskPartitionField, output_name
 
 
 @pytest.mark.parametrize("memory", [2_000, 256 * 1024 * 1024], ids=["spilled", "in-memory"])
@@ -26,7 +26,7 @@ def test_every_output_holds_the_rows_of_one_partition(tmp_path: Path, memory: in
         inputs,
         NUMBERS,
         tmp_path / "out",
-        partitioning=(PartitionColumn(1, "truncate[300]"),),
+        partitioning=(TaskPartitionField(1, "truncate[300]"),),
         memory_bytes=memory,
         batch_rows=128,
         target=10_000_000,
@@ -48,7 +48,9 @@ def test_a_large_partition_is_cut_by_size_and_others_are_not(tmp_path: Path) -> 
     noise = np.random.default_rng(1).integers(0, 2**62, 60_000)
     table = pa.table({"part": ["big"] * 59_000 + ["small"] * 1_000, "noise": noise}, schema=schema)
     inputs = [write_file(tmp_path / "in.parquet", table)]
-    task = make_task(inputs, schema, tmp_path / "out", target=160_000, partitioning=(PartitionColumn(1, "identity"),))
+    task = make_task(
+        inputs, schema, tmp_path / "out", target=160_000, partitioning=(TaskPartitionField(1, "identity"),)
+    )
     result = run(task)
     assert [output.partition for output in result.outputs].count(("big",)) == 3
     assert [output.partition for output in result.outputs].count(("small",)) == 1
@@ -64,7 +66,7 @@ def test_an_unpartitioned_spec_is_one_partition(tmp_path: Path) -> None:
 @pytest.mark.parametrize("memory", [2_000, 256 * 1024 * 1024], ids=["spilled", "in-memory"])
 def test_a_task_that_is_stopped_leaves_nothing(tmp_path: Path, memory: int) -> None:
     inputs = number_files(tmp_path / "in", 4, 500)
-    columns = (PartitionColumn(1, "bucket[50]"),)
+    columns = (TaskPartitionField(1, "bucket[50]"),)
     task = make_task(inputs, NUMBERS, tmp_path / "out", partitioning=columns, memory_bytes=memory, batch_rows=128)
     asked = 0
 
@@ -83,7 +85,7 @@ def test_a_task_that_is_stopped_leaves_nothing(tmp_path: Path, memory: int) -> N
 def test_a_partition_column_that_is_not_there_is_a_failure_by_name(tmp_path: Path) -> None:
     task = make_task(number_files(tmp_path / "in", 1, 5), NUMBERS, tmp_path / "out")
     with pytest.raises(KernelFailure, match="field id 77"):
-        run(dataclasses.replace(task, partitioning=(PartitionColumn(77, "identity"),)))
+        run(dataclasses.replace(task, partitioning=(TaskPartitionField(77, "identity"),)))
 
 
 VALUES = pa.schema(
@@ -118,8 +120,8 @@ def test_rows_fall_into_the_partitions_that_plain_python_finds(rows: list[dict[s
         schema=VALUES,
     )
     columns = (
-        PartitionColumn(1, "identity"), PartitionColumn(2, "truncate[2]"), PartitionColumn(4, "identity"),
-        PartitionColumn(5, "identity"), PartitionColumn(5, "void"),
+        TaskPartitionField(1, "identity"), TaskPartitionField(2, "truncate[2]"), TaskPartitionField(4, "identity"),
+        TaskPartitionField(5, "identity"), TaskPartitionField(5, "void"),
     )  # fmt: skip
     found = {
         repr(values): piece.num_rows for values, piece in split_by_partition(table, partition_leaves(VALUES, columns))

@@ -27,7 +27,7 @@ from tidyberg.execute.kernel.write import rolling as write
 from tidyberg.execute.kernel.write.encoders import bundles
 from tidyberg.execute.kernel.write.paged import in_memory
 from tidyberg.failures import FailureKind, KernelFailure
-from tidyberg.model.task import PartitionColumn, Task, TaskResult
+from tidyberg.model.task import Task, TaskPartitionField, TaskResult
 from tidyberg.parquet.fields import CannotCopy
 
 MB = 1024 * 1024
@@ -133,7 +133,7 @@ def test_rows_that_move_to_other_partitions_become_the_same_bytes(tmp_path: Path
         number_files(tmp_path / "in", 4, 1000),
         NUMBERS,
         tmp_path / "out",
-        partitioning=(PartitionColumn(1, "bucket[5]"),),
+        partitioning=(TaskPartitionField(1, "bucket[5]"),),
         memory_bytes=memory,
         batch_rows=128,
     )

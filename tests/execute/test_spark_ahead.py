@@ -88,7 +88,7 @@ def test_a_launch_that_no_engine_takes_ends_with_the_process(tmp_path: Path) -> 
 def test_an_engine_takes_only_a_launch_with_its_own_settings() -> None:
     from tidyberg.execute.spark import launch as spark_launch
 
-    waiting = spark_launch._Waiting()
+    waiting = spark_launch._PendingLaunch()
     try:
         waiting.put({"spark.master": "local[1]"}, {})
         assert waiting.take({"spark.master": "local[2]"}) is None

@@ -11,10 +11,10 @@ from pyiceberg.exceptions import CommitFailedException
 
 from tests.builders.control import make_control
 from tests.oracle.client import JavaCatalog, OracleError
-from tidyberg.commit.publish import RetryPolicy
 from tidyberg.errors import BadInput, Conflict
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
 from tidyberg.model.report import CompactionResult
+from tidyberg.model.retry import RetryPolicy
 from tidyberg.model.table import TableRef
 from tidyberg.testing import Warehouse
 

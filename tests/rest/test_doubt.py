@@ -10,9 +10,9 @@ from tests.rest.faults import LANDED, LATE, LOST, assert_committed_once, assert_
 from tests.rest.lab import FULL, SCHEMA, RestLab
 from tests.rest.proxy import Fault, FaultProxy
 from tidyberg.commit.fence import fence_name
-from tidyberg.commit.publish import RetryPolicy
 from tidyberg.errors import CommitStateUnknown
 from tidyberg.model.job import JobStatus
+from tidyberg.model.retry import RetryPolicy
 from tidyberg.testing import sample_rows
 
 pytestmark = pytest.mark.slow

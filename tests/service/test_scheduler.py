@@ -10,10 +10,11 @@ import pytest
 from tests.builders.metrics import value
 from tests.builders.schedulers import HOUR_MS, HOURLY, MINUTE_MS, NINE, Make
 from tests.builders.services import until
-from tidyberg.errors import BadInput, Conflict
+from tidyberg.errors import BadInput
 from tidyberg.model.principal import LOCAL
 from tidyberg.model.submission import Query
 from tidyberg.service.due import Due, jitter_ms, next_due, passed, to_fire
+from tidyberg.service.schedules import ScheduleConflict
 from tidyberg.service.service import Service
 from tidyberg.testing import Warehouse
 
@@ -169,9 +170,9 @@ def test_schedules_of_the_settings_are_shown_with_their_times_and_cannot_be_chan
     times = lab.service.schedule_times(of_settings)
     assert (times.last_due_ms, times.next_due_ms) == (NINE + 75 * MINUTE_MS, NINE + 135 * MINUTE_MS)
     assert lab.service.schedule_times(of_api).next_due_ms is None
-    with pytest.raises(Conflict):
+    with pytest.raises(ScheduleConflict):
         lab.save(of_settings)
-    with pytest.raises(Conflict):
+    with pytest.raises(ScheduleConflict):
         lab.service.delete_schedule(of_settings.schedule_id, LOCAL)
 
 

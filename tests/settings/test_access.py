@@ -10,7 +10,7 @@ from tidyberg.errors import ConfigurationError
 from tidyberg.model.principal import Role
 from tidyberg.model.table import TableRef
 from tidyberg.redact import redact_text
-from tidyberg.settings.access import Access, ApiKey, Oidc, Tenant, hash_key, is_loopback, new_key, why_not_open
+from tidyberg.settings.access import AccessSettings, ApiKey, Oidc, Tenant, hash_key, is_loopback, new_key, why_not_open
 from tidyberg.settings.load import load_settings
 from tidyberg.settings.settings import Settings
 
@@ -59,7 +59,7 @@ def test_no_key_can_be_named_like_someone_else(name: str) -> None:
 @pytest.mark.parametrize("second", [{"name": "a", "hash": hash_key("other")}, {"name": "b", "hash": SOME_HASH}])
 def test_keys_differ(second: dict[str, str]) -> None:
     with pytest.raises(ValidationError, match="the same"):
-        Access.model_validate({"api_keys": [{"name": "a", "hash": SOME_HASH}, second]})
+        AccessSettings.model_validate({"api_keys": [{"name": "a", "hash": SOME_HASH}, second]})
 
 
 @pytest.mark.parametrize("algorithm", ["none", "None", "HS256", "HS512", "rs256", ""])
@@ -91,7 +91,7 @@ def test_what_only_this_machine_reaches(host: str, loopback: bool) -> None:
 
 
 def test_other_machines_need_authentication_or_a_loud_word() -> None:
-    nobody, keys = Access(), Access(api_keys=(ApiKey(name="a", hash=SOME_HASH),))
+    nobody, keys = AccessSettings(), AccessSettings(api_keys=(ApiKey(name="a", hash=SOME_HASH),))
     assert why_not_open(nobody, "127.0.0.1", insecure=False) is None
     refusal = why_not_open(nobody, "0.0.0.0", insecure=False)
     assert refusal is not None
@@ -99,17 +99,17 @@ def test_other_machines_need_authentication_or_a_loud_word() -> None:
     assert "tidyberg key new" in refusal
     assert "--insecure" in refusal
     assert why_not_open(nobody, "", insecure=False) is not None
-    assert why_not_open(Access(anonymous_role="viewer"), "0.0.0.0", insecure=False) is not None
+    assert why_not_open(AccessSettings(anonymous_role="viewer"), "0.0.0.0", insecure=False) is not None
     assert why_not_open(nobody, "0.0.0.0", insecure=True) is None
     assert why_not_open(keys, "0.0.0.0", insecure=False) is None
 
 
 def test_metrics_are_open_only_where_everything_is() -> None:
     keys = (ApiKey(name="a", hash=SOME_HASH),)
-    assert Access().metrics_are_open
-    assert not Access(api_keys=keys).metrics_are_open
-    assert Access(api_keys=keys, open_metrics=True).metrics_are_open
-    assert not Access(open_metrics=False).metrics_are_open
+    assert AccessSettings().metrics_are_open
+    assert not AccessSettings(api_keys=keys).metrics_are_open
+    assert AccessSettings(api_keys=keys, open_metrics=True).metrics_are_open
+    assert not AccessSettings(open_metrics=False).metrics_are_open
 
 
 def test_tenants_of_keys_must_exist(tmp_path: Path) -> None:

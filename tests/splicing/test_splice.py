@@ -41,7 +41,7 @@ from tidyberg.execute.kernel.write.chunk_parts import Known, Part
 from tidyberg.execute.kernel.write.merged_chunk import merge_parts
 from tidyberg.execute.kernel.write.paged import in_memory
 from tidyberg.failures import FailureKind, KernelFailure
-from tidyberg.model.task import PartitionColumn
+from tidyberg.model.task import TaskPartitionField
 from tidyberg.parquet.fields import (
     CannotCopy,
     ChunkField,
@@ -130,7 +130,7 @@ def test_rows_that_go_elsewhere_are_never_moved_as_pages(tmp_path: Path) -> None
     storage, task = Storage(STORAGE), make_task(inputs, NUMBERS, tmp_path / "out", splices=True)
     assert may_splice(task, storage)
     for changes in (
-        {"partitioning": (PartitionColumn(1, "bucket[4]"),)},
+        {"partitioning": (TaskPartitionField(1, "bucket[4]"),)},
         {"inputs": ()},
     ):
         assert not may_splice(replace(task, **changes), storage), changes

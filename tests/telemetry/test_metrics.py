@@ -9,7 +9,7 @@ import pytest
 
 from tests.builders.job_records import RUN, SUBMISSION, FixedQueue, as_queue, submission
 from tests.builders.metrics import value, values
-from tidyberg.model.job import Copied, JobStatus, Progress, Spliced
+from tidyberg.model.job import CopyTotals, JobStatus, Progress, SpliceTotals
 from tidyberg.model.sizes import MB
 from tidyberg.telemetry.metrics import Metrics
 from tidyberg.telemetry.store_gauges import StoreGauges
@@ -59,9 +59,9 @@ def test_a_run_tells_files_bytes_dollars_and_how_well_it_was_predicted() -> None
 def test_copied_and_encoded_groups_are_told_apart_and_requests_by_kind() -> None:
     metrics = Metrics()
     assert value(metrics, "compaction_groups_total", mode="copy") == 0  # so that a rate can be taken of the first one
-    copied = Copied(groups=2, files=4, bytes=700, bytes_moved=600)
+    copied = CopyTotals(groups=2, files=4, bytes=700, bytes_moved=600)
     run = replace(RUN, progress=Progress(1, 1, 5, 5, 10, 1000, 500), copied=copied, requests={"get": 3, "part_copy": 2})
-    run = replace(run, spliced=Spliced(groups=1, bytes_spliced=50))
+    run = replace(run, spliced=SpliceTotals(groups=1, bytes_spliced=50))
     for _ in range(2):
         metrics.job_ended(SUBMISSION, run)
     assert value(metrics, "compaction_groups_total", mode="copy") == 4

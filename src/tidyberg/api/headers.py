@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidyberg.api.problems import respond
 from tidyberg.errors import AccessDenied, BadInput, TidybergError
-from tidyberg.settings.access import Access, is_loopback
+from tidyberg.settings.access import AccessSettings, is_loopback
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._\-]+)(:[0-9]*)?")
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -60,7 +60,7 @@ class Guard:
     seeing the answer (the `Origin` tells; browsers send it with everything that is not safe).
     """
 
-    def __init__(self, app: ASGIApp, *, access: Access, host: str) -> None:
+    def __init__(self, app: ASGIApp, *, access: AccessSettings, host: str) -> None:
         self._app = app
         self._hosts = tuple(name.lower() for name in access.allowed_hosts)
         self._checks_host = bool(self._hosts) or (is_loopback(host) and not access.required)

@@ -28,8 +28,6 @@ _MOST_ANSWER_BYTES = 1024 * 1024
 # How long old keys go on counting while the provider does not answer: it may have withdrawn one.
 _MOST_STALE_SECONDS = 3600.0
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-# What reading an answer raises that never came, or is not what it should be.
-_UNUSABLE = (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, KeyError, TypeError, RecursionError)
 # Said of tokens whose signature was found genuine, so that nothing is told to those who guess.
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (jwt.ExpiredSignatureError, "The token has expired."),

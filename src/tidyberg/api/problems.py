@@ -16,7 +16,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidyberg.api.refusals import MethodNotAllowed, NoSuchRoute
-from tidyberg.errors import BadInput, NotAuthenticated, TidybergError
+from tidyberg.errors import BadInput, InternalError, NotAuthenticated, TidybergError
 from tidyberg.redact import redact_text
 from tidyberg.settings.problems import describe_problem
 
@@ -145,7 +145,7 @@ class Defects:
             # I12: a traceback may quote what a library was given
             _log.error("%s %s", instance, redact_text("".join(traceback.format_exception(error))))
             if scope["type"] == "http" and not started:
-                defect = TidybergError(
+                defect = InternalError(
                     "The service met a defect of its own.", hint=f"Its log tells more, under {instance}."
                 )
                 await respond(defect, instance=instance)(scope, receive, send)

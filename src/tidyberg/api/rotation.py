@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tidyberg.api.security import Authenticator
 from tidyberg.errors import ConfigurationError
-from tidyberg.settings.access import Access, check_tenants
+from tidyberg.settings.access import AccessSettings, check_tenants
 from tidyberg.settings.settings import Settings
 
 LOOK_SECONDS = 2.0
@@ -46,7 +46,7 @@ class KeyRotation:
         except (ConfigurationError, ValueError) as error:
             _log.error("API keys stay as they are, because the settings cannot be read: %s", error)
 
-    def _take(self, access: Access) -> None:
+    def _take(self, access: AccessSettings) -> None:
         check_tenants(access, self.settings.tenants)
         before = {key.name: key for key in self.authenticator.access.api_keys}
         after = {key.name: key for key in access.api_keys}

@@ -13,7 +13,7 @@ from tidyberg.api.oidc import Tokens
 from tidyberg.errors import NotAuthenticated
 from tidyberg.model.principal import ALL_TENANTS, LOCAL, Principal, Role
 from tidyberg.model.submission import DEFAULT_TENANT
-from tidyberg.settings.access import KEY_PREFIX, Access, ApiKey, hash_key
+from tidyberg.settings.access import KEY_PREFIX, AccessSettings, ApiKey, hash_key
 from tidyberg.settings.serving import Server
 from tidyberg.settings.settings import Settings
 from tidyberg.telemetry.sparing import kind
@@ -39,7 +39,7 @@ class Authenticator:
         self.version = 0  # grows with every change of the keys
 
     @property
-    def access(self) -> Access:
+    def access(self) -> AccessSettings:
         return self._access
 
     def take_keys(self, keys: tuple[ApiKey, ...]) -> None:
@@ -106,7 +106,7 @@ def _credential(request: Request) -> tuple[str, str] | None:
     return name, value
 
 
-def secure(app: FastAPI, access: Access, server: Server) -> None:
+def secure(app: FastAPI, access: AccessSettings, server: Server) -> None:
     """Refuse requests that browsers were tricked into, and add the headers that keep answers from being misused."""
     app.add_middleware(Guard, access=access, host=server.host)
     if access.cors_origins:

@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict
 
 from tidyberg.api.answers import JobAnswer, JobCreated, JobError, LeftAnswer
-from tidyberg.model.job import Copied, Job, JobStatus, Progress
+from tidyberg.model.job import CopyTotals, Job, JobStatus, Progress
 from tidyberg.model.left import LeftAlone
 from tidyberg.model.submission import Submission
 
@@ -20,7 +20,7 @@ def created(submission: Submission) -> JobCreated:
 
 def job_answer(submission: Submission, run: Job | None, now_ms: int) -> JobAnswer:
     queued = submission.status is JobStatus.QUEUED
-    copied = run.copied if run else Copied()
+    copied = run.copied if run else CopyTotals()
     waits = queued and submission.not_before_ms > now_ms
     return JobAnswer(
         job_id=submission.job_id,

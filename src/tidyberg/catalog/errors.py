@@ -1,4 +1,4 @@
-"""Maps what catalogs and their client libraries raise to tidyberg's errors, without the secrets they quote."""
+"""Maps the errors of catalogs and their client libraries to tidyberg's errors, and masks secrets in them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,25 +19,23 @@ from tidyberg.errors import (
     Unsupported,
 )
 from tidyberg.redact import redact_text
+from tidyberg.storage.denied import is_denied, is_expired
 
 _DENIED = (iceberg.UnauthorizedError, iceberg.ForbiddenError, iceberg.AuthorizationExpiredError, iceberg.OAuthError)
 _BUSY = (iceberg.ServiceUnavailableError, iceberg.ServerError, iceberg.TooManyRequestsError)
 _BAD_ADDRESS = ("InvalidURL", "MissingSchema", "InvalidSchema")
-# How PyIceberg says that it does not know a type of the specification (variant), or not all of its forms.
+# The messages with which PyIceberg rejects a type of the specification that it does not know, such as variant.
 _UNKNOWN_TYPE = re.compile(r"Unsupported field type: '([^']+)'|Could not parse (\S+) into a")
 _UNKNOWN_VERSION = re.compile(r"Input tag '(\d+)' found using 'format_version'|Unknown format version: (\d+)")
-# Client libraries that may be absent, or are slow to import: known by the package their exceptions come from.
+# Client libraries that may be absent or are slow to import. Their exceptions are recognized by the package name.
 _REMOTE_PACKAGES = ("sqlalchemy", "botocore", "boto3", "thrift", "google", "psycopg2", "socket")
-_DENIED_WORDS = ("accessdenied", "access denied", "unauthorized", "invalidaccesskey", "signaturedoesnotmatch",
-                 "unrecognizedclient", "no credentials", "unable to locate credentials", "password authentication",
-                 "readonly database", "expiredtoken", "not authorized")  # fmt: skip
 
 
 @contextmanager
 def catalog_errors(catalog: str, *, what: str = "", secrets: Sequence[str] = ()) -> Iterator[None]:
-    """Inside, errors of reading from a catalog become tidyberg's. Not for commits: their outcome may be unknown.
+    """Convert errors of requests to a catalog. Do not use it for commits, because their outcome may be unknown.
 
-    `what` names the thing asked for ("analytics.events"), for messages.
+    `what` names the requested object ("analytics.events") in messages.
     """
     try:
         yield
@@ -50,14 +48,14 @@ def catalog_errors(catalog: str, *, what: str = "", secrets: Sequence[str] = ())
     ) as error:  # fmt: skip
         raise translate(error, catalog, what, secrets) from _without_secrets(error, secrets)
     except Exception as error:
-        # Client libraries of optional catalogs have error trees of their own; anything else is a bug and passes.
+        # Client libraries of optional catalogs have their own error trees. Any other error is a bug, so it passes.
         if type(error).__module__.split(".")[0] not in _REMOTE_PACKAGES:
             raise
         raise translate(error, catalog, what, secrets) from _without_secrets(error, secrets)
 
 
 def _without_secrets(error: Exception, secrets: Sequence[str]) -> Exception | None:
-    """The cause to chain; none when its own words would leak something into a traceback [I12]."""
+    """Return the cause to chain, or None if its message would leak a secret into a traceback [I12]."""
     return error if redact_text(str(error), secrets) == str(error) else None
 
 
@@ -67,7 +65,7 @@ def translate(error: Exception, catalog: str, what: str, secrets: Sequence[str])
         return unknown
     if (missing := _missing(error, catalog, what, said)) is not None:
         return missing
-    if isinstance(error, _DENIED) or any(word in said.lower() for word in _DENIED_WORDS):
+    if isinstance(error, _DENIED) or is_denied(said) or is_expired(said):
         return AccessDenied(
             f"Catalog {catalog!r} refused access: {said}", hint="Check its credential, token or access keys."
         )
@@ -75,7 +73,7 @@ def translate(error: Exception, catalog: str, what: str, secrets: Sequence[str])
         return ConfigurationError(f"The address of catalog {catalog!r} is not usable: {said}")
     if _is_http(error, "RequestException") or _is_sql(error, "OperationalError", "InterfaceError"):
         return _unreachable(catalog, error, said)
-    if isinstance(error, iceberg.ValidationError | EOFError):  # what is missing in a compressed file is an EOFError
+    if isinstance(error, iceberg.ValidationError | EOFError):  # a truncated gzip file raises EOFError
         return DamagedFile(f"The metadata of {what or 'a table'} cannot be understood: {' '.join(str(error).split())}")
     if isinstance(error, ValidationError):
         return CatalogUnreachable(
@@ -100,7 +98,7 @@ def translate(error: Exception, catalog: str, what: str, secrets: Sequence[str])
 
 
 def _unknown(error: Exception, what: str) -> Unsupported | None:
-    """A table of the specification that PyIceberg cannot load."""
+    """Return an error for a valid table that PyIceberg cannot load, or None."""
     hint = "It cannot be compacted; other tables of the catalog can."
     table = what or "A table"
     if found := _UNKNOWN_TYPE.search(str(error)):
@@ -115,12 +113,12 @@ def _is_sql(error: Exception, *names: str) -> bool:
 
 
 def _is_http(error: Exception, *names: str) -> bool:
-    """One of requests; its exceptions are all OSErrors."""
+    """Whether it is an exception of requests, all of which are OSErrors."""
     return _is(error, "requests.exceptions", names)
 
 
 def _is(error: Exception, module: str, names: Sequence[str]) -> bool:
-    """By name, so that nothing is imported for an error that cannot come from there."""
+    """Compare classes by name, so that no library is imported for an error that it cannot have raised."""
     return any(kind.__module__ == module and kind.__name__ in names for kind in type(error).__mro__)
 
 

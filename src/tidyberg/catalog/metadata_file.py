@@ -1,8 +1,8 @@
-"""The metadata.json that SQL, Glue and Hive catalogs write themselves: its name known beforehand, nothing in it lost.
+"""Writes the metadata.json of a commit for SQL, Glue and Hive catalogs, which expect the client to write it.
 
-PyIceberg would write what it understood of the table, which drops fields it does not know (encryption keys among
-them), and refuses to write format version 3. So the changes of a commit are put into the document that was there
-before.
+PyIceberg would write only the fields that it knows, and so drop others, such as encryption keys. It also refuses to
+write format version 3. So this module applies the changes of a commit to the previous JSON document. It also chooses
+the name of the file, so that recovery can find it.
 """
 
 import copy
@@ -26,11 +26,11 @@ from tidyberg.storage import table_files as objects
 
 
 def catalog_for_attempt(catalog: Catalog, file_id: UUID, about_to_write: Callable[[Sequence[str]], None]) -> Catalog:
-    """The catalog, with a way of writing metadata files of our own where it writes them before its swap.
+    """Return the catalog, changed so that this module writes the metadata file of a commit.
 
-    `file_id` goes into the name of that file: no other attempt has it, of this job or another.
+    `file_id` goes into the name of that file. It is unique among all attempts of all jobs.
 
-    PyIceberg leaves that file behind when the swap is lost or the process dies, and would name it at random.
+    PyIceberg would choose a random name, and leave the file behind if the swap fails or the process dies.
     """
     if isinstance(catalog, RestCatalog):
         return catalog
@@ -58,7 +58,7 @@ def catalog_for_attempt(catalog: Catalog, file_id: UUID, about_to_write: Callabl
 
     named._update_and_stage_table = stage_with_known_location  # type: ignore[method-assign,assignment]
     named._write_metadata = write  # type: ignore[method-assign]
-    if hasattr(named, "_write_metadata_no_exist_check"):  # Glue: S3 Tables cannot be asked whether a file exists
+    if hasattr(named, "_write_metadata_no_exist_check"):  # Glue, because S3 Tables cannot check whether a file exists
         named._write_metadata_no_exist_check = write_without_looking
     return named
 
@@ -72,7 +72,7 @@ def send_commit(
     file_id: UUID,
     about_to_write: Callable[[Sequence[str]], None],
 ) -> CommitTableResponse:
-    """Raises whatever the catalog's client does: only the table knows then whether the commit landed."""
+    """Send a commit. After any error of the client, only the table shows whether the commit succeeded."""
     named = catalog_for_attempt(catalog, file_id, about_to_write)
     response = named.commit_table(table, requirements, updates)
     if not isinstance(named, RestCatalog):
@@ -81,19 +81,23 @@ def send_commit(
 
 
 def swaps_in_process(catalog: Catalog) -> bool:
-    """SQLite: the swap ends with the call, and with the process. A database server may still be at a COMMIT whose
-    client is gone: it waits for its disk or its standby, and nobody sees the swap before that."""
+    """Whether no swap can happen after the call or the process has ended. This is true for SQLite.
+
+    A database server may finish a COMMIT after its client is gone, when its disk or its standby answers.
+    """
     return isinstance(catalog, SqlCatalog) and catalog.engine.dialect.name == "sqlite"
 
 
 def swaps_blindly(catalog: Catalog) -> bool:
-    """Hive: PyIceberg locks the table and then alters it; a lock that ran out while its process was stopped is not
-    noticed, and neither what others committed since."""
-    return any(kind.__name__ == "HiveCatalog" for kind in type(catalog).__mro__)  # its client may not be installed
+    """Whether a commit can overwrite another one. This is true for Hive.
+
+    PyIceberg locks the table and then alters it. It does not notice if the lock expired while the process was stopped.
+    """
+    return any(kind.__name__ == "HiveCatalog" for kind in type(catalog).__mro__)  # the Hive client may not be installed
 
 
 def changed_document(parent: Table, metadata: TableMetadata) -> dict[str, Any]:
-    """The parent's metadata file with what is different in `metadata`; fields that nobody here knows stay."""
+    """Apply the changes in `metadata` to the parent's document. Unknown fields stay."""
     unpack = Compressor.get_compressor(parent.metadata_location).stream_decompressor
     with unpack(BytesIO(objects.fetch(parent.io, parent.metadata_location))) as stream:
         text = bytes(stream.read()).decode()
@@ -103,7 +107,7 @@ def changed_document(parent: Table, metadata: TableMetadata) -> dict[str, Any]:
 
 
 def as_document(metadata: TableMetadata) -> dict[str, Any]:
-    """What PyIceberg knows of a table, also of v3, where its own method refuses."""
+    """Convert metadata to JSON, also for format version 3, which PyIceberg's own method refuses."""
     document: dict[str, Any] = json.loads(IcebergBaseModel.model_dump_json(metadata))
     return document
 
@@ -113,12 +117,12 @@ def write_document(document: dict[str, Any], io: FileIO, location: str, *, overw
     if not overwrite and objects.exists(io, location):
         raise FileExistsError(f"Cannot create file, already exists: {location}")
     size = objects.write(io, location, content)
-    if size != len(content):  # the table would be unreadable with it
+    if size != len(content):  # a truncated file would make the table unreadable
         raise OSError(f"{location} has {size} bytes after {len(content)} were written")
 
 
 def _merge(raw: Any, before: Any, after: Any) -> Any:
-    """`raw` changed as `before` became `after`; `before` is `raw` without what PyIceberg does not know."""
+    """Apply the difference between `before` and `after` to `raw`, which has fields that PyIceberg does not know."""
     if before == after:
         return raw
     if isinstance(raw, dict) and isinstance(before, dict) and isinstance(after, dict):

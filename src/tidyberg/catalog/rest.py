@@ -1,4 +1,4 @@
-"""PyIceberg's REST catalog with a time limit and retries on every request; it has neither by itself."""
+"""Adds a time limit and retries to every request of PyIceberg's REST catalog, which has neither."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,13 +14,13 @@ _TIMEOUT_PROPERTY = "tidyberg.http-timeout-seconds"
 
 
 class BoundedRestCatalog(RestCatalog):
-    """A RestCatalog whose sessions give up in time, and ask again where asking twice is harmless."""
+    """A RestCatalog whose requests have a time limit, and are retried if a second request does no harm."""
 
     def __init__(self, name: str, timeout_seconds: float, **properties: Any) -> None:
         super().__init__(name, **{**properties, _TIMEOUT_PROPERTY: str(timeout_seconds)})
 
     def _config_headers(self, session: Session) -> None:
-        # Called first on every session PyIceberg makes, before it fetches a token: the earliest place there is.
+        # PyIceberg calls this first for every new session, before it fetches a token.
         super()._config_headers(session)
         bound_session(session, float(self.properties[_TIMEOUT_PROPERTY]))
 
@@ -34,8 +34,10 @@ def bound_session(session: Session, timeout_seconds: float) -> None:
 
 
 def _retry_policy() -> Retry:
-    """A connection that was never made may be tried again for any request; an answer that was lost, or an
-    overloaded server, only for reads: a commit sent twice could land twice [I7]."""
+    """Retry any request whose connection failed, but only reads after a lost answer or an overloaded server.
+
+    A commit that is sent twice could be applied twice [I7].
+    """
     return Retry(
         total=_RETRIES,
         connect=_RETRIES,

@@ -1,10 +1,10 @@
-"""How PyIceberg's own access to S3 tries again: named in catalogs' properties, made without arguments."""
+"""The retry strategy of PyIceberg's access to S3. Catalog properties name this class."""
 
 from pyarrow.fs import AwsStandardS3RetryStrategy
 
 
 class PatientRetries(AwsStandardS3RetryStrategy):  # type: ignore[misc]  # untyped
-    """Ten attempts with growing waits, where Arrow makes three: a commit hangs on every request for metadata."""
+    """Makes ten attempts instead of Arrow's three, because one failed metadata request fails a whole commit."""
 
     def __init__(self) -> None:
         super().__init__(max_attempts=10)

@@ -1,14 +1,14 @@
 """Failures that nobody foresaw, as errors that can be told; and how an error is told."""
 
 from tidyberg.cli.session import standard_error
-from tidyberg.errors import TidybergError
+from tidyberg.errors import InternalError, TidybergError
 from tidyberg.redact import redact_text
 
 
 def unforeseen(error: Exception) -> TidybergError:
     """A defect, told without secrets [I12]."""
     words = redact_text(f"{type(error).__name__}: {error}")
-    return TidybergError(
+    return InternalError(
         f"Unexpected failure: {words}", hint="This is a defect of tidyberg. TIDYBERG_DEBUG=1 shows where."
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 
 from tidyberg.client.calls import Call, T
-from tidyberg.errors import BadInput, ServiceUnreachable, TidybergError, Transient
+from tidyberg.errors import BadInput, ServiceUnreachable, Terminal, TidybergError, Transient
 
 PASSING = frozenset((429, 502, 503, 504))
 _ERRORS = TidybergError.__module__
@@ -30,7 +30,7 @@ def error_of(response: httpx.Response) -> TidybergError:
     if not isinstance(problem, dict) or "code" not in problem:
         return _foreign(response)
     code, hint = str(problem["code"]), problem.get("hint")
-    kind = _kinds().get(code, Transient if response.status_code in PASSING else TidybergError)
+    kind = _kinds().get(code, Transient if response.status_code in PASSING else Terminal)
     error = kind(str(problem.get("detail", code)), hint=str(hint) if hint else None)
     error.code = code  # type: ignore[misc]  # a code that this version has no class for is kept as it came
     return error
@@ -57,6 +57,6 @@ def _kinds() -> dict[str, type[TidybergError]]:
 
 
 def _below(kind: type[TidybergError]) -> Iterator[type[TidybergError]]:
-    yield kind
     for further in kind.__subclasses__():
+        yield further
         yield from _below(further)

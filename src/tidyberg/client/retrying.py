@@ -1,6 +1,5 @@
 """When a client asks again, and when it gives up."""
 
-import random
 import time
 from dataclasses import dataclass, field
 
@@ -9,6 +8,7 @@ import httpx
 from tidyberg.client.answers import error_of
 from tidyberg.client.shapes import Job
 from tidyberg.errors import ServiceUnreachable, TidybergError, Transient
+from tidyberg.model.retry import backoff_seconds
 
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
@@ -47,8 +47,7 @@ class Retrying:
         """How long to wait now, so that not all clients come back at once."""
         if self._asked_for is not None:
             return min(self._asked_for, LONGEST_PAUSE_SECONDS)
-        most: float = min(FIRST_PAUSE_SECONDS * 2**self._failures, LONGEST_PAUSE_SECONDS)
-        return most * random.uniform(0.5, 1.0)  # noqa: S311
+        return backoff_seconds(self._failures, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
 
     def _again(self, asked_for: float | None) -> None:
         self._failures += 1

@@ -1,10 +1,17 @@
 """The files a job wrote, looked up in storage: before they are committed, and to find what was left behind."""
 
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pyiceberg.io import FileIO
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    retry_if_not_exception_type,
+    stop_after_attempt,
+    wait_chain,
+    wait_fixed,
+)
 
 from tidyberg.commit.ownership import Ownership
 from tidyberg.errors import AccessDenied, DamagedFile, StorageError, TidybergError
@@ -13,6 +20,12 @@ from tidyberg.model.task import OUTPUT_NAME, TaskResult, WrittenFile, output_pre
 from tidyberg.storage import table_files as objects
 
 LOOKUPS = 16  # at a time
+_RETRYING = Retrying(
+    retry=retry_if_exception_type(OSError) & retry_if_not_exception_type((FileNotFoundError, PermissionError)),
+    stop=stop_after_attempt(3),
+    wait=wait_chain(wait_fixed(0.1), wait_fixed(0.4)),
+    reraise=True,
+)
 
 
 def check_outputs(io: FileIO, results: Sequence[TaskResult]) -> None:
@@ -35,17 +48,13 @@ def _check_output(io: FileIO, file: WrittenFile) -> None:
 
 
 def _size(io: FileIO, path: str) -> int:
-    """Asked again when storage did not answer: a whole job's work hangs on it."""
-    for wait in (0.1, 0.4, None):
-        try:
-            return objects.size_of(io, path)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            if wait is None or isinstance(error, PermissionError):
-                raise _no_answer(path, error) from error
-            time.sleep(wait)
-    raise AssertionError("the last round returns or raises")
+    """The work of a whole job depends on the answer, so a request that storage did not answer is sent again."""
+    try:
+        return _RETRYING(objects.size_of, io, path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _no_answer(path, error) from error
 
 
 def existing_outputs(

@@ -26,7 +26,6 @@ from pyiceberg.table import Table
 from tidyberg.catalog.metadata_file import send_commit, swaps_in_process
 from tidyberg.commit.conflicts import hindrance, validate_groups
 from tidyberg.commit.ownership import metadata_file_id
-from tidyberg.commit.retrying import RetryPolicy as RetryPolicy
 from tidyberg.commit.snapshot import Staged, Stager, last_sequence_number, next_row_id, snapshot_of_job
 from tidyberg.errors import (
     AccessDenied,
@@ -42,6 +41,7 @@ from tidyberg.errors import (
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import SentCommit
 from tidyberg.model.plan import FileGroup, Plan
+from tidyberg.model.retry import RetryPolicy
 from tidyberg.model.task import TaskResult
 from tidyberg.model.words import plural
 from tidyberg.observe.cache import ManifestCache

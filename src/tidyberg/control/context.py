@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 
-from tidyberg.commit.retrying import RetryPolicy
 from tidyberg.control.engines import EngineChoice
 from tidyberg.control.journal import JobRecord
 from tidyberg.execute.engine import CancelToken
@@ -14,6 +13,7 @@ from tidyberg.model.job import Job, JobStatus, Owner, Stage
 from tidyberg.model.options import PlanOptions, Prices, VerifyMode
 from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.report import EventSink, Notice, StageStarted
+from tidyberg.model.retry import RetryPolicy
 from tidyberg.model.table import TableRef
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.record.store import JobStore

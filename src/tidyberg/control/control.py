@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from pyiceberg.catalog import Catalog
 
 from tidyberg.catalog.errors import catalog_errors
-from tidyberg.commit.retrying import RetryPolicy
 from tidyberg.control.calibration import report
 from tidyberg.control.context import JobPolicy, JobRequest, Services
 from tidyberg.control.engines import EngineChoice
@@ -29,6 +28,7 @@ from tidyberg.model.job import Job, Stage
 from tidyberg.model.options import PlanOptions, Prices, Resources, VerifyMode
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink, HealthReport, Notice, StageStarted, TableSummary
+from tidyberg.model.retry import RetryPolicy
 from tidyberg.model.table import TableRef
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.pin import pin

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidyberg.control.context import JobContext
-from tidyberg.model.job import Copied, Spliced
+from tidyberg.model.job import CopyTotals, SpliceTotals
 from tidyberg.model.plan import FileGroup
 from tidyberg.model.report import GroupFinished
 from tidyberg.model.task import TaskResult
@@ -74,7 +74,7 @@ class RoundProgress:
             )
 
 
-def _add_copied(so_far: Copied, group: FileGroup, result: TaskResult, seconds: float) -> Copied:
+def _add_copied(so_far: CopyTotals, group: FileGroup, result: TaskResult, seconds: float) -> CopyTotals:
     """Adds one group to what the job has copied."""
     if result.mode == "copy":
         return replace(
@@ -90,7 +90,7 @@ def _add_copied(so_far: Copied, group: FileGroup, result: TaskResult, seconds: f
     return so_far
 
 
-def _add_spliced(so_far: Spliced, group: FileGroup, result: TaskResult, seconds: float) -> Spliced:
+def _add_spliced(so_far: SpliceTotals, group: FileGroup, result: TaskResult, seconds: float) -> SpliceTotals:
     """Adds one group to what the job has spliced."""
     if result.splice_reason:  # other tasks of the same group may have spliced
         so_far = replace(so_far, encoded_instead=_count_reason(so_far.encoded_instead, group, result.splice_reason))

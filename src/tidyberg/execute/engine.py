@@ -1,7 +1,7 @@
-"""The engine port: what runs tasks, how a run is cancelled, and how a kernel's failure becomes an error."""
+"""The interface of engines, cancellation of a run, and the error for each kind of kernel failure."""
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
@@ -11,8 +11,10 @@ from tidyberg.errors import (
     CredentialsExpired,
     DamagedFile,
     StorageError,
+    Terminal,
     TidybergError,
     TooManyOutputs,
+    Transient,
 )
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.options import Resources, cores_of_task
@@ -21,16 +23,34 @@ from tidyberg.model.task import AnyTask as AnyTask
 from tidyberg.model.task import Task
 from tidyberg.storage.access import StorageAccess
 
-INLINE_GB = 1.0  # what a process that rewrites takes, about
-APP_NAME = "tidyberg"  # of its Spark applications
-SPARK_CONNECT = "spark connect"  # the name of its resources, wherever the server is
+INLINE_GB = 1.0  # the approximate memory of a process that rewrites
+APP_NAME = "tidyberg"  # the name of its Spark applications
+ERRORS: Mapping[FailureKind, type[Terminal | Transient]] = {
+    FailureKind.DAMAGED: DamagedFile,
+    FailureKind.STORAGE: StorageError,
+    FailureKind.DENIED: AccessDenied,
+    FailureKind.EXPIRED: CredentialsExpired,
+    FailureKind.SCHEMA: DamagedFile,
+    FailureKind.LIMIT: TooManyOutputs,
+    FailureKind.STOPPED: Cancelled,
+}
+_REPAIR = "Nothing was changed. Repair or remove the file, or exclude its partition."
+_HINTS: Mapping[FailureKind, str] = {
+    FailureKind.DAMAGED: _REPAIR,
+    FailureKind.DENIED: "Check the credentials and the rights on that location.",
+    FailureKind.EXPIRED: "Run it again. It gets new credentials and reuses finished groups. If it happens again, let "
+    "the catalog vend credentials that live longer, or make groups smaller (max_group_size).",
+    FailureKind.SCHEMA: _REPAIR,
+    FailureKind.LIMIT: "Nothing was changed. Give a larger target_file_size, or raise limits.max_output_files.",
+}
+SPARK_CONNECT = "spark connect"  # the name of the resources of any Spark Connect server
 
 # The results of a run, in the order in which tasks finish.
 Results = Generator[AnyResult, None, None]
 
 
 class CancelToken:
-    """Tells a run to stop; may be cancelled from any thread, and from a signal handler."""
+    """Cancels a run. `cancel` may be called from any thread and from a signal handler."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -49,7 +69,7 @@ class CancelToken:
         return self._event.is_set()
 
     def add_callback(self, callback: Callable[[], None]) -> None:
-        """Call it once on cancel; at once if that has happened already."""
+        """Call `callback` once on cancel, or now if the run is already cancelled."""
         with self._lock:
             if not self.cancelled:
                 self._callbacks.append(callback)
@@ -63,25 +83,25 @@ class CancelToken:
 
 @runtime_checkable
 class StartsAhead(Protocol):
-    """An engine that takes long to start, and can do so beside other work."""
+    """An engine that takes long to start, and can start while the caller does other work."""
 
     def start_ahead(self) -> None: ...
 
 
 class Engine(Protocol):
-    """Runs tasks somewhere; every engine runs the same kernels."""
+    """Runs tasks. Every engine runs the same kernels."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def attempts(self) -> int:
-        """Upper bound of the attempts that a task may get: attempt numbers are below it."""
+        """The most attempts of a task. Attempt numbers are below it."""
         ...
 
     @property
     def settle_seconds(self) -> float:
-        """How long workers may go on writing after a run was cancelled or failed."""
+        """How long workers may still write after a run has been cancelled or has failed."""
         ...
 
     @property
@@ -111,7 +131,7 @@ def gathered(results: Iterable[AnyResult]) -> list[AnyResult]:
 
 
 def use_idle_cores(tasks: Sequence[AnyTask], cores: int | None, most: int | None = None) -> list[AnyTask]:
-    """Let rewrites take several cores each, at most so many, where there are more cores than tasks."""
+    """Give each rewrite several cores, up to `most`, if there are more cores than tasks."""
     each = 1 if cores is None else cores_of_task(cores, len(tasks))
     each = each if most is None else min(each, most)
     if each < 2:
@@ -120,25 +140,7 @@ def use_idle_cores(tasks: Sequence[AnyTask], cores: int | None, most: int | None
 
 
 def error_of(failure: KernelFailure) -> TidybergError:
-    """tidyberg's own error for what a kernel met."""
-    if failure.kind is FailureKind.DENIED:
-        return AccessDenied(failure.message, hint="Check the credentials and the rights on that location.")
-    if failure.kind is FailureKind.EXPIRED:
-        return CredentialsExpired(
-            failure.message,
-            hint="Run it again: it gets new credentials and goes on with what is finished. If it happens again, let "
-            "the catalog give credentials that live longer, or make groups smaller (max_group_size).",
-        )
-    if failure.kind is FailureKind.STORAGE:
-        return StorageError(failure.message)
-    if failure.kind is FailureKind.LIMIT:
-        return TooManyOutputs(
-            failure.message,
-            hint="Nothing was changed. Give a larger target_file_size, or raise limits.max_output_files.",
-        )
+    """Convert a kernel's failure to an error of the class that its kind maps to."""
     if failure.kind is FailureKind.STOPPED:
         return Cancelled("The job was cancelled.")
-    return DamagedFile(
-        failure.message,
-        hint="Nothing was changed. Repair or remove the file, or leave its partition out.",
-    )
+    return ERRORS[failure.kind](failure.message, hint=_HINTS.get(failure.kind))

@@ -1,4 +1,4 @@
-"""Runs tasks in this process, on threads: the same kernels without Spark."""
+"""Runs tasks in threads of this process, with the same kernels as Spark."""
 
 import os
 import queue
@@ -16,15 +16,15 @@ from tidyberg.model.options import INLINE, Resources
 from tidyberg.storage.access import StorageAccess
 
 _POLL_SECONDS = 0.1
-_FIRST_WAIT_SECONDS = 0.025  # doubled before each new attempt of a task
+_FIRST_WAIT_SECONDS = 0.025  # doubles before each further attempt of a task
 
 
 class InlineEngine:
-    """Threads suffice: Arrow leaves the interpreter's lock alone while it decodes and encodes."""
+    """Runs tasks in threads. This is fast, because Arrow releases the GIL while it decodes and encodes."""
 
     name = "inline"
-    attempts = 4  # as many as Spark gives a task
-    settle_seconds = 0.0  # a run ends only after its threads have ended and removed what they wrote
+    attempts = 4  # the same as Spark's default
+    settle_seconds = 0.0  # a run returns after its threads have ended and have removed their files
 
     def __init__(self, max_parallelism: int | None = None, memory_gb: float = INLINE_GB) -> None:
         self._parallelism = max_parallelism or os.cpu_count() or 1
@@ -53,10 +53,10 @@ class InlineEngine:
             run.stopping.set()
             for thread in threads:
                 thread.join()
-            pa.default_memory_pool().release_unused()  # this process may live on; Spark ends workers that are idle
+            pa.default_memory_pool().release_unused()  # this process may live long, while Spark ends idle workers
 
     def close(self) -> None:
-        """Nothing to release: threads end with their run."""
+        """Do nothing, because threads end with their run."""
 
 
 class _Run:
@@ -82,7 +82,7 @@ class _Run:
                 self._done.put(error)
 
     def _run(self, task: AnyTask) -> AnyResult:
-        """Storage that refused or lost a request may answer the next one; nothing else is worth another attempt."""
+        """Run a task, and retry it only after a failure of storage. A retry cannot help against other failures."""
         attempt = 0
         while True:
             try:

@@ -1,1 +1,1 @@
-"""The vocabulary: frozen value types that travel between the rooms. Nothing here touches the outside world."""
+"""The value types that packages exchange. They are frozen, and nothing here does I/O."""

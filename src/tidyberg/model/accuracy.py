@@ -1,4 +1,4 @@
-"""How well a job was predicted: what its plan said beside what it took."""
+"""Compares the prediction of a job's plan with what the job took."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -17,12 +17,12 @@ class Accuracy:
 
     @property
     def ratio(self) -> float:
-        """1 is exact, 2 is twice as much as predicted."""
+        """1 means exact, 2 means twice as much as predicted."""
         return self.actual / self.predicted
 
 
 def accuracies(job: Job) -> list[Accuracy]:
-    """Of a job that did what its plan said; none where part of it failed or nothing was to be done."""
+    """Return the accuracies of a job that did all that its plan said. Other jobs have none."""
     if job.status is not JobStatus.SUCCEEDED or job.error_code is not None or not job.commits or job.groups_adopted:
         return []
     seconds = None if job.started_ms is None or job.finished_ms is None else (job.finished_ms - job.started_ms) / 1000
@@ -40,7 +40,7 @@ def accuracies(job: Job) -> list[Accuracy]:
 
 @dataclass(frozen=True, slots=True)
 class QuantityAccuracy:
-    """Ratios of actual to predicted over several jobs: the median, and what a tenth of them is below and above."""
+    """The median and the lowest and highest decile of actual to predicted, over several jobs."""
 
     quantity: Quantity
     jobs: int
@@ -57,7 +57,7 @@ class PredictedJob:
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """What estimates are made from, and how good they were."""
+    """The basis of estimates, and how good they were."""
 
     cluster: str
     calibration: Calibration

@@ -1,4 +1,4 @@
-"""What an audit says of replace snapshots: whether they kept every row, and if not, what became of which."""
+"""The result of an audit: whether each replace snapshot kept every row, and what happened to those it did not keep."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,28 +13,28 @@ class Verdict(StrEnum):
 
 
 class Receipt(StrEnum):
-    """What became of the checksum that a snapshot of ours carries."""
+    """The result of checking the checksum in the summary of a snapshot that tidyberg made."""
 
-    NONE = "none"  # it carries none
-    HOLDS = "holds"  # the files it added are those that were written, byte for byte
-    FOOTERS_HOLD = "footers-hold"  # the same, but of copied files only size and footer are known
+    NONE = "none"  # the snapshot has no checksum
+    HOLDS = "holds"  # the added files are those that tidyberg wrote, byte for byte
+    FOOTERS_HOLD = "footers-hold"  # the same, but for copied files only size and footer are known
     BROKEN = "broken"
-    UNCHECKED = "unchecked"  # it carries one, but its files could not be read
+    UNCHECKED = "unchecked"  # the files could not be read
 
 
 class Harm(StrEnum):
-    LOST = "lost"  # gone from the table's files
-    HIDDEN = "hidden"  # in a file still, but deleted by a delete that must not apply to it
-    CHANGED = "changed"  # gone, and as many others came that never were in the table
-    CAME_BACK = "came-back"  # deleted before
-    DOUBLED = "doubled"  # more often there than before
-    APPEARED = "appeared"  # never were in the table
-    LINEAGE = "lineage"  # the row is there, but not its id or the number of its last update
+    LOST = "lost"  # the row is no longer in the table's files
+    HIDDEN = "hidden"  # the row is still in a file, but a delete that must not apply to it removes it
+    CHANGED = "changed"  # the row is gone, and a row that was never in the table replaces it
+    CAME_BACK = "came-back"  # the row had been deleted
+    DOUBLED = "doubled"  # the row occurs more often than before
+    APPEARED = "appeared"  # the row was never in the table
+    LINEAGE = "lineage"  # the row is there, but its id or its last updated sequence number is wrong
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Where a harmed row is, in the state that holds it: before the snapshot if it is gone, else after it."""
+    """The place of a harmed row: before the snapshot if the row is gone, otherwise after it."""
 
     harm: Harm
     path: str
@@ -47,19 +47,19 @@ class SnapshotAudit:
     snapshot_id: int
     parent_id: int | None
     timestamp_ms: int
-    made_by: str  # the engine its summary names
+    made_by: str  # the engine that its summary names
     verdict: Verdict
-    reason: str = ""  # why it could not be audited
-    files_before: int = 0  # data files that differ, or whose deletes differ
+    reason: str = ""  # why the snapshot could not be audited
+    files_before: int = 0  # data files that changed, or whose deletes changed
     files_after: int = 0
     rows_before: int = 0  # live rows in them
     rows_after: int = 0
     harms: tuple[tuple[Harm, int], ...] = ()
-    is_exact: bool = True  # else the numbers of harmed rows are the least there are
+    is_exact: bool = True  # False: the numbers of harmed rows are lower bounds
     examples: tuple[Example, ...] = ()
     lineage_compared: bool = False
     receipt: Receipt = Receipt.NONE
-    partly_numbered: tuple[str, ...] = ()  # copied files that readers built on arrow-rs refuse, still in the table
+    partly_numbered: tuple[str, ...] = ()  # live copied files that readers built on arrow-rs reject
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class AuditReport:
     table: TableRef
     branch: str
     snapshots: tuple[SnapshotAudit, ...]  # newest first
-    partly_numbered: tuple[str, ...] = ()  # the same of live files whose snapshots are expired
-    repair: str = ""  # the command that rewrites files which some readers refuse
+    partly_numbered: tuple[str, ...] = ()  # the same for files whose snapshots have expired
+    repair: str = ""  # the command that rewrites those files
 
     @property
     def is_damaged(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a pinned snapshot holds, as Arrow tables: a row a data file, a row a delete file; some are only counted."""
+"""The files of a pinned snapshot as Arrow tables, with one row per file. Resting files are only counted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from tidyberg.model.manifest import ManifestInfo
 from tidyberg.model.table import Pinned
 
 # `partition` and `manifest` are positions in Inventory.partitions and Inventory.manifests.
-# Sequence numbers are inherited already; column metrics stay in the manifests until somebody needs them.
+# Sequence numbers are already inherited. Column metrics stay in the manifests until they are needed.
 DATA_FILES = pa.schema(
     [
         pa.field("path", pa.string(), nullable=False),
@@ -27,7 +27,7 @@ DATA_FILES = pa.schema(
         pa.field("sort_order_id", pa.int32()),
         pa.field("first_row_id", pa.int64()),
         pa.field("encrypted", pa.bool_(), nullable=False),
-        pa.field("row_groups", pa.int32()),  # as many as split offsets; null where the manifest has none
+        pa.field("row_groups", pa.int32()),  # the number of split offsets; null if the manifest has none
     ]
 )
 
@@ -52,14 +52,14 @@ DELETE_FILES = pa.schema(
     ]
 )
 
-# Data files that the plan which the inventory was taken for cannot take: counted, a row a partition and snapshot.
+# Counts of resting data files (see RestRule), with one row per partition and snapshot.
 RESTING = pa.schema(
     [
         pa.field("partition", pa.int32(), nullable=False),
-        pa.field("snapshot_id", pa.int64(), nullable=False),  # -1 for all that the table no longer knows
+        pa.field("snapshot_id", pa.int64(), nullable=False),  # -1 for all snapshots that the table no longer has
         pa.field("files", pa.int64(), nullable=False),
-        pa.field("small_files", pa.int64(), nullable=False),  # as the plan has it
-        pa.field("below_threshold", pa.int64(), nullable=False),  # as statistics have it
+        pa.field("small_files", pa.int64(), nullable=False),  # by the plan's limit
+        pa.field("below_threshold", pa.int64(), nullable=False),  # by the statistics' limit
         pa.field("bytes", pa.int64(), nullable=False),
         pa.field("records", pa.int64(), nullable=False),
         pa.field("oldest", pa.int64(), nullable=False),  # the lowest sequence number
@@ -71,7 +71,7 @@ RESTING = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition tuple of one spec; values are PyIceberg's internal ones (days as int, decimals as Decimal)."""
+    """A partition tuple of one spec. Values are PyIceberg's internal ones: days as int, decimals as Decimal."""
 
     spec_id: int
     values: tuple[Any, ...]
@@ -94,7 +94,7 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatistics:
-    """What one partition looks like; times are epoch milliseconds, None where no snapshot tells."""
+    """The numbers of one partition. Times are epoch milliseconds, or None if no snapshot says."""
 
     partition: int
     files: int

@@ -1,4 +1,4 @@
-"""A job: one run of the pipeline over one table, with its progress, its outcome and what it intended to write."""
+"""A job: one run of the pipeline on one table, with its progress, its outcome and its intended outputs."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is, in the REST contract's words, plus groups."""
+    """The progress of a job, with the names of the REST contract, plus groups."""
 
     partitions_completed: int = 0
     partitions_total: int = 0
@@ -46,7 +46,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class CompactionStats:
-    """The `stats` of a finished job, as the REST contract names them."""
+    """The `stats` of a finished job, with the names of the REST contract."""
 
     files_before: int
     files_after: int
@@ -58,59 +58,59 @@ class CompactionStats:
     snapshots_expired: int
     compaction_time_ms: float
     small_files_remaining: int
-    # Of tidyberg; None in records of jobs that did not count them.
+    # Not in the contract. None in the records of versions that did not count them.
     delete_files_before: int | None = None
     delete_files_after: int | None = None
-    bytes_freed_at_expiry: int | None = None  # of the replaced files, which older snapshots still need
+    bytes_freed_at_expiry: int | None = None  # the size of the replaced files, which older snapshots still need
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
-    """What a job moved as bytes instead of writing it anew, and what it meant to."""
+class CopyTotals:
+    """Totals of the groups that a job copied as bytes, and of those that it had to encode instead."""
 
     groups: int = 0
     files: int = 0
     bytes: int = 0
     seconds: float = 0.0  # what the tasks took, added up
-    bytes_moved: int = 0  # inside the store, never through a worker
-    encoded_instead: Mapping[str, int] = field(default_factory=dict)  # groups planned as copies, by what forbade it
+    bytes_moved: int = 0  # copied inside the object store, not through a worker
+    encoded_instead: Mapping[str, int] = field(default_factory=dict)  # planned as copies, by reason
 
 
 @dataclass(frozen=True, slots=True)
-class Spliced:
-    """Groups that a job encoded in part: of some columns it moved the pages as they are."""
+class SpliceTotals:
+    """Totals of the groups that a job spliced: it moved the pages of some columns without decoding them."""
 
     groups: int = 0
     files: int = 0
-    bytes: int = 0  # of these files
-    bytes_spliced: int = 0  # of the pages that were moved
+    bytes: int = 0  # the size of these files
+    bytes_spliced: int = 0  # the size of the moved pages
     bytes_written: int = 0
     seconds: float = 0.0  # what the tasks took, added up
-    encoded_instead: Mapping[str, int] = field(default_factory=dict)  # groups that began to splice, by what forbade it
+    encoded_instead: Mapping[str, int] = field(default_factory=dict)  # that began to splice, by reason
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The process that runs a job; enough to tell on the same machine whether it still lives."""
+    """The process that runs a job. On the same machine, it shows whether the process is still alive."""
 
-    host: str  # and what else tells where process numbers mean the same
+    host: str  # the host name and the PID namespace
     pid: int
-    started: float  # the process's start time, so that a reused pid is not mistaken for it
+    started: float  # the start time of the process, because pids are reused
 
 
 @dataclass(frozen=True)
 class Intent:
-    """Recorded before the first byte is written: from it every name the job may have used can be computed."""
+    """Recorded before a job writes its first byte. Recovery computes every possible output name from it."""
 
     job_id: str
-    sequence_number: int  # of the plan's snapshot: manifests up to it cannot list what this job writes
+    sequence_number: int  # of the plan's snapshot; manifests up to it cannot list the outputs of this job
     directories: Mapping[int, str]  # group id -> output directory
-    attempts: int  # task attempts the engine may make
-    outputs: Mapping[int, int]  # group id -> the number of outputs the plan promised
-    settle_seconds: float  # how long workers of a dead job may go on writing
+    attempts: int  # the most attempts that the engine gives a task
+    outputs: Mapping[int, int]  # group id -> the planned number of outputs
+    settle_seconds: float  # how long the workers of a dead job may still write
     adopted: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # group id -> outputs of a dead job
-    name_mapping: str | None = None  # the table's, by which files without field ids are read
-    parts: Mapping[int, int] = field(default_factory=dict)  # group id -> the number of tasks, where there are several
+    name_mapping: str | None = None  # the table's name mapping, by which files without field ids are read
+    parts: Mapping[int, int] = field(default_factory=dict)  # group id -> the number of tasks, if there are several
 
     @property
     def groups(self) -> frozenset[int]:
@@ -131,13 +131,13 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class SentCommit:
-    """Recorded before a commit is sent: from then on its outcome may be unknown until the table tells."""
+    """Recorded before a commit is sent. From then on, only the table shows whether the commit succeeded."""
 
-    chunk: int  # a job commits its groups in one chunk or in several, each a snapshot of its own
+    chunk: int  # a job commits its groups in one or several chunks, and each chunk is a snapshot
     parent_id: int
     snapshot_id: int
     groups: tuple[int, ...]
-    sequence_number: int | None = None  # that the snapshot would get; format version 1 has none
+    sequence_number: int | None = None  # the snapshot's, if the commit succeeds; format version 1 has none
 
 
 @dataclass(frozen=True)
@@ -158,34 +158,34 @@ class Job:
     owner: Owner | None = None
     plan_hash: str | None = None
     predicted_seconds: float | None = None
-    predicted_bytes: int | None = None  # to be written; what was written is in the progress
+    predicted_bytes: int | None = None  # predicted output; the progress has the actual output
     predicted_dollars: float | None = None
     actual_dollars: float | None = None
-    snapshot_id: int | None = None  # the snapshot it committed; the last one when there were several
+    snapshot_id: int | None = None  # the snapshot that it committed; the last one if there were several
     task_seconds: float = 0.0  # what its tasks took, added up
-    copied: Copied = field(default_factory=Copied)
-    spliced: Spliced = field(default_factory=Spliced)
-    files_joined: int = 0  # tiny files that were read many at once, as one file in memory
-    requests: Mapping[str, int] = field(default_factory=dict)  # to storage by its tasks, by kind; empty: not counted
+    copied: CopyTotals = field(default_factory=CopyTotals)
+    spliced: SpliceTotals = field(default_factory=SpliceTotals)
+    files_joined: int = 0  # small files that were joined in memory and read as one
+    requests: Mapping[str, int] = field(default_factory=dict)  # storage requests by kind; empty: not counted
     cores: int | None = None
-    cluster: str | None = None  # what the engine ran on, by its name: speed is learned for each
-    groups_adopted: int = 0  # rewritten by a job that died, and only committed by this one
+    cluster: str | None = None  # the name of the engine's resources; calibration is learned per cluster
+    groups_adopted: int = 0  # rewritten by a job that died and committed by this one
     commit_retries: int = 0  # attempts to commit beyond the first of each chunk
-    conflicts: int = 0  # groups that other writers had changed meanwhile
+    conflicts: int = 0  # groups whose files other writers changed
     progress: Progress = field(default_factory=Progress)
     stats: CompactionStats | None = None
     error_code: str | None = None
     error: str | None = None
     notes: tuple[str, ...] = ()
-    outcome: Outcome | None = None  # of a job that came to its end
-    left: tuple[LeftAlone, ...] = ()  # what it found and did not take
-    commits: int = 0  # how many chunks it committed
-    sent: SentCommit | None = None  # the commit whose outcome is not settled yet
-    unresolved: bool = False  # ended without knowing its outcome, or with leftovers: recovery looks again
+    outcome: Outcome | None = None  # set when the job has finished
+    left: tuple[LeftAlone, ...] = ()  # what the plan left alone
+    commits: int = 0  # the number of committed chunks
+    sent: SentCommit | None = None  # the commit whose outcome is still unknown
+    unresolved: bool = False  # it ended with an unknown outcome or with leftovers, so recovery will look at it again
     intent: Intent | None = field(default=None, repr=False)
-    submission_id: str | None = None  # what it is an attempt of, when the service runs it
+    submission_id: str | None = None  # the submission that it is an attempt of, if the service runs it
 
     @property
     def is_open(self) -> bool:
-        """Whether it runs, claims to, or is for recovery to look at."""
+        """Whether the job is running, or recovery has to look at it."""
         return not self.status.is_final or self.unresolved

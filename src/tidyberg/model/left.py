@@ -1,4 +1,4 @@
-"""What a plan leaves as it is: how much, why, until when; and what that makes of a job that commits nothing."""
+"""What a plan leaves alone, why and until when, and the outcome of a job that commits nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,14 +7,14 @@ from typing import Any, Literal
 from tidyberg.model.plan import PartitionVerdict, Plan, Skip
 from tidyberg.model.words import plural
 
-# Of a finished job. "tidy": nothing was worth a rewrite; "waiting": there is something, to be taken later; "refused":
-# there is something that cannot or must not be touched; "partly": it failed after its first commit.
+# The outcome of a finished job. "tidy": no file needs a rewrite. "waiting": some files will be rewritten later.
+# "refused": some files cannot or must not be rewritten. "partly": the job failed after its first commit.
 Outcome = Literal["committed", "partly", "tidy", "waiting", "refused"]
 Disposition = Literal["tidy", "waiting", "refused"]
 
 _TIDY = frozenset(("tidy", "empty", "no-gain"))
 _FILTERED = "filtered"
-# When files that wait are taken.
+# When waiting files will be rewritten.
 _UNTIL = {
     "hot": "once the partition has cooled, or enough of its files are older than the hot window",
     "too-few-files": "when there are as many as min_input_files",
@@ -39,19 +39,19 @@ _TAKE_NOW: Mapping[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class LeftAlone:
-    """The partitions that were left for one reason."""
+    """The partitions that a plan left alone for one reason."""
 
     disposition: Literal["waiting", "refused"]
-    code: str  # of the verdicts, stable
+    code: str  # the verdict's code, which is stable
     partitions: int
     files: int
-    bytes: int  # of the partitions
-    reason: str  # of the partition with the most files
-    until: str | None = None  # when it will be taken; None: not before the reason is gone
+    bytes: int  # the size of the partitions
+    reason: str  # the reason of the partition with the most files
+    until: str | None = None  # when the files will be rewritten; None: not while the reason holds
 
     @property
     def take_now(self) -> dict[str, Any] | None:
-        """Options of a job that takes it at once; None: none do."""
+        """The options of a job that rewrites the files now. None means that no options do."""
         return _TAKE_NOW.get(self.code)
 
     def __str__(self) -> str:
@@ -61,14 +61,14 @@ class LeftAlone:
 
 
 def disposition(verdict: Skip) -> Disposition | None:
-    """None: the partition was not asked for."""
+    """Classify a skipped partition. None means that the filter does not select it."""
     if verdict.code == _FILTERED:
         return None
     return "tidy" if verdict.code in _TIDY else "waiting" if verdict.code in _UNTIL else "refused"
 
 
 def left_alone(plan: Plan) -> tuple[LeftAlone, ...]:
-    """What waits, then what is refused, by the number of files; nothing of what the filter does not select."""
+    """Return what waits, then what is refused, ordered by files. Partitions outside the filter are left out."""
     found: dict[str, LeftAlone] = {}
     for row in _by_files(plan.partitions):
         for code, files, reason in _waiting(row):
@@ -104,7 +104,7 @@ def _by_files(partitions: Sequence[PartitionVerdict]) -> list[PartitionVerdict]:
 
 
 def _waiting(row: PartitionVerdict) -> list[tuple[str, int, str]]:
-    """Of one partition: the code, the files and the reason of what is left."""
+    """Return the code, the number of files and the reason for what one partition leaves alone."""
     verdict = row.verdict
     if isinstance(verdict, Skip):
         return [(verdict.code, row.files, verdict.reason)] if disposition(verdict) in ("waiting", "refused") else []

@@ -1,9 +1,9 @@
-"""A manifest as its list describes it, and which of its files a plan need not see. Shipped to executors."""
+"""A manifest as its manifest list describes it, and the rule for files that a plan only counts. It is shipped."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# Of each partition field: id, physical type, logical type, scale.
+# For each partition field: id, physical type, logical type, scale.
 Layout = tuple[tuple[int, str, str | None, int], ...]
 
 
@@ -21,21 +21,21 @@ class ManifestInfo:
 
 @dataclass(frozen=True, slots=True)
 class RestRule:
-    """Which data files rest: a plan cannot take them, so that it is enough to count them.
+    """Decides which data files rest. A plan cannot rewrite a resting file, so it only counts it.
 
-    Those of the right size that no delete file reaches, and all in partitions that the plan is not asked for. Marks are
-    made by manifests/marks.py: they may hold more than was marked, never less, so that in doubt a file does not rest.
+    A file rests if it has the right size and no delete file applies to it, or if the plan does not select its
+    partition. Marks (manifests/marks.py) are Bloom filters: a false positive only means that a file does not rest.
     """
 
-    at_least: int  # bytes that the right size has
+    at_least: int  # the smallest right size, in bytes
     at_most: int | None
-    spec_id: int | None  # files of all other specs are to move to it, whatever their size; None: none moves
-    small: int  # bytes below which the plan, and
-    threshold: int  # below which statistics call a file small
-    snapshots: tuple[int, ...]  # that the table knows; files of all others are counted as of one
+    spec_id: int | None  # files of all other specs move to this one, whatever their size; None: no file moves
+    small: int  # the plan calls a file below this many bytes small
+    threshold: int  # the statistics call a file below this many bytes small
+    snapshots: tuple[int, ...]  # the table's snapshots; files of all others are counted together
     deletes_until: int = -1  # the highest sequence number of a delete file
-    everywhere_until: int = -1  # of one that reaches all partitions
-    deleted_partitions: bytes = b""  # marks the partitions that deletes reach as a whole
-    delete_layouts: Mapping[int, frozenset[Layout]] = field(default_factory=dict)  # by spec, of those deletes
-    deleted_files: bytes = b""  # marks the paths that deletes name
-    selected: bytes | None = None  # marks the partitions that the plan is asked for; None: all
+    everywhere_until: int = -1  # the same for delete files that apply to all partitions
+    deleted_partitions: bytes = b""  # marks of the partitions that deletes apply to as a whole
+    delete_layouts: Mapping[int, frozenset[Layout]] = field(default_factory=dict)  # the same, by spec
+    deleted_files: bytes = b""  # marks of the paths that deletes name
+    selected: bytes | None = None  # marks of the partitions that the plan selects; None: all

@@ -1,17 +1,17 @@
-"""How large a manifest may become that a commit writes in place of several: as the table's properties say."""
+"""Reads from the table's properties how large a merged manifest may become."""
 
 from collections.abc import Mapping
 
 MERGE_PROPERTY = "commit.manifest-merge.enabled"
 SIZE_PROPERTY = "commit.manifest.target-size-bytes"
-_DEFAULT_BYTES = 8 * 1024 * 1024  # Iceberg's own
+_DEFAULT_BYTES = 8 * 1024 * 1024  # Iceberg's default
 
 
 def merged_manifest_bytes(properties: Mapping[str, str]) -> int:
-    """0: every manifest that loses files is written anew by itself.
+    """Return the largest size of a merged manifest. 0 means that manifests are not merged.
 
-    Iceberg's `commit.manifest.min-count-to-merge` spares a commit manifests that it need not touch, and is not asked
-    here: a manifest that loses files must be written anyway.
+    Iceberg's `commit.manifest.min-count-to-merge` is ignored. It exists so that a commit need not rewrite manifests
+    that it does not change, but a manifest that loses files must be rewritten in any case.
     """
     if properties.get(MERGE_PROPERTY, "true").lower() == "false":
         return 0

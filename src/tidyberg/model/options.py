@@ -1,4 +1,4 @@
-"""What a caller may ask of a plan, resolved: sizes are bytes, names are checked."""
+"""The options of a plan. Sizes are bytes, and names are checked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,8 +26,8 @@ class Strategy(StrEnum):
 
 
 class RewriteMode(StrEnum):
-    AUTO = "auto"  # copy where nothing hinders it and row groups are large enough to be kept, else encode
-    COPY = "copy"  # copy wherever it is safe, whatever the size of the row groups
+    AUTO = "auto"  # copy if it is safe and the row groups are large enough to keep, otherwise encode
+    COPY = "copy"  # copy if it is safe, whatever the size of the row groups
     ENCODE = "encode"  # never copy
 
     @classmethod
@@ -41,8 +41,8 @@ class RewriteMode(StrEnum):
 
 
 class VerifyMode(StrEnum):
-    COUNTS = "counts"  # rows, null counts and bounds; the default
-    FULL = "full"  # also re-reads the outputs and compares a checksum of their contents
+    COUNTS = "counts"  # compares rows, null counts and bounds; the default
+    FULL = "full"  # also reads the outputs and compares a checksum of their rows
     OFF = "off"
 
     @classmethod
@@ -81,30 +81,30 @@ class PlanOptions:
     branch: str = "main"
     where: str | None = None
     force: bool = False
-    rewrite_to_current_spec: bool = False  # else files of older partition specs stay in theirs
-    ignore_wap_branches: bool = False  # compact although another branch can then no longer fast-forward to it
+    rewrite_to_current_spec: bool = False  # False: files of older partition specs keep their spec
+    ignore_wap_branches: bool = False  # compact even if another branch can then no longer fast-forward to this one
     mode: RewriteMode = RewriteMode.AUTO
-    copy_min_row_group_bytes: int = 8 * MB  # what row groups must have on average for `auto` to keep them
-    # Not for callers: what the installation allows.
+    copy_min_row_group_bytes: int = 8 * MB  # `auto` copies row groups of at least this average size
+    # Callers cannot set these two: they are limits of the installation.
     min_target_file_size: int = 1
     max_output_files: int = MOST_OUTPUT_FILES
-    # Sizes in bytes; None means: from the table's properties, else derived from the target.
-    target_file_size: int | None = None  # table's write.target-file-size-bytes, else 512 MB
-    min_file_size: int | None = None  # files below are candidates of `full`; default 0.75 x target
-    max_file_size: int | None = None  # files above are split; default 1.8 x target
-    max_group_size: int | None = None  # default 2 x target, and never above it
+    # Sizes are in bytes. None means the table's property, or a value derived from the target.
+    target_file_size: int | None = None  # default: the table's write.target-file-size-bytes, else 512 MB
+    min_file_size: int | None = None  # `full` rewrites smaller files; default 0.75 x target
+    max_file_size: int | None = None  # larger files are split; default 1.8 x target
+    max_group_size: int | None = None  # default and maximum: 2 x target
     small_file_threshold: int = 32 * MB
     min_input_files: int = 5
-    max_files: int | None = None  # input files a job may take
-    max_cost: float | None = None  # dollars a job may cost
+    max_files: int | None = None  # the most input files of a job
+    max_cost: float | None = None  # the most dollars that a job may cost
     max_parallelism: int | None = None
     commit_every: int | None = None  # groups per commit; None: one commit for all
     max_record_batch_rows: int | None = None
-    inline_delete_size: int = 10 * MB  # deletes of a task up to it travel with the task; else its worker reads them
+    inline_delete_size: int = 10 * MB  # up to this size, a task carries its deletes; otherwise its worker reads them
     max_file_count_per_partition: int = 100
     max_delete_ratio: float = 0.1  # also called fragment_ratio_threshold
-    hot_window_seconds: int = 600  # a partition written within it is hot for time_series and auto
-    hot_commits: int = 2  # how many commits within the window make it hot
+    hot_window_seconds: int = 600  # the window in which `hot_commits` make a partition hot
+    hot_commits: int = 2  # time_series and auto leave the newest files of a hot partition alone
     parquet: Mapping[str, str] = field(default_factory=dict)  # overrides of write.parquet.* without the prefix
 
     def __post_init__(self) -> None:
@@ -126,7 +126,7 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Dollars: object-store requests, allocated compute, and storage."""
+    """Prices in dollars for object-store requests, allocated compute and storage."""
 
     get_per_1000: float = 0.0004
     put_per_1000: float = 0.005
@@ -136,22 +136,22 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How fast this installation rewrites, learned from earlier jobs; the defaults are a laptop's."""
+    """How fast this installation rewrites. Earlier jobs teach it; the defaults were measured on a laptop."""
 
     jobs: int = 0
     encode_bytes_per_core_second: float = 45 * MB
     seconds_per_job: float = 4.0  # session start, planning, commit
     seconds_per_file: float = 0.01
-    output_ratio: float = 1.0  # bytes written per byte read, when they are encoded anew
+    output_ratio: float = 1.0  # bytes written per byte read, for encoded groups
     copy_bytes_per_core_second: float = 400 * MB
 
 
-INLINE = "inline"  # the name of the resources of a process that rewrites by itself
+INLINE = "inline"  # the name of the inline engine's resources
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the engine allocates while a job runs: the base of the compute price."""
+    """What the engine allocates while a job runs. The compute price depends on it."""
 
     cores: int = 2
     memory_gb: float = 4.0
@@ -159,5 +159,5 @@ class Resources:
 
 
 def cores_of_task(cores: int, tasks: int) -> int:
-    """How many cores encoding one of so many tasks may use."""
+    """Return how many cores each task may use for encoding."""
     return max(1, cores // max(1, tasks))

@@ -1,4 +1,4 @@
-"""A plan: which files become which, why, and for how much. It is a document: JSON out, JSON in, hashed."""
+"""A plan: which files are rewritten together, why, and at what cost. It can be saved as JSON and has a hash."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -12,28 +12,28 @@ PLAN_FORMAT = 4
 # In the summary of the snapshots of a finished full compaction: the target file size that it packed for.
 FULL_TARGET = "tidyberg.full-target-file-size"
 
-# Row groups moved as bytes under a new footer, or rows decoded and written anew.
+# "copy" moves row groups as bytes under a new footer; "encode" decodes the rows and writes them again.
 Mode = Literal["copy", "encode"]
 
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A live data file that a group replaces."""
+    """A live data file that a group rewrites."""
 
     path: str
     size: int
     records: int
     sequence_number: int
-    manifest: str  # path of the manifest that lists it at the pinned snapshot
-    first_row_id: int | None = None  # v3; None also where an upgraded table has not given the file's rows ids yet
+    manifest: str  # the path of its manifest at the pinned snapshot
+    first_row_id: int | None = None  # v3; None if an upgraded table has not assigned row ids to the file yet
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
     """A live delete file that applies to some input of the plan.
 
-    Within a group, whose files share spec and partition, its sequence number and `referenced_data_file` tell to which:
-    positions and DVs where data.seq <= seq and the reference, if any, is the file; equality where data.seq < seq.
+    The files of a group share spec and partition. Within a group, position deletes and DVs apply to a file if
+    data.seq <= seq and the reference, if any, names the file. Equality deletes apply if data.seq < seq.
     """
 
     path: str
@@ -49,13 +49,13 @@ class DeleteFile:
 
     @property
     def identity(self) -> tuple[str, int | None, int | None]:
-        """I5: a DV is a piece of a Puffin file that many share."""
+        """I5: the path alone is not enough, because several DVs share a Puffin file."""
         return self.path, self.content_offset, self.content_size
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a rewrite will take and give; dollars are apart for requests, compute and storage until expiry."""
+    """The predicted cost and benefit of a rewrite."""
 
     input_files: int
     output_files: int
@@ -66,14 +66,14 @@ class Estimate:
     seconds: float
     request_dollars: float
     compute_dollars: float
-    storage_dollars: float  # of the replaced bytes until snapshots expire
+    storage_dollars: float  # for the replaced bytes until their snapshots expire
     file_opens_saved: int  # per full scan
     bytes_saved: int  # per full scan
-    payback_scans: int | None  # full scans after which the rewrite has paid for itself; None: never
+    payback_scans: int | None  # the full scans after which the rewrite has paid for itself; None: never
 
     @property
     def dollars(self) -> float:
-        """What the job itself costs; the storage of replaced bytes is shown apart."""
+        """The cost of the job itself. The storage of replaced bytes is not part of it."""
         return self.request_dollars + self.compute_dollars
 
     @property
@@ -83,7 +83,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Files of one partition and spec that are rewritten together, by one task or, if they are large, by several."""
+    """Files of one partition and spec that are rewritten together, by one task or, if large, by several."""
 
     group_id: int
     spec_id: int
@@ -93,9 +93,9 @@ class FileGroup:
     mode: Mode
     score: float
     estimate: Estimate
-    output_spec_id: int | None = None  # rows move to their partitions of this spec; None: outputs stay with the inputs
-    deletes: tuple[int, ...] = ()  # positions in the plan's deletes: those that apply to some of the files
-    mode_reason: str = ""  # why this mode, in a few words that many groups share
+    output_spec_id: int | None = None  # rows move to this spec; None: outputs keep the spec of the inputs
+    deletes: tuple[int, ...] = ()  # positions in the plan's deletes of those that apply to some file
+    mode_reason: str = ""  # a short reason for the mode
 
     @property
     def bytes(self) -> int:
@@ -108,7 +108,7 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Files of a rewritten partition that wait, or cannot be rewritten."""
+    """Files of a rewritten partition that are not rewritten, and the reason."""
 
     code: str  # as of a skip
     files: int
@@ -138,7 +138,7 @@ Verdict = Rewrite | Skip
 
 @dataclass(frozen=True, slots=True)
 class PartitionVerdict:
-    """One partition's numbers and what the plan makes of them."""
+    """The numbers of one partition and the plan's decision about it."""
 
     spec_id: int
     partition_path: str
@@ -169,17 +169,17 @@ class Plan:
     snapshot_ms: int | None
     schema_id: int
     created_ms: int
-    options: Mapping[str, Any]  # as resolved; secrets never get here
-    resolved_where: str | None  # the predicate with current_date and the like made literal
+    options: Mapping[str, Any]  # resolved; they never contain secrets
+    resolved_where: str | None  # the predicate, with functions such as current_date replaced by their values
     target_file_size: int
     health: int
     partitions: tuple[PartitionVerdict, ...]
     groups: tuple[FileGroup, ...]
     estimate: Estimate
     deletes: tuple[DeleteFile, ...] = field(default=())
-    left_out: tuple[str, ...] = field(default=())  # what a budget or limit left for another time, in words
-    better_inline: bool = False  # Spark would take longer to start than one core of this machine to do all of it
-    warnings: tuple[str, ...] = field(default=())  # what the rewrite does not keep, in words
+    left_out: tuple[str, ...] = field(default=())  # messages about what a budget or limit left for another job
+    better_inline: bool = False  # one core of this machine would finish before Spark has started
+    warnings: tuple[str, ...] = field(default=())  # messages about what the rewrite does not keep
     hash: str = ""
 
     @property
@@ -196,6 +196,6 @@ class Plan:
 
     @property
     def modes(self) -> dict[tuple[Mode, str], int]:
-        """How many groups are rewritten in each mode, for each reason."""
+        """The number of groups for each mode and reason."""
         counts = Counter((group.mode, group.mode_reason) for group in self.groups)
         return dict(sorted(counts.items()))

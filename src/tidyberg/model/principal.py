@@ -1,18 +1,18 @@
-"""Who asks: a name, what they may do, and for which tenant."""
+"""The principal behind a request: its name, its role and its tenant."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-DEFAULT_TENANT = "default"  # whose everything is where nobody tells tenants apart
-ALL_TENANTS = "*"  # of those who look or operate for everyone without being admins, such as a collector of metrics
+DEFAULT_TENANT = "default"  # the owner of everything if no tenants are configured
+ALL_TENANTS = "*"  # the tenant of principals that act for all tenants but are not admins, such as a metrics collector
 
 
 class Role(StrEnum):
-    """Each may do what the ones before it may."""
+    """Each role includes the rights of the roles before it."""
 
-    VIEWER = "viewer"  # looks
+    VIEWER = "viewer"  # reads
     OPERATOR = "operator"  # submits, cancels, schedules
-    ADMIN = "admin"  # all of that for every tenant, and reads the audit log
+    ADMIN = "admin"  # does the same for every tenant, and reads the audit log
 
     def includes(self, other: "Role") -> bool:
         order = list(Role)
@@ -27,10 +27,10 @@ class Principal:
 
     @property
     def tenants(self) -> frozenset[str] | None:
-        """Whose jobs this one sees; None: all."""
+        """The tenants whose jobs this principal may see. None means all."""
         everyone = self.role is Role.ADMIN or self.tenant == ALL_TENANTS
         return None if everyone else frozenset((self.tenant,))
 
 
-# Without authentication everyone who reaches the loopback interface is the owner of the machine.
+# Without authentication, everyone who can reach the loopback interface counts as the owner of the machine.
 LOCAL = Principal("local", Role.ADMIN)

@@ -1,4 +1,4 @@
-"""What the control room tells its callers: reports, results and the events of a running job."""
+"""Reports, results, and the events of a running job, as `control` returns them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tidyberg.model.table import TableRef
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """0 (untidy) to 100 (tidy), with the reasons for every point lost."""
+    """A score from 0 (worst) to 100 (best), with the reasons for the lost points."""
 
     score: int
     reasons: tuple[str, ...]
@@ -32,20 +32,20 @@ class HealthReport:
     bytes: int
     records: int
     delete_files: int
-    partitions: tuple[tuple[str, PartitionStatistics], ...]  # label, numbers; worst first
+    partitions: tuple[tuple[str, PartitionStatistics], ...]  # label and numbers, worst partition first
     file_sizes: tuple[int, ...]
     target_file_size: int
     snapshots: int = 0
     manifests: int = 0
-    dead_bytes: int = 0  # of files that only older snapshots refer to
+    dead_bytes: int = 0  # the bytes of files that only older snapshots refer to
     deletes_old_metadata: bool = False
-    metadata_bytes: int | None = None  # of metadata.json; None: it cannot be looked up
+    metadata_bytes: int | None = None  # the size of metadata.json; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
     table: TableRef
-    files: int | None  # from the snapshot's summary; None where it does not say
+    files: int | None  # from the snapshot's summary; None: it does not say
     bytes: int | None
     records: int | None
     delete_files: int | None
@@ -55,20 +55,20 @@ class TableSummary:
 
 @dataclass(frozen=True)
 class CompactionResult:
-    """A finished job; `outcome` and what was left are in its record too."""
+    """The result of a finished job. The job's record has `outcome` and `left` too."""
 
     outcome: Outcome
     job: Job
     plan: Plan
     stats: CompactionStats
-    snapshot_id: int | None  # the last one, when groups were committed in chunks
+    snapshot_id: int | None  # the last one if groups were committed in chunks
     groups_committed: int
-    groups_left: tuple[str, ...]  # groups that could not be committed, each with its reason
+    groups_left: tuple[str, ...]  # one reason per group that could not be committed
     sizes_before: tuple[int, ...]
     sizes_after: tuple[int, ...]
-    sizes_written: tuple[int, ...] = ()  # of the files that it committed
-    failure: TidybergError | None = None  # what ended a job that is committed partly
-    left: tuple[LeftAlone, ...] = ()  # what it found and did not take
+    sizes_written: tuple[int, ...] = ()  # the sizes of the files that it committed
+    failure: TidybergError | None = None  # the error that ended a partly committed job
+    left: tuple[LeftAlone, ...] = ()  # what the plan left alone
 
     @property
     def has_committed(self) -> bool:
@@ -90,7 +90,7 @@ class GroupFinished:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something worth a line for the person who watches: a retry, a conflict, a leftover removed."""
+    """A message for the person who watches the job, such as a retry, a conflict or a removed leftover."""
 
     level: Literal["info", "warning"]
     message: str

@@ -1,4 +1,4 @@
-"""Sizes as people write them ("512MB", "1 GB") to bytes and back."""
+"""Converts sizes as people write them ("512MB", "1 GB") to bytes and back."""
 
 import re
 
@@ -11,7 +11,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt]?)(?:i?b)?)\s*", re.IGNORECA
 
 
 def parse_size(text: str | int) -> int:
-    """Bytes of "32MB", "1GB", "1.5 GiB", "1048576" or a plain number; units are powers of 1,024."""
+    """Parse "32MB", "1GB", "1.5 GiB", "1048576" or a number of bytes. Units are powers of 1,024."""
     if isinstance(text, bool) or not isinstance(text, str | int):
         raise BadInput(f"{text!r} is not a size.", hint='Write a size like "512MB" or "1GB".')
     match = _SIZE.fullmatch(str(text))
@@ -24,7 +24,7 @@ def parse_size(text: str | int) -> int:
 
 
 def format_size(size: float) -> str:
-    """A short form for people: 2.6 MB, 512 MB, 3.1 GB."""
+    """Format a size for people: "2.6 MB", "512 MB", "3.1 GB"."""
     for unit, name in ((TB, "TB"), (GB, "GB"), (MB, "MB"), (KB, "KB")):
         if abs(size) >= unit:
             value = size / unit

@@ -1,4 +1,4 @@
-"""What someone asked the service for: it waits in a queue, is run (again, when a run dies) and ends exactly once."""
+"""A request to the service: it waits in a queue, runs (again, if a run dies), and ends exactly once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ MIN_PRIORITY, MAX_PRIORITY = -100, 100
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Which worker has a submission. The token grows with every claim: who holds an older one may change nothing."""
+    """The claim of a worker on a submission. Tokens grow, and the queue rejects changes by an older token."""
 
     worker: str
     token: int
@@ -23,38 +23,38 @@ class Claim:
 
 @dataclass(frozen=True)
 class Submission:
-    """A job as the API shows it. Each attempt is a run with a record of its own, `Job`, in the job store."""
+    """A job as the API shows it. Each attempt is a run that has its own record, `Job`, in the job store."""
 
     job_id: str
     table: TableRef
     strategy: str
-    options: Mapping[str, Any]  # as asked for, checked; settings fill in the rest when it runs
+    options: Mapping[str, Any]  # the requested ones, checked; the settings add the rest when it runs
     created_ms: int
     created_by: str  # a principal's name, "schedule:<id>" or "auto"
     tenant: str = DEFAULT_TENANT
-    priority: int = 0  # higher ones of a tenant go first
+    priority: int = 0  # higher priorities of a tenant run first
     verify: str | None = None
-    plan_hash: str | None = None  # run this very plan, which the store keeps
+    plan_hash: str | None = None  # run exactly this stored plan
     status: JobStatus = JobStatus.QUEUED
-    not_before_ms: int = 0  # it waits until then, after a failure that may pass
+    not_before_ms: int = 0  # after a transient failure it waits until then
     started_ms: int | None = None
     finished_ms: int | None = None
     estimated_seconds: float | None = None
-    estimated_dollars: float | None = None  # None: nothing was planned yet, and the seconds are a guess
+    estimated_dollars: float | None = None  # None: not planned yet, and the seconds are a guess
     attempts: int = 0
-    run_id: str | None = None  # the newest attempt's
+    run_id: str | None = None  # the newest attempt
     claim: Claim | None = None
     cancel_requested: bool = False
-    outcome: Outcome | Literal["nothing"] | None = None  # "nothing": an earlier version did not tell why
-    dollars: float | None = None  # what it cost, when it ran
+    outcome: Outcome | Literal["nothing"] | None = None  # "nothing": written by an earlier version
+    dollars: float | None = None  # the actual cost
     error_code: str | None = None
-    error: str | None = None  # why it failed, or why it waits
-    trace: str | None = None  # the trace of the request that asked for it, as W3C's traceparent
+    error: str | None = None  # why it failed or waits
+    trace: str | None = None  # the W3C traceparent of the request
 
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """A step of a job for people who watch; numbered from 1 within its job."""
+    """An event of a job for people who watch it. Numbers start at 1 within a job."""
 
     number: int
     at_ms: int
@@ -64,7 +64,7 @@ class JobEvent:
 
 @dataclass(frozen=True, slots=True)
 class JobNews:
-    """How a job is, and its events since one that is known."""
+    """The status of a job, and its events after a known one."""
 
     status: JobStatus
     events: tuple[JobEvent, ...]
@@ -72,11 +72,11 @@ class JobNews:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much may run at once, over all replicas."""
+    """How many jobs may run at once, counted over all replicas."""
 
     running: int = 2
     running_per_tenant: int | None = None
-    of_tenant: Mapping[str, int] = field(default_factory=dict)  # tenants with a limit of their own
+    of_tenant: Mapping[str, int] = field(default_factory=dict)  # tenants that have their own limit
 
     def for_tenant(self, tenant: str) -> int:
         own = self.of_tenant.get(tenant, self.running_per_tenant)
@@ -85,7 +85,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Query:
-    """Which submissions, newest first or oldest first; `cursor` is a page's `next`."""
+    """Selects submissions. `cursor` is the `next` of the previous page."""
 
     tenants: frozenset[str] | None = None  # None: all
     statuses: frozenset[JobStatus] | None = None
@@ -98,14 +98,14 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Page:
+class SubmissionPage:
     submissions: tuple[Submission, ...]
     next: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class KeptPlan:
-    """A plan that was shown to someone and may be applied by its hash."""
+    """A plan that the API returned. It can be applied by its hash."""
 
     plan_hash: str
     table: TableRef
@@ -116,7 +116,7 @@ class KeptPlan:
 
 @dataclass(frozen=True)
 class Schedule:
-    """When to submit what. Times are those of `timezone`; the table's name may hold wildcards."""
+    """Submits jobs at the times of a cron line in `timezone`. The table may be a pattern with wildcards."""
 
     schedule_id: str
     cron: str
@@ -137,14 +137,14 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A table that takes no jobs for a time."""
+    """A table on which no job may run for some time."""
 
     table: TableRef
     tenant: str
     paused_by: str
     reason: str
     since_ms: int
-    until_ms: int | None = None  # None: until someone resumes it
+    until_ms: int | None = None  # None: until somebody resumes it
 
     def holds_at(self, now_ms: int) -> bool:
         return self.until_ms is None or now_ms < self.until_ms
@@ -152,9 +152,9 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """Who changed what, when; appended, never changed."""
+    """An entry of the audit log: who did what, and when. Entries are never changed."""
 
-    number: int  # given by the store
+    number: int  # the store assigns it
     at_ms: int
     who: str
     tenant: str

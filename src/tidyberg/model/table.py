@@ -1,4 +1,4 @@
-"""Which table, and which state of it: a reference and a pinned snapshot."""
+"""A reference to a table, and a snapshot of it that a job is pinned to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidyberg.errors import BadInput
 
-if TYPE_CHECKING:  # the command line names tables long before it needs to know what is in one
+if TYPE_CHECKING:  # the command line needs TableRef, and starts faster without PyIceberg
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
@@ -36,7 +36,7 @@ class TableRef:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
-    """What planning needs to know of one snapshot in the table's history."""
+    """What planning needs to know about one snapshot of the table's history."""
 
     snapshot_id: int
     parent_id: int | None
@@ -48,7 +48,7 @@ class SnapshotInfo:
 
 @dataclass(frozen=True)
 class Pinned:
-    """A table at one snapshot of one branch: all that later stages may assume about its metadata."""
+    """A table at one snapshot of one branch. Later stages rely only on this state of its metadata."""
 
     table: TableRef
     uuid: str
@@ -56,7 +56,7 @@ class Pinned:
     metadata_location: str
     format_version: int
     branch: str
-    snapshot_id: int | None  # None: the branch has no snapshot yet, the table is empty
+    snapshot_id: int | None  # None: the branch has no snapshot yet
     sequence_number: int
     timestamp_ms: int | None
     schema: "Schema"
@@ -65,11 +65,11 @@ class Pinned:
     sort_order_id: int
     properties: Mapping[str, str]
     snapshots: Mapping[int, SnapshotInfo] = field(repr=False)
-    schemas: Mapping[int, "Schema"] = field(default_factory=dict, repr=False)  # all of its history, by schema id
-    branches: Mapping[str, int] = field(default_factory=dict, repr=False)  # all branches, by name: their heads
-    metadata_bytes: int | None = None  # of its metadata.json; None: it cannot be looked up
+    schemas: Mapping[int, "Schema"] = field(default_factory=dict, repr=False)  # all schemas of its history, by id
+    branches: Mapping[str, int] = field(default_factory=dict, repr=False)  # the head snapshot of every branch, by name
+    metadata_bytes: int | None = None  # the size of metadata.json; None: unknown
 
     @property
     def name_mapping(self) -> str | None:
-        """By which files without field ids are read, as the table has it."""
+        """The table's name mapping, by which files without field ids are read."""
         return self.properties.get(NAME_MAPPING)

@@ -1,4 +1,4 @@
-"""What travels to a worker and back. Standard library only: this module is shipped to executors."""
+"""The tasks and results that engines and workers exchange. It is shipped, so it needs only the standard library."""
 
 import re
 from dataclasses import dataclass, field
@@ -9,21 +9,21 @@ from tidyberg.model.manifest import ManifestInfo, RestRule
 
 @dataclass(frozen=True, slots=True)
 class NanFacts:
-    """What a manifest says of a float column of a file: Parquet's footers do not count NaN."""
+    """The NaN metrics of a float column from a file's manifest entry. Parquet footers do not count NaN."""
 
     field_id: int
     count: int
-    lower: bytes | None = None  # only where there is NaN: else the footer has the bounds
+    lower: bytes | None = None  # only if there is NaN; otherwise the footer has the bounds
     upper: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Of a file that several tasks read: the bytes that one takes. Which rows that are, workers see in the footer."""
+    """The bytes of a shared file that one task reads. Its worker finds the matching rows in the footer."""
 
     begin: int
     end: int
-    slack: int  # bytes: a cut that is so near to a border of row groups is made there
+    slack: int  # a cut moves to the border of a row group if that is at most so many bytes away
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class TaskInput:
     size: int
     records: int
     sequence_number: int = 0
-    first_row_id: int | None = None  # of its first row in a v3 table, once the table has given its rows ids
-    nans: tuple[NanFacts, ...] = ()  # of a file to copy; a float column that is absent here has an unknown number
-    share: Share | None = None  # None: all of it
+    first_row_id: int | None = None  # v3; None if the table has not assigned row ids to the file yet
+    nans: tuple[NanFacts, ...] = ()  # for a file to copy; the NaN count of an absent float column is unknown
+    share: Share | None = None  # None: the whole file
 
     @property
     def bytes_taken(self) -> int:
@@ -42,13 +42,13 @@ class TaskInput:
 
     @property
     def rows_expected(self) -> int:
-        """About as many as are taken; exactly, where all are."""
+        """The number of rows in the share, estimated from its bytes. Exact for a whole file."""
         return self.records if self.share is None else self.records * self.bytes_taken // max(1, self.size)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskDelete:
-    """A delete file that applies to some inputs; by the same rule as the plan's `DeleteFile`."""
+    """A delete file that applies to some inputs, by the same rule as the plan's `DeleteFile`."""
 
     path: str
     kind: str  # position | equality | dv
@@ -58,21 +58,21 @@ class TaskDelete:
     equality_ids: tuple[int, ...] = ()
     content_offset: int | None = None
     content_size: int | None = None
-    records: int | None = None  # as the manifest counts them, where it is known
-    content: bytes | None = None  # the file's (for a DV: the blob's) bytes, where they are small enough to travel along
+    records: int | None = None  # the count of the manifest, if it is known
+    content: bytes | None = None  # the bytes of the file (or of a DV's blob), if they are small enough to ship
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionColumn:
-    """A field of a partition spec: the column it is computed from, and how."""
+class TaskPartitionField:
+    """A field of a partition spec: its source column and its transform."""
 
     source_id: int
-    transform: str  # as specs spell it: identity, bucket[16], truncate[4], day, ...
+    transform: str  # as in the spec's JSON: identity, bucket[16], truncate[4], day, ...
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSettings:
-    """The table's write properties, resolved for Arrow's Parquet writer."""
+    """The table's write properties, converted for Arrow's Parquet writer."""
 
     compression: str = "zstd"
     compression_level: int | None = None
@@ -83,54 +83,54 @@ class WriteSettings:
     dictionary: bool = True
     dictionary_bytes: int = 2 * 1024 * 1024
     bloom_filter_columns: tuple[tuple[int, float], ...] = ()  # field id, false positive probability
-    # Field id -> "none" | "counts" | "truncate(N)" | "full"; a leaf that is absent here is "none".
+    # Field id -> "none" | "counts" | "truncate(N)" | "full". The default for a leaf is "none".
     metrics_modes: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One group, or a part of one, rewritten by one worker. Holds no secret: storage access travels apart."""
+    """A group, or a part of one, that one worker rewrites. It holds no secret: `StorageAccess` is sent separately."""
 
     job_id: str
     group_id: int
     inputs: tuple[TaskInput, ...]
-    arrow_schema: bytes  # IPC schema of the output; every field, nested ones too, carries PARQUET:field_id
-    iceberg_schema: str  # JSON, kept in the output's footer as Iceberg's own writers do
+    arrow_schema: bytes  # the IPC schema of the output; every field, also a nested one, has PARQUET:field_id
+    iceberg_schema: str  # JSON, which goes into the output's footer, as Iceberg's own writers do
     output_directory: str
-    outputs: int  # how many files the plan promised
+    outputs: int  # the planned number of files
     target_bytes: int
     max_bytes: int
     write: WriteSettings
     batch_rows: int = 131_072
-    memory_bytes: int = 256 * 1024 * 1024  # Arrow memory that one row group may take before it is flushed
-    # Of fields, nested ones too, that a file lacks: identity partition values and initial defaults, by field id.
+    memory_bytes: int = 256 * 1024 * 1024  # the most Arrow memory of a row group before it is flushed
+    # The values of fields that a file lacks, by field id: identity partition values and initial defaults.
     constants: dict[int, Any] = field(default_factory=dict)
-    # For files without field ids: ids by the names that lead to them. None: the first column is field 1, and so on.
+    # For files without field ids: the id of each path of names. None: the first column is field 1, and so on.
     name_mapping: dict[tuple[str, ...], int] | None = None
-    lineage: bool = False  # v3: also write each row's id and the sequence number of its last update [I8]
-    partitioning: tuple[PartitionColumn, ...] | None = None  # sort rows into these partitions; None: they share one
-    checksum: bool = False  # also sum up the contents of the rows, for full verification
-    after_death: bool = False  # a process died over the table: look for files that may have ended it
-    cores: int = 1  # that encoding may use: several, where there are more cores than tasks
+    lineage: bool = False  # v3: also write _row_id and _last_updated_sequence_number [I8]
+    partitioning: tuple[TaskPartitionField, ...] | None = None  # sort rows into partitions; None: they share one
+    checksum: bool = False  # also compute a checksum of the rows, for full verification
+    after_death: bool = False  # an earlier process died on this table, so check for files that may have caused it
+    cores: int = 1  # cores for encoding; more than one if there are more cores than tasks
     deletes: tuple[TaskDelete, ...] = ()
-    # IPC schemas of the columns of each set of equality ids, by the ids: also columns since dropped from the table.
+    # The IPC schema of the columns for each set of equality ids. It includes columns that were dropped since.
     equality_schemas: dict[tuple[int, ...], bytes] = field(default_factory=dict)
-    mode: str = "encode"  # encode | copy: a worker that cannot prove a copy safe encodes, and says why
-    splices: bool = False  # where rows are encoded, pages that need not be decoded may be moved as they are
-    min_row_group_bytes: int = 0  # on average: smaller row groups are not worth keeping, so they are encoded
-    max_outputs: int = 100_000  # files that it may write; one more ends it
-    parts: int = 1  # tasks that the group is to be divided among
-    part: int | None = None  # which of them this is; None: it has the whole group
+    mode: str = "encode"  # encode | copy; a worker that cannot prove a copy safe encodes, and reports why
+    splices: bool = False  # whether encoding may move pages that need not be decoded
+    min_row_group_bytes: int = 0  # row groups of a smaller average size are encoded, not copied
+    max_outputs: int = 100_000  # the task fails if it would write more files
+    parts: int = 1  # the number of tasks that the group is divided into
+    part: int | None = None  # the number of this task among them; None: it has the whole group
 
 
 def output_name(job_id: str, group_id: int, attempt: int, number: int, part: int | None = None) -> str:
-    """By it recovery finds the outputs of a job in a listing of their directory."""
+    """Return the name of an output. Recovery recognizes the outputs of a job by these names."""
     group = f"g{group_id:05d}" if part is None else f"g{group_id:05d}p{part:04d}"
     return f"{output_prefix(job_id)}{group}-a{attempt:02d}-{number:04d}.parquet"
 
 
 def output_prefix(job_id: str) -> str:
-    """What the names of all outputs of a job begin with."""
+    """Return the prefix of the names of all outputs of a job."""
     return f"tidyberg-{job_id}-"
 
 
@@ -151,14 +151,14 @@ class WrittenFile:
     lower_bounds: dict[int, bytes]
     upper_bounds: dict[int, bytes]
     split_offsets: tuple[int, ...]
-    digest: str = ""  # SHA-256 of the file's bytes, taken while they were written
-    footer_digest: str = ""  # of a copied file, whose other bytes nobody saw: SHA-256 of what describes them
-    partition: tuple[Any, ...] | None = None  # values of the spec that rows were sorted into; None: as the inputs
+    digest: str = ""  # the SHA-256 of the file, computed while it was written
+    footer_digest: str = ""  # for a copied file, whose data the worker did not see: the SHA-256 of its metadata
+    partition: tuple[Any, ...] | None = None  # the partition that rows were sorted into; None: that of the inputs
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """What the footers of a set of files say of one leaf; bounds in Iceberg's binary form, None where unknown."""
+    """The statistics of one leaf in the footers of some files. Bounds have Iceberg's binary form; None: unknown."""
 
     values: int
     nulls: int | None
@@ -179,39 +179,39 @@ class TaskResult:
     bytes_written: int
     seconds: float
     peak_rss_bytes: int
-    # Per field id, from the inputs' own footers, for verification; empty where a footer has no statistics.
+    # By field id, from the inputs' footers, for verification. Empty if a footer has no statistics.
     input_facts: dict[int, ColumnFacts] = field(default_factory=dict)
-    output_facts: dict[int, ColumnFacts] = field(default_factory=dict)  # untruncated, from the outputs' footers
-    checksum: str | None = None  # of the rows handed to the writer
+    output_facts: dict[int, ColumnFacts] = field(default_factory=dict)  # not truncated, from the outputs' footers
+    checksum: str | None = None  # of the rows that the writer received
     warnings: tuple[str, ...] = ()
-    started_ns: int = 0  # by the worker's clock, since 1970; 0: unknown
-    mode: str = "encode"  # how the outputs were written: encode | copy
-    mode_reason: str = ""  # why a task meant to be copied was encoded
-    requests: dict[str, int] = field(default_factory=dict)  # to storage, by kind (get, put, ...); empty: not counted
-    bytes_moved: int = 0  # copied inside the store: they never crossed the worker
-    bytes_spliced: int = 0  # of an encoded group: pages moved as they are, without being decoded
-    spliced_files: tuple[str, ...] = ()  # the inputs that these pages are of
+    started_ns: int = 0  # since 1970, by the worker's clock; 0: unknown
+    mode: str = "encode"  # encode | copy
+    mode_reason: str = ""  # why a task planned as a copy was encoded
+    requests: dict[str, int] = field(default_factory=dict)  # storage requests by kind; empty: not counted
+    bytes_moved: int = 0  # copied inside the object store, not through the worker
+    bytes_spliced: int = 0  # pages of an encoded group that were moved without being decoded
+    spliced_files: tuple[str, ...] = ()  # the inputs that these pages come from
     splice_reason: str = ""  # why a task that began to splice encoded everything
-    files_joined: int = 0  # tiny inputs that were read many at once, as one file in memory
-    # Of a copied group, from the footers of its inputs and of the outputs: rows and compressed bytes of each row group.
+    files_joined: int = 0  # small inputs that were joined in memory and read as one
+    # For a copied group: the rows and compressed bytes of each row group, from the footers.
     input_row_groups: tuple[tuple[int, int], ...] = ()
     output_row_groups: tuple[tuple[int, int], ...] = ()
-    part: int | None = None  # of a group that several tasks rewrote
-    rows_taken: dict[str, tuple[int, int]] = field(default_factory=dict)  # of files it shared, by path: from, up to
+    part: int | None = None  # the part of a group that several tasks rewrote
+    rows_taken: dict[str, tuple[int, int]] = field(default_factory=dict)  # shared file -> first row, end row
 
 
 @dataclass(frozen=True, slots=True)
 class ChecksumTask:
-    """Read files back and sum up their rows, independent of order."""
+    """Reads files back and computes a checksum of their rows that does not depend on their order."""
 
     job_id: str
     group_id: int
     inputs: tuple[TaskInput, ...]
     arrow_schema: bytes
     batch_rows: int = 131_072
-    lineage: bool = False  # the rows' lineage counts too: as stored, else as inherited from the inputs
-    described: tuple[WrittenFile, ...] = ()  # those of the inputs to check: what they say, and what manifests will say
-    sources: tuple[TaskInput, ...] = ()  # files whose bytes the inputs may hold, with all that was false in them
+    lineage: bool = False  # the checksum includes row lineage, stored or inherited
+    described: tuple[WrittenFile, ...] = ()  # the inputs whose footers and future manifest entries are checked
+    sources: tuple[TaskInput, ...] = ()  # the inputs may be copies of these; their false statements are not reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +220,12 @@ class ChecksumResult:
     group_id: int
     rows: int
     checksum: str
-    problems: tuple[str, ...] = ()  # what files or their manifests say that is not true
+    problems: tuple[str, ...] = ()  # false statements in the files or in their manifest entries
 
 
 @dataclass(frozen=True, slots=True)
 class AuditTask:
-    """Read files of one partition as a reader of the table would, deletes applied, and tell which rows they hold."""
+    """Reads files of one partition, applies their deletes, and returns hashes of the rows."""
 
     job_id: str
     group_id: int
@@ -233,10 +233,10 @@ class AuditTask:
     arrow_schema: bytes
     constants: dict[int, Any] = field(default_factory=dict)
     name_mapping: dict[tuple[str, ...], int] | None = None
-    lineage: bool = False  # v3: a row's id and the sequence number of its last update are part of it
+    lineage: bool = False  # v3: the hash of a row includes its row lineage
     deletes: tuple[TaskDelete, ...] = ()
     equality_schemas: dict[tuple[int, ...], bytes] = field(default_factory=dict)
-    parts: tuple[int, ...] | None = None  # None: sums over all rows; else every row whose hash is in these parts
+    parts: tuple[int, ...] | None = None  # None: sums over all rows; otherwise the rows in these parts
     batch_rows: int = 131_072
 
 
@@ -246,13 +246,13 @@ class AuditResult:
     group_id: int
     rows: int
     rows_deleted: int
-    sums: bytes = b""  # per part of the hashes: rows, and the sums of both lanes
-    hashes: tuple[bytes, ...] = ()  # per input: the rows asked for, deleted ones too
+    sums: bytes = b""  # for each part of the hash space: the number of rows and two sums of hashes
+    hashes: tuple[bytes, ...] = ()  # for each input: the requested rows, including deleted ones
 
 
 @dataclass(frozen=True, slots=True)
 class DigestTask:
-    """Take the SHA-256 of files, or of their footers."""
+    """Computes the SHA-256 of files or of their footers."""
 
     job_id: str
     group_id: int
@@ -265,17 +265,17 @@ class DigestResult:
     job_id: str
     group_id: int
     digests: tuple[str, ...]
-    partly_numbered: tuple[str, ...] = ()  # files of which only some row groups have an ordinal, by their footers
+    partly_numbered: tuple[str, ...] = ()  # files in which only some row groups have an ordinal
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestTask:
-    """Read manifests and tell their live entries, or only count those of files that rest."""
+    """Reads manifests and returns their live entries. Resting files are only counted."""
 
     job_id: str
     group_id: int
     manifests: tuple[ManifestInfo, ...]
-    rest: RestRule | None = None  # None: none rests
+    rest: RestRule | None = None  # None: no file rests
 
     @property
     def inputs(self) -> tuple[TaskInput, ...]:
@@ -286,7 +286,7 @@ class ManifestTask:
 class ManifestResult:
     job_id: str
     group_id: int
-    packed: tuple[Any, ...]  # by manifests/packed.py
+    packed: tuple[Any, ...]  # encoded by manifests/packed.py
 
 
 AnyTask = Task | ChecksumTask | AuditTask | DigestTask | ManifestTask

@@ -1,4 +1,4 @@
-"""How a submission changes from state to state: the same whoever keeps it. Pure."""
+"""The state changes of a submission, which all stores share. These functions are pure."""
 
 import json
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from tidyberg.errors import BadInput, IdempotencyMismatch
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Claim, Submission
 
-KEPT_EVENTS = 300  # of each job
+KEPT_EVENTS = 300  # per job
 
-# What a worker learns while it runs one. All else is what was asked for, or the queue's own.
+# The fields that a worker may set. All others belong to the request or to the queue.
 _LEARNED = frozenset(("run_id", "estimated_seconds", "estimated_dollars", "outcome", "dollars", "error_code", "error"))
 assert frozenset(field.name for field in fields(Submission)) >= _LEARNED
 
@@ -21,7 +21,7 @@ def claimed(submission: Submission, claim: Claim, now_ms: int) -> Submission:
         submission,
         status=JobStatus.RUNNING,
         claim=claim,
-        # Whoever takes over what another had goes on with its attempt.
+        # A worker that takes over a submission continues its attempt.
         attempts=submission.attempts + (submission.status is not JobStatus.RUNNING),
         started_ms=now_ms if submission.started_ms is None else submission.started_ms,
         error_code=None,
@@ -74,7 +74,7 @@ def holds(submission: Submission | None, token: int) -> bool:
 
 
 def asked_for(submission: Submission) -> str:
-    """What an idempotency key stands for."""
+    """Return the parts of a request that must be equal for one idempotency key."""
     table = (submission.table.catalog, *submission.table.identifier)
     asked = (table, submission.strategy, submission.options, submission.priority, submission.verify)
     return json.dumps((*asked, submission.plan_hash), sort_keys=True, default=str)
@@ -89,7 +89,7 @@ def check_same_request(kept: Submission, new: Submission, key: str) -> None:
 
 
 def position(cursor: str) -> int:
-    """Where a page goes on: after the submission of this number."""
+    """Parse a cursor: the number of the last submission on the previous page."""
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
         raise BadInput(f"{cursor!r} is not a cursor.", hint="Give the `next` of a page, or none to start over.")
     return int(cursor)

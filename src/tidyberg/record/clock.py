@@ -1,4 +1,4 @@
-"""The wall clock, for all who are given no other."""
+"""The wall clock, which is the default clock of tidyberg."""
 
 import time
 

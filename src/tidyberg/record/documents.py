@@ -1,4 +1,4 @@
-"""What the job stores keep as JSON, the same in each of them."""
+"""Converts values to the JSON documents that all job stores keep."""
 
 import json
 
@@ -21,16 +21,19 @@ AUDIT_ENTRY = TypeAdapter(AuditEntry)
 _RESULT = TypeAdapter(tuple[TaskResult], config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))
 
 MOST_PLAN_BYTES = 64 * 1024 * 1024
-MOST_RESULT_BYTES = 1024 * 1024  # a result has some hundred bytes a column and file
+MOST_RESULT_BYTES = 1024 * 1024  # a result has a few hundred bytes per column and file
 
 
 def plan_to_keep(document: str) -> str | None:
-    """None: it is too large."""
+    """Return the document to keep, or None if it is too large."""
     return document if len(document) <= MOST_PLAN_BYTES else None
 
 
 def result_to_keep(finished: Finished) -> bytes | None:
-    """None: it is too large, or JSON would not give back the exact types of its partition values [I9]."""
+    """Return the document to keep.
+
+    None means that it is too large, or that JSON would change the types of its partition values [I9].
+    """
     if any(output.partition is not None for output in finished.result.outputs):
         return None
     document = _RESULT.dump_json((finished.result,))
@@ -38,7 +41,7 @@ def result_to_keep(finished: Finished) -> bytes | None:
 
 
 def kept_result(document: bytes | str, finished_ms: int) -> Finished | None:
-    """None: another version wrote it."""
+    """Parse a kept result. None means that another version wrote it."""
     try:
         return Finished(_RESULT.validate_json(document)[0], finished_ms)
     except ValidationError:
@@ -46,5 +49,5 @@ def kept_result(document: bytes | str, finished_ms: int) -> Finished | None:
 
 
 def table_key(table: TableRef) -> str:
-    """Under what something about a table is kept."""
+    """Return the key of a table in the store."""
     return json.dumps((table.catalog, *table.identifier), separators=(",", ":"))

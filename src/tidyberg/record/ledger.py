@@ -1,4 +1,4 @@
-"""What the service keeps besides jobs: schedules, plans that were shown, and who did what."""
+"""The interface of the ledger: schedules, kept plans, pauses and the audit log of a service."""
 
 from typing import Protocol
 
@@ -12,19 +12,19 @@ class Ledger(Protocol):
     def schedule(self, schedule_id: str) -> Schedule | None: ...
 
     def schedules(self) -> list[Schedule]:
-        """All of them, by id."""
+        """Return all schedules, ordered by id."""
         ...
 
     def delete_schedule(self, schedule_id: str) -> bool:
-        """Also when it was due last."""
+        """Delete a schedule and its progress."""
         ...
 
     def last_due(self, schedule_id: str) -> int | None:
-        """Up to when (in milliseconds) this schedule's times are dealt with, over all replicas."""
+        """Return the time up to which all replicas have handled this schedule, in milliseconds."""
         ...
 
     def advance(self, schedule_id: str, due_ms: int) -> int:
-        """Record that its times up to this one are dealt with. Never goes back; gives what is recorded now."""
+        """Record that the times up to this one are handled. It never goes back. Returns the recorded time."""
         ...
 
     def keep_plan(self, plan: KeptPlan) -> None: ...
@@ -32,29 +32,29 @@ class Ledger(Protocol):
     def kept_plan(self, plan_hash: str) -> KeptPlan | None: ...
 
     def save_pause(self, pause: Pause) -> None:
-        """In place of the one that its table may have."""
+        """Save a pause. It replaces the previous pause of the table."""
         ...
 
     def pause(self, table: TableRef) -> Pause | None:
-        """Also one that is over."""
+        """Return the pause of a table, even if it is over."""
         ...
 
     def pauses(self) -> list[Pause]:
-        """All of them, by table."""
+        """Return all pauses, ordered by table."""
         ...
 
     def delete_pause(self, table: TableRef) -> bool: ...
 
     def append_audit(self, entry: AuditEntry) -> AuditEntry:
-        """Numbered by the store, whatever number it came with."""
+        """Append an entry. The store assigns its number."""
         ...
 
     def audit(
         self, *, tenants: frozenset[str] | None = None, before: int | None = None, limit: int = 50
     ) -> list[AuditEntry]:
-        """Newest first; `before` is a number, to page on."""
+        """Return entries, newest first. For the next page, `before` is the number of the last entry."""
         ...
 
     def prune_ledger(self, *, plans_before_ms: int, audit_before_ms: int | None) -> int:
-        """Forget old plans, and audit entries where a retention is set."""
+        """Delete old plans, and audit entries if a retention is set."""
         ...

@@ -1,4 +1,4 @@
-"""Who is running a job on this machine, and whether that process still lives."""
+"""Identifies the process that runs a job, and checks whether it is still alive."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ def this_process() -> Owner:
 
 
 def is_alive(owner: Owner) -> bool | None:
-    """None: it runs on another machine, or its process cannot be looked at; then only its lease tells."""
+    """Whether the process of an owner is alive. None means unknown, and then only its lease counts."""
     if owner.host != _here():
         return None
     started = _start_time(owner.pid)
@@ -28,8 +28,10 @@ def is_alive(owner: Owner) -> bool | None:
 
 
 def _here() -> str:
-    """Where process numbers mean the same. Containers, and machines too, may have a host name in common, and process 1
-    of another one is not dead because ours started at another time."""
+    """Identify the boot and the PID namespace, because a host name is not unique.
+
+    Two containers or machines may share a host name, but their processes with pid 1 are different ones.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         numbers = Path("/proc/self/ns/pid").readlink()
@@ -39,7 +41,7 @@ def _here() -> str:
 
 
 def _start_time(pid: int) -> float | None:
-    """Clock ticks since boot at which the process started, where /proc tells; a zombie counts as gone."""
+    """Return the start time of a process in clock ticks since boot, or None. A zombie has -1."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""All that is recorded, in one place: SQLite for one machine, Redis for several replicas."""
+"""The stores of an installation: SQLite for one machine, Redis for several replicas."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ class Records:
     store: JobStore
     queue: JobQueue
     ledger: Ledger
-    check_write: Callable[[], None] = lambda: None  # raises when the store takes no writes, though it may be read
-    clock_ms: Callable[[], int] | None = None  # of a store that several machines share
+    check_write: Callable[[], None] = lambda: None  # raises if the store cannot be written to
+    clock_ms: Callable[[], int] | None = None  # the clock of a store that several machines share
 
     def close(self) -> None:
         self.store.close()  # the three share one connection

@@ -1,4 +1,4 @@
-"""A submission as a Redis hash: a field each, in JSON but for what scripts read; None is a field that is absent."""
+"""Converts submissions to Redis hashes. Values are JSON, except those that scripts read. None is an absent field."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -13,22 +13,22 @@ from tidyberg.model.table import TableRef
 _SUBMISSION = TypeAdapter(Submission)
 _EVENT = TypeAdapter(JobEvent)
 
-# Scripts write these themselves.
+# Only scripts write these fields.
 _PLAIN = ("tenant", "status")
 _IN_JSON = tuple(field.name for field in fields(Submission) if field.name not in (*_PLAIN, "claim"))
 
-# Stands for a submission of which only some fields are of interest.
+# The default of fields that are not of interest.
 ANY = Submission("", TableRef("", (), ""), "", {}, 0, "")
 
 
 def fields_of(submission: Submission, names: Collection[str] = _IN_JSON) -> list[str]:
-    """Name, value, name, value, …; a value of "null" takes the field away."""
+    """Return name, value, name, value, …. The value "null" removes a field."""
     document = _SUBMISSION.dump_python(submission, mode="json")
     return [part for name in names for part in (name, json_text(document[name]))]
 
 
 def submission_of(found: Mapping[str, str] | Sequence[str] | None) -> Submission | None:
-    """None: there is none. Scripts give a hash as name, value, name, value, …"""
+    """Parse a hash, which scripts return as name, value, name, value, …. None means that there is none."""
     if not found:
         return None
     kept = found if isinstance(found, Mapping) else dict(zip(found[::2], found[1::2], strict=True))

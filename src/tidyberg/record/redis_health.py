@@ -1,4 +1,4 @@
-"""What a Redis server says of itself, as far as a job store must know it."""
+"""Reads the health of a Redis server from INFO."""
 
 import time
 from contextlib import closing
@@ -14,15 +14,15 @@ OLDEST_VERSION = (6, 2)
 class RedisHealth:
     place: str
     version: str
-    seconds: float  # it took to answer
-    clock_seconds: float  # how far its clock is ahead of this machine's
-    write_error: str | None  # why it takes no writes
+    seconds: float  # the response time
+    clock_seconds: float  # how far its clock is ahead of this machine
+    write_error: str | None  # why it accepts no writes
     is_append_only: bool
     eviction: str  # its maxmemory-policy
     is_master: bool
     is_cluster: bool
     replicas: int
-    stops_alone: bool  # min-replicas-to-write is set: cut off from its replicas it takes no more writes
+    stops_alone: bool  # min-replicas-to-write is set, so it accepts no writes without its replicas
 
     @property
     def is_too_old(self) -> bool:
@@ -30,7 +30,7 @@ class RedisHealth:
 
 
 def redis_health(url: str) -> RedisHealth:
-    """From INFO alone: hosted servers often refuse CONFIG."""
+    """Read only INFO, because hosted servers often refuse CONFIG."""
     with closing(RedisClient(url, prefix="tidyberg:doctor:")) as client:
         client.ask(lambda redis: redis.ping())
         started = time.monotonic()
@@ -48,7 +48,7 @@ def redis_health(url: str) -> RedisHealth:
             is_master=info.get("role", "master") == "master",
             is_cluster=bool(info.get("cluster_enabled")),
             replicas=int(info.get("connected_slaves", 0)),
-            stops_alone="min_slaves_good_slaves" in info,  # told only where it is set
+            stops_alone="min_slaves_good_slaves" in info,  # INFO has it only if it is set
         )
 
 

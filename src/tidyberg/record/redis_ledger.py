@@ -1,4 +1,4 @@
-"""Schedules, kept plans and the audit log in Redis."""
+"""Keeps schedules, plans, pauses and the audit log in Redis."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ _ENTRY = TypeAdapter(AuditEntry)
 
 _AS_THEY_ARE = ("advance", "keep_plan", "read_audit", "prune_plans", "prune_audit")
 _ONCE = ("delete_schedule", "append_audit")
-_PRUNED_AT_ONCE = 500  # Redis answers nobody else meanwhile
+_PRUNED_AT_ONCE = 500  # Redis answers no other client meanwhile
 
 
 class RedisLedger:

@@ -1,4 +1,4 @@
-"""The queue of submissions in Redis: every change is a script, so that replicas see it whole or not at all."""
+"""Keeps the queue of submissions in Redis. Every change is a script, so it is atomic."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -6,14 +6,14 @@ from typing import Any, Literal
 from redis import Redis
 
 from tidyberg.model.job import JobStatus
-from tidyberg.model.submission import JobEvent, JobNews, Limits, Page, Query, Submission
+from tidyberg.model.submission import JobEvent, JobNews, Limits, Query, Submission, SubmissionPage
 from tidyberg.record import changes as change
 from tidyberg.record.redis_client import RedisClient
 from tidyberg.record.redis_fields import ANY, event_of, fields_of, json_text, submission_of, table_id
 
 _AS_THEY_ARE = ("submit", "beat", "update", "cancel", "estimate", "page", "counts", "prune")
 _ONCE = ("claim", "finish", "put_back", "add_event")
-# Redis answers nobody else while a script runs.
+# Redis answers no other client while a script runs.
 _LOOKED_AT_ONCE = 1000
 _PRUNED_AT_ONCE = 100
 
@@ -28,7 +28,7 @@ class RedisQueue:
 
     def submit(self, submission: Submission, *, key: str | None = None) -> Submission:
         who = (submission.job_id, submission.tenant, table_id(submission.table))
-        # An empty key is one too: the letter before it tells it from none.
+        # The prefix distinguishes an empty key from no key.
         name = "" if key is None else f"k{key}"
         kept = submission_of(self._client.run("submit", *who, name, submission.not_before_ms, *fields_of(submission)))
         assert kept is not None, "it was kept just now, or before"
@@ -39,7 +39,7 @@ class RedisQueue:
     def submission(self, job_id: str) -> Submission | None:
         return submission_of(self._client.ask(lambda redis: redis.hgetall(self._client.key(f"job:{job_id}"))))
 
-    def submissions(self, query: Query) -> Page:
+    def submissions(self, query: Query) -> SubmissionPage:
         order = "newest" if query.newest_first else "oldest"
         after = "" if query.cursor is None else str(change.position(query.cursor))
         created_by = "" if query.created_by is None else json_text(query.created_by)
@@ -47,7 +47,7 @@ class RedisQueue:
         created_from = "" if query.created_from_ms is None else str(query.created_from_ms)
         found: list[tuple[int, Submission]] = []
         more = True
-        while more and len(found) <= query.limit:  # one more than a page tells whether another follows
+        while more and len(found) <= query.limit:  # one more than a page shows whether there is a next page
             wanted = query.limit + 1 - len(found)
             looked_at = max(_LOOKED_AT_ONCE, wanted) if created_by or created_from or tenants else wanted
             how = (order, after, wanted, looked_at, created_by, created_from, len(tenants))
@@ -55,7 +55,7 @@ class RedisQueue:
             found += [(_number(row), submission) for row in rows if (submission := submission_of(row))]
             more = after != ""
         page = found[: query.limit]
-        return Page(
+        return SubmissionPage(
             tuple(submission for _, submission in page), str(page[-1][0]) if page and len(found) > len(page) else None
         )
 
@@ -140,7 +140,7 @@ def _number(row: list[str]) -> int:
 
 
 def _indexes(query: Query) -> list[str]:
-    """The narrowest lists that hold all that is asked for, each with one status."""
+    """Return the smallest indexes that contain all matches, each with one status."""
     statuses = sorted(JobStatus if query.statuses is None else query.statuses)
     if query.table is not None and query.tenants != frozenset():
         return [f"of_table:{_pair(table_id(query.table), status)}" for status in statuses]
@@ -150,5 +150,5 @@ def _indexes(query: Query) -> list[str]:
 
 
 def _pair(first: str, second: str) -> str:
-    """As lua/queue.lua writes it, where lengths are those of bytes."""
+    """Format a pair as lua/queue.lua does, with lengths in bytes."""
     return f"{len(first.encode())}:{first}:{second}"

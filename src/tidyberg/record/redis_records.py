@@ -1,4 +1,4 @@
-"""All that is recorded, in one Redis: for several replicas of a service."""
+"""Opens the stores in Redis, for several replicas of a service."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from tidyberg.record.redis_store import RedisStore
 
 
 def open_redis(url: str, prefix: str, is_alive: Callable[[Owner], bool | None]) -> Records:
-    """Connects when it is first asked: a service may start before its Redis does."""
+    """Open the stores. They connect on first use, so a service may start before its Redis."""
     client = RedisClient(url, prefix)
     return Records(
         RedisStore(client, is_alive), RedisQueue(client), RedisLedger(client), client.check_write, client.clock_ms

@@ -1,4 +1,4 @@
-"""The job store in Redis, shared by the replicas of a service."""
+"""Keeps jobs and leases in Redis, for several replicas of a service."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -12,12 +12,12 @@ _SCRIPTS = (
     *("save_run", "find_runs", "acquire", "renew", "release", "note_paths"),
     *("save_finished", "withdraw", "forget", "prune_runs"),
 )
-_PRUNED_AT_ONCE = 100  # Redis answers nobody else meanwhile
+_PRUNED_AT_ONCE = 100  # Redis answers no other client meanwhile
 _SEEN = {True: "alive", False: "dead", None: "unknown"}
 
 
 class RedisStore:
-    """Implements JobStore. `is_alive` tells of an owner on this machine whether its process still runs."""
+    """Implements JobStore. `is_alive` checks the process of an owner on this machine."""
 
     def __init__(self, client: RedisClient, is_alive: Callable[[Owner], bool | None]) -> None:
         self._client = client
@@ -41,7 +41,7 @@ class RedisStore:
     def acquire(self, table_uuid: str, job_id: str, owner: Owner, *, now_ms: int, ttl_ms: int) -> str | None:
         mine = OWNER.dump_json(owner).decode()
         looked_at, seen = "", ""
-        while True:  # once more for each holder that came since the last was looked at
+        while True:  # repeat if the holder has changed since its process was checked
             lease = (table_uuid, job_id, mine, now_ms, now_ms + ttl_ms)
             answer, *more = self._client.run("acquire", *lease, looked_at, seen)
             if answer != "look":

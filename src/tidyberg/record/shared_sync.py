@@ -1,4 +1,4 @@
-"""Brings what was written to a file to the disk, once for all threads that wait for it."""
+"""Syncs a file to disk once for all threads that wait for it."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ _sync = getattr(os, "fdatasync", os.fsync)
 
 
 class SharedSync:
-    """A disk answers some hundred times a second: who comes while it is asked shares its next answer with others."""
+    """A disk syncs only a few hundred times per second. Callers that arrive during a sync share the next one."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb+", buffering=0)
@@ -18,13 +18,13 @@ class SharedSync:
         self._failure: OSError | None = None
 
     def wait(self) -> None:
-        """Until all that was written before has reached the disk. OSError: it may not have.
+        """Wait until all earlier writes are on disk. OSError means that they may not be.
 
-        An operating system tells once that writes were lost, and calls the file clean from then on. So after a failure
-        nothing is called durable any more.
+        An operating system reports lost writes only once, and later syncs succeed. So after a failure, every further
+        call fails.
         """
         with self._changed:
-            enough = self._asked + 1  # a question under way may have been put before our write
+            enough = self._asked + 1  # a sync that is running may have started before our write
             self._changed.wait_for(lambda: self._answered >= enough or self._asked == self._answered)
             if self._failure is not None:
                 raise OSError(*self._failure.args)

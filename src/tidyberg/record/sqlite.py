@@ -1,4 +1,4 @@
-"""The default job store, in a SQLite file: jobs, leases, what jobs wrote and finished."""
+"""Keeps jobs and leases in a SQLite file, which is the default job store."""
 
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
@@ -11,7 +11,7 @@ from tidyberg.record.sqlite_file import SqliteFile
 from tidyberg.record.store import Finished
 
 _KEPT_FOR_RECOVERY = ("written", "plans", "finished")
-# What ended before a moment was created before it: the index on that time finds candidates.
+# A job that ended before a time was created before it, so the index on creation finds candidates.
 _ENDED = """
     SELECT job_id FROM jobs WHERE created_ms < ? AND status IN ('succeeded', 'failed', 'cancelled') AND unresolved = 0
         AND json_extract(document, '$.finished_ms') < ? AND job_id NOT IN (SELECT job_id FROM leases)
@@ -20,7 +20,7 @@ _ENDED = """
 
 
 class SqliteStore:
-    """Implements JobStore. `is_alive` tells of an owner on this machine whether its process still runs."""
+    """Implements JobStore. `is_alive` checks the process of an owner on this machine."""
 
     def __init__(self, file: SqliteFile | Path, is_alive: Callable[[Owner], bool | None]) -> None:
         self._file = SqliteFile(file) if isinstance(file, Path) else file

@@ -1,4 +1,4 @@
-"""One SQLite file, shared safely by the threads of a process and by the processes of one machine."""
+"""A SQLite file that the threads and processes of one machine share."""
 
 import os
 import sqlite3
@@ -12,11 +12,11 @@ from tidyberg.record.shared_sync import SharedSync
 from tidyberg.record.sqlite_schema import VERSIONS
 
 _BUSY_SECONDS = 30
-_APPLICATION = int.from_bytes(b"tidy")  # tells whose file it is
+_APPLICATION = int.from_bytes(b"tidy")  # identifies our files
 
 
 class SqliteFile:
-    """Jobs, queue and ledger go through one connection that writes and one that only reads."""
+    """The file of jobs, queue and ledger. They share one writing and one read-only connection."""
 
     def __init__(self, path: Path) -> None:
         self._writing, self._reading = threading.Lock(), threading.Lock()
@@ -24,7 +24,7 @@ class SqliteFile:
             path.parent.mkdir(parents=True, exist_ok=True)
             _create_private(path)
             self._writer = _connect(path)
-            # A reader sees the last commit and waits for nobody, not even while a commit reaches the disk.
+            # A reader sees the last commit. It never waits, not even while a commit is synced to disk.
             self._writer.execute("PRAGMA journal_mode=WAL")
             self._upgrade(path)
             self._reader = _connect(path)
@@ -38,9 +38,9 @@ class SqliteFile:
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """One writer at a time, in this process and among all: BEGIN IMMEDIATE takes the file's lock first.
+        """Run a transaction. BEGIN IMMEDIATE locks the file first, so there is one writer at a time.
 
-        What is durable outlives a power cut, with all that was written before it; all else outlives processes.
+        A durable transaction and all earlier ones survive a power failure. Others survive the end of the process.
         """
         try:
             with self._writing:
@@ -55,21 +55,21 @@ class SqliteFile:
             raise _did_not_answer(error) from error
 
     def wait_for_disk(self) -> None:
-        """Until what was seen in a transaction is durable, whoever wrote it."""
+        """Wait until everything that a transaction has seen is durable, also writes of other processes."""
         try:
             self._log.wait()
         except OSError as error:
             raise _did_not_answer(error) from error
 
     def check_write(self) -> None:
-        """Raises when the file takes no writes; a page of it is written and brought to the disk."""
+        """Raise if the file cannot be written to. It writes a page and syncs it to disk."""
         with self.transaction() as connection:
             connection.execute(f"PRAGMA application_id={_APPLICATION}")
         self.wait_for_disk()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """All that is read inside is of one moment."""
+        """Read from one consistent state."""
         with self._reading:
             try:
                 self._reader.execute("BEGIN")
@@ -85,12 +85,12 @@ class SqliteFile:
             self._writer.close()
 
     def _upgrade(self, path: Path) -> None:
-        """A file of an older version gets what it lacks; what it holds stays."""
+        """Add missing tables and columns to a file of an older version. Its data stays."""
         if self._version() == len(VERSIONS):
             return
         self._writer.execute("BEGIN IMMEDIATE")
         with _all_or_nothing(self._writer):
-            version = self._version()  # another process may have been first
+            version = self._version()  # another process may have upgraded it
             if version > len(VERSIONS):
                 raise ConfigurationError(
                     f"The job store {path} was written by a newer tidyberg (its version is {version}, this tidyberg"
@@ -107,15 +107,15 @@ class SqliteFile:
 
 
 def _create_private(path: Path) -> None:
-    """Only its owner reads it: it names tables, paths and who did what. SQLite gives its other files the same mode."""
+    """Create the file so that only its owner can read it. SQLite gives its other files the same mode."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    # SQLite itself asks the disk only when it moves its log into the file, so that the two agree. Otherwise a commit
-    # would hold the lock for as long as the disk takes.
+    # SQLite itself syncs only when it moves its log into the file, which keeps the file consistent. Otherwise a commit
+    # would hold the lock during a sync.
     connection.execute("PRAGMA synchronous=NORMAL")
     return connection
 
@@ -126,7 +126,7 @@ def _all_or_nothing(connection: sqlite3.Connection) -> Iterator[None]:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # some errors end it by themselves
+        if connection.in_transaction:  # some errors end the transaction
             connection.execute("ROLLBACK")
         raise
 

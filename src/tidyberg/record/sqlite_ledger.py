@@ -1,4 +1,4 @@
-"""Schedules, kept plans and the audit log in a SQLite file."""
+"""Keeps schedules, plans, pauses and the audit log in a SQLite file."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The queue of submissions in a SQLite file."""
+"""Keeps the queue of submissions in a SQLite file."""
 
 import json
 import sqlite3
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from tidyberg.model.job import JobStatus
-from tidyberg.model.submission import Claim, JobEvent, JobNews, Limits, Page, Query, Submission
+from tidyberg.model.submission import Claim, JobEvent, JobNews, Limits, Query, Submission, SubmissionPage
 from tidyberg.model.table import TableRef
 from tidyberg.record import changes as change
 from tidyberg.record.documents import EVENT, SUBMISSION
 from tidyberg.record.sqlite_file import SqliteFile
 
-# Jumps from tenant to tenant, so that its work does not grow with what they have waiting.
+# This query skips from tenant to tenant, so its cost does not grow with the number of waiting submissions.
 _TENANTS = """
     WITH RECURSIVE waiting (tenant) AS (
         SELECT min(tenant) FROM submissions WHERE is_head = 1
@@ -25,7 +25,7 @@ _TENANTS = """
         LEFT JOIN served ON served.tenant = waiting.tenant
     WHERE waiting.tenant IS NOT NULL ORDER BY coalesce(submissions, 0), coalesce(token, 0), waiting.tenant
 """
-# Passes over at most as many heads as tables are running.
+# This query skips at most one head per running table.
 _NEXT_OF_TENANT = """
     SELECT document FROM submissions AS head INDEXED BY heads WHERE is_head = 1 AND tenant = ?
         AND NOT EXISTS (SELECT 1 FROM submissions WHERE status = 'running' AND iceberg_table = head.iceberg_table)
@@ -45,7 +45,7 @@ _RUN_OUT = """
     SELECT document FROM submissions INDEXED BY claims WHERE status = 'running' AND expires_ms <= ?
     ORDER BY expires_ms, number LIMIT 1
 """
-# Without its index the planner prefers the one on the status, and looks at all that wait.
+# Without this hint SQLite uses the index on status, and reads all waiting submissions.
 _PUT_OFF = """
     SELECT number, document FROM submissions INDEXED BY put_off
     WHERE status = 'queued' AND is_waiting = 0 AND not_before_ms <= ?
@@ -72,14 +72,14 @@ class SqliteQueue:
                 assert kept is not None, "only its id can be in the way"
         if kept is None:
             return submission
-        self._file.wait_for_disk()  # who made it may still do so, or have failed to
+        self._file.wait_for_disk()  # its writer may not have synced it yet
         return kept
 
     def submission(self, job_id: str) -> Submission | None:
         with self._file.reading() as connection:
             return _load(connection, job_id)
 
-    def submissions(self, query: Query) -> Page:
+    def submissions(self, query: Query) -> SubmissionPage:
         conditions, values = _conditions(query)
         order = "DESC" if query.newest_first else "ASC"
         statement = f"SELECT number, document FROM submissions WHERE {conditions} ORDER BY number {order} LIMIT ?"  # noqa: S608  # literals
@@ -87,7 +87,7 @@ class SqliteQueue:
             rows = connection.execute(statement, (*values, query.limit + 1)).fetchall()
         page = rows[: query.limit]
         found = tuple(SUBMISSION.validate_json(document) for _, document in page)
-        return Page(found, str(page[-1][0]) if page and len(rows) > len(page) else None)
+        return SubmissionPage(found, str(page[-1][0]) if page and len(rows) > len(page) else None)
 
     def counts(self) -> Mapping[tuple[str, JobStatus], int]:
         with self._file.reading() as connection:
@@ -97,7 +97,7 @@ class SqliteQueue:
     def claim(self, worker: str, *, now_ms: int, ttl_ms: int, limits: Limits) -> Submission | None:
         with self._file.reading() as connection:
             if not _may_have_work(connection, now_ms):
-                return None  # many ask and little is there: asking takes no lock
+                return None  # most polls find nothing, so a poll takes no lock
         with self._file.transaction() as connection:
             found = _run_out(connection, now_ms) or _next(connection, now_ms, limits)
             if found is None:
@@ -229,7 +229,7 @@ def _held(connection: sqlite3.Connection, job_id: str, token: int) -> Submission
 
 
 def _made_by_key(connection: sqlite3.Connection, submission: Submission, key: str) -> Submission | None:
-    """What this key of its tenant has made before; None: from now on it stands for this one."""
+    """Return the submission that a tenant made with this key. None means that the key now belongs to this one."""
     row = (submission.tenant, key, submission.job_id)
     if connection.execute("INSERT OR IGNORE INTO idempotency_keys VALUES (?, ?, ?)", row).rowcount == 1:
         return None
@@ -240,7 +240,7 @@ def _made_by_key(connection: sqlite3.Connection, submission: Submission, key: st
 
 
 def _insert(connection: sqlite3.Connection, submission: Submission) -> bool:
-    """False: one of its id is kept."""
+    """Insert a submission. False means that its id exists already."""
     lane, priority = (submission.tenant, _table(submission.table)), submission.priority
     is_waiting = submission.not_before_ms == 0
     head = connection.execute(_HEAD_OF_LANE, lane).fetchone() if is_waiting else None
@@ -263,7 +263,7 @@ def _insert(connection: sqlite3.Connection, submission: Submission) -> bool:
 
 
 def _save(connection: sqlite3.Connection, submission: Submission) -> None:
-    """Replace one that changed. Queued again, it waits until a claim sees that its time has come."""
+    """Save a changed submission. If it is queued again, a later claim moves it to its lane."""
     claim = submission.claim
     connection.execute(
         "UPDATE submissions SET status = ?, is_waiting = is_waiting AND ? = 'queued', not_before_ms = ?,"
@@ -314,7 +314,7 @@ def _next(connection: sqlite3.Connection, now_ms: int, limits: Limits) -> Submis
 
 
 def _let_wait(connection: sqlite3.Connection, now_ms: int) -> None:
-    """Those that were put off until now wait in their lanes."""
+    """Move submissions whose wait is over to their lanes."""
     for number, document in connection.execute(_PUT_OFF, (now_ms,)).fetchall():
         connection.execute("UPDATE submissions SET is_waiting = 1 WHERE number = ?", (number,))
         _mark_head(connection, SUBMISSION.validate_json(document))

@@ -1,6 +1,6 @@
-"""The tables of the SQLite file, version by version. A version that was released is never edited: a new one follows."""
+"""The tables of the SQLite file, by version. A released version is never edited. Changes need a new version."""
 
-# Files from before versions were counted hold these tables already.
+# Files without a version number have these tables already.
 _RUNS = (
     """
     CREATE TABLE IF NOT EXISTS jobs (
@@ -49,8 +49,8 @@ _RUNS = (
 
 _OPEN_RUNS = ("CREATE INDEX jobs_open ON jobs (created_ms) WHERE (status = 'running' OR unresolved = 1)",)
 
-# A lane is what one tenant has waiting for one table. Its head, the one that would go first, is marked: a claim looks
-# at heads only, however many wait behind them.
+# A lane holds the waiting submissions of one tenant for one table. Its head, which runs first, is marked, so a claim
+# reads only heads, however many submissions wait behind them.
 _QUEUE = (
     """
     CREATE TABLE submissions (

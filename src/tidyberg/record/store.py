@@ -1,4 +1,4 @@
-"""The job store as the rest of tidyberg sees it: jobs, who holds which table, what each job wrote and finished."""
+"""The interface of the job store: jobs, leases of tables, and the files and finished groups of each job."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tidyberg.model.task import TaskResult
 
 @dataclass(frozen=True)
 class Finished:
-    """A group that a job has rewritten and not committed yet."""
+    """A group that a job has rewritten but not committed yet."""
 
     result: TaskResult
     finished_ms: int
@@ -19,34 +19,34 @@ class Finished:
 
 class JobStore(Protocol):
     def save(self, job: Job, *, holder: str | None = None) -> bool:
-        """Insert the job, or replace what is known of it.
+        """Insert or replace a job.
 
-        With `holder`, the job itself or who settles it: only while that one has the job's table. False: it lost it, and
-        nothing is changed of what its successor recorded.
+        `holder` is the job itself or the job that settles it. With `holder`, the job is saved only while the holder has
+        the table. False means that the holder has lost the table and nothing was changed.
         """
         ...
 
     def get(self, job_id: str) -> Job | None: ...
 
     def find(self, *, table: TableRef | None = None, unfinished: bool = False, limit: int = 20) -> list[Job]:
-        """Newest first. `unfinished`: only jobs that run, or ended unresolved."""
+        """Return jobs, newest first. `unfinished` selects jobs that are running or unresolved."""
         ...
 
     def acquire(self, table_uuid: str, job_id: str, owner: Owner, *, now_ms: int, ttl_ms: int) -> str | None:
-        """Take the table for this job. None: it is ours now; else the id of the job that holds it.
+        """Take the lease of a table. Returns None on success, otherwise the id of the job that holds it.
 
-        A lease is valid while it has not run out and its process is not seen to be dead: one that is stopped loses it.
+        A lease is valid until it expires or its process is known to be dead. A stopped process loses its lease.
         """
         ...
 
     def renew(self, table_uuid: str, job_id: str, *, now_ms: int, ttl_ms: int) -> bool:
-        """Keep the table. False: another job took it over, so this one must write no more."""
+        """Renew a lease. False means that another job has it, so this job must not write any more."""
         ...
 
     def release(self, table_uuid: str, job_id: str) -> None: ...
 
     def note_paths(self, job_id: str, paths: Sequence[str]) -> None:
-        """Record metadata files that the job is about to write."""
+        """Record the metadata files that a job is about to write."""
         ...
 
     def paths(self, job_id: str) -> list[str]: ...
@@ -54,37 +54,37 @@ class JobStore(Protocol):
     def forget_paths(self, job_id: str) -> None: ...
 
     def save_plan(self, job_id: str, document: str) -> None:
-        """Keep the plan that the job is at, so that another can go on with it. One too large is not kept."""
+        """Save the plan of a job, so that another job can continue it. A plan that is too large is not saved."""
         ...
 
     def plan(self, job_id: str) -> str | None: ...
 
     def save_finished(self, job_id: str, finished: Finished, *, table_uuid: str | None = None) -> None:
-        """Keep the result of a group that is rewritten. One too large is not kept.
+        """Save the result of a rewritten group. A result that is too large is not saved.
 
-        With `table_uuid`: only while the job has that table. Else its outputs may be gone, or be removed any moment.
+        With `table_uuid`, it is saved only while the job has that table. Otherwise its outputs may have been removed.
         """
         ...
 
     def finished(self, job_id: str) -> list[Finished]:
-        """What can be read of it by this version."""
+        """Return the finished groups that this version can read."""
         ...
 
     def withdraw(self, table_uuid: str, holder: str, job_id: str, groups: Collection[int] | None = None) -> bool:
-        """Before outputs of a job are deleted: forget those groups, or all, so that nobody takes them over.
+        """Forget some or all finished groups of a job before their outputs are deleted, so that nobody reuses them.
 
-        False, and nothing is forgotten: `holder` no longer has the table, and who has it may have taken them over.
+        False means that `holder` has lost the table. Nothing is forgotten, because the new holder may use the groups.
         """
         ...
 
     def forget(self, job_id: str) -> None:
-        """The job is settled: its paths, its plan and its finished groups are of no use any more."""
+        """Delete the paths, the plan and the finished groups of a settled job."""
         ...
 
     def prune(self, *, ended_before_ms: int, at_most: int = 1000) -> int:
-        """Forget jobs that ended before then, with all that is kept of them, oldest first.
+        """Delete jobs that ended before a time, with all their data, oldest first.
 
-        Never one whose outcome is not known, nor one that still holds its table.
+        Jobs with an unknown outcome and jobs that hold a table are kept.
         """
         ...
 

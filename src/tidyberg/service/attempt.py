@@ -1,7 +1,6 @@
 """One attempt at a submission: runs it through the control room and decides what becomes of it [I7]."""
 
 import logging
-import random
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -13,9 +12,6 @@ from tidyberg.control.control import Control
 from tidyberg.control.recovery import DIED
 from tidyberg.errors import (
     Cancelled,
-    CommitStateUnknown,
-    Conflict,
-    EngineError,
     GivenUp,
     TidybergError,
     Transient,
@@ -26,6 +22,7 @@ from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Job, JobStatus, Stage
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.report import CompactionResult, Event, StageStarted
+from tidyberg.model.retry import backoff_seconds
 from tidyberg.model.submission import Pause, Query, Submission
 from tidyberg.planning.document import plan_from_json
 from tidyberg.record.records import Records
@@ -41,7 +38,6 @@ from tidyberg.telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-MAY_PASS = (Transient, Conflict, CommitStateUnknown, EngineError)
 _STORE_PAUSE_SECONDS = 1.0
 _EARLIER_RUNS = 200
 PAUSE_LOOK_SECONDS = 300.0
@@ -206,12 +202,12 @@ class Attempt:
             self._put_back(0.0, "The service that ran it was stopped.", attempts=self.submission.attempts - 1)
         elif isinstance(error, Cancelled):
             self._finish(JobStatus.CANCELLED, said)
-        elif isinstance(error, MAY_PASS) and self.submission.attempts < queue.max_attempts:
-            longest = min(queue.max_retry_seconds, queue.retry_seconds * 2.0 ** (self.submission.attempts - 1))
+        elif isinstance(error, Transient) and self.submission.attempts < queue.max_attempts:
+            wait = backoff_seconds(self.submission.attempts - 1, queue.retry_seconds, queue.max_retry_seconds)
             self.metrics.job_retried()
-            self._put_back(longest * random.uniform(0.5, 1.0), f"{error.code}: {words}")  # noqa: S311  # spread them
+            self._put_back(wait, f"{error.code}: {words}")
         else:
-            gave_up = isinstance(error, (GivenUp, *MAY_PASS))
+            gave_up = isinstance(error, GivenUp | Transient)
             self._finish(JobStatus.FAILED, said, event="given_up" if gave_up else "failed")
 
     def _finish(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tidyberg.errors import AccessDenied, BadInput, Conflict, UnknownSchedule
+from tidyberg.errors import AccessDenied, BadInput, Conflict, Terminal, UnknownSchedule
 from tidyberg.model.cron import parse_cron, time_zone
 from tidyberg.model.options import Strategy
 from tidyberg.model.principal import ALL_TENANTS, Principal, Role
@@ -22,6 +22,14 @@ from tidyberg.settings.options import parse_options, plan_options
 from tidyberg.settings.settings import Settings
 
 MOST_JITTER_SECONDS = 86_400
+
+
+class ScheduleConflict(Terminal):
+    """The id belongs to another schedule. Clients see the code of `Conflict`, but a retry does not help."""
+
+    code = Conflict.code
+    http_status = Conflict.http_status
+    exit_code = Conflict.exit_code
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,9 @@ class Schedules:
             if before is not None and not _is_visible(before, who):
                 raise AccessDenied(f"The id {schedule.schedule_id!r} is taken.", hint="Choose another.")
             if before is not None and new:
-                raise Conflict(f"There is a schedule {schedule.schedule_id!r} already.", hint="PUT replaces it.")
+                raise ScheduleConflict(
+                    f"There is a schedule {schedule.schedule_id!r} already.", hint="PUT replaces it."
+                )
             act.details["table"] = schedule.table
             now = self.now_ms()
             created_ms = before.created_ms if before else now
@@ -111,7 +121,9 @@ class Schedules:
 
     def _refuse_of_settings(self, schedule_id: str) -> None:
         if self._of_settings(schedule_id) is not None:
-            raise Conflict(f"Schedule {schedule_id!r} comes from the settings.", hint="Change it in tidyberg.yaml.")
+            raise ScheduleConflict(
+                f"Schedule {schedule_id!r} comes from the settings.", hint="Change it in tidyberg.yaml."
+            )
 
 
 def _in_namespace(schedule: Schedule, catalog: str) -> TableRef | None:

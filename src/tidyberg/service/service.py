@@ -18,10 +18,10 @@ from tidyberg.model.submission import (
     JobEvent,
     KeptPlan,
     Limits,
-    Page,
     Query,
     Schedule,
     Submission,
+    SubmissionPage,
 )
 from tidyberg.model.table import TableRef
 from tidyberg.planning.document import plan_from_json, plan_to_json
@@ -191,7 +191,7 @@ class Service:
         submission = self._visible(job_id, who)
         return JobView(submission, self.records.store.get(submission.run_id) if submission.run_id else None)
 
-    def jobs(self, query: Query, who: Principal) -> Page:
+    def jobs(self, query: Query, who: Principal) -> SubmissionPage:
         """Of those tenants only that this one may see."""
         self.access.require(who, Role.VIEWER)
         if not 1 <= query.limit <= MOST_ON_A_PAGE:

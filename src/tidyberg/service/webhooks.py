@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 MOST_WAITING = 1000  # notices of one webhook; more are dropped, and counted
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
-_MAY_PASS = frozenset({408, 425, 429})
+_RETRIED_STATUSES = frozenset({408, 425, 429})
 _TITLES: dict[NotifiedEvent, str] = {
     "failed": "Compaction failed",
     "given_up": "Compaction given up",
@@ -108,7 +108,7 @@ class Sender:
             if 200 <= status < 300:
                 return True
             reason = f"status {status}"
-            if status < 500 and status not in _MAY_PASS:
+            if status < 500 and status not in _RETRIED_STATUSES:
                 break
         log.warning("a webhook did not take the notice of job %s: %s", notice.job_id, reason)
         return False

@@ -1,1 +1,1 @@
-"""Settings: tidyberg.yaml, the environment, and the catalogs they lead to."""
+"""Settings from tidyberg.yaml and the environment, and the catalogs that they name."""

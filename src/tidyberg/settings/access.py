@@ -1,4 +1,4 @@
-"""Who may use a service: API keys, an identity provider, tenants, and what keeps a service from listening openly."""
+"""Settings for access to a service: API keys, an identity provider, tenants, and the check against open services."""
 
 import ipaddress
 import re
@@ -20,26 +20,26 @@ from tidyberg.settings.fields import Section
 KEY_PREFIX = "tdb_"
 _KEY_BYTES = 32
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
-# Names appear in records as who did it; "oidc:…", "schedule:…" and the like must not be imitated by a key.
+# Records name the principal. The name of a key must not look like "oidc:…", "schedule:…" and the like.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _RESERVED_NAMES = {"local", "anonymous", "auto"}
-# Only signatures that are checked with a public key. With HS*, whoever can read the public keys could sign.
+# Only algorithms with a public key are allowed. With HS*, everyone who can read the public key could sign.
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 
 
 def new_key() -> str:
-    """A key for one caller: 256 random bits."""
+    """Return a new API key with 256 random bits."""
     return KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
 
 
 def hash_key(key: str) -> str:
-    # A slow, salted hash protects what people choose and attackers can guess. Nobody guesses 256 random bits, so that
-    # one round of SHA-256 keeps a key as safe, and checking it costs a request nothing.
+    # A slow, salted hash protects passwords, which attackers can guess. Nobody can guess 256 random bits, so one round
+    # of SHA-256 is as safe, and it does not slow requests down.
     return f"sha256:{sha256(key.encode()).hexdigest()}"
 
 
 def _key_hash(value: Any) -> Any:
-    """I12: the value is never quoted, for it may be a key that someone pasted here."""
+    """I12: the message does not quote the value, because it may be a key that somebody pasted here."""
     if not isinstance(value, str) or not _HASH.fullmatch(value.strip().lower()):
         raise ValueError(
             "this must be the hash of a key, as `tidyberg key new` prints it (sha256: and 64 hex digits), "
@@ -59,7 +59,7 @@ def _in_utc(value: datetime) -> datetime:
 
 
 def check_address(value: str) -> str:
-    """Keys that came over plain HTTP could be anyone's; on this machine there is no wire to listen on."""
+    """Public keys must come over HTTPS, because plain HTTP can be forged. The loopback interface is an exception."""
     parts = urlsplit(value)
     if parts.username or parts.password:
         raise ValueError("an address with a password is refused")
@@ -75,50 +75,60 @@ SafeAddress = Annotated[str, AfterValidator(check_address)]
 
 
 class ApiKey(Section):
-    name: Name = Field(description="Who has the key; told in jobs and in the audit log.")
-    hash: Annotated[str, BeforeValidator(_key_hash)] = Field(description="Of the key; `tidyberg key new` prints it.")
-    role: Role = Field(Role.VIEWER, description="viewer looks, operator submits and schedules, admin does all.")
-    tenant: str | None = Field(None, description="For whom; `*` for all. May be left out where there are no tenants.")
-    expires: Annotated[datetime, AfterValidator(_in_utc)] | None = Field(None, description="Not valid from then on.")
+    name: Name = Field(description="The owner of the key. Jobs and the audit log show this name.")
+    hash: Annotated[str, BeforeValidator(_key_hash)] = Field(
+        description="The hash of the key. `tidyberg key new` prints it."
+    )
+    role: Role = Field(
+        Role.VIEWER, description="viewer reads, operator also submits and schedules, admin does everything."
+    )
+    tenant: str | None = Field(None, description="The tenant of the key, or `*` for all. Not needed without tenants.")
+    expires: Annotated[datetime, AfterValidator(_in_utc)] | None = Field(
+        None, description="The time from which the key is no longer valid."
+    )
 
 
 class Oidc(Section):
-    """An identity provider whose signed tokens (JWT) are accepted."""
+    """An identity provider whose signed tokens (JWT) the service accepts."""
 
-    issuer: SafeAddress = Field(description="What tokens say they are from, exactly.")
-    audience: str = Field(min_length=1, description="What tokens must be meant for.")
-    jwks_uri: SafeAddress | None = Field(None, description="Its public keys; else what the issuer tells of itself.")
+    issuer: SafeAddress = Field(description="The exact issuer (`iss`) of the tokens.")
+    audience: str = Field(min_length=1, description="The audience (`aud`) that tokens must have.")
+    jwks_uri: SafeAddress | None = Field(
+        None, description="The address of its public keys. By default the issuer's discovery document names it."
+    )
     algorithms: tuple[Algorithm, ...] = Field(("RS256", "ES256"), min_length=1, description="Signatures to accept.")
-    role_claim: str = Field("roles", min_length=1, description="Which claim tells roles; `a.b` looks inside `a`.")
+    role_claim: str = Field(
+        "roles", min_length=1, description="The claim that holds the roles. `a.b` looks inside `a`."
+    )
     roles: dict[str, Role] = Field(
         default_factory=lambda: {role.value: role for role in Role},
         min_length=1,
-        description="The role that each value of the claim gives; the highest counts.",
+        description="The role for each value of the claim. The highest one counts.",
     )
-    tenant_claim: str | None = Field(None, min_length=1, description="Which claim tells the tenant.")
-    name_claim: str = Field("sub", min_length=1, description="Which claim tells who it is.")
-    leeway_seconds: float = Field(30.0, ge=0, le=300, description="By how much clocks may differ.")
-    timeout_seconds: float = Field(5.0, gt=0, description="How long the provider may take to answer.")
-    cache_seconds: float = Field(600.0, gt=0, description="How long its keys are used before they are asked for again.")
-    refresh_seconds: float = Field(30.0, gt=0, description="It is not asked more often than that.")
+    tenant_claim: str | None = Field(None, min_length=1, description="The claim that holds the tenant.")
+    name_claim: str = Field("sub", min_length=1, description="The claim that holds the name.")
+    leeway_seconds: float = Field(30.0, ge=0, le=300, description="By how many seconds clocks may differ.")
+    timeout_seconds: float = Field(5.0, gt=0, description="The time limit for each request to the provider.")
+    cache_seconds: float = Field(600.0, gt=0, description="How long its keys are cached.")
+    refresh_seconds: float = Field(30.0, gt=0, description="The shortest time between two requests for the keys.")
 
 
-class Access(Section):
-    api_keys: tuple[ApiKey, ...] = Field((), description="Who may come with a key.")
-    oidc: Oidc | None = Field(None, description="Who may come with a token of an identity provider.")
+class AccessSettings(Section):
+    api_keys: tuple[ApiKey, ...] = Field((), description="The API keys that are accepted.")
+    oidc: Oidc | None = Field(None, description="The identity provider whose tokens are accepted.")
     anonymous_role: Literal["viewer", "operator"] | None = Field(
-        None, description="What callers without key or token may do, where others need one; nothing by default."
+        None, description="The role of callers without a key or token. By default they have none."
     )
     open_metrics: bool | None = Field(
-        None, description="Whether metrics need no key; by default only where nothing needs one."
+        None, description="Whether metrics need no key. By default they need one if anything does."
     )
     allowed_hosts: tuple[str, ...] = Field(
-        (), description="Host names that requests may be for; by default those of this machine, or any with keys."
+        (), description="The allowed Host headers. By default those of this machine, or any if keys are required."
     )
-    cors_origins: tuple[str, ...] = Field((), description="Web pages of other origins that may call the API.")
+    cors_origins: tuple[str, ...] = Field((), description="The origins of web pages that may call the API.")
 
     @model_validator(mode="after")
-    def _keys_differ(self) -> "Access":
+    def _keys_differ(self) -> "AccessSettings":
         for field in ("name", "hash"):
             given = [getattr(key, field) for key in self.api_keys]
             if len(set(given)) < len(given):
@@ -129,7 +139,7 @@ class Access(Section):
 
     @property
     def required(self) -> bool:
-        """Whether callers must say who they are."""
+        """Whether callers must authenticate."""
         return bool(self.api_keys) or self.oidc is not None
 
     @property
@@ -138,13 +148,15 @@ class Access(Section):
 
 
 class Tenant(Section):
-    """What belongs to a tenant, and how much it may do at once."""
+    """What a tenant owns, and its limits."""
 
-    catalogs: tuple[str, ...] = Field((), description="Its catalogs; any when absent.")
-    namespaces: tuple[str, ...] = Field((), description="Its namespaces, as patterns such as sales.*; all when absent.")
-    max_running: int | None = Field(None, ge=1, description="Jobs it runs at once.")
-    max_queued: int | None = Field(None, ge=1, description="Jobs that may wait.")
-    submissions_per_minute: int | None = Field(None, ge=1, description="Jobs that it may submit within a minute.")
+    catalogs: tuple[str, ...] = Field((), description="Its catalogs. By default all.")
+    namespaces: tuple[str, ...] = Field((), description="Its namespaces, as patterns such as sales.*. By default all.")
+    max_running: int | None = Field(None, ge=1, description="The most jobs that it may run at once.")
+    max_queued: int | None = Field(None, ge=1, description="The most jobs that may wait.")
+    submissions_per_minute: int | None = Field(
+        None, ge=1, description="The most jobs that it may submit within a minute."
+    )
 
     @model_validator(mode="after")
     def _owns_something(self) -> "Tenant":
@@ -165,8 +177,8 @@ class Tenant(Section):
 Tenants = dict[Name, Tenant]
 
 
-def check_tenants(access: Access, tenants: Mapping[str, Tenant]) -> None:
-    """Raises ValueError when a key's tenant does not exist, or has none where there are tenants."""
+def check_tenants(access: AccessSettings, tenants: Mapping[str, Tenant]) -> None:
+    """Raise ValueError if the tenant of a key does not exist, or if a key needs a tenant and has none."""
     known = {*tenants, ALL_TENANTS} if tenants else {DEFAULT_TENANT, ALL_TENANTS}
     for key in access.api_keys:
         if key.tenant is not None and key.tenant not in known:
@@ -178,17 +190,17 @@ def check_tenants(access: Access, tenants: Mapping[str, Tenant]) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there."""
+    """Whether only this machine can reach an address."""
     if host.lower() == "localhost":
         return True
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
-        return False  # a name may lead anywhere
+        return False  # a name may resolve to any address
 
 
-def why_not_open(access: Access, host: str, *, insecure: bool) -> str | None:
-    """Why a service must not listen on `host` with these settings; None when it may."""
+def why_not_open(access: AccessSettings, host: str, *, insecure: bool) -> str | None:
+    """Return why a service must not listen on `host` with these settings, or None if it may."""
     if insecure or is_loopback(host) or access.required:
         return None
     return (

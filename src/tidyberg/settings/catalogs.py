@@ -1,4 +1,4 @@
-"""Opens catalogs by name, from tidyberg's settings or PyIceberg's own configuration, and finds tables in them."""
+"""Opens the catalogs that tidyberg's settings or PyIceberg's configuration name, and finds tables in them."""
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -30,7 +30,7 @@ _CANNOT_COMMIT = {CatalogType.DYNAMODB: "DynamoDB", CatalogType.BIGQUERY: "BigQu
 
 
 def open_catalog(settings: Settings, name: str | None = None) -> Catalog:
-    """The catalog of that name, or the default one; every request to it has a time limit."""
+    """Open a catalog, by default the default one. Every request to it has a time limit."""
     name = named_catalog(settings, name or None)
     sealed = catalog_properties(settings, name)
     secrets = secrets_of(sealed)
@@ -48,7 +48,7 @@ def open_catalog(settings: Settings, name: str | None = None) -> Catalog:
             _require_database_file(name, str(properties.get("uri", "")))
         if kind is CatalogType.REST:
             properties.pop("type", None)
-            from tidyberg.catalog.rest import BoundedRestCatalog  # other catalogs need no HTTP
+            from tidyberg.catalog.rest import BoundedRestCatalog  # other catalogs do not need HTTP
 
             return BoundedRestCatalog(name, settings.http_timeout_seconds, **properties)
         return load_catalog(name, **properties)
@@ -59,14 +59,14 @@ def known_catalogs(settings: Settings) -> list[str]:
 
 
 def named_catalog(settings: Settings, name: str | None) -> str:
-    """The catalog that a name means: none, or `default` where there is just one of another name, means the default."""
+    """Resolve a catalog name. None means the default, and so does `default` if the only catalog has another name."""
     if name is None or (name == DEFAULT_CATALOG and len(known := known_catalogs(settings)) == 1 and name not in known):
         return default_catalog_name(settings)
     return name
 
 
 def default_catalog_name(settings: Settings) -> str:
-    """The catalog that is meant when none is named."""
+    """Return the name of the default catalog."""
     if settings.default_catalog:
         return settings.default_catalog
     if settings.catalog is not None:
@@ -89,7 +89,7 @@ def default_catalog_name(settings: Settings) -> str:
 
 
 def resolve_table(settings: Settings, catalog: Catalog, text: str) -> TableRef:
-    """The table that `text` names; without a namespace, the default one or the only match in the catalog."""
+    """Resolve a table name. Without a namespace, use the default one or the only match in the catalog."""
     if "." in text:
         return TableRef.parse(text, catalog.name)
     if not text.strip():
@@ -111,7 +111,7 @@ def resolve_table(settings: Settings, catalog: Catalog, text: str) -> TableRef:
 
 
 def load_table(catalog: Catalog, ref: TableRef) -> Table:
-    """The table, or an error that says which names are near."""
+    """Load a table. The error for an unknown table suggests similar names."""
     try:
         with catalog_errors(ref.catalog, what=str(ref), secrets=catalog_secrets(catalog)):
             return catalog.load_table(ref.identifier)
@@ -120,7 +120,7 @@ def load_table(catalog: Catalog, ref: TableRef) -> Table:
 
 
 def list_tables(catalog: Catalog, namespace: str | None = None) -> list[TableRef]:
-    """Every table of the catalog, or of one namespace and those below it, in order."""
+    """Return all tables of the catalog, or of one namespace and those below it, in order."""
     with catalog_errors(catalog.name, what=namespace or "", secrets=catalog_secrets(catalog)):
         start: Identifier = tuple(namespace.split(".")) if namespace else ()
         try:
@@ -130,7 +130,7 @@ def list_tables(catalog: Catalog, namespace: str | None = None) -> list[TableRef
 
 
 def catalog_secrets(catalog: Catalog) -> list[str]:
-    """What must not appear in a message about this catalog [I12]."""
+    """Return the secrets that no message about this catalog may contain [I12]."""
     return secrets_of(seal(dict(catalog.properties)))
 
 
@@ -139,14 +139,14 @@ def _tables_below(catalog: Catalog, namespace: Identifier) -> Iterator[TableRef]
         for identifier in catalog.list_tables(namespace):
             yield TableRef(catalog.name, tuple(identifier[:-1]), identifier[-1])
     for child in catalog.list_namespaces(namespace):
-        # Some catalogs answer with the namespace itself, or with names relative to it.
+        # Some catalogs return the namespace itself, or names relative to it.
         full = tuple(child) if tuple(child)[: len(namespace)] == namespace else (*namespace, *child)
         if len(full) > len(namespace):
             yield from _tables_below(catalog, full)
 
 
 def catalog_properties(settings: Settings, name: str) -> dict[str, Any]:
-    """All PyIceberg properties of a catalog, secrets still wrapped; tidyberg's own keys win."""
+    """Return the PyIceberg properties of a catalog, with secrets wrapped. tidyberg's settings take precedence."""
     own = settings.known_catalogs.get(name)
     of_pyiceberg = _pyiceberg_configuration().get_catalog_config(name)
     if own is None and of_pyiceberg is None:
@@ -161,7 +161,7 @@ def catalog_properties(settings: Settings, name: str) -> dict[str, Any]:
 
 
 def _kind(name: str, properties: Mapping[str, Any]) -> CatalogType | None:
-    """Which sort of catalog; None for one that names its own Python class."""
+    """Return the type of a catalog, or None if it names its own Python class."""
     if properties.get("py-catalog-impl"):
         return None
     given = properties.get("type")
@@ -174,7 +174,7 @@ def _kind(name: str, properties: Mapping[str, Any]) -> CatalogType | None:
 
 
 def _require_database_file(name: str, uri: str) -> None:
-    """A mistyped path must not silently become a new, empty catalog."""
+    """Refuse a missing file, because a mistyped path must not create a new, empty catalog."""
     scheme, _, path = uri.partition(":///")
     if not scheme.startswith("sqlite") or not path or path.startswith((":memory:", "file:")):
         return
@@ -207,5 +207,5 @@ def unknown_namespace(catalog: str, namespace: str, hint: str | None = None) -> 
 
 
 def _pyiceberg_configuration() -> Config:
-    """Read anew each time: PyIceberg's own copy is frozen at import."""
+    """Read PyIceberg's configuration each time, because PyIceberg reads it only once, on import."""
     return Config()

@@ -1,4 +1,4 @@
-"""Reads tidyberg.yaml into plain data, with `${ENV}` filled in and the line of every key remembered."""
+"""Reads tidyberg.yaml into plain data, replaces `${ENV}`, and remembers the line of every key."""
 
 import re
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from tidyberg.errors import ConfigurationError
 
 KeyPath = tuple[str | int, ...]
 
-# `$${` is a literal `${`; `${NAME}` must be set; `${NAME:-default}` falls back when unset or empty.
+# `$${` is a literal `${`. `${NAME}` must be set. `${NAME:-default}` has a default for an unset or empty variable.
 _VARIABLE = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
 
 @dataclass(frozen=True)
 class Document:
-    """The file's data, and for each path in it the line it starts on."""
+    """The data of a file, and the line of each key."""
 
     data: dict[str, Any]
     lines: Mapping[KeyPath, int]
@@ -29,10 +29,10 @@ def read_document(text: str, name: str, environ: Mapping[str, str]) -> Document:
         node = loader.get_single_node()
         if node is None:
             return Document({}, {})
-        walk = _Walk(name, environ, {}, [])
-        walk.visit(node, ())
-        if walk.unset:
-            raise _unset_variables(name, walk.unset)
+        visitor = _NodeVisitor(name, environ, {}, [])
+        visitor.visit(node, ())
+        if visitor.unset:
+            raise _unset_variables(name, visitor.unset)
         data = loader.construct_document(node)
     except yaml.YAMLError as error:
         raise _not_yaml(name, error) from None
@@ -42,12 +42,12 @@ def read_document(text: str, name: str, environ: Mapping[str, str]) -> Document:
         raise ConfigurationError(
             f"{name} must hold a mapping at its top, such as `catalog:`, not {type(data).__name__}."
         )
-    return Document(data, walk.lines)
+    return Document(data, visitor.lines)
 
 
 @dataclass
-class _Walk:
-    """Visits the YAML nodes in place, before they become Python values and lose their line."""
+class _NodeVisitor:
+    """Visits YAML nodes in place, before they become Python values, which have no line."""
 
     name: str
     environ: Mapping[str, str]

@@ -13,7 +13,7 @@ _NESTED = "__"
 
 
 def read_variables(given: Mapping[str, str], model: type[BaseModel], prefix: str) -> dict[str, Any]:
-    """What the variables set, in the shape of `model`."""
+    """Return the settings that variables contain, in the structure of `model`."""
     try:
         return dict(_Variables(given, model, prefix)())
     except SettingsError as error:
@@ -23,11 +23,11 @@ def read_variables(given: Mapping[str, str], model: type[BaseModel], prefix: str
 
 
 class _Variables(EnvSettingsSource):
-    """pydantic-settings' reader, over the mapping it is given."""
+    """The reader of pydantic-settings, for a given mapping instead of os.environ."""
 
     def __init__(self, given: Mapping[str, str], model: type[BaseModel], prefix: str) -> None:
         self._given = given
-        # It asks of a class for fields and configuration only, which every model has.
+        # The reader needs only the fields and the configuration of a class, which every model has.
         super().__init__(cast(type[BaseSettings], model), env_prefix=prefix, env_nested_delimiter=_NESTED)
 
     def _load_env_vars(self) -> Mapping[str, str | None]:

@@ -1,4 +1,4 @@
-"""The small types settings are made of: sizes, strategies, cron lines, and a base that never shows a secret."""
+"""Field types of settings (sizes, strategies, cron lines) and the base class of sections."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ from tidyberg.redact import redact
 
 
 class Section(BaseModel):
-    """A part of the settings: unknown keys are refused, secrets are masked wherever it is printed."""
+    """A section of the settings. It rejects unknown keys and masks secrets when it is printed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 

@@ -1,4 +1,4 @@
-"""What no caller may go beyond, whatever a request or a table's properties say."""
+"""Limits of the installation, which neither a request nor a table's properties can exceed."""
 
 from pydantic import Field
 
@@ -7,10 +7,10 @@ from tidyberg.model.sizes import MB
 from tidyberg.settings.fields import Section, Size
 
 
-class Limits(Section):
+class LimitSettings(Section):
     min_target_file_size: Size = Field(
-        MB, description="Smallest target file size; for a table that asks for less, this is taken. Tests lower it."
+        MB, description="The smallest target file size. It replaces a smaller size in a table's properties."
     )
     max_output_files: int = Field(
-        MOST_OUTPUT_FILES, ge=1, description="Most files that one job may write; the rest is left for the next."
+        MOST_OUTPUT_FILES, ge=1, description="The most files that one job may write. The next job writes the rest."
     )

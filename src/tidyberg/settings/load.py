@@ -1,4 +1,4 @@
-"""Finds and merges settings: a file, then TIDYBERG_* variables; every mistake names its place."""
+"""Finds and merges the settings of a file and of TIDYBERG_* variables. Every error names the place of the mistake."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from tidyberg.settings.store import state_directory
 _PREFIX = "TIDYBERG_"
 CONFIG_VARIABLE = "TIDYBERG_CONFIG"
 INSECURE_VARIABLE = "TIDYBERG_INSECURE"
-# TIDYBERG_* variables that are no settings: where things are, and how much to say.
+# TIDYBERG_* variables that are not settings, such as paths and verbosity.
 _RESERVED = {
     CONFIG_VARIABLE,
     "TIDYBERG_HOME",
@@ -26,7 +26,7 @@ _RESERVED = {
     "TIDYBERG_SERVER",
     "TIDYBERG_TOKEN",
 }
-# The contract's variables for one catalog, and what they set.
+# The contract's variables for one catalog, and the settings that they fill.
 _CATALOG_VARIABLES = {
     "CATALOG_URI": "uri",
     "CATALOG_WAREHOUSE": "warehouse",
@@ -34,11 +34,11 @@ _CATALOG_VARIABLES = {
     "CATALOG_CREDENTIAL": "credential",
 }
 _CATALOGS = "catalogs"
-_NESTED_PROPERTIES = {"properties", "auth"}  # of one catalog; they are mappings too
+_NESTED_PROPERTIES = {"properties", "auth"}  # keys of one catalog whose values are mappings
 
 
 def load_settings(path: Path | None = None, *, environ: Mapping[str, str] | None = None) -> Settings:
-    """Settings from `path`, else $TIDYBERG_CONFIG, ./tidyberg.yaml or ~/.config; then from the environment."""
+    """Load settings from `path`, $TIDYBERG_CONFIG, ./tidyberg.yaml or ~/.config, and then from the environment."""
     environ = os.environ if environ is None else environ
     found = find_config(path, environ)
     document = _read(found, environ) if found else Document({}, {})
@@ -53,7 +53,7 @@ def load_settings(path: Path | None = None, *, environ: Mapping[str, str] | None
 
 
 def find_config(path: Path | None, environ: Mapping[str, str]) -> Path | None:
-    """The file that settings come from; None when there is none, which is fine."""
+    """Return the file that settings come from. None means that there is no file, which is valid."""
     named = path or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
     if named is not None:
         named = named.expanduser()
@@ -80,7 +80,7 @@ def _read(path: Path, environ: Mapping[str, str]) -> Document:
     document = read_document(text, str(path), environ)
     if not _is_by_name(document.data.get("catalog")):
         return document
-    # Lines are looked up by where settings end up.
+    # Lines are found by the final place of a setting.
     moved = {(_CATALOGS, *at[1:]) if at[0] == "catalog" and len(at) > 1 else at: n for at, n in _paths(document)}
     return Document(_catalogs_by_name(document.data, f"{path}: "), {(): document.lines.get((), 1), **moved})
 
@@ -90,14 +90,14 @@ def _paths(document: Document) -> Iterator[tuple[KeyPath, int]]:
 
 
 def _is_by_name(catalog: Any) -> bool:
-    """Whether `catalog:` holds catalogs by name, as ~/.pyiceberg.yaml has it, and not the properties of one."""
+    """Whether `catalog:` maps names to catalogs, as in ~/.pyiceberg.yaml, instead of holding one catalog."""
     if not isinstance(catalog, Mapping) or not catalog:
         return False
     return all(isinstance(value, Mapping) for value in catalog.values()) and not _NESTED_PROPERTIES & set(catalog)
 
 
 def _catalogs_by_name(data: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """`catalog: {lab: {…}}` is `catalogs: {lab: {…}}`."""
+    """Rewrite `catalog: {lab: {…}}` to `catalogs: {lab: {…}}`."""
     if not _is_by_name(data.get("catalog")):
         return dict(data)
     below = dict(data)
@@ -120,7 +120,7 @@ def _environment_overrides(environ: Mapping[str, str]) -> dict[str, Any]:
             hint = f"Did you mean {_PREFIX}{close[0].upper()}?" if close else "`tidyberg config schema` lists them."
             raise ConfigurationError(f"The environment variable {key} is not a setting.", hint=hint)
     if not given:
-        return {}  # as for most commands, which need not wait for the library that reads them
+        return {}  # most commands end here, and do not wait for pydantic-settings to be imported
     from tidyberg.settings.environment import read_variables
 
     return read_variables(given, Settings, _PREFIX)
@@ -138,12 +138,12 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 
 def catalogs_of_file(path: Path, environ: Mapping[str, str]) -> list[str]:
-    """The names of the catalogs that a settings file describes."""
+    """Return the names of the catalogs in a settings file."""
     return list(_names(_read(path, environ).data))
 
 
 def catalogs_of_environment(path: Path | None, environ: Mapping[str, str]) -> dict[str, str]:
-    """The names of the catalogs that variables describe, each with one of its variables."""
+    """Return the names of the catalogs in environment variables, each with one of its variables."""
     found = find_config(path, environ)
     data = _merge(_read(found, environ).data if found else {}, _catalogs_by_name(_environment_overrides(environ)))
     single = data.get("catalog")
@@ -170,18 +170,18 @@ def _names(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def catalog_of_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The catalog that CATALOG_URI and its companions describe."""
+    """Return the catalog that CATALOG_URI and related variables describe."""
     return {key: environ[variable] for variable, key in _CATALOG_VARIABLES.items() if environ.get(variable)}
 
 
 def _add_catalog_of_environment(data: dict[str, Any], environ: Mapping[str, str]) -> None:
-    """CATALOG_URI alone is enough to start; a catalog in the settings wins over it."""
+    """Add the catalog of CATALOG_URI, unless the settings have a catalog."""
     if environ.get("CATALOG_URI") and not data.get("catalog") and not data.get("catalogs"):
         data["catalog"] = catalog_of_environment(environ)
 
 
 def _add_store(data: dict[str, Any], environ: Mapping[str, str]) -> None:
-    """REDIS_URL alone is enough for several replicas; a store in the settings wins over it, be it a file."""
+    """Add the store of REDIS_URL, unless the settings have a store."""
     store = data.setdefault("store", {})
     if isinstance(store, dict):
         if environ.get("REDIS_URL") and not store.get("url") and not store.get("path"):
@@ -196,7 +196,7 @@ def _explain(error: ValidationError, path: Path | None, lines: Mapping[KeyPath, 
 
 
 def _line(loc: Sequence[str | int], lines: Mapping[KeyPath, int]) -> int:
-    """The line of the nearest key that the file holds; 0 when the file has none of it."""
+    """Return the line of the nearest key in the file, or 0 if the file has no such key."""
     parts = tuple(loc)
     for length in range(len(parts), 0, -1):
         if parts[:length] in lines:

@@ -1,4 +1,4 @@
-"""Whom a service tells of jobs that went wrong."""
+"""Settings for notifications about failed and late jobs."""
 
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -13,19 +13,23 @@ NotifiedEvent = Literal["failed", "given_up", "waiting"]
 
 
 class Webhook(Section):
-    """An address that is sent a POST for each event. Nothing but what stands here is ever called."""
+    """An address that receives a POST request for each event. The service calls no other address."""
 
-    url: Secret = Field(description="Where to; it is treated as a secret, since it often holds one.")
+    url: Secret = Field(description="The address. It is treated as a secret, because it often contains one.")
     events: tuple[NotifiedEvent, ...] = Field(
         ("failed", "given_up", "waiting"),
         min_length=1,
-        description="failed: a job failed; given_up: after all its attempts; waiting: it waits too long.",
+        description="failed: a job failed. given_up: its last attempt failed. waiting: it waits too long.",
     )
     format: Literal["json", "slack"] = Field("json", description="The event as JSON, or a message for Slack.")
-    secret: Secret | None = Field(None, description="Signs each request: HMAC-SHA256 in X-Tidyberg-Signature.")
-    tenants: tuple[str, ...] | None = Field(None, description="Only of jobs of these tenants; all when absent.")
-    timeout_seconds: float = Field(10.0, gt=0, description="How long it may take to answer.")
-    retries: int = Field(5, ge=0, description="How often an event is sent again, with a wait that doubles from 1 s.")
+    secret: Secret | None = Field(
+        None, description="The secret that signs each request, with HMAC-SHA256 in X-Tidyberg-Signature."
+    )
+    tenants: tuple[str, ...] | None = Field(None, description="The tenants whose events are sent. By default all.")
+    timeout_seconds: float = Field(10.0, gt=0, description="The time limit for each request.")
+    retries: int = Field(
+        5, ge=0, description="How many times an event is sent again. The wait starts at 1 s and doubles."
+    )
 
     @field_validator("url")
     @classmethod
@@ -35,15 +39,15 @@ class Webhook(Section):
             known = parts.scheme in ("http", "https") and bool(parts.hostname)
         except ValueError:
             known = False
-        if not known:  # I12: the address is not quoted
+        if not known:  # I12: the message does not quote the address
             raise ValueError("write an address such as https://hooks.example.com/…")
         return url
 
     @field_serializer("url", "secret", when_used="json-unless-none")
     def _mask(self, _: SecretStr) -> Any:
-        return MASK  # I12: JSON is for showing
+        return MASK  # I12: JSON output is shown to people
 
 
 class Notifications(Section):
     webhooks: tuple[Webhook, ...] = ()
-    waiting_seconds: float = Field(21_600.0, gt=0, description="A job that waits for so long waits too long.")
+    waiting_seconds: float = Field(21_600.0, gt=0, description="The time after which a job waits too long.")

@@ -1,4 +1,4 @@
-"""Resolves what a plan is asked: built-in defaults, then settings, then the table's entry, then the caller."""
+"""Resolves plan options. Later sources win: built-in defaults, settings, the table's entry, the caller."""
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -15,7 +15,7 @@ from tidyberg.settings.settings import Settings
 
 
 def plan_options(settings: Settings, ref: TableRef, overrides: Mapping[str, Any]) -> PlanOptions:
-    """The options for one table. Overrides may use any spelling of the contract; None means: not given."""
+    """Return the options for one table. Overrides may use any spelling of the contract. None means not given."""
     asked = parse_options({key: value for key, value in overrides.items() if value is not None})
     entry = entry_for(settings, ref)
     of_table = _of_entry(entry) if entry else {}
@@ -24,7 +24,7 @@ def plan_options(settings: Settings, ref: TableRef, overrides: Mapping[str, Any]
     strategy = {**of_settings, **of_table, **asked}.get("strategy", Strategy.AUTO)
     if strategy is Strategy.AUTO:
         strategy = _allowed_by(settings.compaction.strategies)
-    # A strategy's own numbers are more specific than the section's, less than the table's or the caller's.
+    # The numbers of a strategy win over those of the section, but not over those of the table or the caller.
     of_strategy = _of_strategy(settings.compaction.strategies, strategy)
     layers = (of_settings, of_strategy, of_table, asked)
     layered = {key: value for layer in layers for key, value in layer.items()}
@@ -37,7 +37,7 @@ def plan_options(settings: Settings, ref: TableRef, overrides: Mapping[str, Any]
 
 
 def parse_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in the contract's spelling, checked; BadInput names the key and what was probably meant."""
+    """Check options in the contract's spelling. BadInput names the wrong key and suggests a similar one."""
     try:
         return Options.model_validate(dict(given)).given()
     except ValidationError as error:
@@ -46,7 +46,7 @@ def parse_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def entry_for(settings: Settings, ref: TableRef) -> TableEntry | None:
-    """The first entry under `tables:` that matches; a name without a dot matches in any namespace."""
+    """Return the first matching entry under `tables:`. A name without a dot matches in any namespace."""
     for entry in settings.tables:
         if entry.catalog not in (None, ref.catalog):
             continue
@@ -62,7 +62,7 @@ def _of_entry(entry: TableEntry) -> dict[str, Any]:
 
 
 def _allowed_by(strategies: Strategies) -> Strategy:
-    """`auto` narrows to the one that is left when the other is switched off."""
+    """If one of the two strategies of `auto` is switched off, `auto` means the other one."""
     match strategies.small_files.enabled, strategies.delete_files.enabled:
         case True, True:
             return Strategy.AUTO

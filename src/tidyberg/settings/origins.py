@@ -1,4 +1,4 @@
-"""Which catalogs are known, and where each comes from: a file, the environment, PyIceberg's own configuration."""
+"""Lists the known catalogs and their origins: a file, the environment, or PyIceberg's configuration."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ _PYICEBERG_PREFIX = "PYICEBERG_CATALOG__"
 
 @dataclass(frozen=True)
 class KnownCatalog:
-    """A catalog without its secrets; where several places describe it, the first wins."""
+    """A catalog without its secrets. If several places describe it, the first one wins."""
 
     name: str
     origins: tuple[str, ...]
@@ -34,7 +34,7 @@ def catalogs_with_origins(settings: Settings, path: Path | None) -> list[KnownCa
         origins.setdefault(name, []).append(origin)
     try:
         default = default_catalog_name(settings)
-    except UnknownCatalog:  # none, or several of which none is the default
+    except UnknownCatalog:  # there is no catalog, or there are several without a default
         default = None
     return [_describe(settings, name, origins.get(name, []), name == default) for name in known_catalogs(settings)]
 
@@ -69,7 +69,7 @@ def _dashed(text: str) -> str:
 
 
 def _pyiceberg_file(environ: Mapping[str, str]) -> str:
-    """The file that PyIceberg reads: the first in its home, the user's and the working directory."""
+    """Return the first configuration file in PyIceberg's home, the user's home and the working directory."""
     home = Path.home()
     places = [Path(environ["PYICEBERG_HOME"])] if environ.get("PYICEBERG_HOME") else []
     for place in (*places, home, Path.cwd()):

@@ -1,4 +1,4 @@
-"""Turns validation errors into sentences, with the name that was probably meant."""
+"""Converts validation errors to sentences, and suggests similar names."""
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -10,13 +10,13 @@ from pydantic_core import ErrorDetails
 from tidyberg.redact import redact_text
 from tidyberg.settings.sections import OPTION_ALIASES, Options
 
-_MOST_CHARACTERS = 200  # of a name that nobody knows
+_MOST_CHARACTERS = 200  # of an unknown name
 
 
 def describe_problem(model: type[BaseModel], problem: ErrorDetails) -> str:
-    """One sentence for one validation error of `model`, without quoting values that may be secret [I12]."""
+    """Return one sentence for a validation error of `model`. It quotes no values, because they may be secret [I12]."""
     loc = tuple(part for part in problem["loc"] if not _is_union_branch(part))
-    if problem["type"] == "extra_forbidden":  # its name is the user's, whatever it looks like
+    if problem["type"] == "extra_forbidden":  # the last part is the user's name for it
         *above, name = problem["loc"]
         loc = tuple(part for part in above if not _is_union_branch(part))
         known = near_name(str(name), known_names(_owner(model, loc)))
@@ -31,7 +31,7 @@ def describe_problem(model: type[BaseModel], problem: ErrorDetails) -> str:
 
 
 def near_name(name: str, known: Sequence[str]) -> str:
-    """The end of a sentence that says a name is unknown."""
+    """Return a suggestion to append to a sentence about an unknown name."""
     close = get_close_matches(name.lower().replace("-", "_"), known, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else "."
 
@@ -51,12 +51,12 @@ def _dotted(loc: Sequence[str | int]) -> str:
 
 
 def _is_union_branch(part: str | int) -> bool:
-    """Union members appear in pydantic's locations as type names; they are no part of the user's path."""
+    """Whether part of a location is the type name of a union member, which is not in the user's path."""
     return isinstance(part, str) and (part in ("str", "is-instance[SecretStr]") or "[" in part)
 
 
 def _owner(model: type[BaseModel], loc: Sequence[str | int]) -> type[BaseModel] | None:
-    """The model that a path inside `model` leads to."""
+    """Return the model at a path inside `model`."""
     owner: type[BaseModel] | None = model
     for part in loc:
         if isinstance(part, int):

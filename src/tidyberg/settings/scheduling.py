@@ -1,4 +1,4 @@
-"""When the service compacts by itself: the schedule of tables without their own, and what `auto` may spend."""
+"""Settings for the scheduler: the default schedule, and the budget of `auto`."""
 
 from typing import Annotated, Literal
 
@@ -11,17 +11,21 @@ JitterSeconds = Annotated[int, Field(ge=0, le=86_400)]
 
 
 class Auto(Section):
-    """Looks over whole catalogs now and then, and compacts what pays back, within a budget for the day."""
+    """Inspects whole catalogs regularly, and compacts tables where it pays back, within a daily budget."""
 
     enabled: bool = False
-    catalogs: tuple[str, ...] = Field((), description="Which catalogs it looks over; all of the settings by default.")
-    every_minutes: int = Field(60, ge=1, le=1440, description="How often it looks.")
-    max_dollars_per_day: float | None = Field(None, ge=0, description="What its jobs of a day may cost.")
-    max_gb_hours_per_day: float | None = Field(None, ge=0, description="Memory x time that they may take.")
-    max_payback_scans: int = Field(
-        100, ge=1, description="A rewrite is taken that pays for itself within so many full scans."
+    catalogs: tuple[str, ...] = Field(
+        (), description="The catalogs that it inspects. By default all catalogs of the settings."
     )
-    max_tables_per_look: int = Field(50, ge=1, description="Tables that one look reads the manifests of.")
+    every_minutes: int = Field(60, ge=1, le=1440, description="How often it inspects them.")
+    max_dollars_per_day: float | None = Field(None, ge=0, description="The most that its jobs may cost per day.")
+    max_gb_hours_per_day: float | None = Field(
+        None, ge=0, description="The most memory x time that they may use per day."
+    )
+    max_payback_scans: int = Field(
+        100, ge=1, description="It compacts a table if that pays for itself within so many full scans."
+    )
+    max_tables_per_look: int = Field(50, ge=1, description="The most tables whose manifests one inspection reads.")
 
     @model_validator(mode="after")
     def _has_a_budget(self) -> "Auto":
@@ -30,19 +34,23 @@ class Auto(Section):
         return self
 
 
-class Scheduler(Section):
-    enabled: bool = Field(True, description="Whether this service submits what is due.")
+class SchedulerSettings(Section):
+    enabled: bool = Field(True, description="Whether this service submits scheduled jobs.")
     default_schedule: CronLine | None = Field(
-        None, description='For all tables without a schedule of their own, such as "0 */6 * * *"; none by default.'
+        None, description='The schedule of tables that have none, such as "0 */6 * * *". By default there is none.'
     )
     catalogs: tuple[str, ...] = Field(
-        (), description="Where tables are looked for when an entry names no catalog; all of the settings by default."
+        (), description="The catalogs of entries that name no catalog. By default all catalogs of the settings."
     )
-    timezone: TimeZoneName = Field("UTC", description="Of the schedules in this file.")
-    jitter_seconds: JitterSeconds = Field(0, description="Schedules in this file start up to so much later.")
-    missed: MissedPolicy = Field("once", description="What becomes of times that passed while no replica ran.")
+    timezone: TimeZoneName = Field("UTC", description="The time zone of the schedules in this file.")
+    jitter_seconds: JitterSeconds = Field(
+        0, description="Scheduled jobs start up to so many seconds late, to spread the load."
+    )
+    missed: MissedPolicy = Field("once", description="What to do about times that passed while no replica ran.")
     waiting_in_a_row: int = Field(
-        5, ge=1, description="So many jobs of a schedule that all left a table waiting raise a metric and an alert."
+        5, ge=1, description="After so many jobs of a schedule in a row that left a table waiting, a metric counts it."
     )
-    missed_after_seconds: int = Field(300, ge=60, description="How late a time may be dealt with before it is missed.")
+    missed_after_seconds: int = Field(
+        300, ge=60, description="How late a job may be submitted. After that, its time counts as missed."
+    )
     auto: Auto = Auto()

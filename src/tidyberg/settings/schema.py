@@ -1,4 +1,4 @@
-"""The published JSON schema of tidyberg.yaml."""
+"""Builds the JSON schema of tidyberg.yaml."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The sections of tidyberg.yaml, each a frozen model."""
+"""The sections of tidyberg.yaml. Each one is a frozen model."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -15,11 +15,12 @@ from pydantic import (
 )
 
 from tidyberg.model.options import Prices
+from tidyberg.model.retry import RetryPolicy
 from tidyberg.redact import redact, seal, unseal
 from tidyberg.settings.fields import CronLine, ModeName, Section, Size, StrategyName, TimeZoneName
 from tidyberg.settings.scheduling import JitterSeconds, MissedPolicy
 
-# Other spellings of an option, and the unit of their numbers.
+# Other spellings of options, and the units of their numbers.
 OPTION_ALIASES: Mapping[str, tuple[str, str]] = {
     "partition_filter": ("where", ""),
     "target_file_size_mb": ("target_file_size", "MB"),
@@ -33,7 +34,8 @@ OPTION_ALIASES: Mapping[str, tuple[str, str]] = {
 
 _PARQUET_PREFIX = "write.parquet."
 _LIST_PRICES = Prices()
-DEFAULT_MANIFESTS_ABOVE = 1024**3  # some five million files: fewer are read sooner than Spark starts
+_RETRY = RetryPolicy()
+DEFAULT_MANIFESTS_ABOVE = 1024**3  # about five million files; fewer are read before Spark has started
 
 
 def _parquet_overrides(value: Any) -> Any:
@@ -43,7 +45,7 @@ def _parquet_overrides(value: Any) -> Any:
 
 
 def _publish_aliases(schema: dict[str, Any]) -> None:
-    """The other spellings are part of the format: the published schema knows them too."""
+    """Add the other spellings to the published schema, because they are part of the format."""
     properties = schema["properties"]
     for alias, (name, unit) in OPTION_ALIASES.items():
         properties[alias] = {"type": "number", "exclusiveMinimum": 0} if unit else dict(properties[name])
@@ -51,44 +53,52 @@ def _publish_aliases(schema: dict[str, Any]) -> None:
 
 
 class Options(Section):
-    """What a plan can be asked; unset means: whatever the next wider setting says."""
+    """The options of a plan. An unset option has the value of the next wider setting."""
 
     model_config = ConfigDict(json_schema_extra=_publish_aliases)
 
     strategy: StrategyName | None = Field(None, description="small_files, delete_files, time_series, full or auto.")
     branch: str | None = Field(None, min_length=1, description="The branch to compact; main by default.")
-    where: str | None = Field(None, description="SQL over the table's columns; only files that may match are taken.")
-    force: bool | None = Field(None, description="Rewrite even where thresholds say it is not worth it.")
+    where: str | None = Field(
+        None, description="A SQL predicate on the table's columns. Only files that may match are rewritten."
+    )
+    force: bool | None = Field(None, description="Rewrite files even if thresholds say that it is not worth it.")
     rewrite_to_current_spec: bool | None = Field(
         None, description="Move files of older partition specs into the table's current one."
     )
     ignore_wap_branches: bool | None = Field(
-        None, description="Compact even where another branch, ahead of this one, waits to be published to it."
+        None, description="Compact even if another branch is ahead of this one and waits to be published to it."
     )
     mode: ModeName | None = Field(
-        None, description="copy: row groups as they are, where that is safe; encode: all anew; auto by default."
+        None, description="copy: keep row groups if that is safe. encode: decode and encode all rows. Default: auto."
     )
     copy_min_row_group_bytes: Size | None = Field(
-        None, description="What row groups have on average where `auto` copies them; 8MB by default."
+        None, description="The smallest average size of row groups that `auto` copies. Default: 8MB."
     )
-    target_file_size: Size | None = Field(None, description="Size of the files to write; else the table's property.")
-    min_file_size: Size | None = Field(None, description="Files below are candidates; 0.75 x target by default.")
-    max_file_size: Size | None = Field(None, description="Files above are split; 1.8 x target by default.")
-    max_group_size: Size | None = Field(None, description="Bytes rewritten as one group; 2 x target by default.")
-    small_file_threshold: Size | None = Field(None, description="Files below it are small; 32MB by default.")
-    min_input_files: int | None = Field(None, ge=1, description="Fewest files worth a rewrite; 5 by default.")
-    max_files: int | None = Field(None, ge=1, description="Most input files that one job may take.")
-    max_cost: float | None = Field(None, ge=0, description="Dollars that one job may cost.")
-    max_parallelism: int | None = Field(None, ge=1, description="Most groups rewritten at the same time.")
-    commit_every: int | None = Field(None, ge=1, description="Commit whenever so many groups are done; else once.")
-    max_record_batch_rows: int | None = Field(None, ge=1, description="Rows per Arrow batch while reading.")
-    inline_delete_size: Size | None = Field(None, description="Deletes up to it travel with a task; 10MB by default.")
-    max_file_count_per_partition: int | None = Field(None, ge=1, description="Above it a partition is untidy; 100.")
-    max_delete_ratio: float | None = Field(None, ge=0, description="Delete files per data file; 0.1 by default.")
-    hot_window_seconds: int | None = Field(None, ge=0, description="How long after a write a partition is hot; 600.")
-    hot_commits: int | None = Field(None, ge=1, description="Commits within the window that make it hot; 2.")
+    target_file_size: Size | None = Field(None, description="The size of output files. Default: the table's property.")
+    min_file_size: Size | None = Field(None, description="Smaller files are candidates. Default: 0.75 x target.")
+    max_file_size: Size | None = Field(None, description="Larger files are split. Default: 1.8 x target.")
+    max_group_size: Size | None = Field(None, description="The largest size of a group. Default: 2 x target.")
+    small_file_threshold: Size | None = Field(None, description="Smaller files are small files. Default: 32MB.")
+    min_input_files: int | None = Field(None, ge=1, description="The fewest files worth a rewrite. Default: 5.")
+    max_files: int | None = Field(None, ge=1, description="The most input files of one job.")
+    max_cost: float | None = Field(None, ge=0, description="The most dollars that one job may cost.")
+    max_parallelism: int | None = Field(None, ge=1, description="The most groups that are rewritten at once.")
+    commit_every: int | None = Field(None, ge=1, description="Commit after every so many groups. Default: one commit.")
+    max_record_batch_rows: int | None = Field(None, ge=1, description="The rows of an Arrow batch when files are read.")
+    inline_delete_size: Size | None = Field(None, description="Up to this size, tasks carry deletes. Default: 10MB.")
+    max_file_count_per_partition: int | None = Field(
+        None, ge=1, description="A partition with more files needs compaction. Default: 100."
+    )
+    max_delete_ratio: float | None = Field(None, ge=0, description="The most delete files per data file. Default: 0.1.")
+    hot_window_seconds: int | None = Field(
+        None, ge=0, description="The window in which commits make a partition hot. Default: 600."
+    )
+    hot_commits: int | None = Field(
+        None, ge=1, description="The commits in the window that make a partition hot. Default: 2."
+    )
     parquet: Annotated[dict[str, str] | None, BeforeValidator(_parquet_overrides)] = Field(
-        None, description="Overrides of the table's write.parquet.* properties, without that prefix."
+        None, description="Overrides of the table's write.parquet.* properties, without the prefix."
     )
 
     @model_validator(mode="before")
@@ -106,24 +116,24 @@ class Options(Section):
         return resolved
 
     def given(self) -> dict[str, Any]:
-        """Only the options that were set."""
+        """Return only the options that were set."""
         return {name: getattr(self, name) for name in Options.model_fields if getattr(self, name) is not None}
 
 
 class SmallFiles(Section):
     enabled: bool = Field(True, description="Whether `auto` may merge small files.")
-    threshold: Size | None = Field(None, description="Files below it are small.")
-    target_size: Size | None = Field(None, description="Size of the files to write.")
+    threshold: Size | None = Field(None, description="Smaller files are small files.")
+    target_size: Size | None = Field(None, description="The size of output files.")
 
 
-class DeleteFiles(Section):
-    enabled: bool = Field(True, description="Whether `auto` may rewrite files for their deletes.")
-    fragment_ratio_threshold: float | None = Field(None, ge=0, description="Delete files per data file.")
+class DeleteFileSettings(Section):
+    enabled: bool = Field(True, description="Whether `auto` may rewrite files because of their deletes.")
+    fragment_ratio_threshold: float | None = Field(None, ge=0, description="The most delete files per data file.")
 
 
 class Strategies(Section):
     small_files: SmallFiles = SmallFiles()
-    delete_files: DeleteFiles = DeleteFiles()
+    delete_files: DeleteFileSettings = DeleteFileSettings()
 
 
 class Compaction(Options):
@@ -133,25 +143,27 @@ class Compaction(Options):
 
 
 class TableEntry(Section):
-    """What is different for one table, or for all tables whose name matches a pattern."""
+    """Settings for one table, or for all tables whose name matches a pattern."""
 
-    name: str = Field(min_length=1, description="table, namespace.table or a pattern such as analytics.*")
-    catalog: str | None = Field(None, description="Only in this catalog; any when absent.")
-    schedule: CronLine | None = Field(None, description="When a service compacts it, as a cron line.")
-    timezone: TimeZoneName | None = Field(None, description="Of the schedule; else scheduler.timezone.")
+    name: str = Field(min_length=1, description="A table, namespace.table or a pattern such as analytics.*.")
+    catalog: str | None = Field(None, description="Its catalog. By default any.")
+    schedule: CronLine | None = Field(None, description="The cron line at whose times a service compacts it.")
+    timezone: TimeZoneName | None = Field(
+        None, description="The time zone of the schedule. Default: scheduler.timezone."
+    )
     jitter_seconds: JitterSeconds | None = Field(None, description="Else scheduler.jitter_seconds.")
-    missed: MissedPolicy | None = Field(None, description="skip, once or all; else scheduler.missed.")
+    missed: MissedPolicy | None = Field(None, description="skip, once or all. Default: scheduler.missed.")
     strategy: StrategyName | None = None
     options: Options = Options()
 
 
 class Catalog(Section):
-    """How to reach a catalog. Any further key is a PyIceberg property and is passed on as it is."""
+    """The connection to a catalog. All other keys are PyIceberg properties, and PyIceberg gets them unchanged."""
 
     model_config = ConfigDict(extra="allow")
 
-    type: str | None = Field(None, description="rest, sql, hive or glue; guessed from the URI when absent.")
-    name: str | None = Field(None, description="Its name; `default` when absent. Only for `catalog:`.")
+    type: str | None = Field(None, description="rest, sql, hive or glue. By default the URI decides.")
+    name: str | None = Field(None, description="Its name, only under `catalog:`. Default: `default`.")
     uri: Annotated[str | SecretStr | None, WithJsonSchema({"type": "string"})] = None
     warehouse: Annotated[str | SecretStr | None, WithJsonSchema({"type": "string"})] = None
     credential: Annotated[SecretStr | None, WithJsonSchema({"type": "string"})] = None
@@ -171,27 +183,27 @@ class Catalog(Section):
         return self
 
     def sealed(self) -> dict[str, Any]:
-        """All PyIceberg properties, secrets still wrapped."""
+        """Return all PyIceberg properties, with secrets wrapped."""
         keys = ("type", "uri", "warehouse", "credential", "token")
         named = {key: value for key in keys if (value := getattr(self, key)) is not None}
         merged = {**self.properties, **(self.model_extra or {}), **named}
         return {key: _as_property(value) for key, value in merged.items() if value is not None}
 
     def reveal(self) -> dict[str, Any]:
-        """All PyIceberg properties, for opening the catalog and nothing else."""
+        """Return all PyIceberg properties. Use them only to open the catalog."""
         revealed: dict[str, Any] = unseal(self.sealed())
         return revealed
 
 
 def _as_property(value: Any) -> Any:
-    """PyIceberg properties are strings (nested ones such as `auth:` stay mappings)."""
+    """Convert a value to a string, as PyIceberg expects. Nested properties such as `auth:` stay mappings."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
 
 
-class Storage(Section):
-    """Where the default catalog keeps its data, for catalogs that do not say it themselves."""
+class StorageSettings(Section):
+    """The storage of the default catalog, for catalogs that do not vend it."""
 
     type: Literal["s3", "gcs"] = "s3"
     bucket: str | None = None
@@ -201,7 +213,7 @@ class Storage(Section):
     secret_access_key: Annotated[SecretStr | None, WithJsonSchema({"type": "string"})] = None
 
     def sealed(self) -> dict[str, Any]:
-        """As PyIceberg properties."""
+        """Return the PyIceberg properties, with secrets wrapped."""
         if self.type == "gcs":
             found: dict[str, Any] = {"warehouse": self.bucket and f"gs://{self.bucket}"}
         else:
@@ -217,11 +229,13 @@ class Storage(Section):
 
 class Spark(Section):
     master: str = Field("local[*]", description="local[*], spark://…, k8s://… or yarn.")
-    connect: str | None = Field(None, description="A Spark Connect address, sc://host:15002; wins over master.")
-    driver_memory: str = Field("1g", pattern=r"^[0-9]+[kmgtKMGT]$", description="Heap of the driver's JVM.")
+    connect: str | None = Field(
+        None, description="A Spark Connect address, sc://host:15002. It takes precedence over master."
+    )
+    driver_memory: str = Field("1g", pattern=r"^[0-9]+[kmgtKMGT]$", description="The heap size of the driver's JVM.")
     manifests_above: Size = Field(
         DEFAULT_MANIFESTS_ABOVE,
-        description="Manifests that a plan has to read are read by Spark's tasks when together they are larger.",
+        description="If the manifests of a plan are larger in total, Spark's tasks read them.",
     )
     class_archive: bool = Field(
         True,
@@ -238,11 +252,11 @@ class Spark(Section):
 
     @field_serializer("conf", when_used="json")
     def _mask_conf(self, conf: dict[str, str]) -> Any:
-        return redact(conf)  # I12: JSON is for showing
+        return redact(conf)  # I12: JSON output is shown to people
 
 
 class PriceList(Section):
-    """Dollars; the defaults are a large cloud's list prices."""
+    """Prices in dollars. The defaults are the list prices of a large cloud."""
 
     get_per_1000: float = Field(_LIST_PRICES.get_per_1000, ge=0)
     put_per_1000: float = Field(_LIST_PRICES.put_per_1000, ge=0)
@@ -254,18 +268,26 @@ class PriceList(Section):
 
 
 class ResourceOverrides(Section):
-    """What a cluster allocates to a job, where the engine cannot know it."""
+    """The resources that a cluster allocates to a job, if the engine cannot know them."""
 
     cores: int | None = Field(None, ge=1)
     memory_gb: float | None = Field(None, gt=0)
 
 
 class Commit(Section):
-    retries: int = Field(10, ge=0, description="How often a commit that lost a race is tried again.")
-    min_wait_ms: int = Field(100, ge=0)
-    max_wait_ms: int = Field(10_000, ge=0)
-    total_timeout_ms: int = Field(1_800_000, ge=0)
-    replans: int = Field(2, ge=0, description="How often groups that conflicted are planned again within a job.")
-    max_output_age_hours: float = Field(
-        24.0, ge=0, description="Older outputs of a job that died are not reused; 0 reuses none."
+    retries: int = Field(_RETRY.retries, ge=0, description="How many times a commit that lost a race is sent again.")
+    min_wait_ms: int = Field(
+        _RETRY.min_wait_ms, ge=0, description="The wait before the first retry. It doubles with each further one."
     )
+    max_wait_ms: int = Field(_RETRY.max_wait_ms, ge=0, description="The longest wait between two attempts.")
+    total_timeout_ms: int = Field(
+        _RETRY.total_timeout_ms, ge=0, description="How long a commit is retried, counted from its first attempt."
+    )
+    replans: int = Field(2, ge=0, description="How many times a job plans conflicting groups again.")
+    max_output_age_hours: float = Field(
+        24.0, ge=0, description="The age up to which outputs of a dead job are reused. 0 reuses none."
+    )
+
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        return RetryPolicy(self.retries, self.min_wait_ms, self.max_wait_ms, self.total_timeout_ms)

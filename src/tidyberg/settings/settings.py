@@ -1,15 +1,15 @@
-"""All settings in one frozen value; where they come from is the loader's business."""
+"""All settings in one frozen value. `load.py` reads them."""
 
 from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
 from tidyberg.model.options import VerifyMode
-from tidyberg.settings.access import Access, Tenants, check_tenants
+from tidyberg.settings.access import AccessSettings, Tenants, check_tenants
 from tidyberg.settings.fields import Section, TimeZoneName
-from tidyberg.settings.limits import Limits
+from tidyberg.settings.limits import LimitSettings
 from tidyberg.settings.notifications import Notifications
-from tidyberg.settings.scheduling import Scheduler
+from tidyberg.settings.scheduling import SchedulerSettings
 from tidyberg.settings.sections import (
     Catalog,
     Commit,
@@ -17,7 +17,7 @@ from tidyberg.settings.sections import (
     PriceList,
     ResourceOverrides,
     Spark,
-    Storage,
+    StorageSettings,
     TableEntry,
 )
 from tidyberg.settings.serving import Queue, Retention, Server
@@ -28,37 +28,37 @@ DEFAULT_CATALOG = "default"
 
 
 class Settings(Section):
-    """tidyberg's settings. Constructed directly, it reads neither files nor the environment."""
+    """The settings of tidyberg. The constructor reads neither files nor the environment."""
 
     model_config = ConfigDict(title="tidyberg.yaml")
 
     engine: Literal["spark", "inline", "auto"] = Field(
-        "spark", description="Where the rewriting runs; auto: inline what takes no longer than Spark takes to start."
+        "spark", description="The engine. auto runs a job inline if it would end before Spark has started."
     )
     spark: Spark = Spark()
-    catalog: Catalog | None = Field(None, description="The catalog, when there is one; or several by name.")
+    catalog: Catalog | None = Field(None, description="The only catalog, or several catalogs by name.")
     catalogs: dict[str, Catalog] = Field(default_factory=dict, description="Catalogs by name.")
-    default_catalog: str | None = Field(None, description="Which catalog is meant when none is named.")
-    default_namespace: str | None = Field(None, description="Where a table named without namespace is.")
-    storage: Storage | None = None
+    default_catalog: str | None = Field(None, description="The catalog for requests that name none.")
+    default_namespace: str | None = Field(None, description="The namespace of tables that are named without one.")
+    storage: StorageSettings | None = None
     compaction: Compaction = Compaction()
-    limits: Limits = Field(Limits(), description="What no request may go beyond.")
-    tables: tuple[TableEntry, ...] = Field((), description="What differs per table; the first match counts.")
+    limits: LimitSettings = Field(LimitSettings(), description="The limits that no request can exceed.")
+    tables: tuple[TableEntry, ...] = Field((), description="Settings for some tables. The first match counts.")
     verify: VerifyMode = Field(VerifyMode.COUNTS, description="counts, full or off.")
     commit: Commit = Commit()
     prices: PriceList = PriceList()
     resources: ResourceOverrides = ResourceOverrides()
     store: Store = Field(default_factory=Store)
-    timezone: TimeZoneName = Field("UTC", description="Of the times that are shown; `current_date` is UTC.")
-    http_timeout_seconds: float = Field(60.0, gt=0, description="How long a catalog may take to answer.")
-    server: Server = Field(Server(), description="Where a service listens.")
-    queue: Queue = Field(Queue(), description="How a service's jobs wait and run.")
-    retention: Retention = Field(Retention(), description="How long a service remembers.")
-    access: Access = Field(Access(), description="Who may use a service.")
-    tenants: Tenants = Field(default_factory=dict, description="Who shares a service, and what is theirs.")
-    scheduler: Scheduler = Field(Scheduler(), description="Whether and when a service compacts by itself.")
-    notifications: Notifications = Field(Notifications(), description="Whom a service tells of jobs that went wrong.")
-    telemetry: Telemetry = Field(Telemetry(), description="Metrics, traces and logs of a service.")
+    timezone: TimeZoneName = Field("UTC", description="The time zone of displayed times. `current_date` is UTC.")
+    http_timeout_seconds: float = Field(60.0, gt=0, description="The time limit for each request to a catalog.")
+    server: Server = Field(Server(), description="The address and the limits of a service.")
+    queue: Queue = Field(Queue(), description="The queue of a service.")
+    retention: Retention = Field(Retention(), description="How long a service keeps records.")
+    access: AccessSettings = Field(AccessSettings(), description="Who may use a service.")
+    tenants: Tenants = Field(default_factory=dict, description="The tenants that share a service, and what they own.")
+    scheduler: SchedulerSettings = Field(SchedulerSettings(), description="The scheduled jobs of a service.")
+    notifications: Notifications = Field(Notifications(), description="Notifications about failed and late jobs.")
+    telemetry: Telemetry = Field(Telemetry(), description="The metrics, traces and logs of a service.")
 
     @model_validator(mode="after")
     def _catalogs_have_one_name_each(self) -> "Settings":
@@ -78,6 +78,6 @@ class Settings(Section):
 
     @property
     def known_catalogs(self) -> dict[str, Catalog]:
-        """Every catalog of these settings by name; PyIceberg's own configuration may add more."""
+        """All catalogs of these settings, by name. PyIceberg's configuration may have more."""
         own = {self.catalog_name: self.catalog} if self.catalog else {}
         return {**own, **self.catalogs}

@@ -1,4 +1,4 @@
-"""Where jobs are recorded: a SQLite file, or Redis when several replicas share them."""
+"""Settings for the job store: a SQLite file, or Redis if several replicas share it."""
 
 import os
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _SCHEMES = ("redis", "rediss", "unix")
 
 
 def state_directory(environ: Mapping[str, str]) -> Path:
-    """Where jobs are recorded unless the settings name another place."""
+    """Return the default directory of the job store."""
     if home := environ.get("TIDYBERG_HOME"):
         return Path(home).expanduser()
     if state := environ.get("XDG_STATE_HOME"):
@@ -26,12 +26,12 @@ def state_directory(environ: Mapping[str, str]) -> Path:
 class Store(Section):
     path: Path = Field(
         default_factory=lambda: state_directory(os.environ) / "tidyberg.db",
-        description="The SQLite file of jobs; under $TIDYBERG_HOME, else $XDG_STATE_HOME/tidyberg, by default.",
+        description="The SQLite file. By default it is in $TIDYBERG_HOME or $XDG_STATE_HOME/tidyberg.",
     )
     url: Annotated[SecretStr | None, WithJsonSchema({"type": "string"})] = Field(
-        None, description="A Redis server to use instead: redis://, rediss:// (TLS) or unix://; else $REDIS_URL."
+        None, description="A Redis server to use instead: redis://, rediss:// (TLS) or unix://. Default: $REDIS_URL."
     )
-    prefix: str = Field("tidyberg:", min_length=1, description="What the name of every key in Redis starts with.")
+    prefix: str = Field("tidyberg:", min_length=1, description="The prefix of every key in Redis.")
     wait_seconds: float = Field(0.0, ge=0, description="How long to wait for a table that another job holds.")
 
     @field_validator("path")
@@ -42,7 +42,7 @@ class Store(Section):
     @field_validator("url")
     @classmethod
     def _is_redis(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is not None and not _is_address(url.get_secret_value()):  # I12: the address is not quoted
+        if url is not None and not _is_address(url.get_secret_value()):  # I12: the message does not quote the address
             raise ValueError(
                 "write it as redis://host:6379/0, rediss://:password@host:6379/0 or unix:///path/to/socket"
             )
@@ -50,7 +50,7 @@ class Store(Section):
 
     @field_serializer("url", when_used="json-unless-none")
     def _mask_url(self, url: SecretStr) -> Any:
-        return redact_text(url.get_secret_value())  # I12: JSON is for showing
+        return redact_text(url.get_secret_value())  # I12: JSON output is shown to people
 
 
 def _is_address(url: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a service tells of itself: metrics, traces and logs."""
+"""Settings for metrics, traces and logs of a service."""
 
 from typing import Literal
 from urllib.parse import urlsplit
@@ -10,20 +10,25 @@ from tidyberg.settings.fields import Section
 
 class Telemetry(Section):
     log_format: Literal["console", "json"] = Field("console", description="Lines for people, or JSON for machines.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What is worth a line.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="The lowest level that is logged."
+    )
     max_tenant_labels: int = Field(
-        50, ge=0, description="Tenants that metrics tell apart, in the order of `tenants:`; the rest is `other`."
+        50,
+        ge=0,
+        description="How many tenants have a label in metrics, in the order of `tenants:`. The rest is `other`.",
     )
     table_labels: bool = Field(
-        False, description="Whether metrics of jobs say which table: one time series more for each, so mind the number."
+        False,
+        description="Whether job metrics have a label for the table. Each table adds time series, so beware of many.",
     )
     otlp_endpoint: str | None = Field(
         None,
-        description="Where traces are sent, an OpenTelemetry collector's http://host:4318; "
-        "$OTEL_EXPORTER_OTLP_ENDPOINT does the same. None: no traces.",
+        description="The OpenTelemetry collector for traces, such as http://host:4318. "
+        "$OTEL_EXPORTER_OTLP_ENDPOINT does the same. By default no traces are sent.",
     )
-    service_name: str = Field("tidyberg", min_length=1, description="As whom traces are sent.")
-    trace_sample_ratio: float = Field(1.0, ge=0, le=1, description="Which part of the traces is kept.")
+    service_name: str = Field("tidyberg", min_length=1, description="The service name in traces.")
+    trace_sample_ratio: float = Field(1.0, ge=0, le=1, description="The fraction of traces that is kept.")
 
     @field_validator("otlp_endpoint")
     @classmethod

@@ -1,4 +1,4 @@
-"""Whether a service's certificate can be used, and how its server is told."""
+"""Checks the certificate of a service and passes it to uvicorn."""
 
 import ssl
 from pathlib import Path
@@ -9,13 +9,15 @@ from tidyberg.settings.serving import Server
 
 
 def tls_arguments(server: Server) -> dict[str, Any]:
-    """uvicorn's arguments; none without a certificate. Raises when a file is missing or is not what it should be."""
+    """Return the TLS arguments of uvicorn, if there is a certificate. Raises if a file is missing or not valid."""
     if server.tls_cert is None or server.tls_key is None:
         return {}
     certificate, key = _file("tls_cert", server.tls_cert), _file("tls_key", server.tls_key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        context.load_cert_chain(certificate, key, password="")  # a key with a password is refused, not asked about
+        context.load_cert_chain(
+            certificate, key, password=""
+        )  # a key with a password raises an error instead of a prompt
     except (ssl.SSLError, OSError, ValueError) as error:
         raise ConfigurationError(
             f"server.tls_cert {certificate} and server.tls_key {key} cannot be used: {_reason(error)}.",

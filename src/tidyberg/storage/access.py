@@ -6,7 +6,7 @@ _STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")
 
 
 class StorageAccess:
-    """Properties that open storage, secrets among them. Redacts itself wherever it might be printed [I12]."""
+    """The properties that open storage, including secrets. Its repr hides them [I12]."""
 
     __slots__ = ("_properties",)
 
@@ -14,7 +14,7 @@ class StorageAccess:
         self._properties = dict(properties or {})
 
     def reveal(self) -> dict[str, str]:
-        """The properties themselves; for opening a filesystem and nothing else."""
+        """Return the properties. Use them only to open a filesystem."""
         return dict(self._properties)
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ from pyarrow import fs
 
 from tidyberg.failures import FailureKind, KernelFailure, redact
 from tidyberg.storage.access import StorageAccess
+from tidyberg.storage.denied import is_denied, is_expired
 from tidyberg.storage.filesystems import identity, open_filesystem
 from tidyberg.storage.s3.answers import WrongSize
 from tidyberg.storage.s3.client import Requests
@@ -23,10 +24,6 @@ from tidyberg.storage.s3.writing import S3OutputStream
 from tidyberg.storage.schemes import AZURE_SCHEMES, HDFS_SCHEMES, S3_SCHEMES
 
 _SECRET_WORDS = ("secret", "token", "password", "account-key", "sas", "credential", "access-key")
-_EXPIRED_WORDS = ("ExpiredToken", "EXPIRED_TOKEN", "TokenRefreshRequired")
-_DENIED_WORDS = ("ACCESS_DENIED", "AccessDenied", "HTTP status 403", "HTTP response code 403", "Forbidden",
-                 "InvalidAccessKeyId", "INVALID_ACCESS_KEY_ID", "SignatureDoesNotMatch",
-                 "INVALID_SIGNATURE")  # fmt: skip
 _MISSING_WORDS = ("NoSuchKey", "HTTP status 404", "Path does not exist")
 
 
@@ -212,15 +209,11 @@ class Storage:
         said = redact(" ".join(str(error).split()), self._secrets)[:600]
         number = getattr(error, "errno", None)
         verb = "write" if writing else "read"
-        if any(word in said for word in _EXPIRED_WORDS):
+        if is_expired(said):
             return KernelFailure(FailureKind.EXPIRED, f"The credentials expired: cannot {verb} {location}: {said}")
         if isinstance(error, WrongSize):
             return KernelFailure(FailureKind.DAMAGED, f"{location} is not as the table's manifest says: {said}.")
-        if (
-            isinstance(error, PermissionError)
-            or number in (errno.EACCES, errno.EPERM)
-            or any(word in said for word in _DENIED_WORDS)
-        ):
+        if isinstance(error, PermissionError) or number in (errno.EACCES, errno.EPERM) or is_denied(said):
             return KernelFailure(FailureKind.DENIED, f"Access denied: cannot {verb} {location}: {said}")
         if number == errno.EROFS or "Read-only file system" in said:
             return KernelFailure(FailureKind.DENIED, f"Cannot write {location}: the file system is read-only.")

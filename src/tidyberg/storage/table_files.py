@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from tidyberg.errors import AccessDenied, DamagedFile, StorageError
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.storage.access import TableIO, storage_access
+from tidyberg.storage.denied import is_denied
 from tidyberg.storage.schemes import S3_SCHEMES
 
 if TYPE_CHECKING:
     from tidyberg.storage.s3.files import S3Files
     from tidyberg.storage.storage import Listed
 
-_DENIED = ("ACCESS_DENIED", "Access Denied", "AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch")
 # Without a host, and with nothing that a URL would mean otherwise than a path.
 _PLAIN_FILE = re.compile(r"file:///[^?#%;]*")
 
@@ -36,7 +36,7 @@ def read_bytes(io: TableIO, location: str) -> bytes:
     except PermissionError as error:
         raise _denied(location, error) from error
     except OSError as error:
-        if any(sign in str(error) for sign in _DENIED):
+        if is_denied(str(error)):
             raise _denied(location, error) from error
         raise StorageError(
             f"Cannot read {location}: {error}.", hint="Check the storage and the network, then try again."

@@ -2,19 +2,9 @@
 
 import logging
 
-from tidyberg.model.report import Event, EventSink, GroupFinished, Notice, StageStarted
+from tidyberg.model.report import Event, GroupFinished, Notice, StageStarted
 
 _LOG = logging.getLogger("tidyberg.jobs")
-
-
-def logged(sink: EventSink) -> EventSink:
-    """The same sink; each event is a line of the log first."""
-
-    def tell(event: Event) -> None:
-        log_event(event)
-        sink(event)
-
-    return tell
 
 
 def log_event(event: Event) -> None:

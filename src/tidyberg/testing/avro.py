@@ -1,4 +1,4 @@
-"""Avro containers written byte by byte: for manifests that PyIceberg cannot write, or not fast enough."""
+"""Writes Avro containers byte by byte, for manifests that PyIceberg cannot write, or not fast enough."""
 
 import io
 import json
@@ -12,11 +12,11 @@ from pyiceberg.typedef import Record
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 _SYNC = b"tidyberg-testing"
-_BLOCK_BYTES = 64_000  # as Iceberg's Java writers do; PyIceberg writes a block per record
+_BLOCK_BYTES = 64_000  # the size of Iceberg's Java writers; PyIceberg writes one block per record
 
 
 def encode_record(schema: Schema, record: Record) -> bytes:
-    """One record, its fields in the order of the schema."""
+    """Encode a record, with its fields in the order of the schema."""
     buffer = io.BytesIO()
     construct_writer(schema).write(BinaryEncoder(buffer), record)
     return buffer.getvalue()
@@ -43,7 +43,7 @@ def avro_file(
     metadata: Mapping[str, str] | None = None,
     codec: str = "deflate",
 ) -> bytes:
-    """A container of encoded records; `codec` is `deflate` or `null`."""
+    """Return a container of encoded records. `codec` is `deflate` or `null`."""
     avro_schema = AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name)
     header = {**(metadata or {}), "avro.schema": json.dumps(avro_schema), "avro.codec": codec}
     parts = [b"Obj\x01", encode_long(len(header))]

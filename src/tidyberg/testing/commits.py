@@ -1,4 +1,4 @@
-"""Commits manifests as another engine would, in any format version: PyIceberg writes neither deletes nor version 3."""
+"""Commits manifests in any format version, as another engine would. PyIceberg writes neither deletes nor version 3."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -29,17 +29,17 @@ from tidyberg.testing.avro import avro_file, encode_record
 
 
 class LabCatalog(SqlCatalog):
-    """PyIceberg's SQL catalog, with tables of format version 3 too."""
+    """PyIceberg's SQL catalog, which also supports tables of format version 3."""
 
     @staticmethod
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
         document = as_document(metadata)
         if metadata.format_version >= 3:
-            document.setdefault("next-row-id", 0)  # of new tables and of upgraded ones
+            document.setdefault("next-row-id", 0)  # for new tables and for upgraded ones
         write_document(document, io, metadata_path, overwrite=False)
 
     def upgrade(self, table: Table, format_version: int) -> None:
-        """Raise a table's format version; its snapshots and manifests stay as they are."""
+        """Raise a table's format version. Its snapshots and manifests stay unchanged."""
         before = table.refresh().metadata
         assert format_version > before.format_version
         entry = {"metadata-file": table.metadata_location, "timestamp-ms": before.last_updated_ms}
@@ -50,7 +50,7 @@ class LabCatalog(SqlCatalog):
         self.point_to(table, staged.metadata_location)
 
     def point_to(self, table: Table, metadata_location: str) -> None:
-        """Make another metadata file the table's current one."""
+        """Make another metadata file the current one of the table."""
         *namespace, name = table.name()
         ours = (IcebergTables.table_namespace == ".".join(namespace), IcebergTables.table_name == name)
         with Session(self.engine) as session:
@@ -59,7 +59,7 @@ class LabCatalog(SqlCatalog):
 
 
 def manifests_of(table: Table, branch: str = "main") -> list[ListedManifest]:
-    """The manifest list of a branch; empty where it has no snapshot yet."""
+    """Return the manifest list of a branch, which is empty if the branch has no snapshot."""
     head = table.metadata.snapshot_by_name(branch)
     return read_listed_manifests(table.io, head.manifest_list) if head else []
 
@@ -72,7 +72,7 @@ def commit_manifests(
     summary: Mapping[str, str],
     branch: str = "main",
 ) -> Table:
-    """A snapshot of exactly these manifests; those written for it name `snapshot_id` as the one that added them."""
+    """Commit a snapshot with exactly these manifests. New manifests name `snapshot_id` as the one that added them."""
     head = table.metadata.snapshot_by_name(branch)
     sequence_number = table.metadata.next_sequence_number()
     first_row_id = next_row_id(table)
@@ -110,14 +110,14 @@ def commit_manifests(
 
 
 def append_data_files(table: Table, files: Sequence[DataFile], branch: str = "main") -> Table:
-    """Append files that are written already, in one snapshot with one manifest."""
+    """Append existing files, in one snapshot with one manifest."""
     snapshot_id = table.metadata.new_snapshot_id()
     version, spec = table.metadata.format_version, table.spec()
     data_file_type = data_file_with_partition(spec.partition_type(table.schema()), version)
     schema = manifest_entry_schema_with_data_file(version, data_file_type)
     bodies = []
     for file in files:
-        # PyIceberg made it in the layout of version 2: what is newer is null.
+        # PyIceberg made it in the layout of version 2, so newer fields are null.
         data_file = Record(*(getattr(file, field.name, None) for field in data_file_type.fields))
         values = {"status": ManifestEntryStatus.ADDED, "snapshot_id": snapshot_id, "data_file": data_file}
         bodies.append(encode_record(schema, Record(*(values.get(field.name) for field in schema.fields))))

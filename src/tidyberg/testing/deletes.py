@@ -1,4 +1,4 @@
-"""Writes delete files into a table as another engine would: PyIceberg itself cannot."""
+"""Writes delete files as another engine would, because PyIceberg cannot."""
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -25,22 +25,22 @@ _NO_PARTITION = {"type": "record", "name": "r102", "fields": []}
 
 @dataclass(frozen=True)
 class Positions:
-    """A position delete file: rows to delete by data file, all of one partition.
+    """A position delete file. It maps data files of one partition to the rows to delete.
 
-    Without `file_scoped` its bounds do not tell which file it is about, even when it is about one only.
+    Without `file_scoped` its bounds do not name the data file, even if there is only one.
     """
 
     rows: Mapping[str, Sequence[int]]
     file_scoped: bool = False
-    sequence_number: int | None = None  # the commit's unless told: rewritten delete files keep an older one
+    sequence_number: int | None = None  # default: the commit's; rewritten delete files keep an older one
 
 
 @dataclass(frozen=True)
 class EqualTo:
-    """An equality delete file: keys by column, in the partition of the data file `like`.
+    """An equality delete file. It maps columns to keys, in the partition of the data file `like`.
 
-    Without one it is of the unpartitioned spec `spec_id`, and so about the whole table. A nested column is written
-    with dots.
+    Without `like` it has the unpartitioned spec `spec_id`, so it applies to the whole table. The name of a nested
+    column has dots.
     """
 
     keys: Mapping[str, Sequence[Any]]
@@ -51,9 +51,9 @@ class EqualTo:
 
 @dataclass(frozen=True)
 class Vectors:
-    """Deletion vectors of format version 3, one a data file, all in one Puffin file.
+    """Deletion vectors of format version 3, one per data file, all in one Puffin file.
 
-    Each also holds the rows that were deleted before, and takes the place of the file's vector so far.
+    Each one also contains the rows that were deleted before, and replaces the previous vector of the file.
     """
 
     rows: Mapping[str, Sequence[int]]
@@ -71,7 +71,7 @@ def delete_equal(table: Table, like: str, keys: Mapping[str, Sequence[Any]]) -> 
 
 
 def delete_rows(table: Table, rows: Mapping[str, Sequence[int]], *, branch: str = "main") -> Table:
-    """Delete rows by data file as an engine does in this format version: by a vector each, or by position deletes."""
+    """Delete rows by data file as an engine would in this format version: by vectors or by position deletes."""
     if table.refresh().metadata.format_version > 2:
         return commit_deletes(table, Vectors(rows), branch=branch)
     return commit_deletes(table, *(Positions({path: rows[path]}, file_scoped=True) for path in rows), branch=branch)
@@ -84,7 +84,7 @@ def commit_deletes(
     remove: Collection[str] = (),
     operation: Operation = Operation.DELETE,
 ) -> Table:
-    """Commit delete files, all in one snapshot; `remove` are paths of data or delete files that go with it."""
+    """Commit delete files in one snapshot. `remove` has the paths of data or delete files to remove."""
     table.refresh()
     snapshot_id = table.metadata.new_snapshot_id()
     listed = manifests_of(table, branch)
@@ -103,7 +103,7 @@ def commit_deletes(
 
 
 def _vectors_of(table: Table, paths: Collection[str], branch: str) -> set[Identity]:
-    """The vectors that these data files have: a file has one at most, so a new one takes their place."""
+    """Return the vectors of these data files. A file has at most one, so a new one replaces it."""
     files = live_files(table, table.metadata.snapshot_by_name(branch))
     return {
         (file.path, file.content_offset, file.content_size)
@@ -115,7 +115,7 @@ def _vectors_of(table: Table, paths: Collection[str], branch: str) -> set[Identi
 def _without(
     table: Table, listed: ListedManifest, remove: Collection[str], replaced: set[Identity], snapshot_id: int
 ) -> ListedManifest:
-    """The manifest with some of its files marked as deleted, or as it is when it lists none of them."""
+    """Return the manifest with some files marked as deleted, or unchanged if it lists none of them."""
     if not remove and not replaced:
         return listed
     manifest = read_manifest(table.io, listed)
@@ -134,7 +134,7 @@ def _without(
 def _write_vectors(
     table: Table, listed: Sequence[ListedManifest], delete: Vectors, snapshot_id: int, branch: str
 ) -> list[ListedManifest]:
-    """One Puffin file, and a manifest for each vector in it."""
+    """Write one Puffin file, and a manifest for each vector in it."""
     assert table.metadata.format_version > 2, "deletion vectors are of format version 3"
     head = table.metadata.snapshot_by_name(branch)
     rows = {path: sorted(deleted_positions(table, head, path).union(delete.rows[path])) for path in delete.rows}
@@ -161,7 +161,7 @@ def _write_vectors(
 def _write_delete(
     table: Table, listed: Sequence[ListedManifest], delete: Positions | EqualTo, snapshot_id: int
 ) -> ListedManifest:
-    """The delete file and a manifest of its own; the manifest's row for the list."""
+    """Write a delete file and a manifest for it. Returns the manifest's row for the manifest list."""
     rows = _position_rows(delete) if isinstance(delete, Positions) else _key_rows(table, delete)
     like = next(iter(delete.rows)) if isinstance(delete, Positions) else delete.like
     path = f"{table.location()}/data/{uuid.uuid4()}-deletes.parquet"
@@ -208,7 +208,7 @@ def _write_manifest(
 
 @dataclass(frozen=True)
 class _Scope:
-    """Of a delete file: its spec, and its partition as the manifests of its data files encode it."""
+    """The spec of a delete file, and its partition as the manifests of its data files encode it."""
 
     spec_id: int
     partition_schema: Any
@@ -239,7 +239,7 @@ def _position_rows(delete: Positions) -> pa.Table:
             pa.field("pos", pa.int64(), False, {"PARQUET:field_id": str(POSITION_FIELD)}),
         ]
     )
-    # The specification: sorted by path, then position.
+    # By the specification, rows are sorted by path and position.
     pairs = sorted((path, position) for path, positions in delete.rows.items() for position in positions)
     return pa.Table.from_pylist([{"file_path": path, "pos": position} for path, position in pairs], schema)
 

@@ -1,4 +1,4 @@
-"""Tables without data: manifests that list as many files as a planning benchmark wants, in seconds."""
+"""Makes tables without data, whose manifests list as many files as a planning benchmark needs, in seconds."""
 
 import random
 import time
@@ -24,7 +24,7 @@ from tidyberg.testing.avro import avro_file, encode_bytes, encode_long, encode_r
 from tidyberg.testing.warehouse import Warehouse
 
 _DELETES_PER_MANIFEST = 8_000
-_DELETED_PATH = 2147483546  # the column of a position delete file that names the data file
+_DELETED_PATH = 2147483546  # the field id of file_path in position delete files
 RECORDS_PER_FILE = 1000
 
 
@@ -41,11 +41,11 @@ def forge_table(
     position_deletes: int = 0,
     small_every: int = 1,
 ) -> Table:
-    """A table whose manifests list `files` data files that do not exist: for planning, which opens none.
+    """Make a table whose manifests list `files` data files that do not exist, because planning opens none.
 
-    File n is `file_bytes` + n bytes long, has 1,000 records and lies in partition n modulo `partitions`
-    (0: an unpartitioned table); only every `small_every`-th is so small, the others are 500 times as large. The first
-    `position_deletes` files have a position delete file of 10 rows each.
+    File n has `file_bytes` + n bytes and 1,000 records. It is in partition n modulo `partitions` (0 makes an
+    unpartitioned table). Only every `small_every`-th file has this size; the others are 500 times as large. Each of the
+    first `position_deletes` files has a position delete file with 10 rows.
     """
     schema = Schema(*(NestedField(n, f"c{n}", LongType(), required=False) for n in range(1, columns + 1)))
     fields = [PartitionField(1, 1000, IdentityTransform(), "c1")] if partitions else []
@@ -122,7 +122,7 @@ def _commit(warehouse: Warehouse, table: Table, snapshot_id: int, listed: Sequen
 def _manifest(
     table: Table, snapshot_id: int, numbers: range, partitions: int, file_bytes: int, small_every: int
 ) -> bytes:
-    """A manifest made from one encoded entry, of which only path, partition and size are replaced."""
+    """Make a manifest from one encoded entry, and replace only path, partition and size in each copy."""
     version = table.metadata.format_version
     partition_type = table.spec().partition_type(table.schema())
     data_file_type = data_file_with_partition(partition_type, version)
@@ -148,7 +148,7 @@ def _manifest(
     leading = {"status": ManifestEntryStatus.ADDED, "snapshot_id": snapshot_id, "data_file": data_file}
     entry = encode_record(schema, Record(*(leading.get(field.name) for field in schema.fields)))
     head, rest = entry.split(path_of(0).encode())
-    # What follows the path: format, partition (a union: branch 1, then the value), record count, size.
+    # After the path come format, partition (a union: branch 1, then the value), record count and size.
     file_format, records = encode_bytes(b"PARQUET"), encode_long(RECORDS_PER_FILE)
     tail = rest[len(file_format) + (2 if partitions else 0) + len(records) + 1 :]
     bodies = []

@@ -1,6 +1,6 @@
-"""The live files of a snapshot as the specification says, in any format version; shares no code with the commit.
+"""Reads the live files of a snapshot, in any format version. It shares no code with `commit`.
 
-PyIceberg's own reading stops at format version 2: it drops first row ids and where in its file a deletion vector is.
+PyIceberg reads only format version 2: it drops first row ids and the offsets of deletion vectors.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _LATEST = 3
 
 @dataclass(frozen=True)
 class LiveFile:
-    """A data or delete file of a snapshot, with the sequence number that decides what applies to what."""
+    """A data or delete file of a snapshot. Its sequence number decides which deletes apply."""
 
     path: str
     content: DataFileContent
@@ -36,9 +36,9 @@ class LiveFile:
     sequence_number: int
     records: int
     equality_ids: tuple[int, ...] = ()
-    first_row_id: int | None = None  # v3; None where a table's rows have no ids
+    first_row_id: int | None = None  # v3; None if the rows have no ids
     referenced_data_file: str | None = None
-    content_offset: int | None = None  # of a deletion vector in its Puffin file
+    content_offset: int | None = None  # the offset of a deletion vector in its Puffin file
     content_size: int | None = None
 
     @property
@@ -47,7 +47,7 @@ class LiveFile:
 
 
 def live_files(table: Table, snapshot: Snapshot | None) -> list[LiveFile]:
-    """Every live data and delete file of a snapshot, as its manifests say."""
+    """Return all live data and delete files of a snapshot."""
     if snapshot is None:
         return []
     return [
@@ -65,7 +65,7 @@ def _live_files_of(table: Table, listed: dict[str, Any]) -> Iterator[LiveFile]:
         if entry["status"] == ManifestEntryStatus.DELETED:
             continue
         file = _by_name(entry["data_file"], Schema(*DATA_FILE_TYPE[_LATEST].fields))
-        # Inheritance of first row ids: one after the other, but for files that have one of their own already.
+        # Files without a first row id inherit one from the manifest, in order.
         first_row_id = file["first_row_id"] if next_row_id is not None else None
         if next_row_id is not None and first_row_id is None:
             first_row_id, next_row_id = next_row_id, next_row_id + file["record_count"]
@@ -73,7 +73,7 @@ def _live_files_of(table: Table, listed: dict[str, Any]) -> Iterator[LiveFile]:
         partition = file["partition"]
         yield LiveFile(
             file["file_path"],
-            DataFileContent(file["content"] or 0),  # version 1 does not say: it has data only
+            DataFileContent(file["content"] or 0),  # version 1 has only data files, and no such field
             listed["partition_spec_id"],
             tuple(partition[number] for number in range(len(partition))),
             (listed["sequence_number"] or 0) if sequence_number is None else sequence_number,

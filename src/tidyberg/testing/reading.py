@@ -1,6 +1,6 @@
-"""Reads a table row by row with all its deletes, plainly and slowly: the model that compaction is judged by.
+"""Reads a table row by row and applies its deletes, in simple and slow code, as the reference for tests.
 
-It shares no code with the kernels, and decides by Python's own comparisons which row is deleted.
+It shares no code with the kernels, and uses Python's comparisons to decide which rows are deleted.
 """
 
 import math
@@ -27,9 +27,9 @@ ROW_ID_FIELD, LAST_UPDATED_FIELD = 2147483540, 2147483539
 
 
 def local_path(location: str) -> str:
-    """The path that a `file:` location means, whichever number of slashes its writer uses.
+    """Return the path of a `file:` location, which may have any number of slashes.
 
-    It is the rest of the location as it stands: PyIceberg and Java do not take it for a URL in which `%20` is a space.
+    The rest of the location is used unchanged: PyIceberg and Java do not treat it as a URL in which `%20` is a space.
     """
     if location.startswith("file://"):
         return "/" + location.removeprefix("file://").partition("/")[2]
@@ -37,7 +37,7 @@ def local_path(location: str) -> str:
 
 
 def read_rows(table: Table, snapshot: Snapshot | None, *, lineage: bool = False) -> Iterator[dict[str, Any]]:
-    """The rows of a snapshot in the table's current schema, if asked with `_row_id` and the other of lineage."""
+    """Return the rows of a snapshot in the table's current schema, optionally with the columns of row lineage."""
     files = live_files(table, snapshot)
     deletes = [_Delete(file, table) for file in files if file.content is not DataFileContent.DATA]
     for file in files:
@@ -46,7 +46,7 @@ def read_rows(table: Table, snapshot: Snapshot | None, *, lineage: bool = False)
 
 
 def deleted_positions(table: Table, snapshot: Snapshot | None, path: str) -> set[int]:
-    """The rows of a data file that position deletes or its vector remove: what a new vector must hold too."""
+    """Return the rows of a data file that are deleted by position. A new vector must contain them too."""
     files = live_files(table, snapshot)
     data = next(file for file in files if file.path == path)
     deletes = [_Delete(file, table) for file in files if file.content is DataFileContent.POSITION_DELETES]
@@ -54,7 +54,7 @@ def deleted_positions(table: Table, snapshot: Snapshot | None, path: str) -> set
 
 
 def _applicable(deletes: "list[_Delete]", file: LiveFile) -> "list[_Delete]":
-    """A vector holds all that the position deletes before it said, which count no more."""
+    """Return the deletes that apply to a file. A vector replaces all position deletes."""
     found = [delete for delete in deletes if delete.concerns(file)]
     has_vector = any(delete.is_vector for delete in found)
     return [delete for delete in found if delete.is_vector or delete.equality_ids or not has_vector]
@@ -82,7 +82,7 @@ def _surviving_rows(file: LiveFile, deletes: "list[_Delete]", table: Table, line
 
 
 def _lineage(contents: pa.Table, file: LiveFile) -> list[dict[str, int | None]]:
-    """As the specification says under "Row Lineage": what a row does not say itself comes from its file."""
+    """Return the lineage of rows by the specification ("Row Lineage"): stored, or else inherited from the file."""
     if file.first_row_id is None:
         return [{"_row_id": None, "_last_updated_sequence_number": None}] * contents.num_rows
     nothing = [None] * contents.num_rows
@@ -98,7 +98,7 @@ def _lineage(contents: pa.Table, file: LiveFile) -> list[dict[str, int | None]]:
 
 
 class _Delete:
-    """One delete file, or one deletion vector, read whole."""
+    """The contents of one delete file or deletion vector."""
 
     def __init__(self, file: LiveFile, table: Table) -> None:
         self._file = file
@@ -123,7 +123,7 @@ class _Delete:
                 self.positions[path].add(position)
 
     def concerns(self, data: LiveFile) -> bool:
-        """By sequence number and scope, as the specification says under "Scan Planning"."""
+        """Whether the delete applies to a file, by the rules in the specification ("Scan Planning")."""
         same_partition = (data.spec_id, data.partition) == (self._file.spec_id, self._file.partition)
         if self.equality_ids:
             return data.sequence_number < self._file.sequence_number and (self._is_global or same_partition)
@@ -133,7 +133,7 @@ class _Delete:
 
 
 def _keys(contents: pa.Table, field_ids: tuple[int, ...], constants: dict[int, Any]) -> list[tuple[Hashable, ...]]:
-    """The values of some columns, row by row; a column that the file lacks is its partition's value, else null."""
+    """Return the values of some columns by row. A missing column has the partition's value or null."""
     columns = [_column(contents, field_id) or [constants.get(field_id)] * contents.num_rows for field_id in field_ids]
     return [tuple(_comparable(value) for value in row) for row in zip(*columns, strict=True)]
 
@@ -149,7 +149,7 @@ def _column(contents: pa.Table, field_id: int) -> list[Any] | None:
 
 
 def _find(fields: Any, field_id: int) -> tuple[str, ...] | None:
-    """The names that lead to a field through structs."""
+    """Return the path of names from the root to a field, through structs."""
     for field in fields:
         if _field_id(field) == field_id:
             return (field.name,)
@@ -164,7 +164,7 @@ def _field_id(field: pa.Field) -> int:
 
 
 def _comparable(value: Any) -> Hashable:
-    """NaN equals NaN, and the two zeros differ as they do in Java."""
+    """Make a value comparable as in Java: NaN equals NaN, and the two zeros differ."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else (value, math.copysign(1, value))
     assert isinstance(value, Hashable)
@@ -181,7 +181,7 @@ def _identity_values(file: LiveFile, table: Table) -> dict[int, Any]:
 
 
 def _in_schema(contents: pa.Table, schema: Schema) -> pa.Table:
-    """Columns by field id in the schema's types; columns that the file lacks are null, within structs too."""
+    """Return columns by field id with the schema's types. Missing columns are null, also within structs."""
     wanted = schema_to_pyarrow(schema, include_field_ids=False)
     columns = [
         _in_type(_member(contents.combine_chunks(), field.field_id), field.field_type, arrow.type, contents.num_rows)
@@ -191,7 +191,7 @@ def _in_schema(contents: pa.Table, schema: Schema) -> pa.Table:
 
 
 def _member(parent: pa.Table | pa.StructArray, field_id: int) -> pa.Array | None:
-    """The column or the struct's member with a field id; a struct's nulls are not yet in it."""
+    """Return the column or struct member with a field id, without the nulls of the struct itself."""
     fields = parent.schema if isinstance(parent, pa.Table) else list(parent.type)
     for place, field in enumerate(fields):
         if _field_id(field) == field_id:

@@ -1,4 +1,4 @@
-"""Deterministic rows of every Iceberg type."""
+"""Makes deterministic rows with every Iceberg type."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-# One column of every type of format version 2, nested ones too.
+# One column of every type of format version 2, including nested types.
 SAMPLE_SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
     NestedField(2, "count", IntegerType(), required=False),
@@ -64,9 +64,9 @@ _DAY_MICROSECONDS = 86_400_000_000
 def sample_rows(
     rows: int, seed: int = 0, schema: Schema = SAMPLE_SCHEMA, values: Mapping[str, Any] | None = None
 ) -> pa.Table:
-    """Deterministic rows of any schema: some nulls, NaN and signed zero among floats, unique longs in `id`.
+    """Make deterministic rows of any schema, with nulls, NaN and signed zeros. Longs in `id` are unique.
 
-    `values` sets columns to one value each, to steer rows into a partition.
+    `values` sets each of some columns to one value, to put all rows into one partition.
     """
     generator = np.random.default_rng(seed)
     arrow_schema = schema_to_pyarrow(schema, include_field_ids=False)

@@ -1,4 +1,4 @@
-"""Tables made of metadata alone, to the letter: any format version, status, delete file and history."""
+"""Makes tables of metadata alone, with any format version, entry status, delete file and history."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from tidyberg.testing.avro import avro_file, encode_record
 
 @dataclass(frozen=True)
 class ForgedEntry:
-    """A manifest entry; `values` are further fields of `data_file` by the specification's names."""
+    """A manifest entry. `values` are further fields of `data_file`, by their names in the specification."""
 
     path: str
     status: int = 1  # 0 existing, 1 added, 2 deleted
@@ -43,10 +43,10 @@ class ForgedManifest:
     sequence_number: int = 1
     spec_id: int = 0
     content: int = 0  # 0 data, 1 deletes
-    format_version: int | None = None  # the table's unless told
+    format_version: int | None = None  # default: the table's
     first_row_id: int | None = None
-    key_metadata: bytes | None = None  # of an encrypted manifest
-    partition_type: StructType | None = None  # the spec's on the schema unless told
+    key_metadata: bytes | None = None  # for an encrypted manifest
+    partition_type: StructType | None = None  # default: the spec's type in the schema
     codec: str = "deflate"
 
 
@@ -60,7 +60,7 @@ def forge_static_table(
     snapshots: Sequence[Mapping[str, Any]] = ({"snapshot-id": 1, "sequence-number": 1, "timestamp-ms": 1000},),
     refs: Mapping[str, Any] | None = None,
 ) -> StaticTable:
-    """A table in `directory` whose every snapshot has the given manifests; the last one is the current one."""
+    """Make a table in `directory`. Each snapshot has the given manifests, and the last one is current."""
     directory.mkdir(parents=True, exist_ok=True)
     known = {spec.spec_id: spec for spec in specs} or {0: PartitionSpec(spec_id=0)}
     listed = []
@@ -124,7 +124,7 @@ def _manifest(manifest: ForgedManifest, version: int, schema: Schema, spec: Part
         }
         outer = {
             "status": entry.status,
-            # Version 1 has no inheritance: the id is required.
+            # Version 1 has no inheritance, so the id is required.
             "snapshot_id": entry.snapshot_id or (manifest.added_snapshot_id if version == 1 else None),
             "sequence_number": entry.sequence_number,
             "file_sequence_number": entry.file_sequence_number,

@@ -1,4 +1,4 @@
-"""Deletion vectors: Puffin files as an engine would leave them, and the positions in one."""
+"""Writes deletion vectors to Puffin files, as an engine would, and reads their positions."""
 
 import json
 import struct
@@ -12,7 +12,7 @@ _POSITION_COLUMN = 2147483645
 
 
 def puffin_file(rows: Mapping[str, Sequence[int]]) -> tuple[bytes, dict[str, tuple[int, int]]]:
-    """One file of vectors by data file, and of each its offset and size."""
+    """Return a Puffin file with one vector per data file, and the offset and size of each vector."""
     content = bytearray(b"PFA1")
     places: dict[str, tuple[int, int]] = {}
     blobs = []
@@ -38,6 +38,6 @@ def puffin_file(rows: Mapping[str, Sequence[int]]) -> tuple[bytes, dict[str, tup
 
 
 def positions_of(blob: bytes) -> set[int]:
-    """The rows that a vector deletes; `blob` is what lies at its offset."""
+    """Return the rows that a vector deletes. `blob` has the bytes at its offset."""
     assert blob[4:8] == _MAGIC
     return set(BitMap64.deserialize(blob[8:-4]))

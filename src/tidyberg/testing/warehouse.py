@@ -1,4 +1,4 @@
-"""A warehouse in a directory, tables of many small files in it, and what can be asked of them afterwards."""
+"""A warehouse in a directory: makes tables of many small files, and reads their rows and files for assertions."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,10 +19,10 @@ from tidyberg.testing.samples import SAMPLE_SCHEMA, sample_rows
 
 
 class Warehouse:
-    """A SQLite catalog and its tables in one directory; `name` and `properties` open it elsewhere too."""
+    """A SQLite catalog and its tables in one directory. `name` and `properties` open the same catalog elsewhere."""
 
     def __init__(self, directory: Path | str, name: str = "lab", properties: Mapping[str, str] | None = None) -> None:
-        """`properties` are the catalog's: where else its tables are, and how to reach that storage."""
+        """`properties` are further properties of the catalog, such as another location for its tables."""
         self.directory = Path(directory).absolute()
         (self.directory / "warehouse").mkdir(parents=True, exist_ok=True)
         self.name = name
@@ -73,9 +73,9 @@ class Warehouse:
         seed: int = 0,
         branch: str = "main",
     ) -> Table:
-        """Append `files` small files (per partition that their rows fall into), in one commit unless told.
+        """Append `files` small files for each partition of their rows, by default in one commit.
 
-        `rows(number)` gives the rows of one file; without it they are sample rows of the table's schema.
+        `rows(number)` returns the rows of one file. By default they are sample rows of the table's schema.
         """
         schema = table.refresh().schema()
         per_commit = files_per_commit or max(files, 1)
@@ -101,17 +101,17 @@ class Warehouse:
         return table
 
     def upgrade(self, table: Table, format_version: int) -> Table:
-        """Raise the table's format version; its snapshots and manifests stay as they are."""
+        """Raise the table's format version. Its snapshots and manifests stay unchanged."""
         self.catalog.upgrade(table, format_version)
         return table.refresh()
 
     def rows(
         self, table: Table, *, snapshot_id: int | None = None, branch: str | None = None, lineage: bool = False
     ) -> list[str]:
-        """All rows as a sorted list of texts: equal lists mean equal multisets, with NaN equal to itself.
+        """Return all rows as a sorted list of strings. Equal lists mean equal multisets, and NaN equals itself.
 
-        The files and their deletes are read by Arrow and plain Python alone, equality deletes too. With `lineage` each
-        row ends with its id and the sequence number of its last update, as format version 3 keeps them.
+        Only Arrow and plain Python read the files and apply the deletes, also equality deletes. With `lineage` each row
+        ends with its row lineage of format version 3: its id and its last updated sequence number.
         """
         table.refresh()
         if branch is not None:
@@ -125,15 +125,15 @@ class Warehouse:
         return sorted(repr(tuple(row.values())) for row in read_rows(table, snapshot, lineage=lineage))
 
     def live_files(self, table: Table) -> list[LiveFile]:
-        """The data and delete files of the current snapshot, with their sequence numbers."""
+        """Return the data and delete files of the current snapshot, with their sequence numbers."""
         return live_files(table.refresh(), table.current_snapshot())
 
     def files_on_disk(self, table: Table) -> set[str]:
-        """Every file below the table's location, as absolute paths."""
+        """Return the absolute paths of all files below the table's location."""
         return {str(path) for path in Path(local_path(table.location())).rglob("*") if path.is_file()}
 
     def referenced_files(self, table: Table) -> set[str]:
-        """Every file that the current metadata or any of its snapshots refers to, as absolute paths."""
+        """Return the absolute paths of all files that the current metadata or any of its snapshots refers to."""
         table.refresh()
         found = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
         for snapshot in table.metadata.snapshots:

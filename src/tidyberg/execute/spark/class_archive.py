@@ -1,9 +1,9 @@
-"""Finds the archive of Spark's classes (AppCDS) that lets a local Spark's JVM start in half the CPU time.
+"""Finds the archive of Spark's classes (AppCDS). With it, the JVM of a local Spark needs half the CPU time to start.
 
-The archive lies in the user's own cache directory. `make_later` has it made by a process of low priority that outlives
-the first job, for three reasons: no job waits for it, no installation step has to know which Java will run, and a
-process that fails or is killed halfway harms nobody. A JVM ignores an archive of other jars or of another Java. It may
-crash over a damaged one; then Spark is started again without.
+The archive is in the user's cache directory. `make_later` starts a process of low priority that makes it and outlives
+the first job. This has three advantages: no job waits for it, the installation need not know which Java will run, and
+a process that fails or is killed does no harm. A JVM ignores an archive for other jars or another Java. It may crash
+because of a damaged archive; then Spark is started again without it.
 """
 
 import contextlib
@@ -21,21 +21,26 @@ from pathlib import Path
 
 _MAKER = "tidyberg.execute.spark.make_class_archive"
 _RETRY_SECONDS = 24 * 3600.0  # after a failure
-_CLASSPATH = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")  # where it comes from too
+_CLASSPATH = (
+    "SPARK_CONF_DIR",
+    "HADOOP_CONF_DIR",
+    "YARN_CONF_DIR",
+    "SPARK_DIST_CLASSPATH",
+)  # the class path depends on these too
 
 
 @dataclass(frozen=True)
 class ClassArchive:
-    """The place of one archive: there is one for each Spark and Java."""
+    """The location of an archive. Each pair of Spark and Java has one."""
 
     directory: Path
     name: str
 
     @property
     def path(self) -> Path | None:
-        """The archive, if it is whole and nobody but this user can have written it: it holds code.
+        """The archive, if it is complete and only this user can have written it, because it contains code.
 
-        Its name ends with its size, for a JVM crashes over one that was cut off.
+        Its name ends with its size, because a truncated archive crashes the JVM.
         """
         if not _is_private(self.directory, stat.S_ISDIR):
             return None
@@ -49,16 +54,16 @@ class ClassArchive:
 
     @property
     def failure(self) -> Path:
-        """Present where it could not be made."""
+        """This file exists if the archive could not be made."""
         return self.directory / f"{self.name}.failed"
 
     @property
     def lock(self) -> Path:
-        """Held by the process that makes it."""
+        """The process that makes the archive holds this lock."""
         return self.directory / f"{self.name}.lock"
 
     def discard(self) -> None:
-        """Take it away, for a day at least: a JVM crashed over it."""
+        """Remove the archive after a JVM crashed because of it. It is not made again for a day."""
         with contextlib.suppress(OSError):
             if self.path is not None:
                 self.path.unlink(missing_ok=True)
@@ -75,11 +80,11 @@ class ClassArchive:
 
 
 def find_archive(spark_home: Path) -> ClassArchive | None:
-    """Where the archive for this Spark and the Java that will run it is or should be; None where there can be none."""
+    """Return the location of the archive for this Spark and its Java, or None if there can be no archive."""
     try:
         cache = _cache_directory(os.environ)
         java = _java_home(os.environ)
-        # The JVM takes a colon for the end of the name.
+        # In the JVM's option, a colon ends the name.
         if cache is None or java is None or ":" in str(cache):
             return None
         jars = sorted((spark_home / "jars").glob("*.jar"))
@@ -95,7 +100,7 @@ def find_archive(spark_home: Path) -> ClassArchive | None:
 
 
 def submit_options(archive: ClassArchive | None) -> dict[str, str]:
-    """What tells Spark's launcher to use the archive, as a change of the environment."""
+    """Return the environment variables that make Spark's launcher use the archive."""
     path = archive.path if archive is not None else None
     return {} if path is None else jvm_options(f"-XX:SharedArchiveFile={path}", "-Xshare:auto", "-Xlog:cds*=off")
 
@@ -105,13 +110,13 @@ def uses_archive(environment: Mapping[str, str]) -> bool:
 
 
 def jvm_options(*options: str) -> dict[str, str]:
-    """Added to those that users set there; `spark.driver.extraJavaOptions` stays theirs."""
+    """Add JVM options to those of the user. `spark.driver.extraJavaOptions` stays unchanged."""
     quoted = " ".join('"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"' for option in options)
     return {"SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {quoted}".strip()}
 
 
 def make_later(archive: ClassArchive | None) -> None:
-    """Have it made by a process that nobody waits for, unless it is there."""
+    """Start a process that makes the archive, unless it exists. Nobody waits for the process."""
     if archive is None or not archive.is_wanted:
         return
     with contextlib.suppress(OSError, subprocess.SubprocessError):
@@ -124,9 +129,9 @@ def make_later(archive: ClassArchive | None) -> None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # it does not end with the terminal
+            start_new_session=True,  # it outlives the terminal
         )
-        # Waits for it, so that a service keeps no zombie and Python does not warn of a process nobody waited for.
+        # A thread waits for the process, so that a service keeps no zombie and Python does not warn.
         threading.Thread(target=maker.wait, name="class archive", daemon=True).start()
 
 
@@ -136,7 +141,7 @@ def _cache_directory(environ: Mapping[str, str]) -> Path | None:
 
 
 def _java_home(environ: Mapping[str, str]) -> Path | None:
-    """Of the Java that Spark's scripts will find."""
+    """Return the home of the Java that Spark's scripts will find."""
     home = environ.get("JAVA_HOME")
     java = Path(home) / "bin" / "java" if home else shutil.which("java")
     return None if java is None else Path(java).resolve().parents[1]

@@ -1,4 +1,4 @@
-"""Runs tasks on Spark: local, a cluster, a session the caller has, or Spark Connect; one API for all."""
+"""Runs tasks on Spark: a local Spark, a cluster, the caller's session, or Spark Connect."""
 
 import contextlib
 import sys
@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidyberg.errors import EngineError
+from tidyberg.errors import ConfigurationError, EngineError
 from tidyberg.execute.engine import APP_NAME, SPARK_CONNECT, AnyTask, CancelToken, Results, use_idle_cores
 from tidyberg.execute.spark.class_archive import find_archive, make_later
 from tidyberg.execute.spark.launch import Launch, launched, spark_home
+from tidyberg.execute.spark.private import active_context
 from tidyberg.execute.spark.run import ConnectHandle, Handle, LocalHandle, SessionHandle, SparkRun, split_into_jobs
 from tidyberg.execute.spark.session import (
     engine_launch,
@@ -20,7 +21,6 @@ from tidyberg.execute.spark.session import (
     is_connect,
     local_cores,
     retrying_master,
-    running_context,
     session_of,
     session_settings,
     setting_of,
@@ -32,11 +32,11 @@ from tidyberg.execute.spark.shipping import write_archive
 from tidyberg.model.options import Resources
 from tidyberg.storage.access import StorageAccess
 
-_LOST_ATTEMPTS = 4  # attempts beyond failures: speculation, executors that went away
+_LOST_ATTEMPTS = 4  # attempts that do not count as failures: speculation, lost executors
 
 
 class SparkEngine:
-    """Starts Spark at the first run, or uses the session or Connect address it was given."""
+    """Starts Spark at the first run, or uses the given session or Connect address."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class SparkEngine:
         class_archive: bool = False,
     ) -> None:
         if session is not None and connect is not None:
-            raise EngineError("Give SparkEngine a session or a Connect address, not both.")
+            raise ConfigurationError("Give SparkEngine a session or a Connect address, not both.")
         self._master = retrying_master(master)
         self._conf = dict(conf or {})
         self._connect = connect
@@ -59,12 +59,12 @@ class SparkEngine:
         self._app_name = app_name
         self._class_archive = class_archive
         self._has_run = False
-        self._spark = session  # or, where Spark is our own and local, its context
+        self._spark = session  # or its context, if Spark is local and our own
         self._owns_spark = session is None
         self._shipped = False
         self._closing = False
         self._lock = threading.Lock()
-        self._launch: Launch | None = None  # of a start ahead, until it has ended
+        self._launch: Launch | None = None  # set while `start_ahead` is running
         self._ahead: threading.Thread | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._is_own_local = session is None and connect is None and local_cores(self._master) is not None
@@ -79,7 +79,7 @@ class SparkEngine:
 
     @property
     def attempts(self) -> int:
-        """Settled at the first look: it is recorded before a run, and workers refuse attempts beyond it [I6]."""
+        """This never changes once read: it is recorded before a run, and workers refuse further attempts [I6]."""
         if self._attempts is None:
             failures = int(self._setting("spark.task.maxFailures") or 4)
             self._attempts = failures + (0 if self._is_own_local else _LOST_ATTEMPTS)
@@ -87,16 +87,16 @@ class SparkEngine:
 
     @property
     def settle_seconds(self) -> float:
-        """Workers were seen writing up to 1.8 s after a cancel with our kill timeout, 3.7 s with Spark's own."""
+        """Measured: workers wrote up to 1.8 s after a cancel with our kill timeout, 3.7 s with Spark's own."""
         return 2.5 if self._is_own_local else 5.0
 
     @property
     def is_usable(self) -> bool:
-        """Whether a run will find or start a Spark: not with somebody else's that has been stopped."""
+        """Whether a run can use or start a Spark. It cannot if the caller's Spark has been stopped."""
         return self._spark is None or self._owns_spark or is_alive(self._spark)
 
     def start(self) -> None:
-        """Start the session now, or anew where it has died; a run does it by itself."""
+        """Start Spark now, or again if it has died. A run does this by itself."""
         with self._lock:
             if self._spark is not None and self._owns_spark and not is_alive(self._spark):
                 forget(self._spark)
@@ -105,10 +105,10 @@ class SparkEngine:
                 self._spark = self._start()
 
     def start_ahead(self) -> None:
-        """Begin to start, beside what the caller does before its first run; where it fails, that run says why."""
+        """Start Spark in the background. If that fails, the first run reports why."""
         if self._spark is not None or self._connect is not None or self._ahead is not None:
             return
-        if "pyspark" in sys.modules and running_context() is not None:
+        if "pyspark" in sys.modules and active_context() is not None:
             return
         launch = engine_launch(
             self._master, self._driver_memory, self._conf, self._app_name, class_archive=self._class_archive
@@ -127,7 +127,7 @@ class SparkEngine:
     def close(self) -> None:
         self._closing = True
         if (launch := self._launch) is not None:
-            launch.abandon()  # it may be seconds from its start, and nobody will need it
+            launch.abandon()  # it may still be starting, and nobody needs it
         with self._lock:
             spark, self._spark = self._spark, None if self._owns_spark else self._spark
             if spark is not None and self._owns_spark:
@@ -169,9 +169,9 @@ class SparkEngine:
     def _start(self) -> Any:
         if self._connect is not None:
             return start_connect(self._connect, self._app_name)
-        shared = running_context()
+        shared = active_context()
         if shared is not None:
-            # A process has one Spark: use the caller's, and leave it running.
+            # A process has only one Spark, so use the caller's and leave it running.
             self._owns_spark = self._is_own_local = False
             return session_of(shared)
         settings = session_settings(self._master, self._driver_memory, self._conf)
@@ -185,13 +185,13 @@ class SparkEngine:
         return context if self._is_own_local else session_of(context)
 
     def _handle(self) -> Handle:
-        """What one run talks to, with the kernels on their way to the executors."""
+        """Return the handle of one run, and ship the kernels to the executors."""
         if self._is_own_local:
-            return LocalHandle(self._spark)  # whose workers import the very package that runs here
+            return LocalHandle(self._spark)  # its workers import the installed package
         if is_connect(self._spark):
             self._ship(self._spark)
             return ConnectHandle(self._spark)
-        # Classic Spark cancels by session only, so every run has one of its own.
+        # Classic Spark cancels whole sessions, so every run has its own session.
         own = self._spark.newSession()
         self._ship(own)
         return SessionHandle(own)
@@ -199,20 +199,20 @@ class SparkEngine:
     def _ship(self, session: Any) -> None:
         if is_connect(session) and self._shipped:
             return
-        with self._lock:  # threads may run tasks at once
+        with self._lock:  # several threads may run tasks
             archive = write_archive(self._directory())
             session.addArtifacts(str(archive), pyfile=True)
             self._shipped = True
 
     def _setting(self, name: str) -> str | None:
-        """A Spark setting, of the Spark that runs where one does; Connect servers may keep some to themselves."""
+        """Return a setting of the running Spark, or of the configuration. Connect servers may hide some."""
         if self._spark is not None:
             with contextlib.suppress(Exception):
                 return setting_of(self._spark, name)
         return self._conf.get(name)
 
     def _find_cores(self) -> int | None:
-        """Cores that tasks will have; None where only the cluster knows."""
+        """Return the number of cores for tasks, or None if only the cluster knows it."""
         own_master = self._master if self._spark is None and self._connect is None else ""
         cores = local_cores(self._setting("spark.master") or own_master)
         if cores is not None:
@@ -224,7 +224,7 @@ class SparkEngine:
         return int(most) if most else None
 
     def _cores_of_executor(self) -> int | None:
-        """The most that one task can use; None where it is not known, or one executor has all."""
+        """Return the most cores that one task can use, or None if there is no such limit."""
         each = self._setting("spark.executor.cores")
         return int(each) if each and not self._is_own_local else None
 

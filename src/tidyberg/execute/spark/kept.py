@@ -1,7 +1,7 @@
-"""The Spark that the calls of one process share: the first one starts it, and it is stopped when asked or at exit.
+"""Keeps one Spark for all calls in a process. The first call starts it. It stops on request or at exit.
 
-PySpark has one Spark a process. So calls with the same settings share it, also from several threads; a call with other
-settings waits until nobody uses it, and then starts its own in its place.
+PySpark allows one Spark per process. So calls with the same settings share it, also from several threads. A call with
+other settings waits until nobody uses it, and then replaces it.
 """
 
 import atexit
@@ -21,7 +21,7 @@ from tidyberg.storage.access import StorageAccess
 
 @dataclass(frozen=True)
 class SparkSettings:
-    """All that tells one Spark from another."""
+    """The settings by which one Spark differs from another."""
 
     master: str
     conf: Mapping[str, str]
@@ -46,14 +46,14 @@ class KeptSpark:
         self._unused = threading.Condition()
         self._settings: SparkSettings | None = None
         self._engine: SparkEngine | None = None
-        self._users: Counter[int] = Counter()  # by thread
+        self._users: Counter[int] = Counter()  # the number of calls by thread
 
     def borrow(self, settings: SparkSettings) -> Engine:
-        """An engine whose `close` gives it back."""
+        """Return an engine. Its `close` returns it."""
         me = threading.get_ident()
         with self._unused:
             if me in self._users and settings != self._settings:
-                return settings.make_engine()  # a call within a call: waiting for itself, it would wait forever
+                return settings.make_engine()  # a nested call, which would wait for itself forever
             self._unused.wait_for(lambda: not self._users or settings == self._settings)
             if (
                 self._engine is not None
@@ -67,7 +67,7 @@ class KeptSpark:
             return _Borrowed(self._engine, lambda: self._give_back(me))
 
     def stop(self) -> None:
-        """Stop it once nobody uses it."""
+        """Stop Spark when nobody uses it."""
         with self._unused:
             if threading.get_ident() in self._users:
                 raise BadInput("Spark cannot be stopped by a call that runs on it.", hint="Stop it after the call.")
@@ -75,12 +75,12 @@ class KeptSpark:
             self._stop()
 
     def stop_at_exit(self) -> None:
-        """Whoever still uses it is a daemon thread, which ends with the process."""
+        """Stop Spark without waiting. Only daemon threads can still use it, and they end with the process."""
         with contextlib.suppress(Exception):
             self._stop()
 
     def forget(self) -> None:
-        """In a process that was forked: the Spark is its parent's."""
+        """Forget Spark in a forked process, because it belongs to the parent."""
         self.__init__()  # type: ignore[misc]
 
     def _stop(self) -> None:
@@ -91,7 +91,7 @@ class KeptSpark:
     def _give_back(self, user: int) -> None:
         with self._unused:
             self._users[user] -= 1
-            self._users += Counter()  # drops those that are zero
+            self._users += Counter()  # drops zero counts
             self._unused.notify_all()
 
 

@@ -1,7 +1,7 @@
-"""Launches Spark's JVM without waiting for it, so that a job can look at its table meanwhile; ends one nobody needs.
+"""Launches Spark's JVM in the background, so that a job can read its table meanwhile, and ends unused JVMs.
 
-PySpark's own launcher waits, and keeps the process to itself until it answers. This one runs the same command and
-hands PySpark the port and the secret of the gateway, as it asks for where somebody else has started the JVM.
+PySpark's own launcher waits until the JVM answers. This one runs the same command, and then gives PySpark the port and
+the secret of the gateway, which PySpark supports for a JVM that another program has started.
 """
 
 import atexit
@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from tidyberg.errors import EngineError
+from tidyberg.execute.spark.private import CONNECTION_FILE, open_gateway, read_connection
 
 _POLL_SECONDS = 0.02
-_END_SECONDS = 5.0  # how long a JVM that is told to end may take
+_END_SECONDS = 5.0  # how long a JVM may take to end
 
 
 class Launch:
-    """A JVM on its way to a gateway."""
+    """A JVM that is starting."""
 
     def __init__(self, settings: Mapping[str, str], environment: Mapping[str, str], log: Path) -> None:
         self.settings = dict(settings)
@@ -47,40 +48,36 @@ class Launch:
                     **os.environ,
                     **environment,
                     "SPARK_CONNECT_MODE": "0",
-                    "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
+                    CONNECTION_FILE: str(self._connection),
                 },
-                stdin=subprocess.PIPE,  # the JVM ends when its input does, however this process ends
+                stdin=subprocess.PIPE,  # the JVM ends when this pipe closes, however this process ends
                 stdout=chatter,
                 stderr=chatter,
-                process_group=0,  # Ctrl-C is for this process to act on
+                process_group=0,  # Ctrl-C reaches only this process
             )
 
     @property
     def has_crashed(self) -> bool:
-        """Whether the JVM has ended by a fatal error of its own."""
+        """Whether the JVM has ended with a fatal error."""
         return self.process.poll() == -signal.SIGABRT
 
     def gateway(self, conf: Any) -> Any:
-        """PySpark's end of it, once the JVM answers."""
-        from pyspark.java_gateway import launch_gateway
-        from pyspark.serializers import UTF8Deserializer, read_int
-
+        """Wait for the JVM and return PySpark's gateway to it."""
         try:
             while not self._connection.exists():
                 if self.process.poll() is not None or self._abandoned:
                     raise EngineError("The JVM ended before it answered.")
                 time.sleep(_POLL_SECONDS)
-            with self._connection.open("rb") as told:
-                port, secret = read_int(told), UTF8Deserializer().loads(told)
+            port, secret = read_connection(self._connection)
         finally:
             shutil.rmtree(self._directory, ignore_errors=True)
         with changed_environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
-            gateway = launch_gateway(conf)
+            gateway = open_gateway(conf)
         gateway.proc = self.process
         return gateway
 
     def abandon(self) -> None:
-        """End the JVM, wherever it is; it removes its temporary files. Whoever waits for it gets an error."""
+        """End the JVM, which then removes its temporary files. A thread that waits for it gets an error."""
         self._abandoned = True
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGTERM)
@@ -96,8 +93,8 @@ class Launch:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-class _Waiting:
-    """The launch that no engine has taken yet; there is one Spark a process."""
+class _PendingLaunch:
+    """A launch that no engine has taken yet. There is at most one, because a process has one Spark."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -128,23 +125,23 @@ class _Waiting:
                 log.unlink(missing_ok=True)
 
 
-_waiting = _Waiting()
+_waiting = _PendingLaunch()
 atexit.register(_waiting.abandon)
 
 
 def launch_ahead(settings: Mapping[str, str], environment: Mapping[str, str]) -> None:
-    """Begin before there is an engine: the first one with these settings takes it, else it ends with the process."""
+    """Launch a JVM before there is an engine. The first engine with these settings takes it."""
     _waiting.put(settings, environment)
 
 
 def launched(settings: Mapping[str, str], environment: Mapping[str, str], log: Path) -> Launch:
-    """The one that was begun with these settings, or a new one."""
+    """Return the pending launch if it has these settings, or a new one."""
     return _waiting.take(settings) or Launch(settings, environment, log)
 
 
 @contextlib.contextmanager
 def changed_environment(changes: Mapping[str, str]) -> Iterator[None]:
-    """What PySpark takes from there while it starts."""
+    """Change environment variables for a while, because PySpark reads them when it starts."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:
@@ -158,7 +155,7 @@ def changed_environment(changes: Mapping[str, str]) -> Iterator[None]:
 
 
 def spark_home() -> Path:
-    """As PySpark finds it, without importing it."""
+    """Return Spark's home, as PySpark would find it, without importing PySpark."""
     if home := os.environ.get("SPARK_HOME"):
         return Path(home)
     spec = find_spec("pyspark")

@@ -18,8 +18,8 @@ from tidyberg.execute.spark.session import engine_launch, session_settings, star
 _LOWEST_PRIORITY = 19
 _MASTER = "local[1]"
 _MEMORY = "1g"
-_DUMP_SECONDS = 300.0  # how long the JVM may take to write it, at the lowest priority
-_KEPT = 4  # archives: one for each Spark and Java, some 50 MB
+_DUMP_SECONDS = 300.0  # how long the JVM may take to write the archive at the lowest priority
+_KEPT = 4  # archives, of about 50 MB each
 
 
 def main() -> int:
@@ -42,16 +42,16 @@ def main() -> int:
 
 
 def make(archive: ClassArchive) -> None:
-    """It gets its name when it is complete, so that no JVM ever finds half of one."""
+    """Make the archive. It gets its name when it is complete, so that no JVM finds an incomplete one."""
     with _own_directory(archive) as directory:
         made, log = directory / "classes.jsa", directory / "spark.log"
         settings, environment = engine_launch(_MASTER, _MEMORY, {}, APP_NAME)
         launch = Launch(settings, {**environment, **jvm_options(f"-XX:ArchiveClassesAtExit={made}")}, log)
         context = start_classic(_MASTER, APP_NAME, session_settings(_MASTER, _MEMORY, {}), log, launch)
-        LocalHandle(context).warm_up(1)  # a job like any other, to the JVM
+        LocalHandle(context).warm_up(1)  # the JVM loads the classes of any other job
         context.stop()
         assert launch.process.stdin is not None
-        launch.process.stdin.close()  # the JVM ends when its input does
+        launch.process.stdin.close()  # the JVM ends when this pipe closes
         status = launch.process.wait(_DUMP_SECONDS)
         if status != 0 or not made.exists():
             raise RuntimeError(f"The JVM ended with {status} and left no archive: {log.read_text()[-2000:]}")
@@ -63,7 +63,7 @@ def make(archive: ClassArchive) -> None:
 
 @contextlib.contextmanager
 def _own_directory(archive: ClassArchive) -> Iterator[Path]:
-    """For all temporary files, Spark's too. What a maker that was killed has left goes first."""
+    """Create a directory for temporary files, also Spark's, and remove those of killed processes."""
     prefix = f"{archive.name}-making-"
     for left in archive.directory.glob(f"{prefix}*"):
         shutil.rmtree(left, ignore_errors=True)
@@ -79,7 +79,7 @@ def _own_directory(archive: ClassArchive) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _alone(archive: ClassArchive) -> Iterator[bool]:
-    """Whether no other process makes this archive. A lock that ends with its holder cannot be left behind."""
+    """Whether no other process makes this archive. The operating system releases the lock of a dead process."""
     with archive.lock.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -90,7 +90,7 @@ def _alone(archive: ClassArchive) -> Iterator[bool]:
 
 
 def _remove_old(archive: ClassArchive) -> None:
-    """Those of a Spark or Java that was replaced; JVMs that use one keep it."""
+    """Remove archives of replaced Sparks and Javas. JVMs that use one are not affected."""
     found = sorted(archive.directory.glob("*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in found[_KEPT:]:
         path.unlink(missing_ok=True)

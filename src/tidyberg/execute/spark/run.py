@@ -1,4 +1,4 @@
-"""One run on Spark: tasks spread over Spark jobs, submitted from threads, gathered, interrupted."""
+"""Runs tasks as Spark jobs: threads submit the jobs, and the caller's thread gathers the results."""
 
 import contextlib
 import queue
@@ -15,7 +15,7 @@ from tidyberg.execute.engine import AnyTask, CancelToken, Results, error_of
 from tidyberg.execute.spark.session import first_line
 from tidyberg.execute.spark.worker import (
     OUTCOME_SCHEMA,
-    Outcome,
+    TaskOutcome,
     Work,
     import_kernels,
     in_batches,
@@ -28,32 +28,32 @@ from tidyberg.model.words import plural
 from tidyberg.storage.access import StorageAccess
 
 _POLL_SECONDS = 0.1
-_MOST_THREADS = 32  # Spark jobs at a time
-_MOST_JOBS = 150  # Spark jobs a run: each costs the JVM 20 ms and more, a task within one costs 1 ms
-_FEW_JOBS = 48  # enough for progress, and for no core to wait long at the end
-_WORTH_A_JOB = 32 * 1024 * 1024  # bytes of input: some tenths of a second of work
-_OPENING = 80 * 1024  # what opening a file costs, in bytes that could be read meanwhile
-_CLUSTER_SLOTS = 32  # tasks to offer a cluster whose size is unknown
-_SHOWN_FILES = 3  # in a message
-_INTERRUPT_SECONDS = 10.0  # how long to wait for Spark to give up cancelled jobs
+_MOST_THREADS = 32  # the most Spark jobs at once
+_MOST_JOBS = 150  # the most Spark jobs per run: a job costs the JVM at least 20 ms, a task 1 ms
+_FEW_JOBS = 48  # enough jobs for progress, and for balanced cores at the end
+_WORTH_A_JOB = 32 * 1024 * 1024  # input bytes that take a few tenths of a second
+_OPENING = 80 * 1024  # the cost of opening a file, in bytes read
+_CLUSTER_SLOTS = 32  # tasks at once for a cluster of unknown size
+_SHOWN_FILES = 3  # files named in a message
+_INTERRUPT_SECONDS = 10.0  # how long to wait until Spark has cancelled jobs
 
 
 class Handle(Protocol):
-    """Spark as one run sees it: submit from many threads, interrupt from another."""
+    """The Spark of one run. Many threads submit, and another one interrupts."""
 
-    def collect(self, work: Work, partitions: int) -> list[Outcome]:
-        """Called in the thread that submits."""
+    def collect(self, work: Work, partitions: int) -> list[TaskOutcome]:
+        """Run a Spark job and return its outcomes. The submitting thread calls this."""
 
     def interrupt(self) -> None: ...
 
 
 class SessionHandle:
-    """A session of the run's own."""
+    """A session that only this run uses."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
 
-    def collect(self, work: Work, partitions: int) -> list[Outcome]:
+    def collect(self, work: Work, partitions: int) -> list[TaskOutcome]:
         numbers = self._session.range(0, partitions, 1, partitions)
         rows = numbers.mapInArrow(in_batches(work), OUTCOME_SCHEMA).collect()
         return [unpack_outcome(bytes(row[0])) for row in rows]
@@ -63,13 +63,13 @@ class SessionHandle:
 
 
 class ConnectHandle(SessionHandle):
-    """Connect cancels by tag; tags belong to the thread that submits."""
+    """A Spark Connect session. Connect cancels by tag, and tags belong to the submitting thread."""
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self._tag = _new_tag()
 
-    def collect(self, work: Work, partitions: int) -> list[Outcome]:
+    def collect(self, work: Work, partitions: int) -> list[TaskOutcome]:
         self._session.addTag(self._tag)
         return super().collect(work, partitions)
 
@@ -78,19 +78,19 @@ class ConnectHandle(SessionHandle):
 
 
 class LocalHandle:
-    """The context of a Spark of our own on this machine: without SQL it starts sooner, and jobs cost its JVM less."""
+    """The context of our own local Spark. Without SQL it starts faster, and jobs cost its JVM less."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
         self._tag = _new_tag()
 
-    def collect(self, work: Work, partitions: int) -> list[Outcome]:
+    def collect(self, work: Work, partitions: int) -> list[TaskOutcome]:
         self._context.addJobTag(self._tag)
         numbers = self._context.parallelize(range(partitions), partitions)
         return [unpack_outcome(outcome) for outcome in numbers.mapPartitions(in_own_worker(work)).collect()]
 
     def warm_up(self, workers: int) -> None:
-        """Start so many Python workers and let them import the kernels, before the first task needs them."""
+        """Start Python workers and import the kernels in them, before the first task needs them."""
         numbers = self._context.parallelize(range(workers), workers)
         numbers.mapPartitions(in_own_worker(import_kernels)).collect()
 
@@ -102,16 +102,16 @@ def _new_tag() -> str:
     return f"tidyberg-{uuid.uuid4().hex}"
 
 
-Partition = list[tuple[int, AnyTask]]  # tasks that one Spark task runs in turn, with their positions
+Partition = list[tuple[int, AnyTask]]  # the tasks that one Spark task runs, with their positions
 
 
 def split_into_jobs(
     tasks: Sequence[AnyTask], cores: int | None, max_parallelism: int | None
 ) -> tuple[int, list[list[Partition]]]:
-    """Threads to submit from, and Spark jobs: lists of partitions, largest work first.
+    """Return the number of submitting threads, and the Spark jobs as lists of partitions, largest work first.
 
-    Few tasks, and large ones, get a Spark job each, so that progress comes per task; small ones and thousands share
-    jobs, so that the driver keeps up. Threads times partitions per job never exceed `max_parallelism`.
+    A few tasks, or large ones, get one Spark job each, so that progress is visible. Many small tasks share jobs, so
+    that the driver keeps up. Threads times partitions per job never exceed `max_parallelism`.
     """
     slots = max_parallelism or (cores + 1 if cores is not None else _CLUSTER_SLOTS)
     slots = min(slots, len(tasks))
@@ -119,7 +119,7 @@ def split_into_jobs(
     partitions = slots // threads
     work = [_work(task) for task in tasks]
     enough = min(_WORTH_A_JOB, sum(work) / max(_FEW_JOBS, 4 * threads))
-    enough = max(enough, sum(work) / (_MOST_JOBS - 1))  # all jobs but the last get that much
+    enough = max(enough, sum(work) / (_MOST_JOBS - 1))  # all jobs except the last have at least this
     jobs = []
     chunk: list[int] = []
     gathered = 0
@@ -145,7 +145,7 @@ def _work(task: AnyTask) -> int:
 
 @dataclass(frozen=True)
 class _Failed:
-    """A Spark job that ended with an error, and the tasks it had."""
+    """A Spark job that ended with an error, and its tasks."""
 
     error: BaseException
     partitions: list[Partition]
@@ -172,7 +172,7 @@ class SparkRun:
         self._cancel = cancel
         self._stopping = threading.Event()
         self._waiting: queue.SimpleQueue[list[Partition]] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[list[Outcome] | _Failed] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[list[TaskOutcome] | _Failed] = queue.SimpleQueue()
         for job in jobs:
             self._waiting.put(job)
 
@@ -215,7 +215,7 @@ class SparkRun:
                 outcomes = self._done.get(timeout=_POLL_SECONDS)
             except queue.Empty:
                 continue
-            # Spark's exceptions for a cancel differ by mode: our own flag knows better.
+            # The exception for a cancelled job depends on the mode of Spark, so check our own flag.
             self._cancel.raise_if_cancelled()
             if isinstance(outcomes, _Failed):
                 raise error_from_spark(outcomes.error, outcomes.files) from outcomes.error
@@ -227,18 +227,18 @@ class SparkRun:
                 yield outcome.result
 
     def _interrupt(self, workers: list[threading.Thread]) -> None:
-        """Interrupt until every thread is back: one of them may just have been about to submit."""
+        """Interrupt until every thread has ended, because a thread may submit a job after an interrupt."""
         self._stopping.set()
         deadline = time.monotonic() + _INTERRUPT_SECONDS
         while any(worker.is_alive() for worker in workers) and time.monotonic() < deadline:
-            with contextlib.suppress(Exception):  # a Spark that is gone has nothing left to interrupt
+            with contextlib.suppress(Exception):  # a dead Spark has nothing to interrupt
                 self._handle.interrupt()
             for worker in workers:
                 worker.join(timeout=_POLL_SECONDS)
 
 
 def error_from_spark(error: BaseException, files: Sequence[str] = ()) -> TidybergError:
-    """tidyberg's error for what Spark raised over these files; the whole story stays in its cause."""
+    """Convert an exception of Spark to tidyberg's error. The exception stays its cause."""
     if isinstance(error, TidybergError):
         return error
     text = str(error)
@@ -246,7 +246,7 @@ def error_from_spark(error: BaseException, files: Sequence[str] = ()) -> Tidyber
     if failure is not None:
         return error_of(failure)
     if "SPARK_JOB_CANCELLED" in text or "OPERATION_CANCELED" in text:
-        return Cancelled("Spark cancelled the job: someone else stopped it or its session.")
+        return Cancelled("Spark cancelled the job: somebody else stopped it or its session.")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if "ModuleNotFoundError" in text:
         missing = next((line for line in lines if "ModuleNotFoundError" in line), "")
@@ -255,7 +255,7 @@ def error_from_spark(error: BaseException, files: Sequence[str] = ()) -> Tidyber
         )
     if "Python worker exited unexpectedly" in text or "Python worker died" in text.lower():
         return EngineError(
-            f"A Python worker died again and again while it ran a group{_reading(files)}.",
+            f"A Python worker died several times while it ran a group{_reading(files)}.",
             hint="It may have run out of memory: lower max_parallelism or the row-group size.",
         )
     said = next((line for line in lines if "Error" in line or "Exception" in line), lines[0] if lines else "")

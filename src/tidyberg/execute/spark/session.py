@@ -1,4 +1,4 @@
-"""Starts Spark quietly, or takes the session it is given: classic or through Spark Connect."""
+"""Starts and stops classic Spark, and connects to Spark Connect servers."""
 
 import contextlib
 import os
@@ -17,6 +17,7 @@ from urllib.parse import urlparse
 from tidyberg.errors import ConfigurationError, EngineError
 from tidyberg.execute.spark.class_archive import find_archive, submit_options, uses_archive
 from tidyberg.execute.spark.launch import Launch, changed_environment, launched, spark_home
+from tidyberg.execute.spark.private import forget_context, is_stopped, take_accumulator_server, take_gateway
 
 _NEEDED_JAVA = 17
 _INSTALL_JAVA = "Install Java 17 (a JDK or JRE) and set JAVA_HOME, or use the inline engine."
@@ -26,7 +27,7 @@ _CONNECT_PORT = 15002
 
 
 def local_cores(master: str) -> int | None:
-    """Cores of a `local` master; None for a cluster."""
+    """Return the cores of a `local` master, or None for a cluster."""
     match = _LOCAL.fullmatch(master.strip())
     if match is None:
         return None
@@ -36,7 +37,7 @@ def local_cores(master: str) -> int | None:
 
 
 def retrying_master(master: str) -> str:
-    """`local[2]` fails a job at its first lost worker; `local[2,4]` tries again as clusters do."""
+    """Add retries to a local master: `local[2]` fails a job at its first lost worker, `local[2,4]` does not."""
     match = _LOCAL.fullmatch(master.strip())
     if match is None or match[2] is not None:
         return master
@@ -44,25 +45,25 @@ def retrying_master(master: str) -> str:
 
 
 def session_settings(master: str, driver_memory: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Our settings for a session of our own; the caller's win."""
+    """Return the settings of our own Spark. Those of the caller take precedence."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.driver.memory": driver_memory,
-        # The simple compiler and collector: this JVM only hands out tasks, it should start fast and stay small.
+        # Use the simple compiler and collector, because this JVM only schedules tasks and should start fast.
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        # One Python worker a core, kept between tasks, on sockets that cost microseconds.
+        # Keep one Python worker per core between tasks, and use fast sockets.
         "spark.python.worker.reuse": "true",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.faulthandler.enabled": "true",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
-        # Arrow's allocator otherwise gives pages back after 10 ms and has them zeroed again by the kernel a moment
-        # later: 5 % of a rewrite's CPU. Workers keep what they have for their next task; Spark ends idle ones.
+        # By default Arrow's allocator returns pages after 10 ms, and the operating system zeroes them again soon after,
+        # which takes 5 % of the CPU of a rewrite. Workers keep their memory for the next task. Spark ends idle workers.
         "spark.executorEnv.MIMALLOC_PURGE_DELAY": "30000",
         # A cancelled worker should stop writing soon.
         "spark.python.task.killTimeout": "100ms",
-        # The only plans, on a cluster, are `range` and `mapInArrow`: there is nothing to optimise or to compile.
+        # The only query plans are `range` and `mapInArrow`, which need no optimizer and no code generation.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "tidyberg-spark-warehouse"),
@@ -75,7 +76,7 @@ def session_settings(master: str, driver_memory: str, conf: Mapping[str, str]) -
 
 
 def check_java() -> None:
-    """Say in one line what to install before Spark says it in fifty."""
+    """Raise a short error if there is no usable Java, because Spark's own error is long."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or shutil.which(java) is None:
@@ -90,7 +91,7 @@ def check_java() -> None:
     match = re.search(r'version "(\d+)(?:\.(\d+))?', said.stderr + said.stdout)
     if match is None:
         raise ConfigurationError(
-            f"Spark needs Java {_NEEDED_JAVA}: {java} does not tell its version.", hint=_INSTALL_JAVA
+            f"Spark needs Java {_NEEDED_JAVA}: {java} does not report its version.", hint=_INSTALL_JAVA
         )
     version = int(match[2] or 0) if match[1] == "1" else int(match[1])
     if version < _NEEDED_JAVA:
@@ -106,16 +107,16 @@ def start_classic(
     *,
     class_archive: bool = False,
 ) -> Any:
-    """A context in a JVM of our own whose chatter goes to a log file instead of the user's terminal.
+    """Start a context in our own JVM, whose output goes to a log file instead of the terminal.
 
-    A session would take it another second, and is made of it where it is needed.
+    A session takes another second, so `session_of` makes one only if it is needed.
     """
     if launch is None:
         check_java()
     from pyspark import SparkConf, SparkContext
 
     wanted = launch_settings(master, app_name, settings)
-    _forget_gateway()  # PySpark would go on in the JVM of a session which the caller has stopped
+    _forget_gateway()  # otherwise PySpark would use the JVM of a session that the caller has stopped
     conf = SparkConf(loadDefaults=False)
     for name, value in wanted.items():
         conf.set(name, value)
@@ -143,34 +144,27 @@ def start_classic(
 def engine_launch(
     master: str, driver_memory: str, conf: Mapping[str, str], app_name: str, *, class_archive: bool = False
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Settings and environment that an engine launches its JVM with."""
+    """Return the settings and the environment with which an engine launches its JVM."""
     settings = session_settings(master, driver_memory, conf)
     environment = launch_environment(master, settings, class_archive=class_archive)
     return launch_settings(master, app_name, settings), environment
 
 
 def launch_settings(master: str, app_name: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """What the JVM is launched with."""
+    """Return the settings with which the JVM is launched."""
     return {**settings, "spark.master": master, "spark.app.name": app_name}
 
 
 def launch_environment(master: str, settings: Mapping[str, str], *, class_archive: bool = False) -> dict[str, str]:
-    """What PySpark and its JVM take from the environment when they start."""
-    changed = {"PYSPARK_PIN_THREAD": "true"}  # jobs are cancelled by the tag of the thread that submits them
+    """Return the environment variables that PySpark and its JVM read when they start."""
+    changed = {"PYSPARK_PIN_THREAD": "true"}  # jobs are cancelled by the tag of the submitting thread
     if local_cores(master) is not None and "PYSPARK_PYTHON" not in os.environ:
-        changed["PYSPARK_PYTHON"] = sys.executable  # not whatever `python3` the PATH has
+        changed["PYSPARK_PYTHON"] = sys.executable  # not the first `python3` on the PATH
     if "spark.pyspark.python" in settings:
         changed["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
     if class_archive and local_cores(master) is not None:
         changed.update(submit_options(find_archive(spark_home())))
     return changed
-
-
-def running_context() -> Any:
-    """That of the Spark which this process runs already, if any."""
-    from pyspark import SparkContext
-
-    return SparkContext._active_spark_context
 
 
 def session_of(context: Any) -> Any:
@@ -180,12 +174,12 @@ def session_of(context: Any) -> Any:
 
 
 def start_connect(address: str, app_name: str) -> Any:
-    # The class itself, not `pyspark.sql.SparkSession`: that one turns the whole process to Connect.
+    # Use this class, because `pyspark.sql.SparkSession` would switch the whole process to Connect.
     from pyspark.sql.connect.session import SparkSession
 
     url = urlparse(address)
     try:
-        # Spark's own client would try an address where nobody listens for many minutes.
+        # Spark's client would retry an address where nothing listens for many minutes.
         socket.create_connection((url.hostname or "localhost", url.port or _CONNECT_PORT), timeout=10).close()
         session = SparkSession.builder.remote(address).appName(app_name).create()
         session.range(1).count()
@@ -203,7 +197,7 @@ def is_connect(session: Any) -> bool:
 
 
 def context_of(spark: Any) -> Any:
-    """Of a classic session, or the context itself."""
+    """Return the context of a classic session. A context is returned unchanged."""
     return getattr(spark, "sparkContext", spark)
 
 
@@ -214,24 +208,20 @@ def setting_of(spark: Any, name: str) -> str | None:
 
 
 def is_alive(spark: Any) -> bool:
-    """Whether it can still run something: its JVM may have been killed, its server started again."""
+    """Whether Spark can still run jobs. Its JVM may have died, or its server may have restarted."""
     try:
-        return bool(spark.version) if is_connect(spark) else not context_of(spark)._jsc.sc().isStopped()
+        return bool(spark.version) if is_connect(spark) else not is_stopped(context_of(spark))
     except Exception:  # noqa: BLE001 - whatever it is, nothing can be run there
         return False
 
 
 def forget(spark: Any) -> None:
-    """Let go of a Spark that has died: PySpark would go on with it for as long as the process lives."""
+    """Forget a Spark that has died, which PySpark would otherwise use until the process ends."""
     if is_connect(spark):
         with contextlib.suppress(Exception):
             spark.stop()
         return
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    SparkContext._active_spark_context = None
-    SparkSession._instantiatedSession = None
+    forget_context()
     with contextlib.suppress(Exception):
         _forget_gateway()
 
@@ -245,12 +235,12 @@ def stop_classic(spark: Any) -> None:
 
 @contextlib.contextmanager
 def _ending_accumulators(context: Any) -> Iterator[None]:
-    """PySpark's server of accumulators, which nobody here uses, would let a stop wait for a second.
+    """Stop PySpark's accumulator server in a thread, because its shutdown takes a second.
 
-    It sees that it should end when its connection does, with the JVM.
+    The server notices the shutdown when its connection closes, together with the JVM.
     """
-    server, context._accumulatorServer = context._accumulatorServer, None
-    if server is None:  # someone else has stopped this Spark
+    server = take_accumulator_server(context)
+    if server is None:  # somebody else has stopped this Spark
         yield
         return
     server.handle_error = lambda *_: None
@@ -267,18 +257,14 @@ def first_line(text: str) -> str:
 
 
 def _forget_gateway() -> None:
-    """PySpark keeps its JVM until the process ends; ours should not outlive its session."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    SparkContext._gateway = None
-    SparkContext._jvm = None
+    """End our JVM with its session. PySpark would keep it until the process ends."""
+    gateway = take_gateway()
     if gateway is None:
         return
     gateway.shutdown()
     process = getattr(gateway, "proc", None)
     if process is not None:
-        process.stdin.close()  # the JVM ends when its input does
+        process.stdin.close()  # the JVM ends when this pipe closes
         try:
             process.wait(timeout=10)
         except subprocess.TimeoutExpired:

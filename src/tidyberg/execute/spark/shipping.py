@@ -1,4 +1,4 @@
-"""Packs the kernels into a zip that Spark puts on every executor's path: a cluster needs nothing of ours."""
+"""Packs the kernels into a zip file that Spark ships to executors, so that a cluster need not install tidyberg."""
 
 import hashlib
 import io
@@ -19,11 +19,11 @@ _FILES = (
     "execute/__init__.py",
 )
 _ROOMS = ("storage", "parquet", "avro", "manifests", "execute/kernel")
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same sources give the same bytes
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that the same sources give the same bytes
 
 
 def write_archive(directory: Path) -> Path:
-    """Write the archive; its name holds a digest of its contents, so that versions never meet under one name."""
+    """Write the archive. Its name contains a digest, so that different versions have different names."""
     content = archive_bytes()
     digest = hashlib.sha256(content).hexdigest()[:16]
     path = directory / f"tidyberg_kernel_{digest}.zip"

@@ -1,4 +1,4 @@
-"""The function that Spark runs in its Python workers; it travels by value and imports the shipped kernels there."""
+"""The function that Spark runs in its Python workers. It is pickled by value, and imports the shipped kernels there."""
 
 import pickle
 import zlib
@@ -12,12 +12,12 @@ from tidyberg.storage.access import StorageAccess
 
 OUTCOME_SCHEMA = "outcome binary"
 
-Work = Callable[[Iterable[int]], Iterator[bytes]]  # runs the tasks of partitions with these numbers
+Work = Callable[[Iterable[int]], Iterator[bytes]]  # runs the tasks of the partitions with these numbers
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of one task on an executor."""
+class TaskOutcome:
+    """The result or the failure of one task on an executor."""
 
     position: int
     result: AnyResult | None
@@ -25,16 +25,16 @@ class Outcome:
 
 
 def pack(task: AnyTask) -> bytes:
-    """A task as it travels: paths and schemas compress well."""
+    """Serialize and compress a task. Paths and schemas compress well."""
     return zlib.compress(pickle.dumps(task, pickle.HIGHEST_PROTOCOL), 6)
 
 
 def make_worker(partitions: Sequence[Sequence[tuple[int, AnyTask]]], storage: StorageAccess, attempts: int) -> Work:
-    """A function of the numbers of partitions: it runs their tasks one after the other."""
+    """Return a function that takes partition numbers and runs their tasks one after the other."""
     shipped = [[(position, pack(task)) for position, task in partition] for partition in partitions]
 
     def work(numbers: Iterable[int]) -> Iterator[bytes]:
-        # Imports belong in here: the function is rebuilt on an executor that has only the shipped archive.
+        # Imports must be here, because the executor that unpickles the function has only the shipped archive.
         from pyspark import TaskContext
 
         from tidyberg.execute.kernel.remote import run_packed, settle_worker
@@ -50,7 +50,7 @@ def make_worker(partitions: Sequence[Sequence[tuple[int, AnyTask]]], storage: St
 
 
 def in_batches(work: Work) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The same as a function for `mapInArrow`."""
+    """Adapt a worker function to `mapInArrow`."""
 
     def work_in_batches(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -63,7 +63,7 @@ def in_batches(work: Work) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
 
 def import_kernels(numbers: Iterable[int]) -> Iterator[bytes]:  # noqa: ARG001
-    """Work that does nothing, in a worker that is then ready for the first that does."""
+    """Import the kernels in a worker, so that it is ready for its first task."""
     from tidyberg.execute.kernel.remote import settle_worker
 
     settle_worker()
@@ -71,7 +71,7 @@ def import_kernels(numbers: Iterable[int]) -> Iterator[bytes]:  # noqa: ARG001
 
 
 def in_own_worker(work: Work) -> Work:
-    """The same for a worker that runs nothing but our tasks."""
+    """Adapt a worker function to workers that run only our tasks."""
 
     def work_alone(numbers: Iterable[int]) -> Iterator[bytes]:
         from tidyberg.execute.kernel.without_pandas import use_arrow_without_pandas
@@ -82,6 +82,6 @@ def in_own_worker(work: Work) -> Work:
     return work_alone
 
 
-def unpack_outcome(data: bytes) -> Outcome:
+def unpack_outcome(data: bytes) -> TaskOutcome:
     position, result, failure = pickle.loads(data)  # noqa: S301 - written by our own worker function
-    return Outcome(position, result, failure)
+    return TaskOutcome(position, result, failure)

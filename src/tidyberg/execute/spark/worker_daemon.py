@@ -1,7 +1,7 @@
-"""`python -m tidyberg.execute.spark.worker_daemon`: Spark's daemon of Python workers, from modules that are compiled.
+"""`python -m tidyberg.execute.spark.worker_daemon` runs Spark's daemon of Python workers with compiled modules.
 
-Spark puts a zip file of PySpark first on the path. It holds no bytecode, so that every start compiles PySpark again,
-which takes half a second. Used by a local Spark of our own only, whose workers have the driver's PySpark installed.
+Spark puts a zip file of PySpark first on the path. It contains no bytecode, so every start would compile PySpark again,
+which takes half a second. Only our own local Spark uses this, because its workers have the driver's PySpark installed.
 """
 
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def leave_out_archives(path: list[str], spark_home: Path) -> list[str]:
-    """The path without Spark's zip files, where it leads to the same PySpark without them."""
+    """Remove Spark's zip files from the path, if it then leads to the same PySpark."""
     archives = {str(archive) for archive in (spark_home / "python" / "lib").glob("*.zip")}
     kept = [entry for entry in path if entry not in archives]
     for entry in kept:

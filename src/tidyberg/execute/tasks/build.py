@@ -1,4 +1,4 @@
-"""Turns the plan's groups into tasks: schema, write settings, output directory, values of absent columns."""
+"""Builds a task for each group of a plan: schema, write settings, output directory, values of absent columns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from tidyberg.model.inventory import Inventory, Partition
 from tidyberg.model.options import PlanOptions, RewriteMode
 from tidyberg.model.plan import DeleteFile, FileGroup
 from tidyberg.model.table import Pinned
-from tidyberg.model.task import NanFacts, PartitionColumn, Task, TaskDelete, TaskInput, output_name
+from tidyberg.model.task import NanFacts, Task, TaskDelete, TaskInput, TaskPartitionField, output_name
 from tidyberg.planning.task_split import tasks_per_group
 
 _BATCH_ROWS = 131_072
-_FAR_MORE, _FAR_MORE_SPARE = 4, 32  # times as many outputs as planned, and some: a writer that rolls so often is wrong
-_OVERSIZE = 1.8  # an output above this many times the target would be split by the next plan
+_FAR_MORE, _FAR_MORE_SPARE = 4, 32  # a writer with more than 4 times the planned outputs plus 32 has a bug
+_OVERSIZE = 1.8  # the next plan would split an output that is larger than this many times the target
 
 
 def build_tasks(
@@ -40,9 +40,9 @@ def build_tasks(
     nans: Mapping[str, tuple[NanFacts, ...]] = MappingProxyType({}),
     after_death: bool = False,
 ) -> list[Task]:
-    """One task per group, which says among how many to divide it; tasks share their schema and settings.
+    """Build one task per group, with the number of parts to divide it into. Tasks share schema and settings.
 
-    `deletes` are the plan's, `nans` of files to copy.
+    `deletes` belong to the plan. `nans` are the NaN metrics of files to copy.
     """
     pinned = inventory.pinned
     schema = arrow_schema_bytes(pinned.schema)
@@ -97,7 +97,7 @@ def build_tasks(
                 outputs=group.outputs,
                 row_groups=sum(row_groups.get(file.path, 1) for file in group.files),
             ),
-            # Who asks for rows to be written anew, or for other pages, gets that.
+            # A request to encode, or for other page settings, forbids splicing.
             splices=options.mode is not RewriteMode.ENCODE and not options.parquet,
             min_row_group_bytes=options.copy_min_row_group_bytes if options.mode is RewriteMode.AUTO else 0,
             equality_schemas={
@@ -111,17 +111,17 @@ def build_tasks(
 
 
 def _most_outputs(group: FileGroup, options: PlanOptions) -> int:
-    """Where rows are sorted into partitions, nobody knows how many these are: only the job's limit holds."""
+    """Limit the outputs of a group. If rows move to other partitions, only the limit of the job applies."""
     if group.output_spec_id is not None:
         return options.max_output_files
     return min(options.max_output_files, _FAR_MORE * group.outputs + _FAR_MORE_SPARE)
 
 
-def _partitioning(group: FileGroup, pinned: Pinned) -> tuple[PartitionColumn, ...] | None:
+def _partitioning(group: FileGroup, pinned: Pinned) -> tuple[TaskPartitionField, ...] | None:
     if group.output_spec_id is None:
         return None
     fields = pinned.specs[group.output_spec_id].fields
-    return tuple(PartitionColumn(field.source_id, str(field.transform)) for field in fields)
+    return tuple(TaskPartitionField(field.source_id, str(field.transform)) for field in fields)
 
 
 def _equality_schemas(deletes: Sequence[DeleteFile], schemas: Sequence[Schema]) -> dict[tuple[int, ...], bytes]:
@@ -130,7 +130,7 @@ def _equality_schemas(deletes: Sequence[DeleteFile], schemas: Sequence[Schema]) 
 
 
 def _partitions(groups: Sequence[FileGroup], inventory: Inventory) -> dict[int, Partition]:
-    """Of each group the partition that its files are in; a path alone cannot tell the text "null" from NULL."""
+    """Return the partition of each group. The path alone is ambiguous: it may mean the text "null" or NULL."""
     firsts = {group.files[0].path: group.group_id for group in groups}
     files = inventory.data_files
     found = files.filter(pc.is_in(files["path"], value_set=pa.array(list(firsts), pa.string())))
@@ -141,7 +141,7 @@ def _partitions(groups: Sequence[FileGroup], inventory: Inventory) -> dict[int, 
 
 
 def _row_groups(groups: Sequence[FileGroup], inventory: Inventory) -> dict[str, int]:
-    """By path, of the files of groups that become several files; one where nothing tells."""
+    """Return the number of row groups by path, for groups with several outputs. The default is one."""
     paths = [file.path for group in groups if group.outputs > 1 for file in group.files]
     files = inventory.data_files
     found = files.filter(pc.is_in(files["path"], value_set=pa.array(paths, pa.string())))
@@ -164,7 +164,7 @@ def _task_delete(delete: DeleteFile) -> TaskDelete:
 
 @dataclass(frozen=True)
 class _PartitionPath:
-    """All that location providers ask of a partition key."""
+    """The part of a partition key that location providers use."""
 
     path: str
 
@@ -173,10 +173,10 @@ class _PartitionPath:
 
 
 def _output_directory(provider: LocationProvider, job_id: str, group: FileGroup) -> str:
-    """Where the table's own location provider puts this group's first output: hashes and custom layouts count.
+    """Return the directory that the table's location provider chooses, which may use hashes or a custom layout.
 
-    Outputs that are sorted into partitions share one directory, so that their names can be computed beforehand; where
-    a file lies says nothing of its partition.
+    Outputs in several partitions share one directory, so that their names can be computed in advance. The location of a
+    file does not determine its partition.
     """
     name = output_name(job_id, group.group_id, attempt=0, number=0)
     stays = group.partition_path and group.output_spec_id is None

@@ -1,4 +1,4 @@
-"""Lets small delete data travel with the tasks: each delete file is read once for the whole job."""
+"""Puts the bytes of small delete files into tasks, so that each file is read once per job."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,13 +17,13 @@ _MB = 1024 * 1024
 _THREADS = 16
 
 WithDeletes = TypeVar("WithDeletes", Task, AuditTask)
-Blob = tuple[str, int | None, int | None]  # a file, or the deletion vector at that offset and of that size in it
+Blob = tuple[str, int | None, int | None]  # a file, or the deletion vector at an offset and with a size in it
 
 
 def with_delete_contents(
     tasks: Sequence[WithDeletes], storage: StorageAccess, *, per_task: int = 10 * _MB, per_job: int = 64 * _MB
 ) -> list[WithDeletes]:
-    """The tasks, those with few bytes of deletes with the bytes themselves; the other tasks' workers read theirs."""
+    """Return the tasks, and add the bytes of deletes to those with few. The workers of other tasks read theirs."""
     chosen = _small_tasks(tasks, per_task, per_job)
     contents = _read({_blob(delete): delete for position in chosen for delete in tasks[position].deletes}, storage)
     return [
@@ -35,7 +35,7 @@ def with_delete_contents(
 
 
 def _small_tasks(tasks: Sequence[Task | AuditTask], per_task: int, per_job: int) -> set[int]:
-    """Positions of the tasks to fill; the smallest first, since each spares its worker the same requests."""
+    """Return the positions of the tasks to fill, smallest first, because each one saves the same requests."""
     sizes = sorted((sum(map(_size, task.deletes)), position) for position, task in enumerate(tasks) if task.deletes)
     chosen = set()
     for size, position in sizes:
@@ -63,7 +63,7 @@ def _read(deletes: dict[Blob, TaskDelete], access: StorageAccess) -> dict[Blob, 
 
 
 def _contents(storage: Storage, together: Sequence[TaskDelete]) -> list[tuple[Blob, bytes]]:
-    """What one request brings: a file, or vectors that lie side by side."""
+    """Return the contents of one request: a file, or adjacent deletion vectors."""
     if together[0].kind != "dv":
         return [(_blob(together[0]), delete_bytes(storage, together[0]))]
     return list(zip(map(_blob, together), read_vectors(storage, together), strict=True))

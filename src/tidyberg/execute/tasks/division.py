@@ -1,20 +1,20 @@
-"""Divides the task of a large group among several: each takes some bytes of its files, and its share of the outputs."""
+"""Divides the task of a large group into several. Each gets a range of input bytes and a share of the outputs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tidyberg.model.task import Share, Task, TaskInput
 
-_SLACK = 32  # a cut may be off by this part of an output, if that spares a row group to be decoded twice
+_SLACK = 32  # a cut may move by 1/32 of an output, if then no row group is decoded twice
 
 
 def divided(tasks: Sequence[Task]) -> list[Task]:
-    """The tasks to run: those of several parts in parts, all others as they are."""
+    """Return the tasks to run. Tasks with several parts are divided."""
     return [part for task in tasks for part in (_parts(task) if task.parts > 1 else (task,))]
 
 
 def _parts(task: Task) -> Iterator[Task]:
-    """Every byte of the inputs is in exactly one part; each gets as much of them as of the outputs."""
+    """Divide a task. Every input byte is in exactly one part, and input and output shares are equal."""
     size = sum(file.size for file in task.inputs)
     for part in range(task.parts):
         before, after = (task.outputs * number // task.parts for number in (part, part + 1))
@@ -24,7 +24,7 @@ def _parts(task: Task) -> Iterator[Task]:
 
 
 def _between(files: Sequence[TaskInput], begin: int, end: int, slack: int) -> Iterator[TaskInput]:
-    """What lies between two bytes of the files, one behind the other."""
+    """Return the inputs between two positions in the concatenation of all files."""
     first = 0
     for file in files:
         from_byte, to_byte = max(0, begin - first), min(file.size, end - first)

@@ -1,4 +1,4 @@
-"""The Arrow schema of the columns that equality deletes compare, also of columns since dropped from the table."""
+"""Builds the Arrow schema of the columns that equality deletes compare, including dropped columns."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,13 +12,13 @@ from tidyberg.model.table import Pinned
 
 
 def schemas_newest_first(pinned: Pinned) -> list[Schema]:
-    """The table's schemas; the current one comes first, even where it is an older one set again."""
+    """Return the table's schemas, newest first. The current one comes first, even if it is an older one."""
     older = sorted(pinned.schemas.values(), key=lambda schema: schema.schema_id, reverse=True)
     return [pinned.schema, *(schema for schema in older if schema.schema_id != pinned.schema.schema_id)]
 
 
 def equality_schema_bytes(equality_ids: Sequence[int], schemas: Sequence[Schema], path: str) -> bytes:
-    """One column for each id, in their order: the column itself, or the structs around a nested one down to it."""
+    """Return a schema with one column per id, in order. A nested column keeps the structs around it."""
     if not equality_ids:
         raise Unsupported(f"The equality delete file {path} does not say which columns it compares.")
     columns = [column for field_id in equality_ids for column in arrow_schema(_only(field_id, schemas, path))]
@@ -39,7 +39,7 @@ def _only(field_id: int, schemas: Sequence[Schema], path: str) -> Schema:
     *structs, leaf = trail
     if not isinstance(leaf.field_type, PrimitiveType) or isinstance(leaf.field_type, UnknownType):
         raise Unsupported(f"The equality delete file {path} compares {leaf.name}, which is a {leaf.field_type}.")
-    # Optional: data files older than a column, and delete files without it, have null there.
+    # The column is optional: older data files and delete files without it have null there.
     column = leaf.model_copy(update={"required": False})
     for struct in reversed(structs):
         column = NestedField(struct.field_id, struct.name, StructType(column), required=False)
@@ -47,7 +47,7 @@ def _only(field_id: int, schemas: Sequence[Schema], path: str) -> Schema:
 
 
 def _trail(field_id: int, fields: Iterable[NestedField]) -> list[NestedField]:
-    """The fields from the top down to that id; nothing where it is absent, or inside a list or map."""
+    """Return the fields from the top to an id, or none if the id is absent or inside a list or map."""
     for field in fields:
         if field.field_id == field_id:
             return [field]

@@ -1,4 +1,4 @@
-"""What data files of an evolving table may lack: field ids, by the name mapping, and the values of absent columns."""
+"""Finds what data files of an evolved table lack: field ids, from the name mapping, and values of absent columns."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ from tidyberg.model.table import NAME_MAPPING
 
 
 def name_mapping(properties: Mapping[str, str]) -> dict[tuple[str, ...], int] | None:
-    """Field ids by the names that lead to them, aliases too; None where the table has no mapping."""
+    """Return field ids by their paths of names, including aliases. None means that the table has no mapping."""
     text = properties.get(NAME_MAPPING)
     if text is None:
         return None
@@ -48,11 +48,11 @@ def _mapped(fields: Sequence[MappedField], above: tuple[str, ...]) -> Iterator[t
 
 
 def absent_values(spec: PartitionSpec, partition: Partition, schemas: Sequence[Schema]) -> dict[int, Any]:
-    """What fields hold in files that lack them, by field id; fields that are null there are left out.
+    """Return the values of fields that files lack, by field id. Fields whose value is null are left out.
 
-    The specification's order: the partition's value of an identity transform, also where that is null, then the
-    field's initial default. `schemas` are all of the table's, the current one first: equality deletes also ask for
-    columns since dropped.
+    The specification defines the order: first the partition value of an identity transform, even if it is null, and
+    then the field's initial default. `schemas` are all schemas of the table, the current one first, because equality
+    deletes may compare dropped columns.
     """
     values: dict[int, Any] = {}
     for schema in reversed(schemas):
@@ -70,7 +70,7 @@ def absent_values(spec: PartitionSpec, partition: Partition, schemas: Sequence[S
 
 
 def _refuse_days_as_time(field_id: int, schemas: Sequence[Schema]) -> None:
-    """A partition value does not say whether it is days or the microseconds of a column promoted since."""
+    """Refuse a date that was promoted, because its partition value may be days or microseconds."""
     kinds = [
         field.field_type for schema in schemas for field in _all_fields(schema.fields) if field.field_id == field_id
     ]

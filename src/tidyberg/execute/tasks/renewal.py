@@ -1,16 +1,16 @@
-"""Credentials that a catalog vends for a time: asked for anew before half of their life is over."""
+"""Renews temporary credentials that a catalog vends, before half of their lifetime is over."""
 
 import threading
 from collections.abc import Callable, Mapping
 
 from tidyberg.storage.access import StorageAccess
 
-# As Iceberg's catalogs name them; Azure's end with the account.
+# The property names of Iceberg's catalogs. Those of Azure end with the account.
 _EXPIRES_AT_MS = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at", "adls.sas-token-expires-at-ms")
 
 
 class RenewedAccess(StorageAccess):
-    """Each task, or Spark job of tasks, gets what is valid when it starts."""
+    """Gives each task, or Spark job of tasks, credentials that are valid when it starts."""
 
     __slots__ = ("_due_ms", "_lock", "_now_ms", "_renew")
 

@@ -1,4 +1,4 @@
-"""The Arrow schema of a table's data files: exact physical types, every field with its Iceberg id."""
+"""Builds the Arrow schema of a table's data files, with exact physical types and field ids."""
 
 from collections.abc import Iterable
 
@@ -33,7 +33,7 @@ from tidyberg.errors import Unsupported
 from tidyberg.execute.kernel.columns.lineage import LAST_UPDATED_NAME, ROW_ID_NAME
 from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID
 
-# Plain, not large, strings and lists: batches are a few megabytes, and 32-bit offsets are half the memory.
+# Strings and lists have 32-bit offsets, which need half the memory. Batches are only a few megabytes.
 _PRIMITIVES: dict[type[IcebergType], pa.DataType] = {
     BooleanType: pa.bool_(),
     IntegerType: pa.int32(),
@@ -48,7 +48,7 @@ _PRIMITIVES: dict[type[IcebergType], pa.DataType] = {
     TimestamptzNanoType: pa.timestamp("ns", tz="UTC"),
     StringType: pa.string(),
     BinaryType: pa.binary(),
-    UUIDType: pa.uuid(),  # an Arrow extension: Parquet gets sixteen fixed bytes with the UUID annotation
+    UUIDType: pa.uuid(),  # an Arrow extension type, which Parquet stores as 16 fixed bytes with the UUID annotation
 }
 
 
@@ -61,7 +61,7 @@ def arrow_schema_bytes(schema: Schema) -> bytes:
 
 
 def with_lineage_fields(schema: Schema) -> Schema:
-    """The schema that v3 data files name in their footers: the table's columns, then row lineage."""
+    """Return the schema in the footers of v3 data files: the table's columns and row lineage."""
     taken = {ROW_ID_NAME, LAST_UPDATED_NAME} & {column.name for column in schema.fields}
     if taken:
         raise Unsupported(
@@ -78,7 +78,7 @@ def with_lineage_fields(schema: Schema) -> Schema:
 
 
 def _stored(columns: Iterable[NestedField]) -> list[NestedField]:
-    """Spec: a column of type unknown is always null and not in data files."""
+    """Drop columns of type unknown. By the specification they are always null and not in data files."""
     return [column for column in columns if not isinstance(column.field_type, UnknownType)]
 
 

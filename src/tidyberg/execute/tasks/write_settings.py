@@ -1,4 +1,4 @@
-"""Resolves a table's write properties and a job's overrides into the writer's settings."""
+"""Converts a table's write properties and a job's overrides to the settings of the writer."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _METRICS = "write.metadata.metrics."
 _CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "gzip", "lz4": "lz4", "lz4_raw": "lz4", "brotli": "brotli",
            "uncompressed": "uncompressed", "none": "uncompressed"}  # fmt: skip
 _LEVELS = {"zstd": range(-7, 23), "gzip": range(1, 10), "brotli": range(12)}
-# What Iceberg's Java writers use. Arrow's own 1 is hardly faster, and files would grow when rewritten.
+# The default of Iceberg's Java writers. Arrow's default, 1, is hardly faster, and rewritten files would grow.
 _DEFAULT_LEVEL = {"zstd": 3}
 _MODE = re.compile(r"none|counts|full|truncate\(([1-9]\d*)\)")
 _BLOOM_ENABLED = "bloom-filter-enabled.column."
@@ -29,7 +29,7 @@ _OVERRIDES = ("compression-codec", "compression-level", "row-group-size-bytes", 
 def write_settings(
     schema: Schema, properties: Mapping[str, str], overrides: Mapping[str, str], *, lineage: bool = False
 ) -> WriteSettings:
-    """Settings for the table's files; `overrides` are `write.parquet.*` properties without the prefix."""
+    """Return the writer's settings. `overrides` are `write.parquet.*` properties without the prefix."""
     parquet = {name.removeprefix(_PARQUET): value for name, value in properties.items() if name.startswith(_PARQUET)}
     parquet |= _checked_overrides(overrides)
     codec = _codec(parquet)
@@ -102,7 +102,7 @@ def _whole_number(parquet: Mapping[str, str], name: str, default: str) -> int:
 
 
 def _bloom_filters(parquet: Mapping[str, str], schema: Schema) -> tuple[tuple[int, float], ...]:
-    """Columns that are gone from the schema, or nested types, have no bloom filter."""
+    """Return the columns with bloom filters. Dropped columns and nested types have none."""
     found = []
     names = leaf_names(schema)
     for property_name, value in parquet.items():
@@ -150,7 +150,7 @@ def _mode(name: str, text: str) -> str:
 
 
 def leaf_names(schema: Schema) -> dict[str, int]:
-    """Full names of primitive columns, such as `items.element.price`, with their ids in schema order."""
+    """Return the full names of primitive columns, such as `items.element.price`, and their ids, in schema order."""
     names: dict[str, int] = {}
     for column in schema.fields:
         _collect_names(column, column.name, names)

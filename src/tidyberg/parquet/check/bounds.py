@@ -24,10 +24,6 @@ class Truth:
     # Counted only where the file says it: with both zeros and every NaN as one number, and apart where there are some.
     distinct: tuple[int, int] | None = None
 
-    @property
-    def has_numbers(self) -> bool:
-        return self.lower is not None
-
 
 def check_statistics(
     said: Struct, truth: Truth, order: Order | None, findings: Findings, page: int | None = None

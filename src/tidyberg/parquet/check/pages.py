@@ -296,10 +296,6 @@ def _hadoop_lz4(content: memoryview, size: int) -> bytes:
     return bytes(raw.decompress(pa.py_buffer(content), size))
 
 
-def null_counts(batch: Batch) -> list[int]:
-    return [page.values - present for page, present in zip(batch.pages, batch.present, strict=True)]
-
-
 def declared_nulls(page: StoredPage) -> int | None:
     """As the header of a page of the second version counts them."""
     return optional_number(page.data, 2, "how many nulls a page has") if page.kind == DATA_PAGE_V2 else None

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote
 
-UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
 EMPTY_PAYLOAD = hashlib.sha256(b"").hexdigest()
 
 Query = Sequence[tuple[str, str]]
@@ -39,7 +38,7 @@ def sign(
 ) -> dict[str, str]:
     """The headers with which to send a request: those given, and the ones that prove who sends it.
 
-    `path` is encoded already; `payload` is the SHA-256 of the body, or UNSIGNED_PAYLOAD.
+    `path` is encoded already; `payload` is the SHA-256 of the body.
     """
     moment = now.strftime("%Y%m%dT%H%M%SZ")
     signed = {name.lower(): " ".join(value.split()) for name, value in headers.items()}

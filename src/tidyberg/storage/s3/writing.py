@@ -9,8 +9,6 @@ from types import TracebackType
 from tidyberg.storage.s3.client import Bytes
 from tidyberg.storage.s3.store import S3Object, S3Store, Upload
 
-MOST_PARTS = 10_000
-
 
 class S3OutputStream:
     """A file object to write to. Nothing is visible before it is closed, and nothing remains when it is abandoned."""

@@ -20,7 +20,7 @@ from tidyberg.execute.kernel.columns.transforms import apply_transform
 from tidyberg.execute.kernel.write.output import Output
 from tidyberg.execute.kernel.write.rolling import RollingWriter
 from tidyberg.failures import FailureKind, KernelFailure
-from tidyberg.model.task import PartitionColumn, Task
+from tidyberg.model.task import Task, TaskPartitionField
 from tidyberg.storage.storage import Storage
 
 Values = tuple[Any, ...]
@@ -150,7 +150,7 @@ class _Spill:
         self._file.close()
 
 
-def partition_leaves(schema: pa.Schema, partitioning: tuple[PartitionColumn, ...]) -> list[tuple[Leaf, str]]:
+def partition_leaves(schema: pa.Schema, partitioning: tuple[TaskPartitionField, ...]) -> list[tuple[Leaf, str]]:
     """The source column of every partition field, which may be inside a struct, with the transform."""
     by_id = {leaf.field_id: leaf for leaf in leaves(schema) if not leaf.repeated}
     missing = [column.source_id for column in partitioning if column.source_id not in by_id]
