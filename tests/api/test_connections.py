@@ -19,7 +19,7 @@ from tidyberg.api.connections import Connections, Shed
 from tidyberg.api.server import ApiServer, listen
 from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
-from tidyberg.telemetry.sparing import LINES, WINDOW_SECONDS, Sparing
+from tidyberg.telemetry.log_rate_limit import LINES, WINDOW_SECONDS, LogRateLimit
 
 
 @contextmanager
@@ -126,18 +126,18 @@ def test_an_address_beyond_its_share_loses_its_own_connections() -> None:
 
 def test_lines_that_clients_cause_are_limited_and_counted() -> None:
     now = 0.0
-    sparing = Sparing(clock=lambda: now)
+    limit = LogRateLimit(clock=lambda: now)
 
     def line(name: str, text: str, level: int = logging.WARNING) -> logging.LogRecord:
         return logging.LogRecord(name, level, __file__, 1, text, (), None)
 
-    passed = [sparing.filter(line("uvicorn.error", "Invalid HTTP request received.")) for _ in range(LINES + 30)]
+    passed = [limit.filter(line("uvicorn.error", "Invalid HTTP request received.")) for _ in range(LINES + 30)]
     assert sum(passed) == LINES
-    assert sparing.filter(line("uvicorn.error", "Something else."))
-    assert all(sparing.filter(line("tidyberg.jobs", "the job failed")) for _ in range(LINES + 30))
+    assert limit.filter(line("uvicorn.error", "Something else."))
+    assert all(limit.filter(line("tidyberg.jobs", "the job failed")) for _ in range(LINES + 30))
     now = WINDOW_SECONDS
     later = line("uvicorn.error", "Invalid HTTP request received.")
-    assert sparing.filter(later)
+    assert limit.filter(later)
     assert "30 lines like this one were left out" in later.getMessage()
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.api.conftest import Serve
 from tidyberg.api.security import Authenticator
-from tidyberg.api.watchers import HELD_EVENTS
+from tidyberg.api.watched_jobs import HELD_EVENTS
 from tidyberg.errors import StoreUnreachable
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Limits
@@ -224,7 +224,7 @@ def test_nobody_can_spoil_a_watch_by_asking_for_numbers_that_are_not_there(clien
 def test_a_reader_that_takes_nothing_holds_no_memory_and_does_not_stay(
     serve: Serve, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidyberg.api.watching.SEND_SECONDS", 0.5)
+    monkeypatch.setattr("tidyberg.api.event_streams.SEND_SECONDS", 0.5)
     client = serve()
     job = Ended(service, client)
     address = (client.base_url.host, int(client.base_url.port or 0))

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tidyberg.api.show_jobs import estimated_completion, job_answer
+from tidyberg.api.job_answers import estimated_completion, job_answer
 from tidyberg.model.job import Job, JobStatus, Progress, Stage
 from tidyberg.model.submission import Limits, Submission
 from tidyberg.model.table import TableRef

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from tests.api.conftest import Serve
-from tidyberg.api.bodies import MOST_LEVELS, parse
-from tidyberg.api.rates import Rates
+from tidyberg.api.json_body import MOST_LEVELS, parse
+from tidyberg.api.rate_limits import RateLimiter
 from tidyberg.api.refusals import MalformedRequest, RateLimited
 from tidyberg.model.sizes import MB
 from tidyberg.service.service import Service
@@ -184,7 +184,7 @@ def test_one_who_asks_too_often_has_to_wait(serve: Serve) -> None:
 
 def test_a_bucket_fills_again_and_everyone_has_their_own() -> None:
     now = 0.0
-    rates = Rates(2, 4, clock=lambda: now)
+    rates = RateLimiter(2, 4, clock=lambda: now)
     for _ in range(4):
         rates.take("a")
     rates.take("b")

@@ -10,12 +10,12 @@ import pytest
 from tests.api.conftest import Serve
 from tests.api.test_limits import code_of
 from tidyberg.api.refusals import Overloaded
-from tidyberg.api.threads import Threads, calling_tenant
+from tidyberg.api.thread_pool import FairThreadPool, calling_tenant
 from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
 
 
-async def call_as(tenant: str, threads: Threads, seconds: float, done: list[str]) -> str:
+async def call_as(tenant: str, threads: FairThreadPool, seconds: float, done: list[str]) -> str:
     calling_tenant.set(tenant)
     try:
         await threads(time.sleep, seconds)
@@ -27,7 +27,7 @@ async def call_as(tenant: str, threads: Threads, seconds: float, done: list[str]
 
 def test_tenants_take_turns_whoever_came_first() -> None:
     async def crowd() -> list[str]:
-        threads, done = Threads(1, 100, 60.0), list[str]()
+        threads, done = FairThreadPool(1, 100, 60.0), list[str]()
         calls = [asyncio.create_task(call_as("many", threads, 0.01, done)) for _ in range(20)]
         await asyncio.sleep(0)
         calls += [asyncio.create_task(call_as("few", threads, 0.01, done)) for _ in range(3)]
@@ -41,7 +41,7 @@ def test_tenants_take_turns_whoever_came_first() -> None:
 
 def test_who_asks_for_much_is_refused_before_who_asks_for_little() -> None:
     async def crowd() -> tuple[list[str], list[str]]:
-        threads, done = Threads(1, 1000, 0.5), list[str]()
+        threads, done = FairThreadPool(1, 1000, 0.5), list[str]()
         for _ in range(3):
             await call_as("few", threads, 0.1, done)  # now it is known what a call takes
         many = [asyncio.create_task(call_as("many", threads, 0.1, done)) for _ in range(60)]
@@ -59,7 +59,7 @@ def test_nobody_waits_longer_than_was_said_even_when_calls_hang() -> None:
     let_go = threading.Event()
 
     async def crowd() -> tuple[str, float]:
-        threads = Threads(1, 100, 0.3)
+        threads = FairThreadPool(1, 100, 0.3)
         hanging = asyncio.create_task(threads(let_go.wait, 30))
         await asyncio.sleep(0.05)
         began = time.monotonic()
@@ -110,10 +110,10 @@ def test_a_slow_store_sheds_early_with_a_word_on_when_to_come_back(
 
 
 def test_a_loop_that_is_behind_answers_liveness_only(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidyberg.api.lag.LoopLag.seconds", lambda _: 0.5)
+    monkeypatch.setattr("tidyberg.api.event_loop_lag.LoopLag.seconds", lambda _: 0.5)
     client = serve(Server(max_wait_seconds=0.4))
     assert code_of(client.post("/compact", json={"table": "public.events"})) == (503, "overloaded")
     assert client.get("/api/v1/jobs").status_code == 200, "who looks is let in longer"
-    monkeypatch.setattr("tidyberg.api.lag.LoopLag.seconds", lambda _: 3.0)
+    monkeypatch.setattr("tidyberg.api.event_loop_lag.LoopLag.seconds", lambda _: 3.0)
     assert code_of(client.get("/api/v1/jobs")) == (503, "overloaded")
     assert client.get("/health/live").status_code == 200

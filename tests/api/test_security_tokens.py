@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import RSAAlgorithm
 
 from tests.api.provider import EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, Provider, public
-from tidyberg.api.oidc import Tokens
+from tidyberg.api.oidc import TokenVerifier
 from tidyberg.errors import AccessDenied, IdentityProviderDown, NotAuthenticated
 from tidyberg.model.principal import Principal, Role
 from tidyberg.settings.access import Oidc
@@ -35,9 +35,9 @@ def provider() -> Iterator[Provider]:
     provider.close()
 
 
-def checker(provider: Provider, tenants: frozenset[str] = frozenset(), **more: Any) -> Tokens:
+def checker(provider: Provider, tenants: frozenset[str] = frozenset(), **more: Any) -> TokenVerifier:
     given = {"issuer": provider.issuer, "audience": "tidyberg", "algorithms": ["RS256", "ES256", "EdDSA"], **more}
-    return Tokens(Oidc.model_validate(given), tenants)
+    return TokenVerifier(Oidc.model_validate(given), tenants)
 
 
 def principal(provider: Provider, token: str, **more: Any) -> Principal:

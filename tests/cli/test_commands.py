@@ -284,7 +284,7 @@ def test_unexpected_failures_show_no_traceback_unless_asked(
     def broken(*_: object) -> None:
         raise RuntimeError("postgresql://me:hunter2@host is odd")
 
-    monkeypatch.setattr("tidyberg.cli.looking.resolve_table", broken)
+    monkeypatch.setattr("tidyberg.cli.tables.resolve_table", broken)
     ran = run("plan", "analytics.events")
     assert ran.status == 5
     assert "Unexpected failure: RuntimeError" in ran.err

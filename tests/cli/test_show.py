@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
+from tidyberg.cli.formatting import ago, dollars, duration, plural, short_id
 from tidyberg.cli.show_doctor import Check, show_checks
 from tidyberg.cli.show_health import show_health, show_tables
 from tidyberg.cli.show_jobs import show_jobs
 from tidyberg.cli.show_plan import SHOWN_PARTITIONS, show_groups, show_plan
 from tidyberg.cli.show_result import show_result
 from tidyberg.cli.show_sizes import bucket_label, show_histogram, size_buckets
-from tidyberg.cli.words import ago, dollars, duration, plural, short_id
 from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.job import CompactionStats, Copied, Job, JobStatus, Spliced, Stage
 from tidyberg.model.left import left_alone

@@ -10,9 +10,9 @@ from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Progress
 from tidyberg.model.principal import LOCAL
 from tidyberg.model.report import GroupFinished, Notice
-from tidyberg.service.heartbeat import Heartbeat, Stop
+from tidyberg.service.heartbeat import Heartbeat, StopReason
+from tidyberg.service.job_events import JobEventWriter
 from tidyberg.service.service import Service
-from tidyberg.service.watching import Watch
 from tidyberg.testing import Warehouse
 
 TTL_MS = 400
@@ -44,7 +44,7 @@ def test_a_claim_is_kept_for_longer_than_it_lives(service: Service, heartbeat: H
 def test_who_lost_a_claim_is_told_to_stop(service: Service, heartbeat: Heartbeat, clock: Clock) -> None:
     clock.added_ms = 60_000
     claimed(service, "second", clock)
-    heartbeat.stop(Stop.SHUTDOWN)
+    heartbeat.stop(StopReason.SHUTDOWN)
     with heartbeat:
         until(lambda: heartbeat.is_lost or None)
     assert heartbeat._cancel.cancelled
@@ -54,7 +54,7 @@ def test_a_wish_to_cancel_reaches_the_run(service: Service, heartbeat: Heartbeat
     service.cancel(heartbeat._job_id, LOCAL)
     with heartbeat:
         until(lambda: heartbeat._cancel.cancelled or None)
-    assert heartbeat.stopped is Stop.CANCELLED
+    assert heartbeat.stopped is StopReason.CANCELLED
 
 
 def test_progress_is_told_at_most_twice_a_second_and_the_last_is_never_lost(
@@ -62,7 +62,7 @@ def test_progress_is_told_at_most_twice_a_second_and_the_last_is_never_lost(
 ) -> None:
     untidy_table(warehouse)
     job, now = submit(service), [0.0]
-    watch = Watch(service.records.queue, job.job_id, Clock(), lambda: False, lambda: now[0])
+    watch = JobEventWriter(service.records.queue, job.job_id, Clock(), lambda: False, lambda: now[0])
     for number in range(20):
         now[0] += 0.125
         watch(GroupFinished(number, "", Progress(groups_completed=number)))

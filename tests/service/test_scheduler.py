@@ -18,7 +18,7 @@ from tidyberg.errors import BadInput, CatalogUnreachable, Conflict
 from tidyberg.model.job import JobStatus
 from tidyberg.model.principal import LOCAL
 from tidyberg.model.submission import Limits, Query, Schedule
-from tidyberg.service.due import Due, jitter_ms, next_due, passed, to_fire
+from tidyberg.service.due_times import DueTime, jitter_ms, next_due, passed, to_fire
 from tidyberg.service.scheduler import Scheduler
 from tidyberg.service.service import Service
 from tidyberg.settings.settings import Settings
@@ -293,7 +293,7 @@ def test_of_a_dense_schedule_the_newest_times_are_looked_at_and_of_a_rare_one_th
 
 
 def test_several_times_in_time_are_all_dealt_with() -> None:
-    dues = [Due(NINE + minute * MINUTE_MS, NINE + minute * MINUTE_MS) for minute in range(10)]
+    dues = [DueTime(NINE + minute * MINUTE_MS, NINE + minute * MINUTE_MS) for minute in range(10)]
     for missed in ("skip", "once"):
         schedule = replace(HOURLY, missed=missed)
         assert to_fire(schedule, dues, NINE + 9 * MINUTE_MS, 3 * MINUTE_MS, ()) == dues[6:]

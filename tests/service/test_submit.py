@@ -26,8 +26,8 @@ from tidyberg.model.job import JobStatus
 from tidyberg.model.principal import LOCAL, Principal, Role
 from tidyberg.model.submission import Query, Schedule
 from tidyberg.model.table import TableRef
-from tidyberg.service.lookup import Lookup
-from tidyberg.service.names import table_ref
+from tidyberg.service.catalog_lookup import CatalogLookup
+from tidyberg.service.identifiers import table_ref
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.service.service import Service
 from tidyberg.testing import Warehouse
@@ -240,7 +240,7 @@ def test_jobs_are_taken_in_while_their_catalog_hangs_and_it_is_left_alone(
     service: Service, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog = Hanging()
-    service.lookup = Lookup(catalog, patience_seconds=0.1)
+    service.lookup = CatalogLookup(catalog, patience_seconds=0.1)
     accepted = [submit(service) for _ in range(20)]
     assert len({job.job_id for job in accepted}) == 20
     assert catalog.asked == 1
@@ -252,7 +252,7 @@ def test_jobs_are_taken_in_while_their_catalog_hangs_and_it_is_left_alone(
 def test_what_is_known_of_a_table_is_forgotten_after_a_minute(warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     now = [0.0]
-    lookup = Lookup(lambda _: warehouse.catalog, clock=lambda: now[0])
+    lookup = CatalogLookup(lambda _: warehouse.catalog, clock=lambda: now[0])
     assert lookup.table(EVENTS) is not None
     warehouse.catalog.drop_table("db.events")
     now[0] = 59.0

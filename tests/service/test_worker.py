@@ -21,7 +21,7 @@ from tidyberg.model.principal import LOCAL
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.submission import Limits, Query, Submission
 from tidyberg.service.attempt import Attempt
-from tidyberg.service.auto_look import AUTO
+from tidyberg.service.auto_mode import AUTO
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.service.service import Service
 from tidyberg.testing import Warehouse

@@ -19,7 +19,7 @@ def moment_text(moment_ms: int) -> str:
     return datetime.fromtimestamp(moment_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class JobCreated(BaseModel):
+class JobCreatedAnswer(BaseModel):
     """A job that waits."""
 
     model_config = ConfigDict(
@@ -43,7 +43,7 @@ class JobCreated(BaseModel):
     )
 
 
-class JobError(BaseModel):
+class JobErrorAnswer(BaseModel):
     """Why a job failed, or why it waits for another attempt."""
 
     code: str | None = Field(description="Stable; programs may rely on it.")
@@ -127,9 +127,9 @@ class JobAnswer(BaseModel):
     estimated_cost: float | None = Field(description="Dollars.")
     cost: float | None = Field(description="Dollars.")
     notes: list[str]
-    error: JobError | None
+    error: JobErrorAnswer | None
 
 
-class JobPage(BaseModel):
+class JobPageAnswer(BaseModel):
     jobs: list[JobAnswer]
     next_cursor: str | None = Field(description="Give it as `cursor` for the next page; null on the last one.")

@@ -8,9 +8,9 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from tidyberg.api.admission import Admission
-from tidyberg.api.rates import Rates
-from tidyberg.api.threads import Threads
-from tidyberg.api.watchers import StreamLimits, Watchers
+from tidyberg.api.rate_limits import RateLimiter
+from tidyberg.api.thread_pool import FairThreadPool
+from tidyberg.api.watched_jobs import StreamLimits, WatchedJobs
 from tidyberg.model.principal import Principal
 from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
@@ -24,14 +24,14 @@ class Context:
     server: Server
     identify: Identify
     keys_version: Callable[[], int]  # another number: credentials that were right may be so no more
-    rates: Rates
+    rate_limiter: RateLimiter
     admission: Admission
     # Apart, so that calls that wait for a catalog do not keep the others waiting.
-    looking: Threads  # asks only the store
-    acting: Threads  # changes what is stored; may ask a catalog for a moment
-    observing: Threads  # asks catalogs and storage
-    watching: Threads  # reads for streams of events, which may be many
-    watchers: Watchers
+    read_pool: FairThreadPool  # asks only the store
+    write_pool: FairThreadPool  # changes what is stored; may ask a catalog for a moment
+    catalog_pool: FairThreadPool  # asks catalogs and storage
+    stream_pool: FairThreadPool  # reads for streams of events, which may be many
+    watched_jobs: WatchedJobs
     streams: StreamLimits
     draining: asyncio.Event  # it is to stop soon: not ready any more, but every request is answered
     stopping: asyncio.Event
@@ -48,5 +48,5 @@ async def _principal(request: Request) -> Principal:
     return principal
 
 
-Here = Annotated[Context, Depends(_context)]
-Who = Annotated[Principal, Depends(_principal)]
+CurrentContext = Annotated[Context, Depends(_context)]
+CurrentPrincipal = Annotated[Principal, Depends(_principal)]

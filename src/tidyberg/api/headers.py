@@ -34,7 +34,7 @@ class CrossOrigin(AccessDenied):
     code = "cross-origin"
 
 
-class Headers:
+class SecurityHeaders:
     """Around every answer, problems included."""
 
     def __init__(self, app: ASGIApp, *, tls: bool) -> None:
@@ -53,7 +53,7 @@ class Headers:
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
 
 
-class Guard:
+class BrowserGuard:
     """Where nobody has to say who they are, a page in a browser of this machine must not act as its owner.
 
     Such a page can send requests here under a name of its own (DNS rebinding: the `Host` tells) or blindly, without

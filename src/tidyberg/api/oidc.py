@@ -42,7 +42,7 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
 _log = logging.getLogger(__name__)
 
 
-class Tokens:
+class TokenVerifier:
     """Tells whose a token is."""
 
     def __init__(self, settings: Oidc, tenants: frozenset[str]) -> None:

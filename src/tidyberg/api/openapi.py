@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from tidyberg.api.problems import Problem
+from tidyberg.api.problems import ProblemDetails
 
 DESCRIPTION = """\
 Submit compactions of Apache Iceberg tables, watch them, plan before you do, and have them run by schedules.
@@ -47,7 +47,7 @@ def openapi_document(app: FastAPI, *, secured: bool) -> dict[str, Any]:
     schemas = document["components"]["schemas"]
     for name in _UNUSED:
         schemas.pop(name, None)
-    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    problem = ProblemDetails.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= problem.pop("$defs")
     schemas["Problem"] = problem
     if secured:

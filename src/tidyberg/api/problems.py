@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -36,8 +36,10 @@ class FieldProblem(BaseModel):
     message: str = Field(description="What is wrong with it.")
 
 
-class Problem(BaseModel):
+class ProblemDetails(BaseModel):
     """Why a request failed, as RFC 9457 has it."""
+
+    model_config = ConfigDict(title="Problem")  # the name of the component in the OpenAPI document
 
     type: str = Field(description="Names the kind of problem.", examples=["urn:tidyberg:problem:unknown-table"])
     title: str = Field(description="The kind of problem in words.", examples=["Unknown table"])
@@ -54,8 +56,8 @@ def problem_of(
     errors: list[FieldProblem] | None = None,
     instance: str | None = None,
     scrub: Callable[[str], str] = redact_text,
-) -> Problem:
-    return Problem(
+) -> ProblemDetails:
+    return ProblemDetails(
         type=f"urn:tidyberg:problem:{error.code}",
         title=error.code.replace("-", " ").capitalize(),
         status=error.http_status,
@@ -114,7 +116,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> Response:
         if error.status_code == HTTPStatus.NOT_FOUND:
-            return respond(NoSuchRoute(f"There is no {_path(request)} here.", hint="GET /docs lists what there is."))
+            return respond(NoSuchRoute(f"There is no {_path(request)} context.", hint="GET /docs lists what there is."))
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             allowed = ", ".join(_allowed_methods(request))
             refused = MethodNotAllowed(f"{_path(request)} does not take {request.method}.", hint=f"It takes {allowed}.")

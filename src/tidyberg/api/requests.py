@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from tidyberg.api.names import Name, NewScheduleId, Priority, Shape, TableName, TenantName
+from tidyberg.api.parameters import Name, NewScheduleId, Priority, RequestModel, TableName, TenantName
 from tidyberg.model.job import JobStatus
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.submission import DEFAULT_TENANT, Schedule
@@ -29,7 +29,7 @@ def asked_options(options: Options) -> dict[str, Any]:
     return options.model_dump(mode="json", exclude_none=True)
 
 
-class PlanRequest(Shape):
+class PlanRequest(RequestModel):
     """A table to plan for. Only `table` is needed; settings fill in the rest."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_COMPACT, {"table": "sales", "strategy": "time-series"}]})
@@ -63,7 +63,7 @@ class CompactRequest(PlanRequest):
         return replace(super().to_request(), priority=self.priority, verify=verify)
 
 
-class ApplyRequest(Shape):
+class ApplyRequest(RequestModel):
     """How to run a plan; the body may be left out."""
 
     priority: Priority = 0
@@ -76,7 +76,7 @@ def _separated(value: Any) -> Any:
     return value
 
 
-class JobFilters(Shape):
+class JobFilters(RequestModel):
     """Which jobs, in which order, and from where on."""
 
     status: Annotated[list[JobStatus], BeforeValidator(_separated)] = Field(
@@ -92,7 +92,7 @@ class JobFilters(Shape):
     cursor: str | None = Field(None, max_length=512, pattern=r"^[!-~]*$", description="A page's `next_cursor`.")
 
 
-class ScheduleBody(Shape):
+class ScheduleBody(RequestModel):
     """When to compact what."""
 
     model_config = ConfigDict(

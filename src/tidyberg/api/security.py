@@ -8,15 +8,15 @@ from hmac import compare_digest
 from fastapi import FastAPI, Request
 from starlette.middleware.cors import CORSMiddleware
 
-from tidyberg.api.headers import Guard, Headers
-from tidyberg.api.oidc import Tokens
+from tidyberg.api.headers import BrowserGuard, SecurityHeaders
+from tidyberg.api.oidc import TokenVerifier
 from tidyberg.errors import NotAuthenticated
 from tidyberg.model.principal import ALL_TENANTS, LOCAL, Principal, Role
 from tidyberg.model.submission import DEFAULT_TENANT
 from tidyberg.settings.access import KEY_PREFIX, Access, ApiKey, hash_key
 from tidyberg.settings.serving import Server
 from tidyberg.settings.settings import Settings
-from tidyberg.telemetry.sparing import kind
+from tidyberg.telemetry.log_rate_limit import rate_limited
 
 METRICS_PATHS = ("/metrics", "/api/v1/metrics")
 _MOST_KEY_CHARACTERS = 256
@@ -34,7 +34,9 @@ class Authenticator:
 
     def __init__(self, settings: Settings, now: Callable[[], datetime] = _now) -> None:
         self._access = settings.access
-        self._tokens = Tokens(settings.access.oidc, frozenset(settings.tenants)) if settings.access.oidc else None
+        self._tokens = (
+            TokenVerifier(settings.access.oidc, frozenset(settings.tenants)) if settings.access.oidc else None
+        )
         self._now = now
         self.version = 0  # grows with every change of the keys
 
@@ -56,7 +58,9 @@ class Authenticator:
                 return await self._identify(*credential)
         except NotAuthenticated as error:
             address = request.client.host if request.client else "somewhere"
-            _log.warning("A credential from %s was refused: %s", address, error.message, extra=kind("credential"))
+            _log.warning(
+                "A credential from %s was refused: %s", address, error.message, extra=rate_limited("credential")
+            )
             raise
         if request.url.path in METRICS_PATHS and self._access.metrics_are_open:
             return Principal("anonymous", Role.VIEWER, ALL_TENANTS)
@@ -108,7 +112,7 @@ def _credential(request: Request) -> tuple[str, str] | None:
 
 def secure(app: FastAPI, access: Access, server: Server) -> None:
     """Refuse requests that browsers were tricked into, and add the headers that keep answers from being misused."""
-    app.add_middleware(Guard, access=access, host=server.host)
+    app.add_middleware(BrowserGuard, access=access, host=server.host)
     if access.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -117,4 +121,4 @@ def secure(app: FastAPI, access: Access, server: Server) -> None:
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-API-Key"],
             expose_headers=["Retry-After"],
         )
-    app.add_middleware(Headers, tls=server.tls_cert is not None)
+    app.add_middleware(SecurityHeaders, tls=server.tls_cert is not None)

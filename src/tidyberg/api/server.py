@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 
 from tidyberg.api.connections import Connections, affordable
 from tidyberg.api.context import Context
-from tidyberg.api.lag import LoopLag
+from tidyberg.api.event_loop_lag import LoopLag
 from tidyberg.api.protocol import BoundedProtocol, ProbesOnly
 from tidyberg.errors import BadInput
 from tidyberg.settings.serving import Server

@@ -2,7 +2,7 @@
 
 from tidyberg.app import build_control
 from tidyberg.cli.as_json import plain
-from tidyberg.cli.running import run_cancellable, watching
+from tidyberg.cli.foreground import run_cancellable, watching
 from tidyberg.cli.session import Session, standard_error
 from tidyberg.cli.show_audit import show_audit
 from tidyberg.errors import TidybergError

@@ -52,12 +52,12 @@ def compact(
     if not dry_run:
         launch_spark(session.settings)
     from tidyberg.cli import jobs
-    from tidyberg.cli.several import SeveralTables
+    from tidyberg.cli.table_batch import TableBatch
 
     named = named_tables(tables, show_all, all_tables)
     if (table := named.single) is None:
-        several = SeveralTables(session, named, option, fail_fast=fail_fast, show_all=shows_all(tables, show_all))
-        end_as(several.plan() if dry_run else several.compact(), detailed_exitcode=detailed_exitcode)
+        batch = TableBatch(session, named, option, fail_fast=fail_fast, show_all=shows_all(tables, show_all))
+        end_as(batch.plan() if dry_run else batch.compact(), detailed_exitcode=detailed_exitcode)
         return
     nothing = jobs.compact(session, table, option, dry_run=dry_run, show_all=show_all)
     end(nothing, detailed_exitcode)

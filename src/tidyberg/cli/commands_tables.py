@@ -11,7 +11,7 @@ from tidyberg.cli.flags import CommonFlags, EngineFlags, OptionFlags, takes
 from tidyberg.errors import BadInput
 
 if TYPE_CHECKING:
-    from tidyberg.cli.naming_tables import NamedTables
+    from tidyberg.cli.table_names import NamedTables
 
 
 class Opponent(StrEnum):
@@ -45,9 +45,9 @@ def tables(
     namespace: Annotated[str | None, typer.Argument(help="Only of this namespace.", show_default=False)] = None,
 ) -> None:
     """List tables with their files, sizes and last commit."""
-    from tidyberg.cli import looking
+    from tidyberg.cli import tables as table_commands
 
-    looking.list_tables(common, namespace)
+    table_commands.list_tables(common, namespace)
 
 
 @takes(CommonFlags, OptionFlags)
@@ -60,16 +60,16 @@ def health(
     fail_fast: FailFast = False,
 ) -> None:
     """Score tables from 0 to 100, with the reasons."""
-    from tidyberg.cli import looking
+    from tidyberg.cli import tables as table_commands
     from tidyberg.cli.session import Session
-    from tidyberg.cli.several import SeveralTables
+    from tidyberg.cli.table_batch import TableBatch
 
     named = named_tables(tables, show_all, all_tables)
     if (table := named.single) is not None:
-        looking.report_health(common, table, option, show_all=show_all)
+        table_commands.report_health(common, table, option, show_all=show_all)
         return
-    several = SeveralTables(Session(common), named, option, fail_fast=fail_fast, show_all=shows_all(tables, show_all))
-    end_as(several.health(), detailed_exitcode=False)
+    batch = TableBatch(Session(common), named, option, fail_fast=fail_fast, show_all=shows_all(tables, show_all))
+    end_as(batch.health(), detailed_exitcode=False)
 
 
 @takes(CommonFlags, OptionFlags, EngineFlags)
@@ -85,28 +85,28 @@ def plan(
     detailed_exitcode: DetailedExitCode = False,
 ) -> None:
     """Say what a compaction would do, why, and for how much. Changes nothing."""
-    from tidyberg.cli import looking
+    from tidyberg.cli import tables as table_commands
     from tidyberg.cli.session import Session
-    from tidyberg.cli.several import SeveralTables
+    from tidyberg.cli.table_batch import TableBatch
 
     named = named_tables(tables, show_all, all_tables)
     if (table := named.single) is None:
         if out is not None:
             raise BadInput("--out takes the plan of one table.", hint="Plan each table by itself, or use --json.")
         session, shown = Session(common, engine), shows_all(tables, show_all)
-        several = SeveralTables(session, named, option, fail_fast=fail_fast, show_all=shown)
-        end_as(several.plan(), detailed_exitcode=detailed_exitcode)
+        batch = TableBatch(session, named, option, fail_fast=fail_fast, show_all=shown)
+        end_as(batch.plan(), detailed_exitcode=detailed_exitcode)
         return
-    nothing = looking.plan(common, engine, table, option, out=out, show_all=show_all)
+    nothing = table_commands.plan(common, engine, table, option, out=out, show_all=show_all)
     end(nothing, detailed_exitcode)
 
 
 @takes(CommonFlags)
 def explain(plan_file: PlanFile, common: CommonFlags) -> None:
     """Print a plan file: every verdict, and the very groups that `apply` would run."""
-    from tidyberg.cli import looking
+    from tidyberg.cli import tables as table_commands
 
-    looking.explain(common, plan_file)
+    table_commands.explain(common, plan_file)
 
 
 @takes(CommonFlags, EngineFlags, without=("verify",))
@@ -146,15 +146,15 @@ def bench(
     ] = None,
 ) -> None:
     """Measure compaction on a copy of a table, in each mode. The table itself is only read."""
-    from tidyberg.cli import bench as benching
+    from tidyberg.cli import benchmark
     from tidyberg.cli.session import Session
 
-    benching.bench(Session(common, engine), table, option, max_bytes, scratch, against is not None)
+    benchmark.run(Session(common, engine), table, option, max_bytes, scratch, against is not None)
 
 
 def named_tables(tables: Sequence[str] | None, show_all: bool, all_tables: bool) -> "NamedTables":
     """`--all` shows every partition of the tables that are named; where none is named, it takes every table."""
-    from tidyberg.cli.naming_tables import NamedTables
+    from tidyberg.cli.table_names import NamedTables
 
     return NamedTables(tuple(tables or ()), every=all_tables or (show_all and not tables))
 

@@ -19,8 +19,8 @@ from pyiceberg.table import Table
 from tidyberg.catalog.errors import catalog_errors
 from tidyberg.cli.doctor_store import check_store, existing
 from tidyberg.cli.flags import CommonFlags
+from tidyberg.cli.formatting import plural, size
 from tidyberg.cli.show_doctor import Check
-from tidyberg.cli.words import plural, size
 from tidyberg.errors import TidybergError
 from tidyberg.model.sizes import GB
 from tidyberg.settings.catalogs import catalog_secrets, known_catalogs, list_tables, load_table, open_catalog

@@ -5,7 +5,7 @@ from tidyberg.errors import TidybergError
 from tidyberg.redact import redact_text
 
 
-def unforeseen(error: Exception) -> TidybergError:
+def unexpected_error(error: Exception) -> TidybergError:
     """A defect, told without secrets [I12]."""
     words = redact_text(f"{type(error).__name__}: {error}")
     return TidybergError(
@@ -13,7 +13,7 @@ def unforeseen(error: Exception) -> TidybergError:
     )
 
 
-def tell(error: TidybergError, about: str = "") -> None:
+def print_error(error: TidybergError, about: str = "") -> None:
     """On standard error: what happened, and what to do next."""
     console = standard_error()
     console.print(f"error: {about}{error.message}", style="bold red", markup=False, soft_wrap=True)

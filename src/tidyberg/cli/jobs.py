@@ -12,13 +12,13 @@ from tidyberg.app import build_control
 from tidyberg.cli.as_json import job_json, result_json
 from tidyberg.cli.command_line import command_line
 from tidyberg.cli.flags import CommonFlags, OptionFlags
-from tidyberg.cli.looking import make_plan, present_plan, taking
+from tidyberg.cli.foreground import run_cancellable, watching
 from tidyberg.cli.plan_files import read_plan
-from tidyberg.cli.running import run_cancellable, watching
 from tidyberg.cli.session import Session, standard_error
 from tidyberg.cli.show_jobs import show_jobs
 from tidyberg.cli.show_result import show_result
 from tidyberg.cli.show_scan import scan_json, show_scan
+from tidyberg.cli.tables import make_plan, present_plan, taking
 from tidyberg.control.control import Control
 from tidyberg.control.scan import Scan
 from tidyberg.execute.engine import CancelToken

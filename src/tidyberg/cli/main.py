@@ -86,7 +86,7 @@ def main(command: typer.Typer, arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the edge of the process: nobody above could handle it
         if _was_help(error):
             return 0
-        return _fail(*_unforeseen(error), as_json=as_json)
+        return _fail(*_as_error(error), as_json=as_json)
     return ended if isinstance(ended, int) else 0
 
 
@@ -98,25 +98,25 @@ def _was_help(error: Exception) -> bool:
     return True
 
 
-def _unforeseen(error: Exception) -> tuple[TidybergError, int]:
+def _as_error(error: Exception) -> tuple[TidybergError, int]:
     """Usage errors of the command-line library are bad input; all else is a defect."""
     if hasattr(error, "format_message"):
         context = getattr(error, "ctx", None)
         path = getattr(context, "command_path", "tidyberg")
         return BadInput(str(error.format_message()), hint=f"See {path} --help."), BadInput.exit_code
-    from tidyberg.cli.failures import unforeseen
+    from tidyberg.cli.failures import unexpected_error
 
-    return unforeseen(error), TidybergError.exit_code
+    return unexpected_error(error), TidybergError.exit_code
 
 
 def _fail(error: TidybergError, status: int, as_json: bool) -> int:
     from tidyberg.cli.as_json import error_json, print_json
-    from tidyberg.cli.failures import tell
+    from tidyberg.cli.failures import print_error
     from tidyberg.redact import redact_text
 
     if os.environ.get("TIDYBERG_DEBUG") == "1":
         sys.stderr.write(redact_text(traceback.format_exc()))
     if as_json:
         print_json(error_json(error))
-    tell(error)
+    print_error(error)
     return status

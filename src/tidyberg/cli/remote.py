@@ -13,10 +13,10 @@ from rich.text import Text
 
 from tidyberg.cli.as_json import print_json
 from tidyberg.cli.flags import OptionFlags, ServerFlags
+from tidyberg.cli.formatting import dollars, duration, plural
 from tidyberg.cli.listing import Listing
 from tidyberg.cli.session import standard_error, standard_output
 from tidyberg.cli.show_jobs import STYLES, in_words
-from tidyberg.cli.words import dollars, duration, plural
 from tidyberg.client import Client, Event, Job, Schedule
 from tidyberg.errors import BadInput
 from tidyberg.model.job import JobStatus

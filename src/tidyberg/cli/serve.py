@@ -13,14 +13,14 @@ from typing import Any
 import pyiceberg.io.pyarrow  # noqa: F401  # now: the first who submits would wait seconds for it
 
 from tidyberg.api.app import create_app
-from tidyberg.api.rotation import LOOK_SECONDS, KeyRotation
+from tidyberg.api.key_rotation import LOOK_SECONDS, KeyRotation
 from tidyberg.api.security import Authenticator
 from tidyberg.api.server import ApiServer, listen
 from tidyberg.app import build_service
 from tidyberg.cli.session import Session, engine_label, standard_error
 from tidyberg.errors import ConfigurationError
 from tidyberg.redact import redact_text
-from tidyberg.service.loop import Loop
+from tidyberg.service.background_loop import BackgroundLoop
 from tidyberg.service.service import Service
 from tidyberg.settings.access import is_loopback, why_not_open
 from tidyberg.settings.catalogs import known_catalogs
@@ -94,7 +94,7 @@ def run(session: Session, flags: ServeFlags) -> None:
 
 def _rotate_keys(service: Service, authenticator: Authenticator, settings: Settings, config: Path | None) -> None:
     rotation = KeyRotation(authenticator, settings, lambda: load_settings(config), find_config(config, os.environ))
-    service.loops.append(Loop("keys", rotation.look, LOOK_SECONDS))
+    service.loops.append(BackgroundLoop("keys", rotation.look, LOOK_SECONDS))
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: rotation.ask())
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tidyberg.cli.words import count, moment, plural
+from tidyberg.cli.formatting import count, moment, plural
 from tidyberg.model.audit import AuditReport, Harm, Receipt, SnapshotAudit, Verdict
 
 _HARMS = {

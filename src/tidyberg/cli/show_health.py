@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from tidyberg.cli.formatting import ago, count, plural, short_id, size
 from tidyberg.cli.listing import Listing
 from tidyberg.cli.show_plan import title_line
 from tidyberg.cli.show_sizes import show_histogram
-from tidyberg.cli.words import ago, count, plural, short_id, size
 from tidyberg.model.report import HealthReport, TableSummary
 
 SHOWN_PARTITIONS = 10

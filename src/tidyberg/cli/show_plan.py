@@ -7,9 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tidyberg.cli.as_json import TakeNow
+from tidyberg.cli.formatting import ago, count, dollars, duration, partition_label, plural, short_id, size
 from tidyberg.cli.listing import Listing
 from tidyberg.cli.session import THIS_PROCESS
-from tidyberg.cli.words import ago, count, dollars, duration, partition_label, plural, short_id, size
 from tidyberg.model.left import LeftAlone, left_alone, outcome_without_commit
 from tidyberg.model.plan import Estimate, PartitionVerdict, Plan, Rewrite, Skip
 

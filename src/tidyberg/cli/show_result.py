@@ -5,9 +5,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tidyberg.cli.as_json import TakeNow
+from tidyberg.cli.formatting import count, dollars, duration, plural, short_id, size
 from tidyberg.cli.show_plan import TIDY_HEALTH, nothing_done, show_left
 from tidyberg.cli.show_sizes import show_histogram
-from tidyberg.cli.words import count, dollars, duration, plural, short_id, size
 from tidyberg.model.job import Job
 from tidyberg.model.report import CompactionResult
 

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tidyberg.cli.words import plural, size
+from tidyberg.cli.formatting import plural, size
 from tidyberg.control.scan import HOUR_MS, LEAST_AGE_HOURS, Scan
 
 _MOST_SHOWN = 50

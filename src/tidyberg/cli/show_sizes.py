@@ -7,7 +7,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from tidyberg.cli.words import count, size
+from tidyberg.cli.formatting import count, size
 from tidyberg.model.sizes import GB, KB, MB
 
 _EDGES = (64 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 32 * MB, 128 * MB, 512 * MB, GB)

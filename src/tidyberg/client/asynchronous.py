@@ -9,11 +9,22 @@ from typing import Unpack
 import httpx
 
 from tidyberg.client import calls
-from tidyberg.client.answers import is_answer, read
 from tidyberg.client.calls import Asked, Call, Submitted, T, Which
 from tidyberg.client.connection import RETRIES, TIMEOUT_SECONDS, arguments
-from tidyberg.client.retrying import Patience, Retrying
-from tidyberg.client.shapes import Event, Job, JobCreated, JobPage, Pause, Plan, Readiness, Schedule, Table, TableHealth
+from tidyberg.client.models import (
+    Event,
+    JobCreated,
+    JobPage,
+    Readiness,
+    RemoteJob,
+    RemotePause,
+    RemotePlan,
+    RemoteSchedule,
+    Table,
+    TableHealth,
+)
+from tidyberg.client.responses import is_answer, read
+from tidyberg.client.retrying import JobPolling, Retrying
 from tidyberg.client.stream import EventReader
 
 
@@ -47,20 +58,20 @@ class AsyncClient:
         """Queue a compaction."""
         return await self._send(calls.submit(table, asked))
 
-    async def job(self, job_id: str) -> Job:
+    async def job(self, job_id: str) -> RemoteJob:
         return await self._send(calls.job(job_id))
 
     async def jobs(self, **which: Unpack[Which]) -> JobPage:
         """One page."""
         return await self._send(calls.jobs(which))
 
-    async def cancel(self, job_id: str) -> Job:
+    async def cancel(self, job_id: str) -> RemoteJob:
         """A queued job ends at once, a running one soon; one that ended stays."""
         return await self._send(calls.cancel(job_id))
 
-    async def wait(self, job_id: str, *, timeout_seconds: float | None = None) -> Job:
+    async def wait(self, job_id: str, *, timeout_seconds: float | None = None) -> RemoteJob:
         """The job, once it has ended. Raises TimeoutError when it has not by then."""
-        patience = Patience(job_id, timeout_seconds)
+        patience = JobPolling(job_id, timeout_seconds)
         while not (job := await self.job(job_id)).has_ended:
             await asyncio.sleep(patience.pause(job))
         return job
@@ -86,7 +97,7 @@ class AsyncClient:
                 retrying.failed(error)
             await asyncio.sleep(retrying.pause())
 
-    async def plan(self, table: str, **asked: Unpack[Asked]) -> Plan:
+    async def plan(self, table: str, **asked: Unpack[Asked]) -> RemotePlan:
         """What a job would do; changes nothing. `apply` runs it by its hash."""
         return await self._send(calls.plan(table, asked))
 
@@ -99,22 +110,22 @@ class AsyncClient:
     async def health(self, catalog: str, namespace: str, table: str) -> TableHealth:
         return await self._send(calls.health(catalog, namespace, table))
 
-    async def schedules(self) -> list[Schedule]:
+    async def schedules(self) -> list[RemoteSchedule]:
         return await self._send(calls.schedules())
 
-    async def save_schedule(self, schedule: Schedule) -> Schedule:
+    async def save_schedule(self, schedule: RemoteSchedule) -> RemoteSchedule:
         """Create it, or replace the one of its id."""
         return await self._send(calls.save_schedule(schedule))
 
     async def delete_schedule(self, schedule_id: str) -> None:
         await self._send(calls.delete_schedule(schedule_id))
 
-    async def pauses(self) -> list[Pause]:
+    async def pauses(self) -> list[RemotePause]:
         return await self._send(calls.pauses())
 
     async def pause(
         self, table: str, *, reason: str, until: datetime | None = None, catalog: str | None = None
-    ) -> Pause:
+    ) -> RemotePause:
         """The service takes and begins no job of the table until then, or until it is resumed."""
         return await self._send(calls.pause(table, reason, until, catalog))
 

@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote
 
-from tidyberg.client import shapes
-from tidyberg.client.shapes import Answer
+from tidyberg.client import models
+from tidyberg.client.models import ResponseModel
 from tidyberg.model.job import JobStatus
 
 T = TypeVar("T")
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=ResponseModel)
 
 PREFIX = "/api/v1"
 
@@ -58,35 +58,35 @@ class Which(TypedDict, total=False):
     cursor: str  # the page before's `next_cursor`
 
 
-def submit(table: str, asked: Submitted) -> Call[shapes.JobCreated]:
+def submit(table: str, asked: Submitted) -> Call[models.JobCreated]:
     key = asked.get("key")
     body = {"table": table, **{name: value for name, value in asked.items() if name != "key"}}
-    return Call("POST", f"{PREFIX}/compact", _one(shapes.JobCreated), body=body, headers=_key(key))
+    return Call("POST", f"{PREFIX}/compact", _one(models.JobCreated), body=body, headers=_key(key))
 
 
-def plan(table: str, asked: Asked) -> Call[shapes.Plan]:
-    return Call("POST", f"{PREFIX}/plan", _one(shapes.Plan), body={"table": table, **asked})
+def plan(table: str, asked: Asked) -> Call[models.RemotePlan]:
+    return Call("POST", f"{PREFIX}/plan", _one(models.RemotePlan), body={"table": table, **asked})
 
 
-def apply(plan_hash: str, priority: int, key: str | None) -> Call[shapes.JobCreated]:
+def apply(plan_hash: str, priority: int, key: str | None) -> Call[models.JobCreated]:
     path = f"{PREFIX}/plans/{_part(plan_hash)}/apply"
-    return Call("POST", path, _one(shapes.JobCreated), body={"priority": priority}, headers=_key(key))
+    return Call("POST", path, _one(models.JobCreated), body={"priority": priority}, headers=_key(key))
 
 
-def job(job_id: str) -> Call[shapes.Job]:
-    return Call("GET", _job(job_id), _one(shapes.Job))
+def job(job_id: str) -> Call[models.RemoteJob]:
+    return Call("GET", _job(job_id), _one(models.RemoteJob))
 
 
-def jobs(which: Which) -> Call[shapes.JobPage]:
+def jobs(which: Which) -> Call[models.JobPage]:
     query: dict[str, Any] = {name: value for name, value in which.items() if name not in ("status", "oldest_first")}
     query["sort"] = "created_at" if which.get("oldest_first") else "-created_at"
     if status := which.get("status"):
         query["status"] = [JobStatus(one).value for one in status]
-    return Call("GET", f"{PREFIX}/jobs", _one(shapes.JobPage), query=query)
+    return Call("GET", f"{PREFIX}/jobs", _one(models.JobPage), query=query)
 
 
-def cancel(job_id: str) -> Call[shapes.Job]:
-    return Call("DELETE", _job(job_id), _one(shapes.Job))
+def cancel(job_id: str) -> Call[models.RemoteJob]:
+    return Call("DELETE", _job(job_id), _one(models.RemoteJob))
 
 
 def events(job_id: str, after: int) -> Call[None]:
@@ -95,41 +95,41 @@ def events(job_id: str, after: int) -> Call[None]:
     return Call("GET", f"{_job(job_id)}/events", lambda _: None, headers=headers)
 
 
-def tables(catalog: str | None, namespace: str | None) -> Call[list[shapes.Table]]:
+def tables(catalog: str | None, namespace: str | None) -> Call[list[models.Table]]:
     given = {"catalog": catalog, "namespace": namespace}
     query = {name: value for name, value in given.items() if value is not None}
-    return Call("GET", f"{PREFIX}/tables", _many("tables", shapes.Table), query=query)
+    return Call("GET", f"{PREFIX}/tables", _many("tables", models.Table), query=query)
 
 
-def health(catalog: str, namespace: str, table: str) -> Call[shapes.TableHealth]:
+def health(catalog: str, namespace: str, table: str) -> Call[models.TableHealth]:
     path = f"{PREFIX}/tables/{_part(catalog)}/{_part(namespace)}/{_part(table)}/health"
-    return Call("GET", path, _one(shapes.TableHealth))
+    return Call("GET", path, _one(models.TableHealth))
 
 
-def schedules() -> Call[list[shapes.Schedule]]:
-    return Call("GET", f"{PREFIX}/schedules", _many("schedules", shapes.Schedule))
+def schedules() -> Call[list[models.RemoteSchedule]]:
+    return Call("GET", f"{PREFIX}/schedules", _many("schedules", models.RemoteSchedule))
 
 
 _TOLD_OF_SCHEDULES = {"schedule_id", "source", "last_due", "next_due"}
 
 
-def save_schedule(schedule: shapes.Schedule) -> Call[shapes.Schedule]:
+def save_schedule(schedule: models.RemoteSchedule) -> Call[models.RemoteSchedule]:
     body = schedule.model_dump(mode="json", exclude=_TOLD_OF_SCHEDULES, exclude_none=True)
-    return Call("PUT", _schedule(schedule.schedule_id), _one(shapes.Schedule), body=body)
+    return Call("PUT", _schedule(schedule.schedule_id), _one(models.RemoteSchedule), body=body)
 
 
 def delete_schedule(schedule_id: str) -> Call[None]:
     return Call("DELETE", _schedule(schedule_id), lambda _: None)
 
 
-def pauses() -> Call[list[shapes.Pause]]:
-    return Call("GET", f"{PREFIX}/pauses", _many("pauses", shapes.Pause))
+def pauses() -> Call[list[models.RemotePause]]:
+    return Call("GET", f"{PREFIX}/pauses", _many("pauses", models.RemotePause))
 
 
-def pause(table: str, reason: str, until: datetime | None, catalog: str | None) -> Call[shapes.Pause]:
+def pause(table: str, reason: str, until: datetime | None, catalog: str | None) -> Call[models.RemotePause]:
     given = {"catalog": catalog, "until": None if until is None else until.astimezone().isoformat()}
     body = {"table": table, "reason": reason, **{name: value for name, value in given.items() if value is not None}}
-    return Call("POST", f"{PREFIX}/pauses", _one(shapes.Pause), body=body)
+    return Call("POST", f"{PREFIX}/pauses", _one(models.RemotePause), body=body)
 
 
 def resume(table: str, catalog: str | None) -> Call[None]:
@@ -137,8 +137,8 @@ def resume(table: str, catalog: str | None) -> Call[None]:
     return Call("DELETE", f"{PREFIX}/pauses", lambda _: None, query=query)
 
 
-def ready() -> Call[shapes.Readiness]:
-    return Call("GET", "/health/ready", _one(shapes.Readiness), accepted=frozenset((503,)))
+def ready() -> Call[models.Readiness]:
+    return Call("GET", "/health/ready", _one(models.Readiness), accepted=frozenset((503,)))
 
 
 def _one(shape: type[A]) -> Callable[[Any], A]:

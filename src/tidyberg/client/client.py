@@ -9,11 +9,22 @@ from typing import Unpack
 import httpx
 
 from tidyberg.client import calls
-from tidyberg.client.answers import is_answer, read
 from tidyberg.client.calls import Asked, Call, Submitted, T, Which
 from tidyberg.client.connection import RETRIES, TIMEOUT_SECONDS, arguments
-from tidyberg.client.retrying import Patience, Retrying
-from tidyberg.client.shapes import Event, Job, JobCreated, JobPage, Pause, Plan, Readiness, Schedule, Table, TableHealth
+from tidyberg.client.models import (
+    Event,
+    JobCreated,
+    JobPage,
+    Readiness,
+    RemoteJob,
+    RemotePause,
+    RemotePlan,
+    RemoteSchedule,
+    Table,
+    TableHealth,
+)
+from tidyberg.client.responses import is_answer, read
+from tidyberg.client.retrying import JobPolling, Retrying
 from tidyberg.client.stream import EventReader
 
 
@@ -47,20 +58,20 @@ class Client:
         """Queue a compaction."""
         return self._send(calls.submit(table, asked))
 
-    def job(self, job_id: str) -> Job:
+    def job(self, job_id: str) -> RemoteJob:
         return self._send(calls.job(job_id))
 
     def jobs(self, **which: Unpack[Which]) -> JobPage:
         """One page."""
         return self._send(calls.jobs(which))
 
-    def cancel(self, job_id: str) -> Job:
+    def cancel(self, job_id: str) -> RemoteJob:
         """A queued job ends at once, a running one soon; one that ended stays."""
         return self._send(calls.cancel(job_id))
 
-    def wait(self, job_id: str, *, timeout_seconds: float | None = None) -> Job:
+    def wait(self, job_id: str, *, timeout_seconds: float | None = None) -> RemoteJob:
         """The job, once it has ended. Raises TimeoutError when it has not by then."""
-        patience = Patience(job_id, timeout_seconds)
+        patience = JobPolling(job_id, timeout_seconds)
         while not (job := self.job(job_id)).has_ended:
             time.sleep(patience.pause(job))
         return job
@@ -86,7 +97,7 @@ class Client:
                 retrying.failed(error)
             time.sleep(retrying.pause())
 
-    def plan(self, table: str, **asked: Unpack[Asked]) -> Plan:
+    def plan(self, table: str, **asked: Unpack[Asked]) -> RemotePlan:
         """What a job would do; changes nothing. `apply` runs it by its hash."""
         return self._send(calls.plan(table, asked))
 
@@ -99,20 +110,22 @@ class Client:
     def health(self, catalog: str, namespace: str, table: str) -> TableHealth:
         return self._send(calls.health(catalog, namespace, table))
 
-    def schedules(self) -> list[Schedule]:
+    def schedules(self) -> list[RemoteSchedule]:
         return self._send(calls.schedules())
 
-    def save_schedule(self, schedule: Schedule) -> Schedule:
+    def save_schedule(self, schedule: RemoteSchedule) -> RemoteSchedule:
         """Create it, or replace the one of its id."""
         return self._send(calls.save_schedule(schedule))
 
     def delete_schedule(self, schedule_id: str) -> None:
         self._send(calls.delete_schedule(schedule_id))
 
-    def pauses(self) -> list[Pause]:
+    def pauses(self) -> list[RemotePause]:
         return self._send(calls.pauses())
 
-    def pause(self, table: str, *, reason: str, until: datetime | None = None, catalog: str | None = None) -> Pause:
+    def pause(
+        self, table: str, *, reason: str, until: datetime | None = None, catalog: str | None = None
+    ) -> RemotePause:
         """The service takes and begins no job of the table until then, or until it is resumed."""
         return self._send(calls.pause(table, reason, until, catalog))
 

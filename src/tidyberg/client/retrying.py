@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from tidyberg.client.answers import error_of
-from tidyberg.client.shapes import Job
+from tidyberg.client.models import RemoteJob
+from tidyberg.client.responses import error_of
 from tidyberg.errors import ServiceUnreachable, TidybergError, Transient
 
 FIRST_PAUSE_SECONDS = 0.2
@@ -56,7 +56,7 @@ class Retrying:
 
 
 @dataclass
-class Patience:
+class JobPolling:
     """Of one who waits for a job to end."""
 
     job_id: str
@@ -64,8 +64,8 @@ class Patience:
     _began: float = field(default_factory=time.monotonic)
     _pause: float = 0.2
 
-    def pause(self, job: Job) -> float:
+    def pause(self, job: RemoteJob) -> float:
         if self.seconds is not None and time.monotonic() - self._began >= self.seconds:
-            raise TimeoutError(f"Job {self.job_id} is still {job.status.value} after {self.seconds} s.")
+            raise TimeoutError(f"RemoteJob {self.job_id} is still {job.status.value} after {self.seconds} s.")
         pause, self._pause = self._pause, min(self._pause * 1.5, 5.0)
         return pause

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field
 
-from tidyberg.client.shapes import Event
+from tidyberg.client.models import Event
 
 
 @dataclass

@@ -9,17 +9,17 @@ from pyiceberg.catalog import Catalog
 from tidyberg.demo.events import TABLE
 
 RUNS = 3
-WORDS = "select kind, count(*), sum(amount) from demo.events group by kind"
+QUERY = "select kind, count(*), sum(amount) from demo.events group by kind"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryResult:
     seconds: float  # median of a few runs, each with metadata read anew
     rows: int
     result: tuple[tuple[str, int, float], ...]
 
 
-def run_query(catalog: Catalog) -> Answer:
+def run_query(catalog: Catalog) -> QueryResult:
     """Run it with PyIceberg, as any Python reader would."""
     times: list[float] = []
     rows, result = 0, tuple[tuple[str, int, float], ...]()
@@ -33,4 +33,4 @@ def run_query(catalog: Catalog) -> Answer:
             (row["kind"], row["amount_count"], round(row["amount_sum"], 2))
             for row in grouped.sort_by("kind").to_pylist()
         )
-    return Answer(statistics.median(times), rows, result)
+    return QueryResult(statistics.median(times), rows, result)

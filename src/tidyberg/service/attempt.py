@@ -30,8 +30,8 @@ from tidyberg.model.submission import Pause, Query, Submission
 from tidyberg.planning.document import plan_from_json
 from tidyberg.record.records import Records
 from tidyberg.service.estimates import Estimates
-from tidyberg.service.heartbeat import Heartbeat, Stop
-from tidyberg.service.watching import Watch
+from tidyberg.service.heartbeat import Heartbeat, StopReason
+from tidyberg.service.job_events import JobEventWriter
 from tidyberg.settings.notifications import NotifiedEvent
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import Settings
@@ -71,7 +71,7 @@ class Attempt:
             ttl_ms=round(self.settings.queue.claim_seconds * 1000),
             now_ms=self.now_ms,
         )
-        self._watch = Watch(
+        self._watch = JobEventWriter(
             self.records.queue,
             self.submission.job_id,
             self.now_ms,
@@ -81,7 +81,7 @@ class Attempt:
 
     def stop(self) -> None:
         """The service stops: end soon, and leave the job to another."""
-        self._heartbeat.stop(Stop.SHUTDOWN)
+        self._heartbeat.stop(StopReason.SHUTDOWN)
 
     def run(self) -> None:
         submission = self.submission
@@ -119,7 +119,7 @@ class Attempt:
         # same job again, and its files may be the table's by now [I5].
         self._run_id = str(uuid.uuid4())
         if not self.records.queue.update(submission.job_id, self._token, {"run_id": self._run_id}):
-            return self._heartbeat.stop(Stop.LOST)
+            return self._heartbeat.stop(StopReason.LOST)
         self._watch.status("running", attempt=submission.attempts)
         with self.control.tracer.continued(submission.trace):
             result = self._compact()
@@ -196,12 +196,12 @@ class Attempt:
 
     def _end_badly(self, error: TidybergError) -> None:
         why, queue = self._heartbeat.stopped, self.settings.queue
-        if why is Stop.LOST:
+        if why is StopReason.LOST:
             return  # it is another's now
         # Hints at namespaces that are near would name those of other tenants.
         words = self.control.scrub(error.message if isinstance(error, UnknownNamespace) else str(error))  # I12
         said = {"error_code": error.code, "error": words}
-        if isinstance(error, Cancelled) and why is Stop.SHUTDOWN:
+        if isinstance(error, Cancelled) and why is StopReason.SHUTDOWN:
             # It is no fault of the job's: it costs no attempt.
             self._put_back(0.0, "The service that ran it was stopped.", attempts=self.submission.attempts - 1)
         elif isinstance(error, Cancelled):
@@ -286,7 +286,7 @@ class Attempt:
             try:
                 if write():
                     return True
-                self._heartbeat.stop(Stop.LOST)
+                self._heartbeat.stop(StopReason.LOST)
             except Transient:
                 self.sleep(_STORE_PAUSE_SECONDS)
         return False

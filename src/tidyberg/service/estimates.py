@@ -20,7 +20,7 @@ from tidyberg.model.plan import Plan
 from tidyberg.model.submission import Submission
 from tidyberg.model.table import TableRef
 from tidyberg.record.queue import JobQueue
-from tidyberg.service.lookup import KnownTable
+from tidyberg.service.catalog_lookup import KnownTable
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import Settings
 
@@ -34,7 +34,7 @@ Request = tuple[TableRef, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Thought:
+class JobEstimate:
     """What a job is thought to take."""
 
     seconds: float
@@ -48,11 +48,11 @@ class Estimates:
     queue: JobQueue
     clock: Callable[[], float] = time.monotonic
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _known: "OrderedDict[Request, tuple[float, Thought]]" = field(default_factory=OrderedDict)
+    _known: "OrderedDict[Request, tuple[float, JobEstimate]]" = field(default_factory=OrderedDict)
     _took: "OrderedDict[tuple[TableRef, str], tuple[float, float | None]]" = field(default_factory=OrderedDict)
     _wanted: "deque[str]" = field(default_factory=lambda: deque(maxlen=MOST_WANTED))
 
-    def known(self, submission: Submission) -> Thought | None:
+    def known(self, submission: Submission) -> JobEstimate | None:
         """From memory alone."""
         with self._lock:
             found = self._known.get(_request(submission))
@@ -100,11 +100,11 @@ class Estimates:
     def take_from(self, submission: Submission, run: Job | None) -> None:
         """A run has planned: now it is known."""
         if run is not None and run.predicted_seconds is not None:
-            self._learn(submission, Thought(run.predicted_seconds, run.predicted_dollars or 0.0))
+            self._learn(submission, JobEstimate(run.predicted_seconds, run.predicted_dollars or 0.0))
             self._tell(submission.job_id, submission)
 
     def learn_plan(self, submission: Submission, plan: Plan) -> None:
-        self._learn(submission, Thought(plan.estimate.seconds, plan.estimate.dollars))
+        self._learn(submission, JobEstimate(plan.estimate.seconds, plan.estimate.dollars))
 
     def forget(self, table: TableRef) -> None:
         """It was compacted: what was thought of it holds no more."""
@@ -133,7 +133,7 @@ class Estimates:
             with suppress(TidybergError):
                 self.queue.estimate(job_id, seconds=thought.seconds, dollars=thought.dollars)
 
-    def _learn(self, submission: Submission, thought: Thought) -> None:
+    def _learn(self, submission: Submission, thought: JobEstimate) -> None:
         request = _request(submission)
         with self._lock:
             self._known[request] = (self.clock(), thought)

@@ -14,7 +14,7 @@ from tidyberg.record.queue import JobQueue
 BEATS_PER_CLAIM = 4
 
 
-class Stop(StrEnum):
+class StopReason(StrEnum):
     CANCELLED = "cancelled"  # somebody asked for it
     SHUTDOWN = "shutdown"  # the service stops: the job is for another to go on with
     LOST = "lost"  # another worker has the job, or may have it
@@ -42,7 +42,7 @@ class Heartbeat:
         self._now_ms = now_ms
         self._clock = clock
         self._lock = threading.Lock()
-        self._stopped: Stop | None = None
+        self._stopped: StopReason | None = None
         self._ended = threading.Event()
         self._heard = clock()
         self._thread = threading.Thread(target=self._beat_until_ended, name="tidyberg-heartbeat", daemon=True)
@@ -58,17 +58,17 @@ class Heartbeat:
         self._thread.join()
 
     @property
-    def stopped(self) -> Stop | None:
+    def stopped(self) -> StopReason | None:
         return self._stopped
 
     @property
     def is_lost(self) -> bool:
-        return self._stopped is Stop.LOST
+        return self._stopped is StopReason.LOST
 
-    def stop(self, why: Stop) -> None:
+    def stop(self, why: StopReason) -> None:
         """The first reason stays, but that the claim is lost goes before all others."""
         with self._lock:
-            if self._stopped is None or why is Stop.LOST:
+            if self._stopped is None or why is StopReason.LOST:
                 self._stopped = why
         self._cancel.cancel()
 
@@ -84,10 +84,10 @@ class Heartbeat:
         except TidybergError:
             # The store may answer again in time. Once the claim may have run out there, another may have the job.
             if (self._clock() - self._heard) * 1000 >= self._ttl_ms:
-                self.stop(Stop.LOST)
+                self.stop(StopReason.LOST)
             return
         self._heard = self._clock()
         if answer == "lost":
-            self.stop(Stop.LOST)
+            self.stop(StopReason.LOST)
         elif answer == "cancel":
-            self.stop(Stop.CANCELLED)
+            self.stop(StopReason.CANCELLED)

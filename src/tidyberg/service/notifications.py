@@ -9,7 +9,7 @@ from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Query, Submission
 from tidyberg.record.process import this_process
 from tidyberg.record.records import Records
-from tidyberg.service.webhooks import Notice, Sender
+from tidyberg.service.webhooks import JobNotification, WebhookSender
 from tidyberg.settings.notifications import Notifications, NotifiedEvent
 
 LOOK_SECONDS = 30.0
@@ -30,13 +30,13 @@ class Notifier:
     _holder: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def __post_init__(self) -> None:
-        self._senders = [Sender(webhook, self.count) for webhook in self.settings.webhooks]
+        self._senders = [WebhookSender(webhook, self.count) for webhook in self.settings.webhooks]
 
     def tell(self, event: NotifiedEvent, job: Submission) -> None:
         """Never waits, never raises: a worker calls it."""
         if not self._senders:
             return
-        notice = Notice(
+        notice = JobNotification(
             event=event,
             at=_text(self.now_ms()),
             job_id=job.job_id,

@@ -9,7 +9,7 @@ from tidyberg.model.submission import Pause
 from tidyberg.model.table import TableRef
 from tidyberg.record.ledger import Ledger
 from tidyberg.service.access import Access
-from tidyberg.service.auditing import AuditLog
+from tidyberg.service.audit_log import AuditLog
 
 MOST_REASON_CHARACTERS = 500
 

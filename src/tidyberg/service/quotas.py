@@ -22,7 +22,7 @@ PAGE = 500
 
 
 @dataclass
-class _Look:
+class _QuotaUsage:
     """What the store told, and what was let in since."""
 
     at_ms: int
@@ -35,7 +35,7 @@ class _Look:
 class Quotas:
     tenants: Mapping[str, Tenant]
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _looks: dict[str, _Look] = field(default_factory=dict)
+    _looks: dict[str, _QuotaUsage] = field(default_factory=dict)
 
     def admit(self, tenant: str, queue: JobQueue, now_ms: int) -> None:
         quota = self.tenants.get(tenant)
@@ -49,11 +49,11 @@ class Quotas:
                 raise refusal
             look.admitted += 1
 
-    def _look(self, tenant: str, quota: Tenant, queue: JobQueue, now_ms: int, every_ms: int) -> _Look:
+    def _look(self, tenant: str, quota: Tenant, queue: JobQueue, now_ms: int, every_ms: int) -> _QuotaUsage:
         found = self._looks.get(tenant)
         if found is None or not 0 <= now_ms - found.at_ms < every_ms:
             queued = queue.counts().get((tenant, JobStatus.QUEUED), 0) if quota.max_queued is not None else 0
-            found = self._looks[tenant] = _Look(now_ms, queued, _submitted(tenant, quota, queue, now_ms))
+            found = self._looks[tenant] = _QuotaUsage(now_ms, queued, _submitted(tenant, quota, queue, now_ms))
         return found
 
 
@@ -76,7 +76,7 @@ def _submitted(tenant: str, quota: Tenant, queue: JobQueue, now_ms: int) -> int:
     return found
 
 
-def _refusal(tenant: str, quota: Tenant, look: _Look) -> QuotaExceeded | None:
+def _refusal(tenant: str, quota: Tenant, look: _QuotaUsage) -> QuotaExceeded | None:
     if quota.max_queued is not None and look.queued + look.admitted >= quota.max_queued:
         return QuotaExceeded(
             f"Tenant {tenant!r} has {plural(quota.max_queued, 'job')} waiting, which is all it may have.",

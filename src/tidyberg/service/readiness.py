@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from tidyberg.errors import StoreUnreachable, TidybergError
 from tidyberg.record.records import Records
-from tidyberg.service.lookup import Lookup
-from tidyberg.service.requests import Readiness
+from tidyberg.service.catalog_lookup import CatalogLookup
+from tidyberg.service.requests import ReadinessReport
 
 OK = "ok"
 FRESH_SECONDS = 2.0  # anybody may ask, and each look writes
@@ -17,7 +17,7 @@ FRESH_SECONDS = 2.0  # anybody may ask, and each look writes
 @dataclass
 class ReadinessCheck:
     records: Records
-    lookup: Lookup
+    lookup: CatalogLookup
     catalogs: Iterable[str]
     check_engine: Callable[[], None]
     needs_catalog: bool = False
@@ -26,14 +26,14 @@ class ReadinessCheck:
     _seen: float = float("-inf")
     _error: TidybergError | None = None
 
-    def ready(self) -> Readiness:
+    def ready(self) -> ReadinessReport:
         """Jobs of a catalog that is down wait, and can be looked at meanwhile: the store is what counts."""
         store = _outcome(self.check_store)
         engine = _outcome(self.check_engine)
         catalogs = {f"catalog {name}": _outcome(lambda name=name: self.lookup.answers(name)) for name in self.catalogs}  # type: ignore[misc]
         lost_all = bool(catalogs) and OK not in catalogs.values()
         ok = store == engine == OK and not (self.needs_catalog and lost_all)
-        return Readiness(ok, {"store": store, "engine": engine, **catalogs})
+        return ReadinessReport(ok, {"store": store, "engine": engine, **catalogs})
 
     def check_store(self) -> None:
         """Raises unless it answers and takes writes: a full disk, or Redis at its `maxmemory`, can still be read."""

@@ -31,7 +31,7 @@ class JobView:
 
 
 @dataclass(frozen=True)
-class Readiness:
+class ReadinessReport:
     """Whether jobs can be taken and run now; each check says "ok" or what is wrong."""
 
     ok: bool

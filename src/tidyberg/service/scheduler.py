@@ -13,10 +13,10 @@ from tidyberg.errors import CatalogUnreachable, IdempotencyMismatch, QuotaExceed
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Query, Schedule
 from tidyberg.model.table import TableRef
-from tidyberg.service.due import DAY_MS, Due, next_due, passed, to_fire
+from tidyberg.service.due_times import DAY_MS, DueTime, next_due, passed, to_fire
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.service.service import Service
-from tidyberg.service.timetable import ENABLED_PROPERTY, TimedTables, acting_for, timetable
+from tidyberg.service.timetable import ENABLED_PROPERTY, ScheduledTables, acting_for, timetable
 
 LOOK_SECONDS = 5.0
 RETRY_MS = 30_000  # what could not be carried out is tried again
@@ -54,7 +54,7 @@ class Scheduler:
     def _forget_others(self, ids: Iterable[str]) -> None:
         self._progress = {key: self._progress[key] for key in ids if key in self._progress}
 
-    def _look_at(self, timed: TimedTables, now_ms: int) -> None:
+    def _look_at(self, timed: ScheduledTables, now_ms: int) -> None:
         schedule = timed.schedule
         progress = self._progress.get(schedule.schedule_id)
         if progress is None or progress.schedule != schedule:
@@ -67,7 +67,7 @@ class Scheduler:
             log.exception("Schedule %s cannot be dealt with now; it is tried again.", schedule.schedule_id)
             progress.wake_ms = now_ms + RETRY_MS
 
-    def _catch_up(self, timed: TimedTables, progress: _Progress, now_ms: int) -> int:
+    def _catch_up(self, timed: ScheduledTables, progress: _Progress, now_ms: int) -> int:
         """Carry out what has come up; says when to look again."""
         schedule, ledger = timed.schedule, self.service.records.ledger
         start_ms = self._start(schedule, now_ms)
@@ -97,7 +97,7 @@ class Scheduler:
             reached_ms = ledger.advance(schedule.schedule_id, first_ms)
         return max(reached_ms, schedule.updated_ms)
 
-    def _carry_out(self, timed: TimedTables, progress: _Progress, due: Due, now_ms: int) -> bool:
+    def _carry_out(self, timed: ScheduledTables, progress: _Progress, due: DueTime, now_ms: int) -> bool:
         """Submit a job for every table of the schedule. False: not for all of them yet."""
         schedule_id = timed.schedule.schedule_id
         if (self.service.records.ledger.last_due(schedule_id) or 0) >= due.due_ms:
@@ -131,13 +131,13 @@ class Scheduler:
             done.add(ref)
         return done.issuperset(tables)
 
-    def _tables(self, timed: TimedTables) -> list[TableRef]:
+    def _tables(self, timed: ScheduledTables) -> list[TableRef]:
         only = timed.only_table
         found = [only] if only is not None else self.service.lookup.tables(timed.catalog)
         who = acting_for(timed.schedule)
         return [ref for ref in found if timed.covers(ref) and self.service.access.may_see(who, ref)]
 
-    def _submit(self, schedule: Schedule, due: Due, ref: TableRef) -> None:
+    def _submit(self, schedule: Schedule, due: DueTime, ref: TableRef) -> None:
         known = self.service.lookup.table(ref)
         if known is None:
             raise CatalogUnreachable(f"Catalog {ref.catalog!r} does not answer.")
@@ -164,7 +164,7 @@ class Scheduler:
             job = self.service.submit(request, acting_for(schedule), key=submission_key(schedule, due.due_ms, ref))
             log.info("Schedule %s: job %s for %s.", schedule.schedule_id, job.job_id, ref)
 
-    def _still_waits(self, schedule: Schedule, due: Due, ref: TableRef) -> bool:
+    def _still_waits(self, schedule: Schedule, due: DueTime, ref: TableRef) -> bool:
         """Whether a job of an earlier time is queued; one of this very time may be, from another replica."""
         page = self.service.records.queue.submissions(
             Query(

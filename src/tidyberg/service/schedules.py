@@ -11,10 +11,10 @@ from tidyberg.model.submission import DEFAULT_TENANT, Schedule
 from tidyberg.model.table import TableRef
 from tidyberg.record.ledger import Ledger
 from tidyberg.service.access import Access
-from tidyberg.service.auditing import AuditLog
-from tidyberg.service.checks import check_plan_options, checked_priority
-from tidyberg.service.due import next_due
-from tidyberg.service.names import is_id
+from tidyberg.service.audit_log import AuditLog
+from tidyberg.service.due_times import next_due
+from tidyberg.service.identifiers import is_id
+from tidyberg.service.request_checks import check_plan_options, checked_priority
 from tidyberg.service.requests import ScheduleTimes
 from tidyberg.service.timetable import has_wildcards, settings_schedules
 from tidyberg.settings.catalogs import named_catalog

@@ -30,19 +30,19 @@ from tidyberg.record.clock import wall_clock_ms
 from tidyberg.record.records import Records
 from tidyberg.service.access import Access
 from tidyberg.service.attempt import Attempt
-from tidyberg.service.auditing import AuditLog
-from tidyberg.service.checks import check_plan_options, checked_priority, options_as_asked
+from tidyberg.service.audit_log import AuditLog
+from tidyberg.service.background_loop import BackgroundLoop
+from tidyberg.service.catalog_lookup import CatalogLookup
 from tidyberg.service.estimates import Estimates
-from tidyberg.service.lookup import Lookup
-from tidyberg.service.loop import Loop
-from tidyberg.service.names import is_id, table_ref
+from tidyberg.service.housekeeping import Housekeeping
+from tidyberg.service.identifiers import is_id, table_ref
 from tidyberg.service.notifications import LOOK_SECONDS as NOTIFIER_SECONDS
 from tidyberg.service.notifications import Notifier
 from tidyberg.service.pauses import Pauses
 from tidyberg.service.readiness import ReadinessCheck
-from tidyberg.service.requests import JobView, Readiness, ScheduleTimes, SubmitRequest
+from tidyberg.service.request_checks import check_plan_options, checked_priority, options_as_asked
+from tidyberg.service.requests import JobView, ReadinessReport, ScheduleTimes, SubmitRequest
 from tidyberg.service.schedules import Schedules
-from tidyberg.service.upkeep import Upkeep
 from tidyberg.service.workers import Workers
 from tidyberg.settings.catalogs import default_catalog_name, known_catalogs, unknown_namespace
 from tidyberg.settings.options import plan_options
@@ -66,7 +66,7 @@ class Service:
     now_ms: Callable[[], int] = wall_clock_ms
 
     def __post_init__(self) -> None:
-        self.lookup = Lookup(self.control.catalog)
+        self.lookup = CatalogLookup(self.control.catalog)
         self._catalogs = frozenset(known_catalogs(self.settings))
         self._readiness = ReadinessCheck(
             self.records,
@@ -86,17 +86,17 @@ class Service:
             self.now_ms,
         )
         every_seconds = self.settings.queue.upkeep_seconds
-        self._upkeep = upkeep = Upkeep(self.control, self.records, self.settings.retention, self.now_ms)
+        self._upkeep = upkeep = Housekeeping(self.control, self.records, self.settings.retention, self.now_ms)
         self.loops = [  # what else is to go on while the service runs may be added before it starts
-            Loop("retention", upkeep.forget_old, every_seconds),
-            Loop("recovery", upkeep.settle_dead_runs, every_seconds),
+            BackgroundLoop("retention", upkeep.forget_old, every_seconds),
+            BackgroundLoop("recovery", upkeep.settle_dead_runs, every_seconds),
         ]
         if self.settings.queue.estimate:
-            self.loops.append(Loop("estimates", self._estimates.find_out_wanted, ESTIMATE_SECONDS))
+            self.loops.append(BackgroundLoop("estimates", self._estimates.find_out_wanted, ESTIMATE_SECONDS))
         told = self.settings.notifications
         self.notifier = Notifier(told, self.records, self.now_ms, self.metrics.notified, self.control.scrub)
         if told.webhooks:
-            self.loops.append(Loop("notifications", self.notifier.look_for_waiting, NOTIFIER_SECONDS))
+            self.loops.append(BackgroundLoop("notifications", self.notifier.look_for_waiting, NOTIFIER_SECONDS))
         self.pauses = Pauses(self.records.ledger, self._audit, self.access, self.now_ms)
         self._schedules = Schedules(self.records.ledger, self._audit, self.access, self.settings, self.now_ms)
 
@@ -256,7 +256,7 @@ class Service:
         self.access.require(who, Role.VIEWER)
         return self.control.calibration(lambda table: self.access.may_see(who, table))
 
-    def ready(self) -> Readiness:
+    def ready(self) -> ReadinessReport:
         return self._readiness.ready()
 
     def resolve(

@@ -20,7 +20,7 @@ _WILDCARDS = frozenset("*?[")
 
 
 @dataclass(frozen=True)
-class TimedTables:
+class ScheduledTables:
     """A schedule, and which tables of its catalog it is for."""
 
     schedule: Schedule
@@ -43,7 +43,7 @@ def has_wildcards(name: str) -> bool:
     return bool(_WILDCARDS & set(name))
 
 
-def timetable(settings: Settings, kept: Sequence[Schedule]) -> list[TimedTables]:
+def timetable(settings: Settings, kept: Sequence[Schedule]) -> list[ScheduledTables]:
     """`kept` are the API's."""
     of_api = [timed for schedule in kept if (timed := _of_api(settings, schedule)) is not None]
     return [*_of_settings(settings, of_api), *of_api]
@@ -71,8 +71,8 @@ def scheduled_catalogs(settings: Settings, named: Sequence[str]) -> list[str]:
         return []
 
 
-def _of_settings(settings: Settings, of_api: Sequence[TimedTables]) -> list[TimedTables]:
-    found: dict[str, TimedTables] = {}
+def _of_settings(settings: Settings, of_api: Sequence[ScheduledTables]) -> list[ScheduledTables]:
+    found: dict[str, ScheduledTables] = {}
     catalogs = scheduled_catalogs(settings, settings.scheduler.catalogs)
     for entry in settings.tables:
         for catalog in [entry.catalog] if entry.catalog else catalogs:
@@ -86,7 +86,7 @@ def _of_settings(settings: Settings, of_api: Sequence[TimedTables]) -> list[Time
     return list(found.values())
 
 
-def _of_entry(settings: Settings, entry: TableEntry, catalog: str) -> TimedTables | None:
+def _of_entry(settings: Settings, entry: TableEntry, catalog: str) -> ScheduledTables | None:
     if entry.schedule is None:
         return None
     scheduler = settings.scheduler
@@ -103,10 +103,10 @@ def _of_entry(settings: Settings, entry: TableEntry, catalog: str) -> TimedTable
         source="settings",
     )
     # The first entry that matches a table is the table's; its options are found again when the job runs.
-    return TimedTables(schedule, catalog, lambda ref: entry_for(settings, ref) is entry)
+    return ScheduledTables(schedule, catalog, lambda ref: entry_for(settings, ref) is entry)
 
 
-def _default(settings: Settings, cron: str, catalog: str, of_api: Sequence[TimedTables]) -> TimedTables:
+def _default(settings: Settings, cron: str, catalog: str, of_api: Sequence[ScheduledTables]) -> ScheduledTables:
     scheduler = settings.scheduler
     schedule = Schedule(
         schedule_id=_schedule_id("default", catalog, "*"),
@@ -126,10 +126,10 @@ def _default(settings: Settings, cron: str, catalog: str, of_api: Sequence[Timed
         own = (timed for timed in of_api if timed.schedule.enabled and timed.catalog == ref.catalog)
         return not any(timed.covers(ref) for timed in own)
 
-    return TimedTables(schedule, catalog, covers)
+    return ScheduledTables(schedule, catalog, covers)
 
 
-def _of_api(settings: Settings, schedule: Schedule) -> TimedTables | None:
+def _of_api(settings: Settings, schedule: Schedule) -> ScheduledTables | None:
     try:
         catalog = schedule.catalog if schedule.catalog is not None else default_catalog_name(settings)
     except UnknownCatalog:
@@ -138,7 +138,7 @@ def _of_api(settings: Settings, schedule: Schedule) -> TimedTables | None:
     def covers(ref: TableRef) -> bool:
         return fnmatchcase(str(ref) if "." in schedule.table else ref.name, schedule.table)
 
-    return TimedTables(schedule, catalog, covers)
+    return ScheduledTables(schedule, catalog, covers)
 
 
 def _schedule_id(kind: str, catalog: str, name: str) -> str:

@@ -30,7 +30,7 @@ _TITLES: dict[NotifiedEvent, str] = {
 
 
 @dataclass(frozen=True)
-class Notice:
+class JobNotification:
     """What happened to a job, without secrets [I12]."""
 
     event: NotifiedEvent
@@ -51,18 +51,18 @@ class Notice:
         return "\n".join(lines)
 
 
-class Sender:
+class WebhookSender:
     """One webhook. `count` is told what became of each notice: sent, failed or dropped."""
 
     def __init__(self, webhook: Webhook, count: Callable[[str], None]) -> None:
         self._webhook = webhook
         self._count = count
-        self._notices: queue.Queue[Notice | None] = queue.Queue(MOST_WAITING)
+        self._notices: queue.Queue[JobNotification | None] = queue.Queue(MOST_WAITING)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._send_all, name="tidyberg-webhook", daemon=True)
         self._thread.start()
 
-    def offer(self, notice: Notice) -> None:
+    def offer(self, notice: JobNotification) -> None:
         if notice.event not in self._webhook.events:
             return
         if self._webhook.tenants is not None and notice.tenant not in self._webhook.tenants:
@@ -91,7 +91,7 @@ class Sender:
                     self._count("failed")
                     log.error("a webhook failed unexpectedly (%s)", type(error).__name__)
 
-    def _deliver(self, client: httpx.Client, notice: Notice) -> bool:
+    def _deliver(self, client: httpx.Client, notice: JobNotification) -> bool:
         body = render(notice, self._webhook)
         delivery, pause, reason = str(uuid.uuid4()), _FIRST_PAUSE_SECONDS, ""
         for attempt in range(self._webhook.retries + 1):
@@ -114,7 +114,7 @@ class Sender:
         return False
 
 
-def render(notice: Notice, webhook: Webhook) -> bytes:
+def render(notice: JobNotification, webhook: Webhook) -> bytes:
     if webhook.format == "slack":
         text = notice.text()
         for mark, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):  # so that nobody can mention everybody
@@ -127,7 +127,7 @@ def sign(secret: str, timestamp: str, body: bytes) -> str:
     return "sha256=" + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
-def _headers(notice: Notice, webhook: Webhook, delivery: str, body: bytes) -> dict[str, str]:
+def _headers(notice: JobNotification, webhook: Webhook, delivery: str, body: bytes) -> dict[str, str]:
     timestamp = str(int(time.time()))
     headers = {
         "Content-Type": "application/json",

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from tidyberg.telemetry.context import about
+from tidyberg.telemetry.log_rate_limit import rate_limited
 from tidyberg.telemetry.metrics import UNMATCHED, Metrics
-from tidyberg.telemetry.sparing import kind
 from tidyberg.telemetry.traces import Tracer
 
 _LOG = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class TelemetryMiddleware:
         given = headers.get(REQUEST_ID, "")
         request_id = given if _ACCEPTED_ID.fullmatch(given) else uuid.uuid4().hex
         method = str(scope["method"])
-        asked = _Asked(method, str(scope["path"]))
+        asked = _RequestTiming(method, str(scope["path"]))
 
         async def send_named(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -69,11 +69,11 @@ class TelemetryMiddleware:
                 self._metrics.http(method, route, asked.status, asked.seconds)
                 level = logging.DEBUG if route in _PROBES else logging.INFO
                 words = "%s %s %d in %.1f ms"
-                limited = kind(f"answer {asked.status}") if asked.status in _MANY else None
+                limited = rate_limited(f"answer {asked.status}") if asked.status in _MANY else None
                 _LOG.log(level, words, method, asked.path, asked.status, asked.seconds * 1000, extra=limited)
 
 
-class _Asked:
+class _RequestTiming:
     """A request, until its answer begins: a stream goes on for as long as somebody watches."""
 
     def __init__(self, method: str, path: str) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 from tidyberg.redact import is_secret_key, redact_text, secrets_of
 from tidyberg.settings.settings import Settings
 from tidyberg.telemetry.context import current_fields
-from tidyberg.telemetry.sparing import Sparing
+from tidyberg.telemetry.log_rate_limit import LogRateLimit
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://(?:[^/@:]*:(?P<password>[^/@]*)@)?")
 _OURS = ("tidyberg", "uvicorn")  # of libraries only warnings are worth a line
@@ -36,7 +36,7 @@ def set_up_logs(
     handler = logging.StreamHandler(stream or sys.stderr)
     formatter = JsonLines if (log_format or settings.telemetry.log_format) == "json" else ConsoleLines
     handler.setFormatter(formatter(secrets, colours=_wants_colours(handler.stream)))
-    handler.addFilter(Sparing())
+    handler.addFilter(LogRateLimit())
     root = logging.getLogger()
     for former in root.handlers[:]:
         root.removeHandler(former)

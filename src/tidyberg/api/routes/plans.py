@@ -1,0 +1,172 @@
+"""Routes of plans: make one, apply one."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, Field
+
+from tidyberg.api.answers import JobCreatedAnswer, LeftAnswer, Moment
+from tidyberg.api.authenticated_route import AuthenticatedRoute
+from tidyberg.api.context import CurrentContext, CurrentPrincipal
+from tidyberg.api.error_responses import WITH_BODY, problems
+from tidyberg.api.job_answers import created, left_answer
+from tidyberg.api.parameters import IdempotencyKey, PlanHash
+from tidyberg.api.requests import ApplyRequest, PlanRequest
+from tidyberg.api.routes.jobs import own_key
+from tidyberg.model.left import left_alone
+from tidyberg.model.plan import Estimate, PartitionVerdict, Plan
+
+router = APIRouter(route_class=AuthenticatedRoute, tags=["plans"])
+
+
+class EstimateAnswer(BaseModel):
+    """What the rewrite will take and give."""
+
+    input_files: int
+    output_files: int
+    bytes_read: int
+    bytes_written: int
+    seconds: float
+    dollars: float = Field(description="Requests and compute.")
+    storage_dollars: float = Field(description="Of the replaced bytes, until their snapshots expire.")
+    file_opens_saved: int = Field(description="Per full scan.")
+    payback_scans: int | None = Field(description="Full scans after which it has paid for itself; null: never.")
+
+
+class PartitionAnswer(BaseModel):
+    partition: str = Field(description="Empty for a table without partitions.")
+    spec_id: int
+    files: int
+    small_files: int
+    bytes: int
+    records: int
+    delete_files: int
+    score: float
+    verdict: str = Field(description="rewrite or skip.", examples=["rewrite"])
+    code: str | None = Field(description="Of a skip: why, in one stable word.", examples=["tidy"])
+    reason: str
+    output_files: int | None = Field(description="Of a rewrite.")
+    dollars: float | None = Field(description="Of a rewrite.")
+
+
+class ModeAnswer(BaseModel):
+    mode: str = Field(description="copy (row groups as they are) or encode (rows written anew).", examples=["copy"])
+    reason: str = Field(examples=["large row groups"])
+    groups: int
+
+
+class PlanAnswer(BaseModel):
+    """What a compaction would do, why, and for how much."""
+
+    plan_hash: str = Field(description="`POST /api/v1/plans/{plan_hash}/apply` runs this very plan.")
+    catalog: str
+    namespace: str
+    table: str
+    branch: str
+    snapshot_id: int | None = Field(description="null: the branch has no snapshot yet.")
+    created_at: Moment
+    strategy: str
+    options: dict[str, Any] = Field(description="As resolved from settings and request.")
+    health: int = Field(ge=0, le=100, description="0 (untidy) to 100 (tidy).")
+    nothing_to_do: bool
+    estimate: EstimateAnswer
+    groups: int = Field(description="Groups of files, each rewritten together.")
+    modes: list[ModeAnswer] = Field(description="How the groups are rewritten, and why.")
+    partitions_total: int
+    partitions: list[PartitionAnswer] = Field(description="In the order of the plan; at most as many as asked for.")
+    left_out: list[str] = Field(description="What a budget or limit left for another time.")
+    warnings: list[str] = Field(description="What the rewrite does not keep, such as the order of rows.")
+    left: list[LeftAnswer] = Field(description="What is found and not taken, why, and when it is.")
+    better_inline: bool = Field(
+        description="Spark takes longer to start than one core takes for all of it: `engine: auto` runs it inline."
+    )
+
+
+@router.post("/plan", summary="Plan a compaction", responses=problems(404, *WITH_BODY))
+async def make_plan(
+    body: PlanRequest,
+    context: CurrentContext,
+    who: CurrentPrincipal,
+    partitions: Annotated[int, Query(ge=0, le=100_000, description="Most partitions to show.")] = 1000,
+) -> PlanAnswer:
+    """Reads metadata only and changes nothing. The plan is kept for some days and can be applied by its hash."""
+    return await context.catalog_pool(lambda: plan_answer(context.service.plan(body.to_request(), who), partitions))
+
+
+@router.post(
+    "/plans/{plan_hash}/apply",
+    status_code=202,
+    summary="Apply a plan",
+    responses=problems(404, 409, *WITH_BODY),
+)
+async def apply_plan(
+    plan_hash: PlanHash,
+    context: CurrentContext,
+    who: CurrentPrincipal,
+    response: Response,
+    body: ApplyRequest | None = None,
+    idempotency_key: IdempotencyKey = None,
+) -> JobCreatedAnswer:
+    """Queues a job that runs this very plan; groups that went stale since are left out and named."""
+    priority = body.priority if body else 0
+    submission = await context.write_pool(context.service.apply, plan_hash, who, own_key(idempotency_key), priority)
+    response.headers["Location"] = f"/api/v1/jobs/{submission.job_id}"
+    return created(submission)
+
+
+def plan_answer(plan: Plan, partitions: int) -> PlanAnswer:
+    return PlanAnswer(
+        plan_hash=plan.hash,
+        catalog=plan.table.catalog,
+        namespace=".".join(plan.table.namespace),
+        table=plan.table.name,
+        branch=plan.branch,
+        snapshot_id=plan.snapshot_id,
+        created_at=plan.created_ms,
+        strategy=str(plan.options.get("strategy", "")),
+        options=dict(plan.options),
+        health=plan.health,
+        nothing_to_do=plan.is_empty,
+        estimate=_estimate(plan.estimate),
+        groups=len(plan.groups),
+        modes=[ModeAnswer(mode=mode, reason=why, groups=groups) for (mode, why), groups in plan.modes.items()],
+        partitions_total=len(plan.partitions),
+        partitions=[_partition(partition) for partition in plan.partitions[:partitions]],
+        left_out=list(plan.left_out),
+        warnings=list(plan.warnings),
+        left=[left_answer(each) for each in left_alone(plan)],
+        better_inline=plan.better_inline,
+    )
+
+
+def _estimate(estimate: Estimate) -> EstimateAnswer:
+    return EstimateAnswer(
+        input_files=estimate.input_files,
+        output_files=estimate.output_files,
+        bytes_read=estimate.bytes_read,
+        bytes_written=estimate.bytes_written,
+        seconds=estimate.seconds,
+        dollars=estimate.dollars,
+        storage_dollars=estimate.storage_dollars,
+        file_opens_saved=estimate.file_opens_saved,
+        payback_scans=estimate.payback_scans,
+    )
+
+
+def _partition(partition: PartitionVerdict) -> PartitionAnswer:
+    verdict = partition.verdict
+    return PartitionAnswer(
+        partition=partition.partition_path,
+        spec_id=partition.spec_id,
+        files=partition.files,
+        small_files=partition.small_files,
+        bytes=partition.bytes,
+        records=partition.records,
+        delete_files=partition.delete_files,
+        score=partition.score,
+        verdict=verdict.kind,
+        code=verdict.code if verdict.kind == "skip" else None,
+        reason=verdict.reason,
+        output_files=verdict.outputs if verdict.kind == "rewrite" else None,
+        dollars=verdict.dollars if verdict.kind == "rewrite" else None,
+    )

@@ -1,0 +1,57 @@
+"""Turns what a run tells into events of its job, for people who watch; progress at most twice a second."""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tidyberg.errors import TidybergError
+from tidyberg.model.job import Progress
+from tidyberg.model.report import Event, GroupFinished, Notice, StageStarted
+from tidyberg.record.queue import JobQueue
+from tidyberg.redact import redact_text
+
+PROGRESS_SECONDS = 0.5
+MOST_CHARACTERS = 2000  # of a message
+
+
+@dataclass
+class JobEventWriter:
+    """An EventSink. What cannot be kept is no reason for a run to fail: events are for people only."""
+
+    queue: JobQueue
+    job_id: str
+    now_ms: Callable[[], int]
+    is_lost: Callable[[], bool]  # then another worker tells of the job
+    clock: Callable[[], float] = time.monotonic
+    scrub: Callable[[str], str] = redact_text  # I12
+    _held_back: Progress | None = None
+    _told: float = field(default=float("-inf"))
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, GroupFinished):
+            self._held_back = event.progress
+            if self.clock() - self._told >= PROGRESS_SECONDS:
+                self.flush()
+            return
+        self.flush()
+        if isinstance(event, StageStarted):
+            self.tell("stage", {"stage": event.stage.value, "message": event.message})
+        elif isinstance(event, Notice):
+            self.tell("notice", {"level": event.level, "message": self.scrub(event.message)[:MOST_CHARACTERS]})
+
+    def flush(self) -> None:
+        if self._held_back is not None:
+            progress, self._held_back = self._held_back, None
+            self._told = self.clock()
+            self.tell("progress", asdict(progress))
+
+    def status(self, status: str, **more: Any) -> None:
+        self.flush()
+        self.tell("status", {"status": status, **{key: value for key, value in more.items() if value is not None}})
+
+    def tell(self, kind: str, data: Mapping[str, Any]) -> None:
+        if not self.is_lost():
+            with suppress(TidybergError):
+                self.queue.add_event(self.job_id, self.now_ms(), kind, data)

@@ -1,0 +1,144 @@
+"""A copied table reads as the original does, deletes and row ids included, and shares no path with it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.table import Table
+
+from tidyberg.benchmarking.copy_table import copy_table
+from tidyberg.benchmarking.sample import BenchmarkSample, choose_sample
+from tidyberg.benchmarking.scratch import REF, Scratch
+from tidyberg.control.control import Control
+from tidyberg.execute.inline import InlineEngine
+from tidyberg.model.options import PlanOptions, Strategy
+from tidyberg.model.plan import Plan
+from tidyberg.model.table import TableRef
+from tidyberg.record.process import is_alive
+from tidyberg.record.sqlite import SqliteStore
+from tidyberg.testing import Warehouse, local_path
+from tidyberg.testing.deletes import EqualTo, Positions, commit_deletes, delete_rows
+
+NO_LIMIT = 2**40
+FULL = PlanOptions(strategy=Strategy.FULL, force=True, min_input_files=2)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    with Warehouse(tmp_path / "lake") as opened:
+        yield opened
+
+
+def planned(warehouse: Warehouse, tmp_path: Path) -> Plan:
+    with Control(lambda _: warehouse.catalog, InlineEngine, SqliteStore(tmp_path / "planning.db", is_alive)) as control:
+        return control.plan(TableRef.parse("db.events", warehouse.name), FULL)
+
+
+def put_copy(scratch: Scratch, table: Table, choice: BenchmarkSample) -> Table:
+    snapshot = table.refresh().current_snapshot()
+    assert snapshot is not None
+    scratch.put(copy_table(table, snapshot, choice, scratch.io, scratch.location))
+    return scratch.open_catalog().load_table((*REF.namespace, REF.name))
+
+
+@pytest.mark.parametrize("format_version", [1, 2, 3])
+def test_a_copy_holds_the_same_rows(warehouse: Warehouse, tmp_path: Path, format_version: int) -> None:
+    table = warehouse.create_table("db.events", format_version=format_version)
+    warehouse.append_files(table, 5, 20, files_per_commit=2)
+    with Scratch(str(tmp_path), table) as scratch:
+        copy = put_copy(scratch, table, choose_sample(planned(warehouse, tmp_path), NO_LIMIT))
+        lineage = format_version > 2
+        assert warehouse.rows(copy, lineage=lineage) == warehouse.rows(table, lineage=lineage)
+        assert copy.metadata.table_uuid != table.metadata.table_uuid
+
+
+def test_position_and_equality_deletes_apply_to_the_copy(warehouse: Warehouse, tmp_path: Path) -> None:
+    table = warehouse.create_table("db.events")
+    warehouse.append_files(table, 4, 20)
+    paths = sorted(file.path for file in warehouse.live_files(table))
+    commit_deletes(table, Positions({paths[2]: [1, 5], paths[0]: [0]}), Positions({paths[1]: [3]}, file_scoped=True))
+    commit_deletes(table, EqualTo({"id": [2, 7]}))
+    with Scratch(str(tmp_path), table) as scratch:
+        choice = choose_sample(planned(warehouse, tmp_path), NO_LIMIT)
+        assert len(choice.deletes) == 3
+        copy = put_copy(scratch, table, choice)
+        assert len(warehouse.rows(table)) < 80
+        assert warehouse.rows(copy) == warehouse.rows(table)
+
+
+def test_deletion_vectors_apply_to_the_copy(warehouse: Warehouse, tmp_path: Path) -> None:
+    table = warehouse.create_table("db.events", format_version=3)
+    warehouse.append_files(table, 4, 20)
+    paths = [file.path for file in warehouse.live_files(table)]
+    delete_rows(table, {paths[0]: [1, 2], paths[3]: [19]})
+    with Scratch(str(tmp_path), table) as scratch:
+        copy = put_copy(scratch, table, choose_sample(planned(warehouse, tmp_path), NO_LIMIT))
+        assert len(warehouse.rows(table)) == 77
+        assert warehouse.rows(copy, lineage=True) == warehouse.rows(table, lineage=True)
+
+
+@pytest.mark.parametrize("format_version", [2, 3])
+def test_a_copy_can_be_compacted_and_be_set_back(warehouse: Warehouse, tmp_path: Path, format_version: int) -> None:
+    table = warehouse.create_table("db.events", format_version=format_version)
+    warehouse.append_files(table, 6, 20)
+    delete_rows(table, {warehouse.live_files(table)[0].path: [1, 2]})
+    before = table.refresh().metadata_location, warehouse.files_on_disk(table)
+    with Scratch(str(tmp_path), table) as scratch:
+        copy = put_copy(scratch, table, choose_sample(planned(warehouse, tmp_path), NO_LIMIT))
+        for _ in range(2):
+            assert len(warehouse.live_files(copy.refresh())) == 7
+            store = SqliteStore(scratch.directory / "jobs.db", is_alive)
+            with Control(lambda _: scratch.open_catalog(), InlineEngine, store) as control:
+                assert control.compact(REF, FULL).outcome == "committed"
+            assert len(warehouse.live_files(copy.refresh())) == 1
+            assert warehouse.rows(copy) == warehouse.rows(table)
+            scratch.reset()
+        assert all(path.startswith(str(scratch.directory)) for path in warehouse.referenced_files(copy))
+    assert (table.refresh().metadata_location, warehouse.files_on_disk(table)) == before
+    assert not scratch.directory.exists()
+
+
+def test_a_table_that_writes_elsewhere_has_a_copy_that_stays_in_place(warehouse: Warehouse, tmp_path: Path) -> None:
+    elsewhere = (tmp_path / "elsewhere").as_uri()
+    table = warehouse.create_table("db.events", properties={"write.data.path": elsewhere})
+    warehouse.append_files(table, 4, 20)
+    before = sorted((tmp_path / "elsewhere").rglob("*.parquet"))
+    assert len(before) == 4
+    with Scratch(str(tmp_path), table) as scratch:
+        copy = put_copy(scratch, table, choose_sample(planned(warehouse, tmp_path), NO_LIMIT))
+        with Control(
+            lambda _: scratch.open_catalog(), InlineEngine, SqliteStore(scratch.directory / "jobs.db", is_alive)
+        ) as control:
+            assert control.compact(REF, FULL).outcome == "committed"
+        (output,) = warehouse.live_files(copy.refresh())
+        assert local_path(output.path).startswith(str(scratch.directory))
+        assert sorted((tmp_path / "elsewhere").rglob("*.parquet")) == before
+
+
+def test_no_more_is_copied_than_was_asked_for(warehouse: Warehouse, tmp_path: Path) -> None:
+    table = warehouse.create_table("db.events")
+    warehouse.append_files(table, 6, 20)
+    plan = planned(warehouse, tmp_path)
+    each = max(file.size for file in plan.groups[0].files)
+    chosen = choose_sample(plan, each * 4)
+    assert (len(chosen.files), chosen.files_left_out) == (4, 2)
+    assert len(choose_sample(plan, 1).files) == 2  # the fewest that make a rewrite
+    with Scratch(str(tmp_path), table) as scratch:
+        copy = put_copy(scratch, table, chosen)
+        assert len(warehouse.live_files(copy)) == 4
+        assert len(warehouse.rows(copy)) == 80
+
+
+def test_deletes_of_files_that_were_not_chosen_are_left_out(warehouse: Warehouse, tmp_path: Path) -> None:
+    table = warehouse.create_table("db.events")
+    warehouse.append_files(table, 3, 20)
+    plan = planned(warehouse, tmp_path)
+    first, *_, last = (file.path for file in plan.groups[0].files)
+    commit_deletes(table, Positions({first: [0], last: [4, 5]}), Positions({last: [7]}))
+    chosen = choose_sample(planned(warehouse, tmp_path), 1)
+    assert chosen.files[0].path == first
+    with Scratch(str(tmp_path), table) as scratch:
+        copy = put_copy(scratch, table, chosen)
+        kept = [file for file in warehouse.live_files(copy) if file.content.value == 1]
+        assert [file.records for file in kept] == [1]
+        assert len(warehouse.rows(copy)) == 39
