@@ -80,7 +80,7 @@ def test_a_service_that_is_to_stop_is_not_ready_first_and_closes_later(warehouse
         served.process.send_signal(signal.SIGTERM)
         until(lambda: not is_ready(served), "load balancers would go on sending requests")
         answer = httpx.get(f"{served.url}/health/ready")
-        assert answer.json()["checks"]["server"] == "It is stopping."
+        assert answer.json()["checks"]["server"] == "The server is stopping."
         created = httpx.post(f"{served.url}/compact", json={"table": "public.events"})
         assert created.status_code == 202, "requests that still come are answered"
         job = httpx.get(f"{served.url}/jobs/{created.json()['job_id']}").json()

@@ -58,11 +58,11 @@ def test_keys_are_replaced_without_a_restart(served: Served, file: Path) -> None
     file.write_text(settings_with(NEW))
     eventually(lambda: status(served, OLD) == 401, served)
     assert status(served, NEW) == 200
-    assert "API keys were read anew: added key-1" in served.said
+    assert "API keys were reloaded: added key-1" in served.said
 
     file.write_text("access: {api_keys: [{name: x")
     served.process.send_signal(signal.SIGHUP)
-    eventually(lambda: "API keys stay as they are, because the settings cannot be read" in served.said, served)
+    eventually(lambda: "API keys are unchanged, because the settings cannot be read" in served.said, served)
     file.write_text(settings_with())
     eventually(lambda: "nobody would have to say who they are" in served.said, served)
     assert (status(served, NEW), status(served, OLD), status(served, None)) == (200, 401, 401)

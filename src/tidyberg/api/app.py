@@ -1,4 +1,4 @@
-"""Makes the application: routes, the door, problems and the OpenAPI document around a service."""
+"""Builds the ASGI application around a service: routes, middleware, error handling and the OpenAPI document."""
 
 import asyncio
 from functools import partial
@@ -34,10 +34,10 @@ _ROUTERS = (
     operations.router,
     operations.metrics_router,
 )
-_STREAM_THREADS = 2  # that streams share: they may wait, and nobody waits for them
-_STREAM_SECONDS = 30.0  # how long they may wait
-_PLANNING_SECONDS = 10.0  # the same for calls that ask catalogs and storage, which take long themselves
-_MOST_WAITING = 500  # calls of a kind; whoever comes later is told at once
+_STREAM_THREADS = 2  # shared by all event streams, which may wait
+_STREAM_SECONDS = 30.0  # how long a call of a stream may wait
+_PLANNING_SECONDS = 10.0  # how long a call that reads catalogs and storage may wait
+_MOST_WAITING = 500  # calls per pool; further calls are refused at once
 
 
 def create_app(
@@ -46,7 +46,7 @@ def create_app(
     server: Server | None = None,
     identify: Identify | None = None,
 ) -> FastAPI:
-    """The API of a service. `identify` tells who sends a request, instead of what the settings say about that."""
+    """Returns the API of a service. `identify` replaces the authentication of the settings."""
     server = server or service.settings.server
     access = service.settings.access
     app = FastAPI(
@@ -89,7 +89,7 @@ def create_app(
     for router in _ROUTERS:
         app.include_router(router, prefix=PREFIX)
     app.include_router(probes.router)
-    # The contract's short paths lead to the same routes.
+    # The contract also has these routes without a prefix.
     for router in (jobs.router, operations.metrics_router):
         app.include_router(router, include_in_schema=False)
     _serve_documentation(app, secured=access.required)
@@ -110,7 +110,7 @@ def _serve_documentation(app: FastAPI, *, secured: bool) -> None:
 
     @app.get("/", include_in_schema=False)
     async def home() -> RedirectResponse:
-        """For people who open the address that `serve` prints in a browser."""
+        """Leads a browser that opens the printed address to the documentation."""
         return RedirectResponse("/docs")
 
     @app.get("/docs", include_in_schema=False)

@@ -1,4 +1,4 @@
-"""What every request of the API passes before its route sees it: who it is, how often, and with what."""
+"""The route class of the API: it authenticates, limits and checks a request before the handler runs."""
 
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
@@ -17,7 +17,7 @@ from tidyberg.model.principal import LOCAL, Principal
 
 
 class AuthenticatedRoute(APIRoute):
-    """A route behind the door: nothing of a request is read before it is known who sends it."""
+    """A route that reads nothing of a request before it knows the caller."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -40,11 +40,11 @@ class AuthenticatedRoute(APIRoute):
 
 
 async def admit(request: Request, context: Context) -> Principal:
-    """Who asks; counted by name, and by address as long as that says more than the name does."""
+    """Returns the caller and counts the request. Callers without a name are counted by address."""
     try:
         principal = await context.identify(request)
     except NotAuthenticated:
-        context.rate_limiter.take(counted_as(request, LOCAL))  # guessing is limited too
+        context.rate_limiter.take(counted_as(request, LOCAL))  # limits guessing of credentials
         raise
     context.admission.learn_tenant(request.scope["headers"], principal.tenant)
     context.rate_limiter.take(counted_as(request, principal))

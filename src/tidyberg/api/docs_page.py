@@ -1,4 +1,4 @@
-"""The OpenAPI document as a page for people: plain HTML, nothing loaded from elsewhere, no script."""
+"""Renders the OpenAPI document as plain HTML, without scripts or external requests."""
 
 import html
 import json
@@ -53,7 +53,7 @@ def _operation(document: Document, path: str, method: str, operation: Document) 
         yield "</table>"
     for media in operation.get("requestBody", {}).get("content", {}).values():
         yield "<h4>Body</h4>" + _shape(document, media["schema"])
-    yield "<h4>Answers</h4>"
+    yield "<h4>Responses</h4>"
     for status, answer in operation["responses"].items():
         yield f"<p><b>{_text(status)}</b> {_text(answer['description'])}</p>"
         if status.startswith("2"):
@@ -63,7 +63,7 @@ def _operation(document: Document, path: str, method: str, operation: Document) 
 
 
 def _shape(document: Document, schema: Document) -> str:
-    """A schema's fields and its first example."""
+    """Returns the fields of a schema and its first example."""
     found = _resolve(document, schema)
     rows = [
         f"<tr><td><code>{_text(name)}</code><td>{_text(_kind(field))}<td>{_text(field.get('description', ''))}"

@@ -1,13 +1,13 @@
-"""How far the event loop is behind: what arrives waits so long before anybody looks at it."""
+"""Measures how late the event loop runs. A new request waits this long before it is read."""
 
 import asyncio
 
 _EVERY_SECONDS = 0.05
-_PATIENCE = 5
+_READ_TOLERANCE = 5  # reads are accepted up to this many times the limit
 
 
 class LoopLag:
-    """Starts with the loop it measures."""
+    """The lag of the event loop in which `start` is called."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -22,8 +22,8 @@ class LoopLag:
         return max(self._last, self._overdue())
 
     def is_beyond(self, seconds: float, method: str) -> bool:
-        """Submissions can come later; whoever looks at jobs meanwhile wants to know now, and is let in longer."""
-        return self.seconds() > (seconds if method == "POST" else _PATIENCE * seconds)
+        """Returns True if a request must be refused. Submissions are refused before reads."""
+        return self.seconds() > (seconds if method == "POST" else _READ_TOLERANCE * seconds)
 
     def _overdue(self) -> float:
         return max(0.0, self._loop.time() - self._due) if self._loop is not None else 0.0

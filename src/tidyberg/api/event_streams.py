@@ -1,4 +1,4 @@
-"""Server-sent events of a job: many may watch, none of them holds a thread or asks the store by itself."""
+"""Streams the events of a job. A stream needs no thread and shares its reads of the store with others."""
 
 import asyncio
 import json
@@ -19,18 +19,18 @@ EVENT_SCHEMA = {
     "type": "object",
     "description": "One event of the stream.",
     "properties": {
-        "id": {"type": "string", "description": "Its number; `end` has none."},
+        "id": {"type": "string", "description": "The number of the event; `end` has none."},
         "event": {"type": "string", "enum": ["status", "stage", "progress", "notice", "end"]},
-        "data": {"type": "string", "description": "A JSON object; `at` says when."},
+        "data": {"type": "string", "description": "A JSON object; `at` is the time of the event."},
         "retry": {"type": "string"},
     },
 }
 _RETRY_MILLISECONDS = 2000  # how long a client waits before it connects again
-SEND_SECONDS = 60.0  # a client that takes nothing for so long is not there
+SEND_SECONDS = 60.0  # a client that reads nothing for this long is gone
 
 
 class EventStream(StreamingResponse):
-    """Ends with its job, its client, the service, or when the client does not read what it is sent."""
+    """Ends with the job, the client or the service, or when the client stops reading."""
 
     media_type = EVENT_STREAM
 
@@ -46,14 +46,14 @@ class EventStream(StreamingResponse):
         try:
             await super().__call__(scope, receive, send_in_time)
         except TimeoutError:
-            scope["state"]["abort"]()  # to close it would wait for the client to read
+            scope["state"]["abort"]()  # a normal close would wait for the client
             await asyncio.sleep(0.1)
         finally:
             self._on_end()
 
 
 class Viewer:
-    """Whose stream it is. When keys change, the credential that opened it is checked again."""
+    """The caller of a stream. Its credential is checked again when API keys change."""
 
     def __init__(self, context: Context, request: Request) -> None:
         self._context = context
@@ -70,13 +70,13 @@ class Viewer:
         except NotAuthenticated:
             return False
         except IdentityProviderDown:
-            return True  # it is asked again before the next events
+            return True  # checked again before the next events
         self._version = version
         return found == self._principal
 
 
 async def watch(context: Context, job_id: str, after: int, viewer: Viewer) -> AsyncIterator[bytes]:
-    """Events after that number as they come, comments while there are none, and `end` when the job has ended."""
+    """Yields new events after that number, comments while there are none, and `end` when the job has ended."""
     yield f"retry: {_RETRY_MILLISECONDS}\n\n".encode()
     with context.watched_jobs.watching(job_id) as (job, woken):
         while True:
@@ -94,7 +94,7 @@ async def watch(context: Context, job_id: str, after: int, viewer: Viewer) -> As
                     yield f"event: end\ndata: {json.dumps({'status': job.status.value})}\n\n".encode()
                 return
             if context.stopping.is_set():
-                return  # clients come back, to another replica or to the next process
+                return  # clients reconnect to another replica or to the next process
             try:
                 await asyncio.wait_for(woken.wait(), context.server.heartbeat_seconds)
             except TimeoutError:
@@ -103,10 +103,10 @@ async def watch(context: Context, job_id: str, after: int, viewer: Viewer) -> As
 
 async def _events(context: Context, job: WatchedJob, after: int) -> list[tuple[int, bytes]]:
     while (events := job.after(after)) is None:
-        with suppress(Transient):  # the store is away for now
+        with suppress(Transient):  # the store does not answer now
             found = await context.stream_pool(context.service.records.queue.events, job.job_id, after=after)
             if found:
                 return [(event.number, encoded(event)) for event in found]
-            return []  # they were forgotten meanwhile
+            return []  # they were deleted meanwhile
         await asyncio.sleep(LOOK_SECONDS)
     return events

@@ -1,4 +1,4 @@
-"""Jobs of the model as the API's answers."""
+"""Converts jobs to response models."""
 
 import math
 from dataclasses import asdict
@@ -69,7 +69,7 @@ def left_answer(left: LeftAlone) -> LeftAnswer:
 
 
 def estimated_completion(submission: Submission, run: Job | None, now_ms: int) -> int | None:
-    """From the groups that are done once there are some, from the estimate until then; never in the past."""
+    """Extrapolates from the finished groups, or uses the estimate before the first. Never returns a past time."""
     if submission.status is not JobStatus.RUNNING or submission.started_ms is None:
         return None
     if run is not None and run.started_ms is not None and run.progress.groups_completed:

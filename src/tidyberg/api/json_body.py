@@ -1,4 +1,4 @@
-"""Reads a request's JSON: no larger, slower, deeper or stranger than a client of good will would send."""
+"""Reads and checks a JSON body: its size, its speed, its depth and its values."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ _LARGEST_INTEGER = 2**63
 
 
 class JsonRequest(Request):
-    """A request whose body was read and judged before anybody looks at it."""
+    """A request whose body is read and checked before the route runs."""
 
     _document: Any = None
 
@@ -31,7 +31,9 @@ class JsonRequest(Request):
 
 
 async def read_body(request: Request, most_bytes: int, seconds: float) -> bytes:
-    too_large = BodyTooLarge(f"The body is larger than {format_size(most_bytes)}.", hint="server.max_request_size.")
+    too_large = BodyTooLarge(
+        f"The body is larger than {format_size(most_bytes)}.", hint="The limit is server.max_request_size."
+    )
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and len(declared) < 20 and int(declared) > most_bytes:
         raise too_large
@@ -44,7 +46,7 @@ async def read_body(request: Request, most_bytes: int, seconds: float) -> bytes:
                     raise too_large
     except TimeoutError:
         raise TooSlow(f"The body did not arrive within {seconds:g} s.") from None
-    request._body = bytes(received)  # a stream is read once; Starlette's own readers find it here
+    request._body = bytes(received)  # a stream can be read once; Starlette looks for the body here
     return request._body
 
 
@@ -63,11 +65,11 @@ def parse(body: bytes) -> Any:
 
 
 def judge_text(text: str) -> None:
-    """No store, log or catalog should meet these characters."""
+    """Refuses characters that stores, logs and catalogs cannot handle."""
     if "\x00" in text:
-        raise MalformedRequest("The request holds a NUL character.")
+        raise MalformedRequest("The request contains a NUL character.")
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise MalformedRequest("The request holds half of a surrogate pair, which is no character.")
+        raise MalformedRequest("The request contains half of a surrogate pair, which is not a character.")
 
 
 def _judge(value: Any, level: int) -> None:
@@ -83,15 +85,15 @@ def _judge(value: Any, level: int) -> None:
         for item in value:
             _judge(item, level + 1)
     elif isinstance(value, float) and not math.isfinite(value):
-        raise MalformedRequest("The JSON holds a number that is too large.")
+        raise MalformedRequest("The JSON contains a number that is too large.")
     elif isinstance(value, int) and not -_LARGEST_INTEGER <= value < _LARGEST_INTEGER:
-        raise MalformedRequest("The JSON holds a number that does not fit into 64 bits.")
+        raise MalformedRequest("The JSON contains a number that does not fit into 64 bits.")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise MalformedRequest("An object of the JSON has the same key twice.")
+        raise MalformedRequest("An object in the JSON has the same key twice.")
     return found
 
 

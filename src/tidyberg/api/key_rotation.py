@@ -1,4 +1,4 @@
-"""Reads API keys anew while the service runs: when the settings file changes, and on SIGHUP."""
+"""Reloads API keys while the service runs: when the settings file changes, and on SIGHUP."""
 
 import logging
 import threading
@@ -19,12 +19,12 @@ _Version = tuple[int, int, int] | None
 
 @dataclass
 class KeyRotation:
-    """Only keys change. What else the file says counts from the next start on."""
+    """Reloads only the keys. Other changes in the file take effect at the next start."""
 
     authenticator: Authenticator
-    settings: Settings  # of the process
+    settings: Settings  # as loaded at the start
     load: Callable[[], Settings]
-    path: Path | None  # the file that they come from
+    path: Path | None  # the settings file
     _asked: threading.Event = field(default_factory=threading.Event)
     _seen: _Version = None
 
@@ -32,7 +32,7 @@ class KeyRotation:
         self._seen = self._version()
 
     def ask(self) -> None:
-        """Look at the next opportunity, whether or not the file seems changed; a signal handler may call it."""
+        """Makes the next `look` reload the file even if it seems unchanged. Safe to call from a signal handler."""
         self._asked.set()
 
     def look(self) -> None:
@@ -44,7 +44,7 @@ class KeyRotation:
         try:
             self._take(self.load().access)
         except (ConfigurationError, ValueError) as error:
-            _log.error("API keys stay as they are, because the settings cannot be read: %s", error)
+            _log.error("API keys are unchanged, because the settings cannot be read: %s", error)
 
     def _take(self, access: Access) -> None:
         check_tenants(access, self.settings.tenants)
@@ -53,19 +53,19 @@ class KeyRotation:
         if before == after:
             return
         if not after and self.settings.access.oidc is None:
-            _log.error("API keys stay as they are: without any, nobody would have to say who they are.")
+            _log.error("API keys are unchanged: without any key, the service would not require authentication.")
             return
         self.authenticator.take_keys(access.api_keys)
         changed = {name for name in before.keys() & after.keys() if before[name] != after[name]}
         words = {"added": after.keys() - before.keys(), "replaced": changed, "removed": before.keys() - after.keys()}
-        said = "; ".join(f"{verb} {', '.join(sorted(names))}" for verb, names in words.items() if names)
-        _log.warning("API keys were read anew: %s", said)
+        summary = "; ".join(f"{verb} {', '.join(sorted(names))}" for verb, names in words.items() if names)
+        _log.warning("API keys were reloaded: %s", summary)
 
     def _version(self) -> _Version:
         if self.path is None:
             return None
         try:
             found = self.path.stat()
-        except OSError:  # being replaced
+        except OSError:  # the file is being replaced
             return self._seen
         return found.st_mtime_ns, found.st_size, found.st_ino

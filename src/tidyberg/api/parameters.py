@@ -1,4 +1,4 @@
-"""The small types that requests are made of."""
+"""Types of request parameters."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tidyberg.model.submission import MAX_PRIORITY, MIN_PRIORITY
 
-# No control characters: names end up in logs, in paths and in other people's terminals.
+# No control characters: names appear in logs, paths and terminals.
 _PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 _IDENTIFIER = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
@@ -24,14 +24,17 @@ TableName = Annotated[
 ]
 TenantName = Annotated[str, Field(min_length=1, max_length=255, pattern=_PRINTABLE, examples=["default"])]
 Priority = Annotated[
-    int, Field(ge=MIN_PRIORITY, le=MAX_PRIORITY, description="Higher ones of a tenant go first; 0 by default.")
+    int,
+    Field(
+        ge=MIN_PRIORITY, le=MAX_PRIORITY, description="Jobs of a tenant with a higher priority run first; 0 by default."
+    ),
 ]
 JobId = Annotated[
     str,
     Path(
         max_length=64,
         pattern=_IDENTIFIER,
-        description="As `POST /api/v1/compact` gave it.",
+        description="The id that `POST /api/v1/compact` returned.",
         examples=["550e8400-e29b-41d4-a716-446655440000"],
     ),
 ]
@@ -39,7 +42,12 @@ ScheduleId = Annotated[str, Path(max_length=128, pattern=_IDENTIFIER, examples=[
 NewScheduleId = Annotated[str, Field(min_length=1, max_length=128, pattern=_IDENTIFIER, examples=["nightly-events"])]
 PlanHash = Annotated[
     str,
-    Path(min_length=64, max_length=64, pattern=r"^[0-9a-f]{64}$", description="As `POST /api/v1/plan` gave it."),
+    Path(
+        min_length=64,
+        max_length=64,
+        pattern=r"^[0-9a-f]{64}$",
+        description="The hash that `POST /api/v1/plan` returned.",
+    ),
 ]
 IdempotencyKey = Annotated[
     str | None,
@@ -48,13 +56,13 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=r"^[!-~]+$",
-        description="A second request with the same key gets the job of the first; a different one is refused.",
+        description="A second identical request with this key returns the first job; a different request is refused.",
         examples=["events-2024-01-15"],
     ),
 ]
 
 
 class RequestModel(BaseModel):
-    """A body of a request: unknown fields are refused."""
+    """Base class of request models. It refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,4 +1,4 @@
-"""How often one may ask: a token bucket for each principal or address."""
+"""Limits the request rate with a token bucket per principal or address."""
 
 import math
 import time
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tidyberg.api.refusals import RateLimited
 
-_MOST_BUCKETS = 10_000  # the longest unused one is full again by the time it is dropped
+_MOST_BUCKETS = 10_000  # the least recently used bucket is full again when it is dropped
 
 
 @dataclass
@@ -18,7 +18,7 @@ class _Bucket:
 
 
 class RateLimiter:
-    """Used from the event loop only."""
+    """Use it in the event loop only."""
 
     def __init__(self, per_second: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_second = per_second
@@ -27,7 +27,7 @@ class RateLimiter:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def take(self, key: str) -> None:
-        """One request of this one; raises RateLimited when it has none left."""
+        """Counts one request. Raises RateLimited if the bucket is empty."""
         now = self._clock()
         bucket = self._buckets.setdefault(key, _Bucket(self._burst, now))
         self._buckets.move_to_end(key)

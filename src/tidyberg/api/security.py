@@ -1,4 +1,4 @@
-"""Who sends a request: an API key or a token of an identity provider tells; and what is refused before that."""
+"""Authenticates requests by an API key or a token of an identity provider."""
 
 import logging
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def _now() -> datetime:
 
 
 class Authenticator:
-    """Names the principal of a request, or raises NotAuthenticated."""
+    """Returns the principal of a request, or raises NotAuthenticated."""
 
     def __init__(self, settings: Settings, now: Callable[[], datetime] = _now) -> None:
         self._access = settings.access
@@ -38,16 +38,16 @@ class Authenticator:
             TokenVerifier(settings.access.oidc, frozenset(settings.tenants)) if settings.access.oidc else None
         )
         self._now = now
-        self.version = 0  # grows with every change of the keys
+        self.version = 0  # increases with every change of the keys
 
     @property
     def access(self) -> Access:
         return self._access
 
     def take_keys(self, keys: tuple[ApiKey, ...]) -> None:
-        """From the next request on these count, and no others."""
+        """Replaces the API keys. The next request uses the new ones."""
         self._access = self._access.model_copy(update={"api_keys": keys})
-        self.version += 1  # last: whoever sees it sees the keys too
+        self.version += 1  # last, so that a reader of the new version sees the new keys
 
     async def __call__(self, request: Request) -> Principal:
         if not self._access.required:
@@ -57,7 +57,7 @@ class Authenticator:
             if credential is not None:
                 return await self._identify(*credential)
         except NotAuthenticated as error:
-            address = request.client.host if request.client else "somewhere"
+            address = request.client.host if request.client else "an unknown address"
             _log.warning(
                 "A credential from %s was refused: %s", address, error.message, extra=rate_limited("credential")
             )
@@ -66,23 +66,23 @@ class Authenticator:
             return Principal("anonymous", Role.VIEWER, ALL_TENANTS)
         if (anonymous := self._anonymous()) is not None:
             return anonymous
-        raise NotAuthenticated("This needs an API key or a token.", hint=_HINT)
+        raise NotAuthenticated("This request needs an API key or a token.", hint=_HINT)
 
     async def _identify(self, header: str, credential: str) -> Principal:
         if credential.startswith(KEY_PREFIX) or header == "x-api-key":
             return self._of_key(credential)
         if self._tokens is None:
-            raise NotAuthenticated("This is no API key.", hint=_HINT)
+            raise NotAuthenticated("The credential is not an API key.", hint=_HINT)
         return await self._tokens.principal(credential)
 
     def _of_key(self, given: str) -> Principal:
         found: ApiKey | None = None
         digest = hash_key(given[:_MOST_KEY_CHARACTERS])
-        for key in self._access.api_keys:  # all of them: the time tells nothing about which one was near
+        for key in self._access.api_keys:  # check all keys, so that the time reveals nothing
             if compare_digest(key.hash, digest):
                 found = key
         if found is None:
-            raise NotAuthenticated("The API key is not known.", hint=_HINT)
+            raise NotAuthenticated("The API key is unknown.", hint=_HINT)
         if found.expires is not None and self._now() >= found.expires:
             raise NotAuthenticated(f"The API key {found.name!r} has expired.", hint="Ask for a new one.")
         return Principal(found.name, found.role, found.tenant or DEFAULT_TENANT)
@@ -93,17 +93,17 @@ class Authenticator:
 
 
 def _credential(request: Request) -> tuple[str, str] | None:
-    """The header that has it, and what it has. Two of them are refused: which one counts should not be a guess."""
+    """Returns the header and the credential in it. Two credentials are ambiguous and refused."""
     given = [(name, value) for name in ("authorization", "x-api-key") for value in request.headers.getlist(name)]
     if not given:
         return None
     if len(given) > 1:
-        raise NotAuthenticated("There is more than one credential.", hint="Send one.")
+        raise NotAuthenticated("The request has more than one credential.", hint="Send one.")
     name, value = given[0]
     if name == "authorization":
         scheme, _, value = value.partition(" ")
         if scheme.lower() != "bearer":
-            raise NotAuthenticated("Only the scheme Bearer is known.", hint=_HINT)
+            raise NotAuthenticated("Only the scheme Bearer is supported.", hint=_HINT)
     value = value.strip()
     if not value or not value.isascii():
         raise NotAuthenticated("The credential is empty or not ASCII.", hint=_HINT)
@@ -111,7 +111,7 @@ def _credential(request: Request) -> tuple[str, str] | None:
 
 
 def secure(app: FastAPI, access: Access, server: Server) -> None:
-    """Refuse requests that browsers were tricked into, and add the headers that keep answers from being misused."""
+    """Adds the middleware that protects against misuse through browsers."""
     app.add_middleware(BrowserGuard, access=access, host=server.host)
     if access.cors_origins:
         app.add_middleware(

@@ -1,4 +1,4 @@
-"""Threads for calls that block: tenants take turns, and what would wait too long is refused at once."""
+"""A thread pool for blocking calls. Tenants take turns, and a call that would wait too long is refused at once."""
 
 import asyncio
 import math
@@ -17,15 +17,15 @@ from tidyberg.api.refusals import Overloaded
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Whose call it is. Every request is a task of its own, so that nobody sees another's.
+# The tenant of the current request. Each request is its own task, so requests do not share the value.
 calling_tenant: ContextVar[str] = ContextVar("calling_tenant", default="")
 
-_FIRST_GUESS_SECONDS = 0.005  # what a call takes, before any was measured
-_WEIGHT = 0.1  # of the newest call
+_FIRST_GUESS_SECONDS = 0.005  # the estimate until a call was measured
+_WEIGHT = 0.1  # of the newest call in the moving average
 
 
 class FairThreadPool:
-    """Used from the event loop only. `waiting` calls at most wait, none of them longer than `wait_seconds`."""
+    """At most `waiting` calls wait, none longer than `wait_seconds`. Use it in the event loop only."""
 
     def __init__(
         self, threads: int, waiting: int, wait_seconds: float, clock: Callable[[], float] = time.monotonic
@@ -37,7 +37,7 @@ class FairThreadPool:
         self._clock = clock
         self._running = 0
         self._seconds_each = _FIRST_GUESS_SECONDS
-        self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()  # by tenant, whose turn it is first
+        self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()  # by tenant, the next tenant first
 
     async def __call__(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         await self._turn(calling_tenant.get())
@@ -68,7 +68,7 @@ class FairThreadPool:
             raise
 
     def _refuse_what_would_wait(self, tenant: str) -> None:
-        """A tenant that has much waiting is refused before one that has little."""
+        """The tenant with the most waiting calls is refused first."""
         own = len(self._queues.get(tenant, ()))
         tenants = len(self._queues) + (tenant not in self._queues)
         expected = (own + 1) * tenants * self._seconds_each / self._threads
@@ -81,13 +81,13 @@ class FairThreadPool:
 
     def _overloaded(self, expected: float) -> Overloaded:
         return Overloaded(
-            "The service has more to answer than it can.",
+            "The service is overloaded.",
             hint="Try again in a moment.",
             retry_after_seconds=min(60, max(1, math.ceil(2 * expected))),
         )
 
     def _pass_on(self) -> None:
-        """The thread goes to the next tenant that has a call waiting."""
+        """Gives the free thread to the next tenant that has a waiting call."""
         while self._queues:
             tenant, queue = next(iter(self._queues.items()))
             turn = queue.popleft()

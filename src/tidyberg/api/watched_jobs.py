@@ -1,7 +1,7 @@
-"""Jobs that somebody watches: one look at the store for all of them, however many streams there are.
+"""Reads the events of all watched jobs from the store in one call, however many streams are open.
 
-A stream keeps only the number of the last event that it sent. The newest events of a watched job are held here, already
-encoded; a stream that is further behind reads the store. So a slow reader holds no memory, and no event is lost.
+This module holds the newest events of each watched job, already encoded. A stream keeps only the number of its last
+event, and reads the store if it is further behind. A slow reader uses no extra memory and loses no event.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from tidyberg.model.submission import JobEvent, JobNews
 from tidyberg.model.words import are, plural
 
 LOOK_SECONDS = 0.5
-HELD_EVENTS = 32  # of each job
-JOBS_AT_ONCE = 200  # in one question to the store, which answers nobody else meanwhile
-_LAST_WORD_SECONDS = 1.0  # a worker says how a job ended just after it has ended
-_WOKEN_AT_ONCE = 25  # streams that write before other requests have their turn
+HELD_EVENTS = 32  # per job
+JOBS_AT_ONCE = 200  # in one call, because the store serves no other call meanwhile
+_LAST_WORD_SECONDS = 1.0  # a worker writes the final event just after the job ended
+_WOKEN_AT_ONCE = 25  # streams that write before other requests run
 _RETRY_SECONDS = 5
 
 Look = Callable[[Mapping[str, int]], Mapping[str, JobNews]]
@@ -32,26 +32,26 @@ _log = logging.getLogger(__name__)
 
 
 class WatchedJob:
-    """What is known of one job, whatever part of it its streams have sent."""
+    """The state and the newest events of one watched job."""
 
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
         self.status: JobStatus | None = None
-        self.last = self.floor = 0  # the newest event that is known; the newest that is no longer held
-        self.is_over = False  # it has ended, and all its events are known; or nobody knows it any more
+        self.last = self.floor = 0  # the newest known event; the newest event that is no longer held
+        self.is_over = False  # the job ended and all its events are known, or the job no longer exists
         self.streams: set[asyncio.Event] = set()
         self._held: deque[tuple[int, bytes]] = deque()
         self._last_word: object = None
         self._ended: float | None = None
 
     def after(self, number: int) -> list[tuple[int, bytes]] | None:
-        """Events with a higher number; None when some of them have to be read from the store."""
+        """Returns the events with a higher number, or None if some of them must be read from the store."""
         if number < self.floor:
             return None
         return [event for event in self._held if event[0] > number]
 
     def learn(self, news: JobNews | None, now: float) -> bool:
-        """True: there is something to tell."""
+        """Adds what the store returned. Returns True if the streams have something to send."""
         before = (self.last, self.is_over)
         if news is None:
             self.is_over = True
@@ -71,7 +71,7 @@ class WatchedJob:
 
 
 class WatchedJobs:
-    """Used from the event loop only; `look` is called in a thread, once at a time."""
+    """Use it in the event loop only. It calls `look` in a thread, one call at a time."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class WatchedJobs:
         self._keys_version = keys_version
         self._clock = clock
         self._jobs: dict[str, WatchedJob] = {}
-        self._new: set[str] = set()  # not looked at yet
+        self._new: set[str] = set()  # not read yet
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -130,13 +130,13 @@ class WatchedJobs:
         try:
             found = await asyncio.to_thread(self._look, {job.job_id: job.last for job in open_ones})
         except Transient:
-            return  # the store is away for now
-        except Exception:  # noqa: BLE001  # streams outlive a defect: the next look may do better
-            _log.exception("looking for news of watched jobs failed unexpectedly")
+            return  # the store does not answer now
+        except Exception:  # noqa: BLE001  # streams survive: the next look may succeed
+            _log.exception("reading the events of watched jobs failed unexpectedly")
             return
         now = self._clock()
-        told = [job for job in open_ones if job.learn(found.get(job.job_id), now)]
-        await self._wake([woken for job in told for woken in job.streams])
+        changed = [job for job in open_ones if job.learn(found.get(job.job_id), now)]
+        await self._wake([woken for job in changed for woken in job.streams])
 
     async def _wake(self, streams: list[asyncio.Event]) -> None:
         for start in range(0, len(streams), _WOKEN_AT_ONCE):
@@ -146,7 +146,7 @@ class WatchedJobs:
 
 
 class StreamLimits:
-    """How many streams there may be, in all and of one principal."""
+    """Limits the number of open streams, in total and per principal."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
         self._most = most
@@ -157,16 +157,16 @@ class StreamLimits:
         return self._open.total()
 
     def enter(self, key: str) -> None:
-        """Raises when there are too many; else `leave` follows."""
+        """Raises if too many streams are open. Otherwise call `leave` afterwards."""
         if self._open[key] >= self._most_of_one:
             raise RateLimited(
-                f"{plural(self._most_of_one, 'stream')} of events {are(self._most_of_one)} open, "
-                "which is all that one may have.",
-                hint="Close some, or ask for the job itself now and then.",
+                f"{plural(self._most_of_one, 'event stream')} {are(self._most_of_one)} open, "
+                "which is the limit for one principal.",
+                hint="Close some, or poll the job instead.",
                 retry_after_seconds=_RETRY_SECONDS,
             )
         if len(self) >= self._most:
-            raise Overloaded("All streams of events are in use.", hint="Ask for the job itself now and then.")
+            raise Overloaded("All event streams are in use.", hint="Poll the job instead.")
         self._open[key] += 1
 
     def leave(self, key: str) -> None:

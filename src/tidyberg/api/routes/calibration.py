@@ -1,4 +1,4 @@
-"""The route that tells what estimates are made from, and how good they were."""
+"""The route that shows the speeds behind estimates, and how accurate the estimates were."""
 
 from typing import Literal
 
@@ -15,24 +15,24 @@ router = APIRouter(route_class=AuthenticatedRoute, tags=["operations"])
 
 
 class Speed(BaseModel):
-    """How fast jobs are thought to be; defaults until three jobs have told."""
+    """The speeds that estimates use. They are defaults until three jobs were measured."""
 
-    jobs: int = Field(description="How many jobs it was learned from.")
+    jobs: int = Field(description="How many jobs were measured.")
     bytes_per_core_second: float = Field(examples=[47185920.0])
     seconds_per_file: float = Field(examples=[0.01])
-    seconds_per_job: float = Field(description="Planning, committing and starting.", examples=[4.0])
+    seconds_per_job: float = Field(description="Fixed seconds per job: start, plan and commit.", examples=[4.0])
     bytes_written_per_byte_read: float = Field(examples=[0.9])
     copied_bytes_per_core_second: float = Field(examples=[419430400.0])
 
 
 class Ratio(BaseModel):
-    """Actual over predicted, for several jobs: 1 is exact."""
+    """The ratio of actual to predicted over several jobs. 1 is exact."""
 
     quantity: Literal["seconds", "bytes", "dollars"]
     jobs: int
     median: float | None
-    low: float | None = Field(description="One job in ten is below.")
-    high: float | None = Field(description="One job in ten is above.")
+    low: float | None = Field(description="One job in ten is below this.")
+    high: float | None = Field(description="One job in ten is above this.")
 
 
 class Compared(BaseModel):
@@ -76,15 +76,15 @@ class CalibrationAnswer(BaseModel):
         }
     )
 
-    engine: str = Field(description="What jobs run on; speed is learned for each apart.")
+    engine: str = Field(description="The engine of the jobs; each engine has its own speeds.")
     speed: Speed
     accuracy: list[Ratio]
-    newest: list[ComparedJob] = Field(description="The newest jobs that did what their plan said.")
+    newest: list[ComparedJob] = Field(description="The newest jobs that ran their plan completely.")
 
 
-@router.get("/calibration", summary="See how good estimates are", responses=problems())
+@router.get("/calibration", summary="Show the accuracy of estimates", responses=problems())
 async def read_calibration(context: CurrentContext, who: CurrentPrincipal) -> CalibrationAnswer:
-    """What estimates of seconds, bytes and dollars are made from, and what jobs took instead."""
+    """Returns the speeds behind estimates of seconds, bytes and dollars, and what jobs actually took."""
     return calibration_answer(await context.read_pool(context.service.calibration, who))
 
 

@@ -1,4 +1,4 @@
-"""Routes of jobs: submit, list, show, cancel, watch."""
+"""Routes for jobs: submit, list, show, cancel and watch."""
 
 from typing import Annotated
 
@@ -21,8 +21,8 @@ from tidyberg.service.service import Service
 
 router = APIRouter(route_class=AuthenticatedRoute, tags=["jobs"])
 
-_KEYS_OF_THE_SERVICE = ("schedule:", "auto:")
-_LOCATION = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
+_RESERVED_KEYS = ("schedule:", "auto:")
+_LOCATION = {"Location": {"description": "The path of the job.", "schema": {"type": "string"}}}
 
 
 @router.post(
@@ -30,7 +30,7 @@ _LOCATION = {"Location": {"description": "Where the job is.", "schema": {"type":
     status_code=202,
     summary="Submit a compaction",
     responses={
-        202: {"description": "The job waits; `Location` is where it can be looked at.", "headers": _LOCATION},
+        202: {"description": "The job is queued; `Location` is its path.", "headers": _LOCATION},
         **problems(404, 409, *WITH_BODY),
     },
 )
@@ -41,9 +41,9 @@ async def compact(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> JobCreatedAnswer:
-    """Queues a job that plans, rewrites, verifies and commits. Answers at once; the table must exist.
+    """Queues a job that plans, rewrites, verifies and commits. Answers at once. The table must exist.
 
-    `estimated_duration_seconds` is guessed from earlier jobs or the newest snapshot; null where both say nothing.
+    `estimated_duration_seconds` comes from earlier jobs or the newest snapshot. It is null if neither is known.
     """
     submission = await context.write_pool(context.service.submit, body.to_request(), who, own_key(idempotency_key))
     response.headers["Location"] = f"/api/v1/jobs/{submission.job_id}"
@@ -51,9 +51,9 @@ async def compact(
 
 
 def own_key(key: str | None) -> str | None:
-    """Keys of clients never meet those by which schedules submit each job once."""
-    if key is not None and key.startswith(_KEYS_OF_THE_SERVICE):
-        raise BadInput(f"Idempotency keys that start with {key.partition(':')[0]}: are the service's own.")
+    """Refuses keys with a prefix that schedules use, so that the two never collide."""
+    if key is not None and key.startswith(_RESERVED_KEYS):
+        raise BadInput(f"Idempotency keys that start with {key.partition(':')[0]}: are reserved for the service.")
     return key
 
 
@@ -61,7 +61,7 @@ def own_key(key: str | None) -> str | None:
 async def list_jobs(
     filters: Annotated[JobFilters, Query()], context: CurrentContext, who: CurrentPrincipal
 ) -> JobPageAnswer:
-    """Newest first unless told otherwise, a page at a time."""
+    """Returns one page of jobs, the newest first unless `sort` says otherwise."""
     return await context.read_pool(_page, context.service, filters, who)
 
 
@@ -83,14 +83,14 @@ def _page(service: Service, filters: JobFilters, who: Principal) -> JobPageAnswe
 
 @router.get("/jobs/{job_id}", summary="Show a job", responses=problems(404))
 async def show_job(job_id: JobId, context: CurrentContext, who: CurrentPrincipal) -> JobAnswer:
-    """What was asked, how far it is, and what came of it."""
+    """Returns the request, the progress and the result of a job."""
     view = await context.read_pool(context.service.job, job_id, who)
     return job_answer(view.submission, view.run, wall_clock_ms())
 
 
 @router.delete("/jobs/{job_id}", summary="Cancel a job", responses=problems(404))
 async def cancel_job(job_id: JobId, context: CurrentContext, who: CurrentPrincipal) -> JobAnswer:
-    """A queued job ends at once, a running one stops soon and leaves the table as it is; one that ended stays."""
+    """A queued job ends at once. A running job stops soon and leaves the table unchanged. A finished job stays."""
     submission = await context.write_pool(context.service.cancel, job_id, who)
     return job_answer(submission, None, wall_clock_ms())
 
@@ -101,8 +101,8 @@ async def cancel_job(job_id: JobId, context: CurrentContext, who: CurrentPrincip
     response_class=StreamingResponse,
     responses={
         200: {
-            "description": "Events until the job ends. `id` numbers them; send the last one as `Last-Event-ID` "
-            "to go on after it. The stream ends with an event `end`.",
+            "description": "Events until the job ends. `id` is the number of the event. Send the last one as "
+            "`Last-Event-ID` to continue after it. The last event of the stream is `end`.",
             "content": {
                 EVENT_STREAM: {
                     "schema": EVENT_SCHEMA,
@@ -118,18 +118,23 @@ async def watch_job(
     context: CurrentContext,
     who: CurrentPrincipal,
     request: Request,
-    after: Annotated[int, Query(ge=0, le=2**53, description="Only events with a higher number.")] = 0,
+    after: Annotated[int, Query(ge=0, le=2**53, description="Return only events with a higher number.")] = 0,
     last_event_id: Annotated[
         str | None,
-        Header(alias="Last-Event-ID", pattern=r"^[0-9]{1,15}$", description="Wins over `after`.", examples=["3"]),
+        Header(
+            alias="Last-Event-ID",
+            pattern=r"^[0-9]{1,15}$",
+            description="Takes precedence over `after`.",
+            examples=["3"],
+        ),
     ] = None,
 ) -> StreamingResponse:
-    """Server-sent events: `status`, `stage`, `progress`, `notice`, and `end`."""
+    """Streams server-sent events: `status`, `stage`, `progress`, `notice` and `end`."""
     start = int(last_event_id) if last_event_id is not None else after
     key = counted_as(request, who)
     context.streams.enter(key)
     try:
-        view = await context.stream_pool(context.service.job, job_id, who)  # refuses before the stream begins
+        view = await context.stream_pool(context.service.job, job_id, who)  # raises before the stream starts
     except BaseException:
         context.streams.leave(key)
         raise

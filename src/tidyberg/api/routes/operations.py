@@ -1,4 +1,4 @@
-"""Routes for those who run the service: the audit log and metrics."""
+"""Routes for operators: the audit log and metrics."""
 
 from typing import Annotated, Any, Literal
 
@@ -24,7 +24,7 @@ compaction_jobs_total{status="failed"} 3
 
 
 class AuditAnswer(BaseModel):
-    """Who changed what, when."""
+    """A call that changed something, or tried to."""
 
     number: int
     at: Moment
@@ -38,17 +38,17 @@ class AuditAnswer(BaseModel):
 
 class AuditPage(BaseModel):
     entries: list[AuditAnswer]
-    next_before: int | None = Field(description="Give it as `before` for the next page; null on the last one.")
+    next_before: int | None = Field(description="The `before` of the next page; null on the last page.")
 
 
 @router.get("/audit", summary="Read the audit log", responses=problems())
 async def read_audit(
     context: CurrentContext,
     who: CurrentPrincipal,
-    before: Annotated[int | None, Query(ge=1, le=2**53, description="Only entries with a lower number.")] = None,
-    limit: Annotated[int, Query(ge=1, le=1000, description="How many a page holds.")] = 50,
+    before: Annotated[int | None, Query(ge=1, le=2**53, description="Return only entries with a lower number.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of entries on a page.")] = 50,
 ) -> AuditPage:
-    """Every call that changed something or was refused, newest first. Only admins may read it."""
+    """Returns the calls that changed something or were refused, the newest first. Only admins may read it."""
     entries = await context.read_pool(context.service.audit, who, before, limit)
     following = entries[-1].number if len(entries) == limit and entries[-1].number > 1 else None
     return AuditPage(entries=[_entry(entry) for entry in entries], next_before=following)
@@ -60,14 +60,14 @@ async def read_audit(
     response_class=Response,
     responses={
         200: {
-            "description": "Prometheus' text format.",
+            "description": "The text format of Prometheus.",
             "content": {"text/plain": {"schema": {"type": "string"}, "example": _METRICS_EXAMPLE}},
         },
         **problems(),
     },
 )
 async def read_metrics(context: CurrentContext, who: CurrentPrincipal) -> Response:
-    """For Prometheus to scrape; `/metrics` is the same."""
+    """Returns metrics for Prometheus. `/metrics` returns the same."""
     context.service.access.require_everyone(who)
     return Response(await context.read_pool(context.service.metrics.render), media_type=CONTENT_TYPE)
 

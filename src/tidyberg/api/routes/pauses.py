@@ -1,4 +1,4 @@
-"""Routes of pauses: tables that are left alone for a time."""
+"""Routes for paused tables."""
 
 from datetime import datetime
 from typing import Annotated
@@ -19,10 +19,10 @@ router = APIRouter(route_class=AuthenticatedRoute, tags=["tables"])
 
 class PauseBody(RequestModel):
     table: TableName
-    catalog: Name | None = Field(None, description="The default one when absent.")
-    namespace: Name | None = Field(None, description="Else it is in the table's name.")
-    reason: str = Field(min_length=1, max_length=500, description="Why, for others to read.", examples=["migration"])
-    until: AwareDatetime | None = Field(None, description="When it ends by itself; else it is resumed by someone.")
+    catalog: Name | None = Field(None, description="The default catalog if absent.")
+    namespace: Name | None = Field(None, description="Needed if the table name does not contain it.")
+    reason: str = Field(min_length=1, max_length=500, description="Why the table is paused.", examples=["migration"])
+    until: AwareDatetime | None = Field(None, description="When the pause ends; absent: when the table is resumed.")
 
 
 class PauseAnswer(BaseModel):
@@ -33,7 +33,7 @@ class PauseAnswer(BaseModel):
     paused_by: str
     reason: str
     since: Moment
-    until: Moment | None = Field(description="null: until someone resumes it.")
+    until: Moment | None = Field(description="null: until the table is resumed.")
 
 
 class PauseList(BaseModel):
@@ -42,16 +42,16 @@ class PauseList(BaseModel):
 
 @router.get("/pauses", summary="List paused tables", responses=problems())
 async def list_pauses(context: CurrentContext, who: CurrentPrincipal) -> PauseList:
-    """Those that you may see."""
+    """Returns the paused tables that you may see."""
     found = await context.read_pool(context.service.pauses.all, who)
     return PauseList(pauses=[_answer(pause) for pause in found])
 
 
 @router.post("/pauses", summary="Pause a table", responses=problems(404, *WITH_BODY))
 async def pause_table(body: PauseBody, context: CurrentContext, who: CurrentPrincipal) -> PauseAnswer:
-    """No job of it is taken in or begun until it is resumed: not for callers, schedules or auto. One that runs goes on.
+    """Until the table is resumed, no job for it is accepted or started: not for callers, schedules or auto.
 
-    A pause that there is already is replaced.
+    A running job continues. A second pause replaces the first.
     """
     return _answer(await context.write_pool(_pause, context, body, who))
 
@@ -61,10 +61,10 @@ async def resume_table(
     table: Annotated[TableName, Query()],
     context: CurrentContext,
     who: CurrentPrincipal,
-    catalog: Annotated[Name | None, Query(description="The default one when absent.")] = None,
-    namespace: Annotated[Name | None, Query(description="Else it is in the table's name.")] = None,
+    catalog: Annotated[Name | None, Query(description="The default catalog if absent.")] = None,
+    namespace: Annotated[Name | None, Query(description="Needed if the table name does not contain it.")] = None,
 ) -> None:
-    """Jobs that waited go on within minutes."""
+    """Jobs that waited for the table start within minutes."""
     await context.write_pool(_resume, context, table, catalog, namespace, who)
 
 

@@ -1,4 +1,4 @@
-"""Routes of plans: make one, apply one."""
+"""Routes for plans: make a plan, apply a plan."""
 
 from typing import Annotated, Any
 
@@ -20,17 +20,17 @@ router = APIRouter(route_class=AuthenticatedRoute, tags=["plans"])
 
 
 class EstimateAnswer(BaseModel):
-    """What the rewrite will take and give."""
+    """What the rewrite costs and saves."""
 
     input_files: int
     output_files: int
     bytes_read: int
     bytes_written: int
     seconds: float
-    dollars: float = Field(description="Requests and compute.")
-    storage_dollars: float = Field(description="Of the replaced bytes, until their snapshots expire.")
-    file_opens_saved: int = Field(description="Per full scan.")
-    payback_scans: int | None = Field(description="Full scans after which it has paid for itself; null: never.")
+    dollars: float = Field(description="Cost of requests and compute.")
+    storage_dollars: float = Field(description="Cost of storing the replaced files until their snapshots expire.")
+    file_opens_saved: int = Field(description="File opens saved per full scan.")
+    payback_scans: int | None = Field(description="Full scans until the rewrite has paid for itself; null: never.")
 
 
 class PartitionAnswer(BaseModel):
@@ -43,22 +43,24 @@ class PartitionAnswer(BaseModel):
     delete_files: int
     score: float
     verdict: str = Field(description="rewrite or skip.", examples=["rewrite"])
-    code: str | None = Field(description="Of a skip: why, in one stable word.", examples=["tidy"])
+    code: str | None = Field(
+        description="Why the partition is skipped, as a stable code; null for a rewrite.", examples=["tidy"]
+    )
     reason: str
-    output_files: int | None = Field(description="Of a rewrite.")
-    dollars: float | None = Field(description="Of a rewrite.")
+    output_files: int | None = Field(description="null for a skip.")
+    dollars: float | None = Field(description="null for a skip.")
 
 
 class ModeAnswer(BaseModel):
-    mode: str = Field(description="copy (row groups as they are) or encode (rows written anew).", examples=["copy"])
+    mode: str = Field(description="copy (row groups are copied) or encode (rows are rewritten).", examples=["copy"])
     reason: str = Field(examples=["large row groups"])
     groups: int
 
 
 class PlanAnswer(BaseModel):
-    """What a compaction would do, why, and for how much."""
+    """What a compaction would do, why, and what it costs."""
 
-    plan_hash: str = Field(description="`POST /api/v1/plans/{plan_hash}/apply` runs this very plan.")
+    plan_hash: str = Field(description="`POST /api/v1/plans/{plan_hash}/apply` runs exactly this plan.")
     catalog: str
     namespace: str
     table: str
@@ -66,19 +68,20 @@ class PlanAnswer(BaseModel):
     snapshot_id: int | None = Field(description="null: the branch has no snapshot yet.")
     created_at: Moment
     strategy: str
-    options: dict[str, Any] = Field(description="As resolved from settings and request.")
+    options: dict[str, Any] = Field(description="The options in effect, from the settings and the request.")
     health: int = Field(ge=0, le=100, description="0 (untidy) to 100 (tidy).")
     nothing_to_do: bool
     estimate: EstimateAnswer
-    groups: int = Field(description="Groups of files, each rewritten together.")
+    groups: int = Field(description="Number of file groups; the files of a group are rewritten together.")
     modes: list[ModeAnswer] = Field(description="How the groups are rewritten, and why.")
     partitions_total: int
-    partitions: list[PartitionAnswer] = Field(description="In the order of the plan; at most as many as asked for.")
-    left_out: list[str] = Field(description="What a budget or limit left for another time.")
-    warnings: list[str] = Field(description="What the rewrite does not keep, such as the order of rows.")
-    left: list[LeftAnswer] = Field(description="What is found and not taken, why, and when it is.")
+    partitions: list[PartitionAnswer] = Field(description="In the order of the plan; at most `partitions` of them.")
+    left_out: list[str] = Field(description="What a budget or limit excluded from this plan.")
+    warnings: list[str] = Field(description="What the rewrite does not preserve, such as the order of rows.")
+    left: list[LeftAnswer] = Field(description="Files that the plan leaves unchanged, why, and until when.")
     better_inline: bool = Field(
-        description="Spark takes longer to start than one core takes for all of it: `engine: auto` runs it inline."
+        description="True if starting Spark would take longer than the whole job on one core. `engine: auto` runs it"
+        " inline."
     )
 
 
@@ -87,9 +90,9 @@ async def make_plan(
     body: PlanRequest,
     context: CurrentContext,
     who: CurrentPrincipal,
-    partitions: Annotated[int, Query(ge=0, le=100_000, description="Most partitions to show.")] = 1000,
+    partitions: Annotated[int, Query(ge=0, le=100_000, description="Maximum number of partitions to return.")] = 1000,
 ) -> PlanAnswer:
-    """Reads metadata only and changes nothing. The plan is kept for some days and can be applied by its hash."""
+    """Reads only metadata and changes nothing. The service keeps the plan for some days; apply it by its hash."""
     return await context.catalog_pool(lambda: plan_answer(context.service.plan(body.to_request(), who), partitions))
 
 
@@ -107,7 +110,7 @@ async def apply_plan(
     body: ApplyRequest | None = None,
     idempotency_key: IdempotencyKey = None,
 ) -> JobCreatedAnswer:
-    """Queues a job that runs this very plan; groups that went stale since are left out and named."""
+    """Queues a job that runs exactly this plan. Groups that are out of date are skipped and reported."""
     priority = body.priority if body else 0
     submission = await context.write_pool(context.service.apply, plan_hash, who, own_key(idempotency_key), priority)
     response.headers["Location"] = f"/api/v1/jobs/{submission.job_id}"

@@ -1,4 +1,4 @@
-"""Routes that tell whether the service lives and whether it can work; open to everyone, for load balancers."""
+"""Liveness and readiness probes. They need no credential, so that load balancers can call them."""
 
 from typing import Literal
 
@@ -21,7 +21,7 @@ class Alive(BaseModel):
 class Ready(BaseModel):
     status: Literal["ok", "unavailable"]
     checks: dict[str, str] = Field(
-        description="Each part: `ok`, or what is wrong with it.",
+        description="For each part: `ok`, or what is wrong.",
         examples=[{"store": "ok", "engine": "ok", "catalog default": "ok"}],
     )
 
@@ -29,36 +29,37 @@ class Ready(BaseModel):
 @router.head("/health", include_in_schema=False)
 @router.head("/health/live", include_in_schema=False)
 @router.get("/health", summary="Whether the service runs", name="health")
-@router.get("/health/live", summary="Whether the process lives", name="live")
+@router.get("/health/live", summary="Whether the process is alive", name="live")
 async def alive() -> Alive:
-    """Answers without asking anybody else."""
+    """Answers without a call to any other system."""
     return Alive(version=__version__)
 
 
 @router.head("/health/ready", include_in_schema=False)
 @router.get(
     "/health/ready",
-    summary="Whether jobs can be taken and run",
-    responses={503: {"model": Ready, "description": "Something that jobs need is not there; `checks` says what."}},
+    summary="Whether the service can accept and run jobs",
+    responses={503: {"model": Ready, "description": "A part that jobs need is not available; `checks` says which."}},
 )
 async def ready(context: CurrentContext, request: Request, response: Response) -> Ready:
-    """Asks the store, the engine and the catalogs, each for a short time only.
+    """Checks the store, the engine and the catalogs, each with a short timeout.
 
-    Where callers must say who they are, `checks` is empty for those who did not, or who see one tenant only.
+    If the service requires authentication, `checks` is empty for callers without a credential and for callers that
+    see only one tenant.
     """
     found = await context.catalog_pool(context.service.ready)
     if context.draining.is_set():
-        found = ReadinessReport(False, {"server": "It is stopping.", **found.checks})
+        found = ReadinessReport(False, {"server": "The server is stopping.", **found.checks})
     if not found.ok:
         response.status_code = 503
         response.headers["Retry-After"] = "5"
-    told = found.checks if await _may_know(context, request) else {}
-    checks = {name: context.service.control.scrub(words) for name, words in told.items()}
+    visible = found.checks if await _may_see_checks(context, request) else {}
+    checks = {name: context.service.control.scrub(words) for name, words in visible.items()}
     return Ready(status="ok" if found.ok else "unavailable", checks=checks)
 
 
-async def _may_know(context: Context, request: Request) -> bool:
-    """Which catalogs there are, and what is wrong with them, is not for everyone."""
+async def _may_see_checks(context: Context, request: Request) -> bool:
+    """The checks name catalogs, so only callers that see all tenants may read them."""
     try:
         context.service.access.require_everyone(await context.identify(request))
     except (NotAuthenticated, AccessDenied, IdentityProviderDown):

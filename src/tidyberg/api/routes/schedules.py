@@ -1,4 +1,4 @@
-"""Routes of schedules: list, create, show, replace, delete."""
+"""Routes for schedules: list, create, show, replace and delete."""
 
 import uuid
 from typing import Any, Literal
@@ -31,11 +31,11 @@ class ScheduleAnswer(BaseModel):
     enabled: bool
     tenant: str
     priority: int
-    source: Literal["settings", "api"] = Field(description="Those of the settings change with the settings only.")
+    source: Literal["settings", "api"] = Field(description="Schedules from the settings can be changed only there.")
     created_at: Moment
     updated_at: Moment
-    last_due: Moment | None = Field(description="The newest of its times that is dealt with; null before the first.")
-    next_due: Moment | None = Field(description="When it comes next, without its jitter; null while it is paused.")
+    last_due: Moment | None = Field(description="The newest due time that was handled; null before the first.")
+    next_due: Moment | None = Field(description="The next due time, without jitter; null if the schedule is disabled.")
 
 
 class ScheduleList(BaseModel):
@@ -44,7 +44,7 @@ class ScheduleList(BaseModel):
 
 @router.get("", summary="List schedules", responses=problems())
 async def list_schedules(context: CurrentContext, who: CurrentPrincipal) -> ScheduleList:
-    """Those of the settings and those that were created here, by id."""
+    """Returns the schedules of the settings and of the API, ordered by id."""
     return ScheduleList(schedules=await context.read_pool(_all, context, who))
 
 
@@ -52,7 +52,7 @@ async def list_schedules(context: CurrentContext, who: CurrentPrincipal) -> Sche
 async def create_schedule(
     body: NewSchedule, context: CurrentContext, who: CurrentPrincipal, response: Response
 ) -> ScheduleAnswer:
-    """From now on jobs are submitted at its times, exactly once each, by whichever replica comes first."""
+    """Submits a job at each due time from now on. Each job is submitted exactly once, by any replica."""
     schedule = body.to_schedule(body.schedule_id or str(uuid.uuid4()), _tenant(who))
     saved = await context.write_pool(context.service.save_schedule, schedule, who, new=True)
     response.headers["Location"] = f"/api/v1/schedules/{saved.schedule_id}"
@@ -61,7 +61,7 @@ async def create_schedule(
 
 @router.get("/{schedule_id}", summary="Show a schedule", responses=problems(404))
 async def show_schedule(schedule_id: ScheduleId, context: CurrentContext, who: CurrentPrincipal) -> ScheduleAnswer:
-    """What it submits, when it did so last, and when it will next."""
+    """Returns what the schedule submits, its last due time and its next one."""
     return await context.read_pool(_show, context, schedule_id, who)
 
 
@@ -69,19 +69,19 @@ async def show_schedule(schedule_id: ScheduleId, context: CurrentContext, who: C
 async def replace_schedule(
     schedule_id: ScheduleId, body: ScheduleBody, context: CurrentContext, who: CurrentPrincipal
 ) -> ScheduleAnswer:
-    """All of it: what the body leaves out takes its default. `enabled: false` pauses it."""
+    """Replaces the whole schedule: absent fields take their defaults. `enabled: false` pauses it."""
     saved = await context.write_pool(context.service.save_schedule, body.to_schedule(schedule_id, _tenant(who)), who)
     return await context.read_pool(_answer, context, saved)
 
 
 @router.delete("/{schedule_id}", status_code=204, summary="Delete a schedule", responses=problems(404, 409))
 async def delete_schedule(schedule_id: ScheduleId, context: CurrentContext, who: CurrentPrincipal) -> None:
-    """Jobs that it submitted stay."""
+    """Jobs that the schedule submitted stay."""
     await context.write_pool(context.service.delete_schedule, schedule_id, who)
 
 
 def _tenant(who: Principal) -> str:
-    """For whom a schedule is that names no tenant."""
+    """Returns the tenant of a schedule that names none."""
     return DEFAULT_TENANT if who.tenant == ALL_TENANTS else who.tenant
 
 

@@ -1,4 +1,4 @@
-"""Routes of tables: which there are, and how they are."""
+"""Routes for tables: list them and show their health."""
 
 from typing import Annotated
 
@@ -17,22 +17,22 @@ router = APIRouter(route_class=AuthenticatedRoute, tags=["tables"])
 
 
 class TableAnswer(BaseModel):
-    """A table, as its newest snapshot describes it."""
+    """A table as described by its newest snapshot."""
 
     catalog: str
     namespace: str
     table: str
-    files: int | None = Field(description="null where the snapshot does not say.")
+    files: int | None = Field(description="null if the snapshot summary does not contain it.")
     bytes: int | None
     records: int | None
     delete_files: int | None
     last_commit_at: Moment | None
-    error: str | None = Field(description="Why nothing is known of it.")
+    error: str | None = Field(description="Why the table could not be read.")
 
 
 class TableList(BaseModel):
     tables: list[TableAnswer]
-    total: int = Field(description="How many there are, whatever the limit.")
+    total: int = Field(description="Number of tables before the limit.")
 
 
 class PartitionHealth(BaseModel):
@@ -45,7 +45,7 @@ class PartitionHealth(BaseModel):
 
 
 class HealthAnswer(BaseModel):
-    """How tidy a table is, and why it is not tidier."""
+    """The health score of a table and the reasons for it."""
 
     catalog: str
     namespace: str
@@ -63,22 +63,22 @@ class HealthAnswer(BaseModel):
     target_file_size: int
     snapshots: int
     manifests: int
-    dead_bytes: int = Field(description="Of files that only older snapshots refer to: freed when these expire.")
-    metadata_bytes: int | None = Field(description="Of the current metadata.json; null where it cannot be looked up.")
+    dead_bytes: int = Field(description="Bytes of files that only older snapshots reference; freed when these expire.")
+    metadata_bytes: int | None = Field(description="Size of the current metadata.json; null if unknown.")
     deletes_old_metadata: bool = Field(description="Whether write.metadata.delete-after-commit.enabled is on.")
     partitions_total: int
-    partitions: list[PartitionHealth] = Field(description="The worst first; at most as many as asked for.")
+    partitions: list[PartitionHealth] = Field(description="The worst first; at most `partitions` of them.")
 
 
 @router.get("/tables", summary="List tables", responses=problems(404))
 async def list_tables(
     context: CurrentContext,
     who: CurrentPrincipal,
-    catalog: Annotated[Name | None, Query(description="The default one when absent.")] = None,
-    namespace: Annotated[Name | None, Query(description="Only of this namespace.")] = None,
-    limit: Annotated[int, Query(ge=1, le=10_000, description="Most tables to show.")] = 1000,
+    catalog: Annotated[Name | None, Query(description="The default catalog if absent.")] = None,
+    namespace: Annotated[Name | None, Query(description="Only tables of this namespace.")] = None,
+    limit: Annotated[int, Query(ge=1, le=10_000, description="Maximum number of tables to return.")] = 1000,
 ) -> TableList:
-    """Those of a catalog that you may see, with what their newest snapshots say of them."""
+    """Returns the tables of a catalog that you may see, with figures of their newest snapshots."""
     return await context.catalog_pool(_tables, context, who, catalog, namespace, limit)
 
 
@@ -87,16 +87,20 @@ def _tables(context: Context, who: Principal, catalog: str | None, namespace: st
     return TableList(tables=[_table(summary) for summary in found[:limit]], total=len(found))
 
 
-@router.get("/tables/{catalog}/{namespace}/{table}/health", summary="Judge a table", responses=problems(404))
+@router.get(
+    "/tables/{catalog}/{namespace}/{table}/health", summary="Show the health of a table", responses=problems(404)
+)
 async def table_health(
     catalog: Annotated[Name, Path(examples=["default"])],
-    namespace: Annotated[Name, Path(description="Its levels joined by dots.", examples=["analytics"])],
+    namespace: Annotated[
+        Name, Path(description="The levels of the namespace, joined by dots.", examples=["analytics"])
+    ],
     table: Annotated[Name, Path(examples=["events"])],
     context: CurrentContext,
     who: CurrentPrincipal,
-    partitions: Annotated[int, Query(ge=0, le=100_000, description="Most partitions to show.")] = 100,
+    partitions: Annotated[int, Query(ge=0, le=100_000, description="Maximum number of partitions to return.")] = 100,
 ) -> HealthAnswer:
-    """A score from 0 to 100 with the reasons for every point lost. Reads metadata only."""
+    """Returns a score from 0 to 100 with the reason for every lost point. Reads only metadata."""
     return await context.catalog_pool(_health, context, who, catalog, namespace, table, partitions)
 
 
