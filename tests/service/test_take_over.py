@@ -41,10 +41,10 @@ def test_a_take_over_is_logged_and_costs_no_attempt(
     assert (second.attempts, second.run_id) == (1, "dead")
     with caplog.at_level(logging.WARNING):
         attempt(service, second, clock).run()
-    assert "taken over: " in caplog.text
+    assert "job taken over: " in caplog.text
     done = service.job(job.job_id, LOCAL).submission
     assert (done.status, done.attempts) == (JobStatus.SUCCEEDED, 1)
-    assert any("stopped answering" in str(event.data.get("message")) for event in service.events(job.job_id, LOCAL))
+    assert any("stopped responding" in str(event.data.get("message")) for event in service.events(job.job_id, LOCAL))
 
 
 def test_a_service_that_stops_puts_jobs_back_at_no_cost(

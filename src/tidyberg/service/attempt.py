@@ -1,4 +1,4 @@
-"""One attempt at a submission: runs it through the control room and decides what becomes of it [I7]."""
+"""One attempt to run a submitted job: it runs the job and decides whether it ends or is retried [I7]."""
 
 import logging
 import random
@@ -49,7 +49,7 @@ PAUSE_LOOK_SECONDS = 300.0
 
 @dataclass
 class Attempt:
-    """Of a submission that a worker has claimed. `run` returns when it ended, waits again, or is another's."""
+    """An attempt to run a claimed job. `run` returns when the job ended, was put back or belongs to another worker."""
 
     settings: Settings
     control: Control
@@ -80,7 +80,7 @@ class Attempt:
         )
 
     def stop(self) -> None:
-        """The service stops: end soon, and leave the job to another."""
+        """Ends the attempt soon, because the service stops. Another worker continues the job."""
         self._heartbeat.stop(StopReason.SHUTDOWN)
 
     def run(self) -> None:
@@ -97,7 +97,7 @@ class Attempt:
                 self._finish(JobStatus.FAILED, {"error_code": "internal", "error": text})
             if self._heartbeat.is_lost:
                 self.metrics.claim_lost()
-                log.warning("another worker has the job now, or may have it: this one stops without a word")
+                log.warning("another worker has the job now, or may have it: this worker stops and reports nothing")
 
     def _run(self) -> None:
         submission = self.submission
@@ -108,15 +108,15 @@ class Attempt:
             raise Cancelled("The job was cancelled.")
         if (pause := self.records.ledger.pause(submission.table)) is not None and pause.holds_at(self.now_ms()):
             return self._wait_for(pause)
-        if submission.run_id is None:  # else it was taken over
+        if submission.run_id is None:  # otherwise the job was taken over
             self.metrics.job_started(submission)
         if (deaths := sum(map(_died, earlier))) >= self.settings.queue.max_attempts:
             raise GivenUp(
-                f"{deaths} processes died while they ran it.",
-                hint="See whether it needs more memory than they have.",
+                f"{deaths} processes died while they ran the job.",
+                hint="Check whether the job needs more memory than the processes have.",
             )
-        # Names of outputs contain it, so it is never computed: a store that was put back to an earlier moment gives the
-        # same job again, and its files may be the table's by now [I5].
+        # Names of output files contain the run id, so it is random. A store that was restored from a backup returns the
+        # same job again, and its earlier files may be part of the table by now [I5].
         self._run_id = str(uuid.uuid4())
         if not self.records.queue.update(submission.job_id, self._token, {"run_id": self._run_id}):
             return self._heartbeat.stop(StopReason.LOST)
@@ -124,7 +124,7 @@ class Attempt:
         with self.control.tracer.continued(submission.trace):
             result = self._compact()
         if not result.has_committed and (done := _success(self._earlier_runs())) is not None:
-            return self._finish_as(done)  # an earlier run had committed, as the table told this one
+            return self._finish_as(done)  # the table shows that an earlier run had committed
         return self._finish_with(result)
 
     def _compact(self) -> CompactionResult:
@@ -144,7 +144,7 @@ class Attempt:
             )
         kept = self.records.ledger.kept_plan(submission.plan_hash)
         if kept is None:
-            raise UnknownPlan(f"The plan {submission.plan_hash} is no longer kept.", hint="Plan again.")
+            raise UnknownPlan(f"The plan {submission.plan_hash} is no longer kept.", hint="Make a new plan.")
         return self.control.apply(plan_from_json(kept.document), **common)
 
     def _on_event(self, event: Event) -> None:
@@ -154,22 +154,23 @@ class Attempt:
             self.estimates.take_from(self.submission, self.records.store.get(self._run_id))
 
     def _settled_runs(self) -> list[Job]:
-        """Earlier runs, of which those that died after their commit landed are known to have succeeded."""
+        """Returns the earlier runs, after the outcome of runs that died was settled."""
         runs = self._earlier_runs()
         left_open = [run for run in runs if run.is_open]
         if not left_open:
             return runs
         self.metrics.job_taken_over()
-        log.warning("taken over: %s stopped answering while it ran the job", _owners(left_open))
+        log.warning("job taken over: %s stopped responding while it ran the job", _owners(left_open))
         self._watch.tell(
-            "notice", {"level": "warning", "message": "Its worker stopped answering; another one goes on."}
+            "notice",
+            {"level": "warning", "message": "The worker stopped responding; another worker continues the job."},
         )
         for run in left_open:
             self.control.settled(run.job_id)
         return self._earlier_runs()
 
     def _earlier_runs(self) -> list[Job]:
-        """Those of this submission, newest first, but the one that is at work now."""
+        """Returns the runs of this submission, the newest first, without the current run."""
         if self.submission.run_id is None:
             return []
         found = self.records.store.find(table=self.submission.table, limit=_EARLIER_RUNS)
@@ -197,22 +198,22 @@ class Attempt:
     def _end_badly(self, error: TidybergError) -> None:
         why, queue = self._heartbeat.stopped, self.settings.queue
         if why is StopReason.LOST:
-            return  # it is another's now
-        # Hints at namespaces that are near would name those of other tenants.
+            return  # another worker has the job now
+        # The hint suggests similar namespaces, which may belong to other tenants.
         words = self.control.scrub(error.message if isinstance(error, UnknownNamespace) else str(error))  # I12
-        said = {"error_code": error.code, "error": words}
+        reported = {"error_code": error.code, "error": words}
         if isinstance(error, Cancelled) and why is StopReason.SHUTDOWN:
-            # It is no fault of the job's: it costs no attempt.
-            self._put_back(0.0, "The service that ran it was stopped.", attempts=self.submission.attempts - 1)
+            # The job is not at fault, so this costs no attempt.
+            self._put_back(0.0, "The service that ran the job was stopped.", attempts=self.submission.attempts - 1)
         elif isinstance(error, Cancelled):
-            self._finish(JobStatus.CANCELLED, said)
+            self._finish(JobStatus.CANCELLED, reported)
         elif isinstance(error, MAY_PASS) and self.submission.attempts < queue.max_attempts:
             longest = min(queue.max_retry_seconds, queue.retry_seconds * 2.0 ** (self.submission.attempts - 1))
             self.metrics.job_retried()
-            self._put_back(longest * random.uniform(0.5, 1.0), f"{error.code}: {words}")  # noqa: S311  # spread them
+            self._put_back(longest * random.uniform(0.5, 1.0), f"{error.code}: {words}")  # noqa: S311  # jitter
         else:
             gave_up = isinstance(error, (GivenUp, *MAY_PASS))
-            self._finish(JobStatus.FAILED, said, event="given_up" if gave_up else "failed")
+            self._finish(JobStatus.FAILED, reported, event="given_up" if gave_up else "failed")
 
     def _finish(
         self,
@@ -245,7 +246,7 @@ class Attempt:
                 self.metrics.job_ended(ended, run, sizes)
 
     def _count_in_a_row(self) -> None:
-        """A schedule whose table waits time after time does nothing for it: somebody should know."""
+        """Warns if the last jobs of a schedule all left the table waiting: the schedule has no effect."""
         submission, wanted = self.submission, self.settings.scheduler.waiting_in_a_row
         if submission.created_by != "auto" and not submission.created_by.startswith("schedule:"):
             return
@@ -262,7 +263,7 @@ class Attempt:
                 log.warning("the last %d jobs of %s left the table waiting", wanted, submission.created_by)
 
     def _wait_for(self, pause: Pause) -> None:
-        """Look again when it is over, and now and then before: someone may resume the table. That costs no attempt."""
+        """Puts the job back until the pause ends. Checks earlier too, as the table may be resumed. Costs no attempt."""
         left = PAUSE_LOOK_SECONDS if pause.until_ms is None else (pause.until_ms - self.now_ms()) / 1000
         reason = f"table-paused: {pause.paused_by} has paused the table: {pause.reason}"
         self._put_back(min(left, PAUSE_LOOK_SECONDS), reason, attempts=self.submission.attempts - 1)
@@ -281,7 +282,7 @@ class Attempt:
             self._watch.status("queued", reason=reason, retry_in_seconds=round(wait_seconds, 1))
 
     def _settle(self, write: Callable[[], bool]) -> bool:
-        """Say what became of the job; while the store is down, for as long as the claim may still be ours."""
+        """Writes the result of the job. Retries while the store is down and the claim may still be valid."""
         while not self._heartbeat.is_lost:
             try:
                 if write():
@@ -298,7 +299,7 @@ class Attempt:
 
 
 def _success(runs: Sequence[Job]) -> Job | None:
-    """A run that did the work, but whose worker could not say so any more; one that committed goes first."""
+    """Returns a run that succeeded but was never reported, preferably one that committed."""
     done = [job for job in runs if job.status is JobStatus.SUCCEEDED and not job.unresolved and job.error_code is None]
     return next(filter(_has_committed, done), done[0] if done else None)
 
@@ -312,6 +313,6 @@ def _has_committed(job: Job) -> bool:
 
 
 def _owners(runs: Sequence[Job]) -> str:
-    """Where they ran, as far as that is known."""
+    """Returns the processes that ran them, as far as they are known."""
     known = sorted({f"{run.owner.host}:{run.owner.pid}" for run in runs if run.owner is not None})
     return ", ".join(known) or "its worker"

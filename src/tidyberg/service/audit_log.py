@@ -1,4 +1,4 @@
-"""Every call that changes something leaves an entry in the audit log, also one that was refused."""
+"""Writes an audit entry for every call that changes something, also for refused calls."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,7 +15,7 @@ MOST_CHARACTERS = 500
 
 @dataclass
 class AuditedAction:
-    """What the entry will say; the call fills in what it finds out."""
+    """The content of an audit entry. The call adds details as it learns them."""
 
     target: str
     tenant: str
@@ -34,10 +34,10 @@ class AuditLog:
         act = AuditedAction(target, who.tenant, dict(details or {}))
         try:
             yield act
-        except Exception as error:  # a defect too: what was tried is told, and the error goes on
+        except Exception as error:  # also unexpected errors: the attempt is recorded and the error raised
             denied = isinstance(error, AccessDenied | QuotaExceeded)
             act.details["error"] = error.code if isinstance(error, TidybergError) else TidybergError.code
-            with suppress(TidybergError):  # the caller must hear of the first error, not of this one
+            with suppress(TidybergError):  # the caller must see the first error, not this one
                 self._append(who, action, act, "denied" if denied else "failed")
             raise
         self._append(who, action, act, "allowed")
@@ -48,5 +48,5 @@ class AuditLog:
 
 
 def _storable(text: str) -> str:
-    """Callers may send what is no text (half a surrogate pair), and as much of it as they like."""
+    """Shortens a text and escapes invalid characters, such as half a surrogate pair."""
     return text[:MOST_CHARACTERS].encode(errors="backslashreplace").decode()

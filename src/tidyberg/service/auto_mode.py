@@ -1,4 +1,4 @@
-"""Looks over catalogs for what pays back, one replica at a time, and submits what the budget of the day allows."""
+"""Auto mode: one replica at a time checks the catalogs and submits jobs within the budget of the day."""
 
 import logging
 import uuid
@@ -37,13 +37,13 @@ from tidyberg.settings.catalogs import list_tables, load_table
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.scheduling import Auto
 
-ASK_SECONDS = 30.0  # how often replicas ask whether a look is due
+ASK_SECONDS = 30.0  # how often a replica checks whether a look is due
 AUTO = Principal("auto", Role.ADMIN)
-PRIORITY = -10  # behind what people and schedules ask for
-_LOOKS = "auto:looks"  # in the ledger; no schedule that people keep can be called so
-_TURN = "auto:turn"  # in the store's leases, where tables have ids of another kind
+PRIORITY = -10  # lower than jobs of users and schedules
+_LOOKS = "auto:looks"  # in the ledger; no schedule id can have this form
+_TURN = "auto:turn"  # a lease in the store; table leases have ids of another form
 _TURN_MS, _RENEW_MS = 600_000, 60_000
-_CHECKS_PER_PLAN = 20  # so many summaries are looked at for each table that may be planned
+_CHECKS_PER_PLAN = 20  # snapshot summaries read per table that may be planned
 _PAGE = 500
 
 log = logging.getLogger("tidyberg.auto")
@@ -52,10 +52,12 @@ log = logging.getLogger("tidyberg.auto")
 @dataclass
 class AutoMode:
     service: Service
-    _settled: dict[TableRef, tuple[int | None, int]] = field(default_factory=dict)  # at which snapshot, and when
+    _settled: dict[TableRef, tuple[int | None, int]] = field(
+        default_factory=dict
+    )  # the snapshot, and the time of the decision
 
     def look(self) -> None:
-        """Once in each interval, whichever replica comes first. A catalog that is down is waited for."""
+        """Runs once per interval, on whichever replica comes first. If a catalog is down, a later call tries again."""
         auto, ledger = self.service.settings.scheduler.auto, self.service.records.ledger
         every_ms = auto.every_minutes * 60_000
         due_ms = self.service.now_ms() // every_ms * every_ms
@@ -73,27 +75,27 @@ class AutoMode:
         memory_gb = self.service.control.resources.memory_gb
         left = Spending(auto.max_dollars_per_day, auto.max_gb_hours_per_day).less(*spent(self._of_today(), memory_gb))
         if left.is_used_up:
-            log.info("auto: the budget of the day is used up.")
+            log.info("auto: the budget of the day is used up")
             return
         looked_at = [found for ref in tables if still_mine() and (found := self._facts(ref)) is not None]
         promising = worth_planning(looked_at, self._settled_lately(), auto.max_tables_per_look)
         planned = [candidate for one in promising if still_mine() and (candidate := self._plan(one)) is not None]
         if not still_mine():
-            log.warning("auto: another replica took over; this look is dropped.")
+            log.warning("auto: another replica took over, this look is dropped")
             return
         for choice in choose(planned, left, memory_gb=memory_gb, max_payback_scans=auto.max_payback_scans):
             facts = choice.candidate.facts
             verb = "taken" if choice.is_taken else "left"
-            log.info("auto: %s, health %d, is %s: %s.", facts.table, choice.candidate.health, verb, choice.reason)
+            log.info("auto: %s, health %d, is %s: %s", facts.table, choice.candidate.health, verb, choice.reason)
             if choice.is_taken:
                 self._submit(choice, due_ms)
-            if choice.code not in ("budget", "waiting"):  # these may be taken without another commit
+            if choice.code not in ("budget", "waiting"):  # these may be selected later without a new commit
                 self._settled[facts.table] = (facts.snapshot_id, self.service.now_ms())
 
     def _submit(self, choice: AutoDecision, due_ms: int) -> None:
         facts, estimate = choice.candidate.facts, choice.candidate.estimate
         options = {}
-        if choice.left.dollars is not None:  # however the table grows until it runs
+        if choice.left.dollars is not None:  # the table may grow before the job runs
             own = plan_options(self.service.settings, facts.table, {}).max_cost
             options["max_cost"] = min(choice.left.dollars, own if own is not None else choice.left.dollars)
         request = SubmitRequest(str(facts.table), facts.table.catalog, options=options, priority=PRIORITY)
@@ -101,14 +103,14 @@ class AutoMode:
             job = self.service.submit(request, AUTO, key=key_for("auto", str(due_ms), facts.table))
             self.service.records.queue.estimate(job.job_id, seconds=estimate.seconds, dollars=estimate.dollars)
         except TidybergError as error:
-            log.warning("auto: %s cannot be submitted: %s", facts.table, error)
+            log.warning("auto: cannot submit %s: %s", facts.table, error)
 
     def _tables(self, auto: Auto) -> list[TableRef]:
         catalogs = scheduled_catalogs(self.service.settings, auto.catalogs)
         return [ref for catalog in catalogs for ref in list_tables(self.service.control.catalog(catalog))]
 
     def _facts(self, ref: TableRef) -> TableFacts | None:
-        """None: it cannot be looked at, or does not want to be."""
+        """Returns None if the table cannot be loaded, opted out or is paused."""
         try:
             table = load_table(self.service.control.catalog(ref.catalog), ref)
             if is_opted_out(table.properties) or self.service.pauses.of(ref) is not None:
@@ -116,17 +118,17 @@ class AutoMode:
             options = plan_options(self.service.settings, ref, {})
             return _facts_of(table, ref, resolve_sizes(options, table.properties).target, self.service.now_ms())
         except TidybergError as error:
-            log.warning("auto: %s is left out: %s", ref, error)
+            log.warning("auto: skips %s: %s", ref, error)
             return None
 
     def _plan(self, facts: TableFacts) -> Candidate | None:
-        """None: a job of it is under way or has failed lately, or it cannot be planned."""
+        """Returns None if the table cannot be planned, or has a job under way or a recent failure."""
         try:
             if self._is_under_way(facts.table):
                 return None
             plan = self.service.control.plan(facts.table, plan_options(self.service.settings, facts.table, {}))
         except TidybergError as error:
-            log.warning("auto: %s cannot be planned: %s", facts.table, error)
+            log.warning("auto: cannot plan %s: %s", facts.table, error)
             if not isinstance(error, Transient):
                 self._settled[facts.table] = (facts.snapshot_id, self.service.now_ms())
             return None
@@ -146,7 +148,7 @@ class AutoMode:
         return any(queue.submissions(query).submissions for query in (under_way, failed))
 
     def _settled_lately(self) -> dict[TableRef, int | None]:
-        """A table that is not written may be worth it tomorrow: its partitions cool down."""
+        """Forgets decisions after a day: even without writes, partitions cool down and become eligible."""
         yesterday = self.service.now_ms() - DAY_MS
         self._settled = {ref: seen for ref, seen in self._settled.items() if seen[1] > yesterday}
         return {ref: snapshot_id for ref, (snapshot_id, _) in self._settled.items()}
@@ -163,7 +165,7 @@ class AutoMode:
 
     @contextmanager
     def _turn(self) -> Iterator[Callable[[], bool] | None]:
-        """Only one replica looks, so that no two spend the same budget. Gives what tells whether it is still ours."""
+        """Takes the lease, so that no two replicas spend the same budget. Yields a function that checks the lease."""
         store, holder = self.service.records.store, str(uuid.uuid4())
         held = store.acquire(_TURN, holder, this_process(), now_ms=self.service.now_ms(), ttl_ms=_TURN_MS)
         if held is not None:

@@ -1,4 +1,4 @@
-"""What `auto` takes: of all tables that were planned, those that pay back soonest, within the day's budget. Pure."""
+"""Selects the tables that `auto` compacts: those that pay back soonest, within the budget of the day. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What a table's newest snapshot tells without reading a manifest."""
+    """Figures from the newest snapshot of a table, without reading a manifest."""
 
     table: TableRef
     snapshot_id: int | None
-    files: int | None  # None: the snapshot's summary does not say
+    files: int | None  # None: not in the snapshot summary
     bytes: int | None
     delete_files: int | None
     commits_last_day: int
@@ -30,7 +30,7 @@ class TableFacts:
 
     @property
     def promise(self) -> int:
-        """Files beyond what the bytes need, and delete files: more there cannot be to gain."""
+        """The upper limit of the gain: surplus files plus delete files."""
         if self.snapshot_id is None:
             return 0
         if self.files is None or self.bytes is None:
@@ -43,17 +43,17 @@ class Candidate:
     facts: TableFacts
     health: int
     estimate: Estimate
-    left: tuple[LeftAlone, ...] = ()  # what the plan leaves as it is
+    left: tuple[LeftAlone, ...] = ()  # what the plan leaves unchanged
 
     @property
     def worth(self) -> float:
-        """How soon a dollar comes back, in scans; tables that are written more are taken to be read more."""
+        """How soon the cost is paid back, in scans. Assumes that tables with more writes have more reads."""
         return (1 + log2(1 + self.facts.commits_last_day)) / (self.estimate.payback_scans or 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Dollars and memory x time: spent, or allowed; None: not limited."""
+    """An amount of dollars and of memory x time. None means no limit."""
 
     dollars: float | None
     gb_hours: float | None
@@ -77,7 +77,7 @@ class AutoDecision:
     candidate: Candidate
     code: AutoDecisionCode
     reason: str
-    left: Spending  # before this one
+    left: Spending  # before this decision
 
     @property
     def is_taken(self) -> bool:
@@ -87,7 +87,7 @@ class AutoDecision:
 def choose(
     candidates: Iterable[Candidate], left: Spending, *, memory_gb: float, max_payback_scans: int
 ) -> list[AutoDecision]:
-    """All of them, each with its reason; first those that are worth most. What is too dear lets smaller ones pass."""
+    """Decides about every candidate, the most valuable first. If one exceeds the budget, cheaper ones may still fit."""
     choices = []
     for candidate in sorted(candidates, key=lambda c: (-c.worth, c.estimate.dollars, str(c.facts.table))):
         estimate = candidate.estimate
@@ -106,7 +106,7 @@ def _judge(
     if estimate.input_files == 0 and candidate.left:
         return outcome_without_commit(candidate.left), str(candidate.left[0])
     if estimate.input_files == 0:
-        return "tidy", "nothing is worth rewriting"
+        return "tidy", "no file needs a rewrite"
     if estimate.payback_scans is None:
         return "no-payback", "a rewrite would never pay for itself"
     if estimate.payback_scans > max_payback_scans:
@@ -123,11 +123,11 @@ def _judge(
 
 
 def spent(submissions: Iterable[Submission], memory_gb: float) -> tuple[float, float]:
-    """Dollars and GB-hours: what the jobs took, as far as they ran; else what they are thought to take."""
+    """Returns the dollars and GB-hours of the jobs: the actual amounts, or the estimates for unfinished jobs."""
     dollars = gb_hours = 0.0
     for job in submissions:
         if job.status.is_final and job.started_ms is None:
-            continue  # cancelled before it began
+            continue  # cancelled before it started
         dollars += job.dollars if job.dollars is not None else job.estimated_dollars or 0.0
         if job.finished_ms is not None and job.started_ms is not None:
             gb_hours += memory_gb * (job.finished_ms - job.started_ms) / HOUR_MS
@@ -142,7 +142,7 @@ def start_of_day(now_ms: int, zone: tzinfo) -> int:
 
 
 def turn(tables: Sequence[TableRef], number: int, most: int) -> list[TableRef]:
-    """The part of all tables that this look is for; one look after the other goes round."""
+    """Returns the tables for this look. Successive looks go round through all tables."""
     if len(tables) <= most:
         return list(tables)
     first = number * most % len(tables)
@@ -150,7 +150,7 @@ def turn(tables: Sequence[TableRef], number: int, most: int) -> list[TableRef]:
 
 
 def worth_planning(found: Iterable[TableFacts], seen: Mapping[TableRef, int | None], most: int) -> list[TableFacts]:
-    """Those with most to gain; not those that were planned in vain and have not changed since."""
+    """Returns the tables with the most to gain, without those that are unchanged since a plan found nothing to do."""
     news = [facts for facts in found if facts.promise > 0 and not _is_seen(facts, seen)]
     return sorted(news, key=lambda facts: (-facts.promise, str(facts.table)))[:most]
 

@@ -1,4 +1,4 @@
-"""Something that is done again and again in a thread of its own, whatever goes wrong with it."""
+"""Repeats a step in its own thread, also after errors."""
 
 import logging
 import random
@@ -22,7 +22,7 @@ class BackgroundLoop:
         self._thread.start()
 
     def stop(self, seconds: float) -> None:
-        """Do not begin again; wait so long for a step that is under way."""
+        """Starts no new step, and waits up to `seconds` for the current one."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(seconds)
@@ -35,5 +35,5 @@ class BackgroundLoop:
                 log.warning("%s: %s", self._name, error)
             except Exception:
                 log.exception("%s failed unexpectedly", self._name)
-            # Replicas that start together do not go on together.
+            # Jitter, so that replicas that start together drift apart.
             self._stopped.wait(self._every_seconds * random.uniform(0.8, 1.2))  # noqa: S311

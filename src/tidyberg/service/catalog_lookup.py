@@ -1,4 +1,4 @@
-"""What catalogs know of tables, from memory where that is fresh, and without ever waiting long for one."""
+"""Looks up tables in catalogs, with a cache and a short timeout."""
 
 import threading
 import time
@@ -21,12 +21,12 @@ from tidyberg.planning.partition_fields import PartitionFields, partition_fields
 from tidyberg.settings.catalogs import catalog_secrets, list_tables, load_table
 
 FRESH_SECONDS = 60.0
-READY_SECONDS = 10.0  # the same for whether a catalog answers
+READY_SECONDS = 10.0  # how long a successful check of a catalog is cached
 PATIENCE_SECONDS = 3.0
-REST_SECONDS = 5.0  # a catalog that did not answer is left alone for so long
+REST_SECONDS = 5.0  # how long a catalog that did not answer is not called again
 MOST_TABLES = 10_000
-THREADS = 4  # each keeps catalogs of its own open
-MOST_QUESTIONS = 16  # that are asked or wait to be; a catalog that hangs must not pile them up
+THREADS = 4  # each thread opens its own catalogs
+MOST_QUESTIONS = 16  # open calls; a catalog that hangs must not pile them up
 
 T = TypeVar("T")
 
@@ -36,8 +36,8 @@ class KnownTable:
     uuid: str
     schema: Schema
     properties: Mapping[str, str]
-    fields: PartitionFields  # that a filter may name besides columns
-    files: int | None = None  # as the newest snapshot's summary says, if it does
+    fields: PartitionFields  # names that a filter may use besides columns
+    files: int | None = None  # from the summary of the newest snapshot, if it contains them
     bytes: int | None = None
 
 
@@ -49,12 +49,12 @@ class CatalogLookup:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _fresh: "OrderedDict[object, tuple[float, Any]]" = field(default_factory=OrderedDict)
     _asked: dict[object, "Future[Any]"] = field(default_factory=dict)
-    _resting: dict[str, float] = field(default_factory=dict)  # until when
+    _resting: dict[str, float] = field(default_factory=dict)  # not called until this time
     _work: "SimpleQueue[Callable[[], None]]" = field(default_factory=SimpleQueue)
     _threads: int = 0
 
     def table(self, ref: TableRef, *, anew: bool = False) -> KnownTable | None:
-        """None: its catalog does not tell now. Raises UnknownTable, or what else keeps it from being loaded."""
+        """Returns None if the catalog does not answer now. Raises UnknownTable if it has no such table."""
         if not anew and (known := self._remembered(ref)) is not None:
             assert isinstance(known, KnownTable)
             return known
@@ -64,19 +64,19 @@ class CatalogLookup:
             return None
 
     def remembered(self, ref: TableRef) -> KnownTable | None:
-        """From memory alone."""
+        """Returns the table from the cache, if it is there."""
         known = self._remembered(ref)
         return known if isinstance(known, KnownTable) else None
 
-    def namespace_of(self, catalog: str, name: str, counts: Callable[[TableRef], bool]) -> str:
-        """The only namespace with a table of that name that `counts`. Raises when there is none, several, or no answer.
+    def namespace_of(self, catalog: str, name: str, is_visible: Callable[[TableRef], bool]) -> str:
+        """Returns the only namespace with a visible table of that name. Raises if there is none, several, or no answer.
 
-        Tables that do not count are those of other tenants: nothing tells that they exist.
+        `is_visible` excludes tables of other tenants, so that no error reveals them.
         """
         key = (catalog, name)
         known = self._remembered(key)
         called_so = known if known is not None else self._ask(catalog, key, lambda: self._find(catalog, name))
-        found = [ref for ref in called_so if counts(ref)]
+        found = [ref for ref in called_so if is_visible(ref)]
         if len(found) == 1:
             return ".".join(found[0].namespace)
         if found:
@@ -85,14 +85,14 @@ class CatalogLookup:
         raise UnknownTable(f"There is no table {name!r} in any namespace of catalog {catalog!r}.")
 
     def tables(self, catalog: str) -> list[TableRef]:
-        """All tables of a catalog. Raises when it does not tell now; a long list may be there at the next try."""
+        """Returns all tables of a catalog. Raises if it does not answer in time. A later call may succeed."""
         key = ("tables", catalog)
         if (known := self._remembered(key)) is None:
             known = self._ask(catalog, key, lambda: list_tables(self.open_catalog(catalog)))
         return list(known)
 
     def answers(self, catalog: str) -> None:
-        """Raises when the catalog does not answer now."""
+        """Raises if the catalog does not answer now."""
         key = ("catalog", catalog)
         if self._remembered(key, READY_SECONDS) is None:
             self._ask(catalog, key, lambda: self._greet(catalog))
@@ -126,7 +126,7 @@ class CatalogLookup:
             return found[1]
 
     def _ask(self, catalog: str, key: object, question: Callable[[], T]) -> T:
-        """One question of a kind at a time; what takes too long is remembered when it comes."""
+        """Shares one call among callers with the same key. A slow answer is cached when it arrives."""
         with self._lock:
             asked: Future[T] | None = self._asked.get(key)
             if asked is None:
@@ -142,7 +142,7 @@ class CatalogLookup:
             raise _no_answer(catalog) from None
 
     def _start_thread(self) -> None:
-        """No more than there are questions. They are daemons: nobody waits for a catalog that hangs."""
+        """Starts a thread if there are more calls than threads. Daemon threads, so a hanging catalog blocks no exit."""
         if self._threads < min(THREADS, len(self._asked)):
             self._threads += 1
             threading.Thread(target=self._serve, name=f"tidyberg-lookup-{self._threads}", daemon=True).start()
@@ -154,7 +154,7 @@ class CatalogLookup:
     def _answer(self, catalog: str, key: object, question: Callable[[], T], asked: "Future[T]") -> None:
         try:
             answer = question()
-        except Exception as error:  # noqa: BLE001  # it is the asker's
+        except Exception as error:  # noqa: BLE001  # raised in the calling thread
             if isinstance(error, Transient):
                 self._rest(catalog)
             with self._lock:

@@ -1,4 +1,4 @@
-"""Which times of a schedule are to be dealt with now. Pure, so that all replicas come to the same answer."""
+"""Computes which due times of a schedule to handle now. Pure, so that all replicas get the same result."""
 
 import hashlib
 from collections import deque
@@ -9,14 +9,14 @@ from tidyberg.model.cron import between, next_after, parse_cron, time_zone
 from tidyberg.model.submission import Schedule
 
 DAY_MS = 86_400_000
-# How far back missed times are looked for where a schedule is dense; the newest are kept.
+# How far back, and how many, missed times of a frequent schedule are considered.
 MOST_BACK_MS, MOST_MISSED = 7 * DAY_MS, 1000
 
 
 @dataclass(frozen=True, slots=True)
 class DueTime:
     due_ms: int
-    fire_ms: int  # when it is acted on: later by the jitter, never before an earlier one
+    fire_ms: int  # the due time plus jitter; never before an earlier one
 
 
 def next_due(schedule: Schedule, after_ms: int) -> DueTime:
@@ -25,7 +25,7 @@ def next_due(schedule: Schedule, after_ms: int) -> DueTime:
 
 
 def jitter_ms(schedule: Schedule, due_ms: int) -> int:
-    """Drawn by the schedule and the time alone: every replica draws the same."""
+    """Returns a jitter that depends only on the schedule and the time, so every replica computes the same."""
     if schedule.jitter_seconds == 0:
         return 0
     digest = hashlib.sha256(f"{schedule.schedule_id}:{due_ms}".encode()).digest()
@@ -33,7 +33,7 @@ def jitter_ms(schedule: Schedule, due_ms: int) -> int:
 
 
 def passed(schedule: Schedule, after_ms: int, now_ms: int) -> list[DueTime]:
-    """Its times after that one whose moment has come, in order; of very many only the newest."""
+    """Returns the due times after `after_ms` that have passed, in order. Keeps only the newest if there are many."""
     recent = max(after_ms, now_ms - MOST_BACK_MS)
     found = _passed(schedule, recent, now_ms)
     return found if found or recent == after_ms else _passed(schedule, after_ms, now_ms)
@@ -53,9 +53,9 @@ def _passed(schedule: Schedule, after_ms: int, now_ms: int) -> list[DueTime]:
 def to_fire(
     schedule: Schedule, dues: Sequence[DueTime], now_ms: int, late_ms: int, held: Collection[int]
 ) -> list[DueTime]:
-    """Those of `dues` to act on, by the schedule's policy for times that were missed.
+    """Returns the due times to act on, by the policy of the schedule for missed times.
 
-    `held` are those that were tried in time and could not be carried out: nobody missed them.
+    `held` are due times that were tried in time and failed. They do not count as missed.
     """
     if schedule.missed == "all":
         return list(dues)

@@ -1,4 +1,4 @@
-"""What a service does besides jobs: forgets old ones, and settles runs that died, also when nobody submits."""
+"""Deletes old jobs, plans and audit entries, and recovers runs that died."""
 
 import logging
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Housekeeping:
     records: Records
     retention: Retention
     now_ms: Callable[[], int]
-    cancel: CancelToken = field(default_factory=CancelToken)  # ends a recovery that is under way
+    cancel: CancelToken = field(default_factory=CancelToken)  # stops a running recovery
 
     def forget_old(self) -> int:
         now, keep = self.now_ms(), self.retention
@@ -43,7 +43,7 @@ class Housekeeping:
         )
 
     def settle_dead_runs(self) -> list[str]:
-        """Leftovers go, except of a job that is to run again: its next run goes on with them."""
+        """Recovers runs that died and removes their files. A job that will run again keeps them for its next run."""
         runs = self.records.store.find(unfinished=True, limit=_BATCH)
         waiting = {run.table for run in runs if self._is_to_go_on(run)}
         done: list[str] = []

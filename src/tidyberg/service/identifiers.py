@@ -1,21 +1,21 @@
-"""Names and ids in requests: checked before any catalog or store is asked."""
+"""Checks names and ids in requests before any call to a catalog or a store."""
 
 from collections.abc import Callable
 
 from tidyberg.errors import BadInput
 from tidyberg.model.table import TableRef
 
-MOST_CHARACTERS = 255  # of one part of a name; catalogs keep them in columns and paths
+MOST_CHARACTERS = 255  # per part of a name; catalogs store them in columns and paths
 MOST_LEVELS = 16
 
 
 def is_id(text: str) -> bool:
-    """Whether it can be the id of anything that is kept; others are not even looked up."""
+    """Returns True if the text can be an id. Other texts are not looked up."""
     return 0 < len(text) <= MOST_CHARACTERS and text.isascii() and text.isprintable()
 
 
 def table_ref(catalog: str, namespace: str | None, table: str, default_namespace: Callable[[], str | None]) -> TableRef:
-    """`table` may be "name" or "namespace.name"; a namespace that is given too must be that one."""
+    """Parses "name" or "namespace.name". If `namespace` is also given, both must agree."""
     if namespace is not None:
         name = table.removeprefix(f"{namespace}.")
         if "." in name:
@@ -43,4 +43,6 @@ def _check_part(part: str, whole: str) -> None:
     if len(part) > MOST_CHARACTERS:
         raise BadInput(f"{shown} is too long: a part of a name has at most {MOST_CHARACTERS} characters.")
     if not part.isprintable() or any(character in "/\\" for character in part):
-        raise BadInput(f"{shown} holds characters that no table name has.", hint="Write it as namespace.table.")
+        raise BadInput(
+            f"{shown} contains characters that a table name cannot have.", hint="Write it as namespace.table."
+        )

@@ -1,4 +1,4 @@
-"""Turns what a run tells into events of its job, for people who watch; progress at most twice a second."""
+"""Writes the events of a run to the queue, for clients that watch the job. Progress at most twice a second."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -13,17 +13,17 @@ from tidyberg.record.queue import JobQueue
 from tidyberg.redact import redact_text
 
 PROGRESS_SECONDS = 0.5
-MOST_CHARACTERS = 2000  # of a message
+MOST_CHARACTERS = 2000  # per message
 
 
 @dataclass
 class JobEventWriter:
-    """An EventSink. What cannot be kept is no reason for a run to fail: events are for people only."""
+    """An EventSink. A failed write is ignored, because events only inform."""
 
     queue: JobQueue
     job_id: str
     now_ms: Callable[[], int]
-    is_lost: Callable[[], bool]  # then another worker tells of the job
+    is_lost: Callable[[], bool]  # then another worker writes the events
     clock: Callable[[], float] = time.monotonic
     scrub: Callable[[str], str] = redact_text  # I12
     _held_back: Progress | None = None

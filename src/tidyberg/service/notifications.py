@@ -1,4 +1,4 @@
-"""Tells webhooks of jobs that failed or wait too long; every job once, however many replicas there are."""
+"""Notifies webhooks about jobs that failed or wait too long. Each job is reported once, by one replica."""
 
 import uuid
 from collections.abc import Callable
@@ -14,9 +14,9 @@ from tidyberg.settings.notifications import Notifications, NotifiedEvent
 
 LOOK_SECONDS = 30.0
 STOP_SECONDS = 5.0
-_TURN = "tidyberg:notifications"  # the lease of the one replica that looks for jobs that wait
+_TURN = "tidyberg:notifications"  # the lease of the replica that looks for waiting jobs
 _TURN_MS = 120_000
-_REACHED = "tidyberg:notified-waiting"  # in the ledger: up to when jobs that wait were told of
+_REACHED = "tidyberg:notified-waiting"  # in the ledger: waiting jobs up to this time were reported
 _PAGE = 100
 
 
@@ -33,7 +33,7 @@ class Notifier:
         self._senders = [WebhookSender(webhook, self.count) for webhook in self.settings.webhooks]
 
     def tell(self, event: NotifiedEvent, job: Submission) -> None:
-        """Never waits, never raises: a worker calls it."""
+        """Queues a notification. Never blocks and never raises, because workers call it."""
         if not self._senders:
             return
         notice = JobNotification(

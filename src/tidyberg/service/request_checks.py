@@ -1,4 +1,4 @@
-"""What a request says, checked before anything is asked of a catalog or a store."""
+"""Checks a request before any call to a catalog or a store."""
 
 import json
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ MOST_OPTION_BYTES = 64 * 1024
 
 
 def options_as_asked(request: SubmitRequest) -> dict[str, Any]:
-    """The options in the caller's words; the strategy is one of them."""
+    """Returns the options as the caller wrote them, including the strategy."""
     options = {str(name): value for name, value in request.options.items() if value is not None}
     _check_text(options)
     if request.strategy is not None:
         if "strategy" in options and Strategy.parse(str(options["strategy"])) is not Strategy.parse(request.strategy):
-            raise BadInput("The strategy is given twice, and differently.", hint="Leave it out of the options.")
+            raise BadInput("The request has two different strategies.", hint="Omit it from the options.")
         options["strategy"] = request.strategy
     return options
 
@@ -30,7 +30,7 @@ def options_as_asked(request: SubmitRequest) -> dict[str, Any]:
 def check_plan_options(
     options: PlanOptions, schema: Schema | None = None, properties: Mapping[str, str] | None = None
 ) -> None:
-    """What a job would find out only when it runs: sizes that contradict each other, Parquet settings that are none."""
+    """Finds errors that a job would hit only when it runs: contradictory sizes, unknown Parquet settings."""
     resolve_sizes(options, properties or {})
     if options.parquet:
         write_settings(schema or Schema(), properties or {}, options.parquet)
@@ -39,10 +39,10 @@ def check_plan_options(
 def _check_text(options: Mapping[str, Any]) -> None:
     try:
         size = len(json.dumps(options, ensure_ascii=False, allow_nan=False).encode())
-    except (TypeError, ValueError):  # half a surrogate pair too: no store can keep it
-        raise BadInput("The options hold something that is not plain JSON.") from None
+    except (TypeError, ValueError):  # also half a surrogate pair, which no store can hold
+        raise BadInput("The options contain a value that is not plain JSON.") from None
     if size > MOST_OPTION_BYTES:
-        raise BadInput(f"The options have {size} bytes; at most {MOST_OPTION_BYTES} are taken.")
+        raise BadInput(f"The options have {size} bytes; the limit is {MOST_OPTION_BYTES}.")
 
 
 def checked_priority(priority: int) -> int:

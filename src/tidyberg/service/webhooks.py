@@ -1,4 +1,4 @@
-"""Sends notices to webhooks, each from a thread of its own: nobody waits for an address that does not answer."""
+"""Sends notifications to webhooks. Each webhook has its own thread, so a slow one delays no other."""
 
 import hashlib
 import hmac
@@ -18,7 +18,7 @@ from tidyberg.settings.notifications import NotifiedEvent, Webhook
 
 log = logging.getLogger(__name__)
 
-MOST_WAITING = 1000  # notices of one webhook; more are dropped, and counted
+MOST_WAITING = 1000  # notifications per webhook; further ones are dropped and counted
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 _MAY_PASS = frozenset({408, 425, 429})
@@ -52,7 +52,7 @@ class JobNotification:
 
 
 class WebhookSender:
-    """One webhook. `count` is told what became of each notice: sent, failed or dropped."""
+    """Sends to one webhook. Calls `count` with the outcome of each notification: sent, failed or dropped."""
 
     def __init__(self, webhook: Webhook, count: Callable[[str], None]) -> None:
         self._webhook = webhook
@@ -73,7 +73,7 @@ class WebhookSender:
             self._count("dropped")
 
     def stop(self, seconds: float) -> None:
-        """What waits may still be sent within this time, once each."""
+        """Tries each queued notification once more within this time, then stops."""
         self._stopping.set()
         try:
             self._notices.put_nowait(None)
@@ -82,12 +82,12 @@ class WebhookSender:
         self._thread.join(seconds)
 
     def _send_all(self) -> None:
-        # Neither a redirect nor a proxy of the environment leads elsewhere than the settings say.
+        # No redirects and no proxy from the environment: only the address in the settings is called.
         with httpx.Client(timeout=self._webhook.timeout_seconds, follow_redirects=False, trust_env=False) as client:
             while (notice := self._notices.get()) is not None:
                 try:
                     self._count("sent" if self._deliver(client, notice) else "failed")
-                except Exception as error:  # noqa: BLE001  # I12: its text may hold the address
+                except Exception as error:  # noqa: BLE001  # I12: the text may contain the address
                     self._count("failed")
                     log.error("a webhook failed unexpectedly (%s)", type(error).__name__)
 
@@ -103,21 +103,21 @@ class WebhookSender:
                 headers = _headers(notice, self._webhook, delivery, body)
                 status = client.post(self._webhook.url.get_secret_value(), content=body, headers=headers).status_code
             except httpx.HTTPError as error:
-                reason = type(error).__name__  # I12: its text may hold the address
+                reason = type(error).__name__  # I12: the text may contain the address
                 continue
             if 200 <= status < 300:
                 return True
             reason = f"status {status}"
             if status < 500 and status not in _MAY_PASS:
                 break
-        log.warning("a webhook did not take the notice of job %s: %s", notice.job_id, reason)
+        log.warning("a webhook did not accept the notification of job %s: %s", notice.job_id, reason)
         return False
 
 
 def render(notice: JobNotification, webhook: Webhook) -> bytes:
     if webhook.format == "slack":
         text = notice.text()
-        for mark, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):  # so that nobody can mention everybody
+        for mark, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):  # so that a message cannot mention a channel
             text = text.replace(mark, name)
         return json.dumps({"text": text}).encode()
     return json.dumps(asdict(notice)).encode()
