@@ -1,4 +1,4 @@
-"""The client for asyncio: every method is to be awaited."""
+"""The asyncio client."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ from typing import Unpack
 import httpx
 
 from tidyberg.client import calls
-from tidyberg.client.calls import Asked, Call, Submitted, T, Which
+from tidyberg.client.calls import Call, JobListArguments, PlanArguments, SubmitArguments, T
 from tidyberg.client.connection import RETRIES, TIMEOUT_SECONDS, arguments
 from tidyberg.client.models import (
     Event,
@@ -23,13 +23,16 @@ from tidyberg.client.models import (
     Table,
     TableHealth,
 )
-from tidyberg.client.responses import is_answer, read
+from tidyberg.client.responses import is_final, read
 from tidyberg.client.retrying import JobPolling, Retrying
 from tidyberg.client.stream import EventReader
 
 
 class AsyncClient:
-    """A context manager. Calls that get no answer are sent again; a submission still makes one job."""
+    """A client of the REST API, to be used as a context manager.
+
+    It retries calls that get no answer. A retried submission still makes only one job.
+    """
 
     def __init__(
         self,
@@ -54,30 +57,30 @@ class AsyncClient:
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def submit(self, table: str, **asked: Unpack[Submitted]) -> JobCreated:
-        """Queue a compaction."""
+    async def submit(self, table: str, **asked: Unpack[SubmitArguments]) -> JobCreated:
+        """Queues a compaction."""
         return await self._send(calls.submit(table, asked))
 
     async def job(self, job_id: str) -> RemoteJob:
         return await self._send(calls.job(job_id))
 
-    async def jobs(self, **which: Unpack[Which]) -> JobPage:
-        """One page."""
+    async def jobs(self, **which: Unpack[JobListArguments]) -> JobPage:
+        """Returns one page of jobs."""
         return await self._send(calls.jobs(which))
 
     async def cancel(self, job_id: str) -> RemoteJob:
-        """A queued job ends at once, a running one soon; one that ended stays."""
+        """Cancels a job. A queued job ends at once, a running job soon. A finished job stays."""
         return await self._send(calls.cancel(job_id))
 
     async def wait(self, job_id: str, *, timeout_seconds: float | None = None) -> RemoteJob:
-        """The job, once it has ended. Raises TimeoutError when it has not by then."""
-        patience = JobPolling(job_id, timeout_seconds)
+        """Waits until the job has ended and returns it. Raises TimeoutError after `timeout_seconds`."""
+        polling = JobPolling(job_id, timeout_seconds)
         while not (job := await self.job(job_id)).has_ended:
-            await asyncio.sleep(patience.pause(job))
+            await asyncio.sleep(polling.pause(job))
         return job
 
     async def watch(self, job_id: str, *, after: int = 0) -> AsyncIterator[Event]:
-        """The job's events as they come, until it has ended. A connection that breaks is made again."""
+        """Yields the events of the job until it has ended. Reconnects if the connection breaks."""
         reader, retrying = EventReader(last=after), Retrying(self._retries, self._http.base_url)
         while True:
             call = calls.events(job_id, reader.last)
@@ -97,8 +100,8 @@ class AsyncClient:
                 retrying.failed(error)
             await asyncio.sleep(retrying.pause())
 
-    async def plan(self, table: str, **asked: Unpack[Asked]) -> RemotePlan:
-        """What a job would do; changes nothing. `apply` runs it by its hash."""
+    async def plan(self, table: str, **asked: Unpack[PlanArguments]) -> RemotePlan:
+        """Returns what a job would do, and changes nothing. `apply` runs the plan by its hash."""
         return await self._send(calls.plan(table, asked))
 
     async def apply(self, plan_hash: str, *, priority: int = 0, key: str | None = None) -> JobCreated:
@@ -114,7 +117,7 @@ class AsyncClient:
         return await self._send(calls.schedules())
 
     async def save_schedule(self, schedule: RemoteSchedule) -> RemoteSchedule:
-        """Create it, or replace the one of its id."""
+        """Creates the schedule, or replaces the one with the same id."""
         return await self._send(calls.save_schedule(schedule))
 
     async def delete_schedule(self, schedule_id: str) -> None:
@@ -126,7 +129,7 @@ class AsyncClient:
     async def pause(
         self, table: str, *, reason: str, until: datetime | None = None, catalog: str | None = None
     ) -> RemotePause:
-        """The service takes and begins no job of the table until then, or until it is resumed."""
+        """Pauses a table: the service accepts and starts no job for it until then, or until it is resumed."""
         return await self._send(calls.pause(table, reason, until, catalog))
 
     async def resume(self, table: str, *, catalog: str | None = None) -> None:
@@ -142,7 +145,7 @@ class AsyncClient:
                 response = await self._http.request(
                     call.method, call.path, params=dict(call.query), json=call.body, headers=dict(call.headers)
                 )
-                if is_answer(call, response):
+                if is_final(call, response):
                     return read(call, response)
                 retrying.refused(response)
             except httpx.TransportError as error:

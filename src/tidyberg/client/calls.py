@@ -1,4 +1,4 @@
-"""Every call of the API as a value, so that the two clients, one that waits and one that does not, share them."""
+"""The calls of the API as values, shared by the synchronous and the asyncio client."""
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ PREFIX = "/api/v1"
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """A request, and how its answer is read. All of them may be sent again: those that submit carry a key."""
+    """A request and how to read its response. Every call can be repeated: submissions have an idempotency key."""
 
     method: str
     path: str
@@ -27,11 +27,11 @@ class Call(Generic[T]):
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Mapping[str, Any] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    accepted: frozenset[int] = frozenset()  # statuses that are answers too, besides those of success
+    accepted: frozenset[int] = frozenset()  # statuses besides 2xx that carry a result
 
 
-class Asked(TypedDict, total=False):
-    """What may be said of a table besides its name."""
+class PlanArguments(TypedDict, total=False):
+    """Optional arguments of a plan."""
 
     catalog: str
     namespace: str
@@ -40,14 +40,14 @@ class Asked(TypedDict, total=False):
     tenant: str
 
 
-class Submitted(Asked, total=False):
+class SubmitArguments(PlanArguments, total=False):
     priority: int
     verify: str
-    key: str  # a second submission with the same one gets the job of the first
+    key: str  # a second submission with the same key returns the first job
 
 
-class Which(TypedDict, total=False):
-    """Which jobs."""
+class JobListArguments(TypedDict, total=False):
+    """Optional arguments of a job list."""
 
     status: Sequence[JobStatus | str]
     table: str
@@ -55,16 +55,16 @@ class Which(TypedDict, total=False):
     tenant: str
     oldest_first: bool
     limit: int
-    cursor: str  # the page before's `next_cursor`
+    cursor: str  # the `next_cursor` of the previous page
 
 
-def submit(table: str, asked: Submitted) -> Call[models.JobCreated]:
+def submit(table: str, asked: SubmitArguments) -> Call[models.JobCreated]:
     key = asked.get("key")
     body = {"table": table, **{name: value for name, value in asked.items() if name != "key"}}
     return Call("POST", f"{PREFIX}/compact", _one(models.JobCreated), body=body, headers=_key(key))
 
 
-def plan(table: str, asked: Asked) -> Call[models.RemotePlan]:
+def plan(table: str, asked: PlanArguments) -> Call[models.RemotePlan]:
     return Call("POST", f"{PREFIX}/plan", _one(models.RemotePlan), body={"table": table, **asked})
 
 
@@ -77,7 +77,7 @@ def job(job_id: str) -> Call[models.RemoteJob]:
     return Call("GET", _job(job_id), _one(models.RemoteJob))
 
 
-def jobs(which: Which) -> Call[models.JobPage]:
+def jobs(which: JobListArguments) -> Call[models.JobPage]:
     query: dict[str, Any] = {name: value for name, value in which.items() if name not in ("status", "oldest_first")}
     query["sort"] = "created_at" if which.get("oldest_first") else "-created_at"
     if status := which.get("status"):
@@ -90,7 +90,7 @@ def cancel(job_id: str) -> Call[models.RemoteJob]:
 
 
 def events(job_id: str, after: int) -> Call[None]:
-    """Read as a stream; see `stream`."""
+    """The response is a stream; `EventReader` reads it."""
     headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
     return Call("GET", f"{_job(job_id)}/events", lambda _: None, headers=headers)
 
@@ -110,11 +110,11 @@ def schedules() -> Call[list[models.RemoteSchedule]]:
     return Call("GET", f"{PREFIX}/schedules", _many("schedules", models.RemoteSchedule))
 
 
-_TOLD_OF_SCHEDULES = {"schedule_id", "source", "last_due", "next_due"}
+_READ_ONLY_FIELDS = {"schedule_id", "source", "last_due", "next_due"}
 
 
 def save_schedule(schedule: models.RemoteSchedule) -> Call[models.RemoteSchedule]:
-    body = schedule.model_dump(mode="json", exclude=_TOLD_OF_SCHEDULES, exclude_none=True)
+    body = schedule.model_dump(mode="json", exclude=_READ_ONLY_FIELDS, exclude_none=True)
     return Call("PUT", _schedule(schedule.schedule_id), _one(models.RemoteSchedule), body=body)
 
 
@@ -150,7 +150,7 @@ def _many(name: str, shape: type[A]) -> Callable[[Any], list[A]]:
 
 
 def _key(key: str | None) -> dict[str, str]:
-    """So that a request whose answer was lost can be sent again and still makes one job."""
+    """Returns an idempotency header, so that a repeated request makes only one job."""
     return {"Idempotency-Key": key or str(uuid.uuid4())}
 
 

@@ -1,4 +1,4 @@
-"""The client that waits for its answers."""
+"""The synchronous client."""
 
 import time
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Unpack
 import httpx
 
 from tidyberg.client import calls
-from tidyberg.client.calls import Asked, Call, Submitted, T, Which
+from tidyberg.client.calls import Call, JobListArguments, PlanArguments, SubmitArguments, T
 from tidyberg.client.connection import RETRIES, TIMEOUT_SECONDS, arguments
 from tidyberg.client.models import (
     Event,
@@ -23,13 +23,16 @@ from tidyberg.client.models import (
     Table,
     TableHealth,
 )
-from tidyberg.client.responses import is_answer, read
+from tidyberg.client.responses import is_final, read
 from tidyberg.client.retrying import JobPolling, Retrying
 from tidyberg.client.stream import EventReader
 
 
 class Client:
-    """A context manager. Calls that get no answer are sent again; a submission still makes one job."""
+    """A client of the REST API, to be used as a context manager.
+
+    It retries calls that get no answer. A retried submission still makes only one job.
+    """
 
     def __init__(
         self,
@@ -54,30 +57,30 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    def submit(self, table: str, **asked: Unpack[Submitted]) -> JobCreated:
-        """Queue a compaction."""
+    def submit(self, table: str, **asked: Unpack[SubmitArguments]) -> JobCreated:
+        """Queues a compaction."""
         return self._send(calls.submit(table, asked))
 
     def job(self, job_id: str) -> RemoteJob:
         return self._send(calls.job(job_id))
 
-    def jobs(self, **which: Unpack[Which]) -> JobPage:
-        """One page."""
+    def jobs(self, **which: Unpack[JobListArguments]) -> JobPage:
+        """Returns one page of jobs."""
         return self._send(calls.jobs(which))
 
     def cancel(self, job_id: str) -> RemoteJob:
-        """A queued job ends at once, a running one soon; one that ended stays."""
+        """Cancels a job. A queued job ends at once, a running job soon. A finished job stays."""
         return self._send(calls.cancel(job_id))
 
     def wait(self, job_id: str, *, timeout_seconds: float | None = None) -> RemoteJob:
-        """The job, once it has ended. Raises TimeoutError when it has not by then."""
-        patience = JobPolling(job_id, timeout_seconds)
+        """Waits until the job has ended and returns it. Raises TimeoutError after `timeout_seconds`."""
+        polling = JobPolling(job_id, timeout_seconds)
         while not (job := self.job(job_id)).has_ended:
-            time.sleep(patience.pause(job))
+            time.sleep(polling.pause(job))
         return job
 
     def watch(self, job_id: str, *, after: int = 0) -> Iterator[Event]:
-        """The job's events as they come, until it has ended. A connection that breaks is made again."""
+        """Yields the events of the job until it has ended. Reconnects if the connection breaks."""
         reader, retrying = EventReader(last=after), Retrying(self._retries, self._http.base_url)
         while True:
             call = calls.events(job_id, reader.last)
@@ -97,8 +100,8 @@ class Client:
                 retrying.failed(error)
             time.sleep(retrying.pause())
 
-    def plan(self, table: str, **asked: Unpack[Asked]) -> RemotePlan:
-        """What a job would do; changes nothing. `apply` runs it by its hash."""
+    def plan(self, table: str, **asked: Unpack[PlanArguments]) -> RemotePlan:
+        """Returns what a job would do, and changes nothing. `apply` runs the plan by its hash."""
         return self._send(calls.plan(table, asked))
 
     def apply(self, plan_hash: str, *, priority: int = 0, key: str | None = None) -> JobCreated:
@@ -114,7 +117,7 @@ class Client:
         return self._send(calls.schedules())
 
     def save_schedule(self, schedule: RemoteSchedule) -> RemoteSchedule:
-        """Create it, or replace the one of its id."""
+        """Creates the schedule, or replaces the one with the same id."""
         return self._send(calls.save_schedule(schedule))
 
     def delete_schedule(self, schedule_id: str) -> None:
@@ -126,7 +129,7 @@ class Client:
     def pause(
         self, table: str, *, reason: str, until: datetime | None = None, catalog: str | None = None
     ) -> RemotePause:
-        """The service takes and begins no job of the table until then, or until it is resumed."""
+        """Pauses a table: the service accepts and starts no job for it until then, or until it is resumed."""
         return self._send(calls.pause(table, reason, until, catalog))
 
     def resume(self, table: str, *, catalog: str | None = None) -> None:
@@ -142,7 +145,7 @@ class Client:
                 response = self._http.request(
                     call.method, call.path, params=dict(call.query), json=call.body, headers=dict(call.headers)
                 )
-                if is_answer(call, response):
+                if is_final(call, response):
                     return read(call, response)
                 retrying.refused(response)
             except httpx.TransportError as error:

@@ -1,4 +1,8 @@
-"""What the service answers, typed. Fields that this version does not know are ignored: servers may be newer."""
+"""Typed responses of the service.
+
+Unknown fields are ignored, because the server may be newer. The models are separate from those of the server, so that
+the client needs no server code. `tidyberg.client` exports `RemoteJob` as `Job`, and the others likewise.
+"""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -25,7 +29,7 @@ class JobError(ResponseModel):
 
 
 class RemoteLeftAlone(ResponseModel):
-    """What a job found and did not take, for one reason."""
+    """Partitions that a job left unchanged, for one reason."""
 
     disposition: str  # waiting or refused
     code: str
@@ -89,7 +93,7 @@ class JobPage(ResponseModel):
 
 
 class Event(ResponseModel):
-    """A step of a job; the last one of a stream has the kind "end"."""
+    """An event of a job. The last event of a stream has the kind "end"."""
 
     number: int | None
     kind: str
@@ -109,7 +113,7 @@ class RemotePlan(ResponseModel):
     modes: list[dict[str, Any]] = Field(default_factory=list)
     estimate: dict[str, Any]
     partitions: list[dict[str, Any]]
-    better_inline: bool = False  # Spark takes longer to start than one core takes for all of it
+    better_inline: bool = False  # starting Spark would take longer than the whole job on one core
 
 
 class Table(ResponseModel):
@@ -149,14 +153,14 @@ class RemoteSchedule(ResponseModel):
     enabled: bool = True
     tenant: str | None = None
     priority: int = 0
-    # Told by the service, and not sent to it.
+    # Read only: set by the service.
     source: Literal["settings", "api"] = "api"
     last_due: datetime | None = None
     next_due: datetime | None = None
 
 
 class RemotePause(ResponseModel):
-    """A table that takes no jobs for a time."""
+    """A paused table, which gets no jobs."""
 
     catalog: str
     namespace: str

@@ -1,4 +1,4 @@
-"""Reading answers: documents, problems as the errors that the service raised, and when to try again."""
+"""Reads HTTP responses: returns the result, or raises the error that the service reported."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,31 +8,31 @@ import httpx
 from tidyberg.client.calls import Call, T
 from tidyberg.errors import BadInput, ServiceUnreachable, TidybergError, Transient
 
-PASSING = frozenset((429, 502, 503, 504))
+TRANSIENT_STATUSES = frozenset((429, 502, 503, 504))
 _ERRORS = TidybergError.__module__
 
 
-def is_answer(call: Call[T], response: httpx.Response) -> bool:
-    """Whether it is one that asking again would not change."""
-    return response.status_code not in PASSING or response.status_code in call.accepted
+def is_final(call: Call[T], response: httpx.Response) -> bool:
+    """Returns True if a retry would not change the response."""
+    return response.status_code not in TRANSIENT_STATUSES or response.status_code in call.accepted
 
 
 def read(call: Call[T], response: httpx.Response) -> T:
-    """The call's answer, or the error that the service names."""
+    """Returns the result of the call, or raises the error of the service."""
     if response.is_success or response.status_code in call.accepted:
         return call.read(_document(response) if response.content else None)
     raise error_of(response)
 
 
 def error_of(response: httpx.Response) -> TidybergError:
-    """The service's own error, of the class that has its code."""
+    """Returns the error of the service, as the class with its code."""
     problem = _document(response)
     if not isinstance(problem, dict) or "code" not in problem:
-        return _foreign(response)
+        return _unexpected_response(response)
     code, hint = str(problem["code"]), problem.get("hint")
-    kind = _kinds().get(code, Transient if response.status_code in PASSING else TidybergError)
+    kind = _kinds().get(code, Transient if response.status_code in TRANSIENT_STATUSES else TidybergError)
     error = kind(str(problem.get("detail", code)), hint=str(hint) if hint else None)
-    error.code = code  # type: ignore[misc]  # a code that this version has no class for is kept as it came
+    error.code = code  # type: ignore[misc]  # keeps a code that this version has no class for
     return error
 
 
@@ -43,16 +43,16 @@ def _document(response: httpx.Response) -> Any:
         return None
 
 
-def _foreign(response: httpx.Response) -> TidybergError:
-    """An answer that is none of ours: a proxy's, or another program's."""
+def _unexpected_response(response: httpx.Response) -> TidybergError:
+    """Returns an error for a response of another program, such as a proxy."""
     words = f"{response.url} answered {response.status_code} {response.reason_phrase}."
-    if response.status_code in PASSING:
+    if response.status_code in TRANSIENT_STATUSES:
         return ServiceUnreachable(words, hint="Try again later.")
-    return BadInput(words, hint="Is that address a tidyberg service?")
+    return BadInput(words, hint="Check that the address is a tidyberg service.")
 
 
 def _kinds() -> dict[str, type[TidybergError]]:
-    """The class of each code: the one that declares it, not those below it that inherit it."""
+    """Maps each code to the class that declares it, not to subclasses that inherit it."""
     return {kind.code: kind for kind in _below(TidybergError) if "code" in vars(kind) and kind.__module__ == _ERRORS}
 
 
