@@ -1,4 +1,4 @@
-"""Tells in the log what a running job tells whoever watches it."""
+"""Writes the events of a running job to the log."""
 
 import logging
 
@@ -8,13 +8,13 @@ _LOG = logging.getLogger("tidyberg.jobs")
 
 
 def logged(sink: EventSink) -> EventSink:
-    """The same sink; each event is a line of the log first."""
+    """Returns a sink that logs each event before it passes it on."""
 
-    def tell(event: Event) -> None:
+    def log_and_pass(event: Event) -> None:
         log_event(event)
         sink(event)
 
-    return tell
+    return log_and_pass
 
 
 def log_event(event: Event) -> None:

@@ -1,4 +1,4 @@
-"""Leaves out log lines that clients can cause at will, after some of a kind, and says how many were left out."""
+"""Limits log lines that clients can cause at will, and reports how many lines were dropped."""
 
 import logging
 import threading
@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-LINES = 20  # of a kind
+LINES = 20  # per kind and window
 WINDOW_SECONDS = 10.0
 _MOST_KINDS = 200
 
 
 def rate_limited(name: str) -> dict[str, str]:
-    """For `extra` of a log call: lines of this kind are limited."""
+    """Returns the `extra` argument of a log call whose lines are limited."""
     return {"rate_limited": name}
 
 
@@ -23,7 +23,7 @@ class _Window:
 
 
 class LogRateLimit(logging.Filter):
-    """Lines of a kind, within a window. uvicorn's own lines are of the kind that their text is, without arguments."""
+    """Limits the lines of each kind within a window. For uvicorn, the kind is the message without arguments."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a service counts, for Prometheus: one registry per process, nothing global, no label without bounds."""
+"""The Prometheus metrics of a service: one registry per process, no globals, no unbounded labels."""
 
 import platform
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ from tidyberg.telemetry.store_gauges import StoreGauges
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OTHER_TENANTS: Final = "other"
-UNMATCHED: Final = "unmatched"  # the route of a request that no route answers
+UNMATCHED: Final = "unmatched"  # the route label of a request that matches no route
 
 _STATUS_LABEL: Mapping[JobStatus, str] = {
     JobStatus.SUCCEEDED: "success",
@@ -44,10 +44,10 @@ def _of(metric: _M, table: tuple[str, ...]) -> _M:
 
 
 class Metrics:
-    """Safe to call from any thread. With `table_labels` what concerns a job also says which table it was for."""
+    """Metrics of a service. Safe to call from any thread. With `table_labels`, job metrics have a table label."""
 
     def __init__(self, *, table_labels: bool = False, tenants: Iterable[str] = (DEFAULT_TENANT,)) -> None:
-        """`tenants`: those that are told apart; all others together are `other`."""
+        """`tenants` get their own label value. All other tenants share `other`."""
         self.registry = CollectorRegistry(auto_describe=False)
         self._tenants = frozenset(tenants)
         self._table_labels = table_labels
@@ -101,7 +101,7 @@ class Metrics:
         self._conflicts = counter("compaction_conflicts_total", "Groups of files that other writers changed first")
         if not table:
             for status in _STATUS_LABEL.values():
-                self._jobs.labels(status)  # so that a rate can be taken of the first one
+                self._jobs.labels(status)  # starts at 0, so that a rate includes the first job
         for mode in ("copy", "encode"):
             self._groups.labels(mode)
             self._group_bytes.labels(mode)
@@ -111,7 +111,7 @@ class Metrics:
             self._submitted.labels(source)
 
     def _define_tenants(self) -> None:
-        """Metrics of their own, so that the others keep their labels."""
+        """Defines separate metrics per tenant, so that the others keep their labels."""
 
         def counter(name: str, words: str, *more: str) -> Counter:
             return Counter(f"compaction_tenant_{name}", words, ("tenant", *more), registry=self.registry)
@@ -180,7 +180,7 @@ class Metrics:
         check_write: Callable[[], None] = lambda: None,
         paused: Callable[[], int] | None = None,
     ) -> None:
-        """Also tell, whenever someone asks, what waits and runs, what is paused, and whether the store takes writes."""
+        """Adds gauges that are read from the store: queued, running and paused work, and whether it accepts writes."""
         self.registry.register(
             StoreGauges(queue, check_write=check_write, paused=paused, tenant_label=self.tenant_label)
         )
@@ -189,17 +189,17 @@ class Metrics:
         return as_text(self.registry)
 
     def job_submitted(self, submission: Submission) -> None:
-        """A new one; not the answer to an idempotency key that was used before."""
+        """Counts a new job, not a repeated idempotency key."""
         source = submission.created_by.partition(":")[0]
         self._submitted.labels(source if source in ("schedule", "auto") else "api").inc()
 
     def job_started(self, submission: Submission) -> None:
-        """A worker has claimed it; only the first time counts as waiting."""
+        """Records the waiting time when a worker claims a job for the first time."""
         if submission.attempts <= 1 and submission.started_ms is not None:
             self._wait.observe(max(0, submission.started_ms - submission.created_ms) / 1000)
 
     def job_ended(self, submission: Submission, run: Job | None = None, sizes: Iterable[int] = ()) -> None:
-        """It ended for good, here: with its last run, if any came that far, and the sizes of the files committed."""
+        """Counts a job that ended in this process, with its last run and the sizes of the committed files."""
         table = (f"{submission.table.catalog}.{submission.table}",) if self._table_labels else ()
         self._jobs.labels(_STATUS_LABEL[submission.status], *table).inc()
         tenant = self.tenant_label(submission.tenant)
@@ -240,7 +240,7 @@ class Metrics:
         self._groups.labels("copy").inc(copied.groups)
         self._groups.labels("encode").inc(progress.groups_completed - copied.groups)
         self._group_bytes.labels("copy").inc(copied.bytes)
-        # What was read of copied files is what did not move inside the store.
+        # Bytes of copied files were read only if the store did not copy them itself.
         self._group_bytes.labels("encode").inc(max(0, progress.bytes_read - (copied.bytes - copied.bytes_moved)))
         self._moved.inc(copied.bytes_moved)
         self._spliced.inc(run.spliced.bytes_spliced)
@@ -257,13 +257,13 @@ class Metrics:
         self._claims_lost.inc()
 
     def http(self, method: str, route: str, status: int, seconds: float) -> None:
-        """`route` is a template such as /jobs/{job_id}, never the path that was asked for."""
+        """Counts a request. `route` is a template such as /jobs/{job_id}, never the path."""
         known = method if method in _METHODS else "OTHER"
         self._http.labels(known, route, str(status)).inc()
         self._http_seconds.labels(known, route).observe(seconds)
 
     def count_connections(self, number: Callable[[], int]) -> None:
-        """Ask this whenever someone looks."""
+        """Sets the function that returns the number of open connections."""
         self._connections.set_function(number)
 
     def count_streams(self, number: Callable[[], int]) -> None:
@@ -282,7 +282,7 @@ class Metrics:
         self._starved.inc()
 
     def paused(self) -> None:
-        """A job was not made because its table is paused."""
+        """Counts a job that was not submitted because its table is paused."""
         self._paused_jobs.inc()
 
     def notified(self, outcome: str) -> None:

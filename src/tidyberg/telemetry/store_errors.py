@@ -1,4 +1,4 @@
-"""Counts the calls of a job store that failed, whoever made them."""
+"""Counts failed calls of the job store."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ _Port = TypeVar("_Port")
 
 
 def count_store_errors(records: Records, failed: Callable[[], None]) -> Records:
-    """The same records; `failed` is called when the store did not do what it was asked, and not for bad requests."""
+    """Wraps the records so that `failed` is called when a store call fails, but not for bad input."""
     return replace(
         records,
         store=_counted(records.store, failed),
@@ -44,5 +44,5 @@ class _Counted:
                     self._failed()
                 raise
 
-        self.__dict__[name] = call  # looked up once
+        self.__dict__[name] = call  # cached for the next call
         return call
