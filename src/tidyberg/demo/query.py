@@ -1,4 +1,4 @@
-"""One query over all of demo.events, timed."""
+"""Times one query over all of demo.events."""
 
 import statistics
 import time
@@ -14,13 +14,13 @@ QUERY = "select kind, count(*), sum(amount) from demo.events group by kind"
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    seconds: float  # median of a few runs, each with metadata read anew
+    seconds: float  # median of a few runs, each of which reads the metadata again
     rows: int
     result: tuple[tuple[str, int, float], ...]
 
 
 def run_query(catalog: Catalog) -> QueryResult:
-    """Run it with PyIceberg, as any Python reader would."""
+    """Runs the query with PyIceberg, as any Python reader would."""
     times: list[float] = []
     rows, result = 0, tuple[tuple[str, int, float], ...]()
     for _ in range(RUNS):
