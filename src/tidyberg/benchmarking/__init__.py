@@ -1,1 +1,1 @@
-"""Measures compaction on a copy of a table: `tidyberg bench`."""
+"""Measures compaction on a copy of a table, for `tidyberg bench`."""

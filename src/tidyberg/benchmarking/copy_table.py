@@ -1,7 +1,7 @@
-"""Copies some live files of a table, and of its metadata what they need, into a table of its own.
+"""Copies some live files of a table, with the metadata they need, into a new table.
 
-The copy reads as the chosen files do: same schemas, specs, sequence numbers, deletes and row ids. Only paths differ:
-in manifests, in position delete files, in the table's location. The original is read and nothing else.
+The copy keeps schemas, partition specs, sequence numbers, deletes and row ids. Only paths differ: in manifests, in
+position delete files and in the location of the table. The original is only read.
 """
 
 import uuid
@@ -36,22 +36,22 @@ from tidyberg.model.plan import DeleteFile
 _CHUNK = 8 * 1024 * 1024
 _THREADS = 8
 _PATH_COLUMN = 2147483546  # `file_path` of position delete files, from the Iceberg specification
-# They would lead outputs of the copy out of it, into the original.
+# These properties would make the copy write into the original.
 _LEADING_OUT = ("write.data.path", "write.metadata.path", "write.folder-storage.path", "write.object-storage")
 
 
 @dataclass(frozen=True, slots=True)
 class _Copied:
-    """Where a file went; position deletes are written anew, with the new paths."""
+    """The copy of a file. Position delete files are rewritten with the new paths."""
 
     path: str
     size: int
-    records: int | None = None  # None: as before
+    records: int | None = None  # None: unchanged
     path_bounds: tuple[bytes, bytes] | None = None
 
 
 def copy_table(source: Table, snapshot: Snapshot, sample: BenchmarkSample, io: FileIO, location: str) -> dict[str, Any]:
-    """The metadata of the copy, whose data files, delete files and manifests are written when this returns."""
+    """Writes the data files, delete files and manifests of the copy, and returns its metadata."""
     copied = _copy_files(source.io, sample, io, location)
     version = source.metadata.format_version
     listed = []
@@ -74,7 +74,7 @@ def write_metadata(document: dict[str, Any], io: FileIO, path: str) -> None:
 
 
 def _copy_files(source: FileIO, sample: BenchmarkSample, io: FileIO, location: str) -> dict[str, _Copied]:
-    # Numbered in the order of the old paths, so that position deletes stay sorted.
+    # Numbered in the order of the old paths, so that position deletes stay sorted by path.
     sizes = {file.path: file.size for file in sample.files}
     targets = {
         path: f"{location}/data/{number:07d}-{path.rpartition('/')[2]}" for number, path in enumerate(sorted(sizes))
@@ -106,14 +106,14 @@ def _copy_bytes(source: FileIO, path: str, io: FileIO, target: str) -> None:
                 writing.write(chunk)
     except OSError as error:
         raise StorageError(
-            f"Cannot copy {path} to {target}: {error}.", hint="Check its room and the network."
+            f"Cannot copy {path} to {target}: {error}.", hint="Check the free space and the network."
         ) from error
 
 
 def _copy_positions(
     source: FileIO, delete: DeleteFile, io: FileIO, target: str, targets: Mapping[str, str]
 ) -> _Copied | None:
-    """The positions in files that were copied, under their new paths; None where there are none."""
+    """Writes the positions of copied files with their new paths. Returns None if there are none."""
     with source.new_input(delete.path).open() as reading:
         rows = pq.read_table(pa.BufferReader(reading.read()))
     old, new = pa.array(targets, pa.string()), pa.array(targets.values(), pa.string())
@@ -144,11 +144,11 @@ def _moved(manifest: Manifest, kept: list[Entry], copied: Mapping[str, _Copied])
 
 
 def _moved_fields(fields: dict[int, Any], entry: Entry, copied: Mapping[str, _Copied]) -> dict[int, Any]:
-    """A file's entry by field id, with the paths, sizes and bounds of its copy."""
+    """Returns the fields of an entry, by field id, with the path, size and bounds of the copy."""
     copy = copied[entry.path]
     changed = {**fields, 100: copy.path, 104: copy.size}
     if 142 in fields:
-        changed[142] = entry.first_row_id  # else it would be inherited anew [I8]
+        changed[142] = entry.first_row_id  # otherwise it would be inherited again [I8]
     if (referenced := fields.get(143)) is not None and referenced in copied:
         changed[143] = copied[referenced].path
     if copy.records is not None and copy.path_bounds is not None:
@@ -162,7 +162,7 @@ def _moved_fields(fields: dict[int, Any], entry: Entry, copied: Mapping[str, _Co
 def _metadata(
     source: Table, snapshot: Snapshot, listed: list[ListedManifest], io: FileIO, location: str
 ) -> dict[str, Any]:
-    """One snapshot, the copied one, on `main`."""
+    """Returns the metadata with the copied snapshot as the only one, on `main`."""
     version = source.metadata.format_version
     document = as_document(source.metadata)
     first_row_id = document.get("next-row-id") if version > 2 else None

@@ -1,4 +1,4 @@
-"""Iceberg's Java action over the same copy, in a Spark session with Iceberg's jar: something to compare with."""
+"""Measures Iceberg's Java action on the same copy, in a Spark session with Iceberg's jar."""
 
 import contextlib
 import time
@@ -13,7 +13,7 @@ from tidyberg.execute.spark.session import first_line, session_of, start_classic
 
 _RUNTIME = "iceberg-spark-runtime"
 _HINT = "Add --spark-conf spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0."
-# A heap as people give it to such jobs, and no address that others could reach.
+# A usual heap for such a job, and only local addresses.
 _LOCAL = {
     "spark.driver.memory": "4g",
     "spark.driver.host": "127.0.0.1",
@@ -31,9 +31,9 @@ def require_runtime(conf: Mapping[str, str]) -> None:
 def measure_java(
     scratch: Scratch, document: dict[str, Any], target_bytes: int, master: str, conf: Mapping[str, str]
 ) -> float:
-    """Seconds of the second call: the first one warms the session up.
+    """Returns the seconds of the second call. The first call warms up the session.
 
-    A catalog of files needs no jar but Iceberg's own; its first version is the same copy, beside what others commit.
+    A Hadoop catalog needs no jar but Iceberg's own. Its first version is the copy.
     """
     warehouse = require_local(scratch)
     metadata = warehouse / REF.namespace[0] / REF.name / "metadata"
@@ -51,7 +51,7 @@ def measure_java(
             ).collect()
             seconds = time.perf_counter() - started
         return seconds
-    except Exception as error:  # its words are fetched from the JVM, which is about to end
+    except Exception as error:  # read the message now, before the JVM ends
         raise EngineError(
             f"Java's action failed: {_cause(str(error))}", hint="Leave out --against to measure tidyberg alone."
         ) from error
@@ -71,7 +71,7 @@ def _catalog(warehouse: Path) -> dict[str, str]:
 
 
 def _cause(words: str) -> str:
-    """The line that names the exception: the one above it only names the call."""
+    """Returns the line with the exception. The first line names only the call."""
     return first_line("\n".join(line for line in words.splitlines() if "Exception" in line) or words)
 
 

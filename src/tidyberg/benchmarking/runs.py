@@ -1,4 +1,4 @@
-"""Rewrites a copied table in each mode and takes the time."""
+"""Rewrites a copied table in each mode and measures the time."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -16,12 +16,12 @@ from tidyberg.planning.price import request_dollars
 
 @dataclass(frozen=True, slots=True)
 class ModeRun:
-    """One mode: planned, rewritten, verified and committed, with a session that was warm."""
+    """One run in one mode, from plan to commit, in a warm session."""
 
     mode: str
     groups_copied: int
     groups_encoded: int
-    encoded_instead: Mapping[str, int]  # groups planned as copies, by what forbade it
+    encoded_instead: Mapping[str, int]  # groups planned as copies, by the reason why they were encoded
     seconds: float
     plan_seconds: float
     predicted_seconds: float
@@ -29,19 +29,19 @@ class ModeRun:
     files_written: int
     bytes_read: int
     bytes_written: int
-    # Of these: row groups moved as they are, pages moved into new row groups, and what was written anew.
+    # Parts of bytes_written: copied row groups, spliced pages and encoded rows.
     bytes_copied: int
     bytes_spliced: int
     bytes_encoded: int
     mb_per_core_second: float
     compute_dollars_per_gb: float
-    requests: Mapping[str, int]  # by the tasks, where the storage counts them
-    request_dollars_per_gb: float  # of those; else by the plan's model
+    requests: Mapping[str, int]  # of the tasks, if the storage counts them
+    request_dollars_per_gb: float  # of counted requests, or from the model of the plan
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    runs: tuple[ModeRun, ...]  # first `auto`, which is what jobs do unless told
+    runs: tuple[ModeRun, ...]  # the first is `auto`, the default mode
     no_copy: str | None = None  # why no group can be copied
 
 
@@ -55,9 +55,9 @@ def measure_modes(
 ) -> Measured:
     plans = {mode: control.plan(REF, replace(options, mode=mode)) for mode in (RewriteMode.COPY, RewriteMode.ENCODE)}
     if plans[RewriteMode.ENCODE].is_empty:
-        raise BadInput("The copied files leave nothing to rewrite.", hint="Take more of them: --max-bytes.")
+        raise BadInput("The copied files need no rewrite.", hint="Copy more files with --max-bytes.")
     reasons = {group.mode_reason for group in plans[RewriteMode.COPY].groups if group.mode == "copy"}
-    hindrances = [group.mode_reason for group in plans[RewriteMode.COPY].groups if group.mode != "copy"]
+    obstacles = [group.mode_reason for group in plans[RewriteMode.COPY].groups if group.mode != "copy"]
     modes = [RewriteMode.AUTO, *([RewriteMode.COPY] if reasons else []), RewriteMode.ENCODE]
     say("warming up")
     _measure(control, replace(options, mode=modes[0]), verify, cancel)
@@ -66,7 +66,7 @@ def measure_modes(
         scratch.reset()
         say(f"rewriting: {mode.value}")
         runs.append(_measure(control, replace(options, mode=mode), verify, cancel))
-    return Measured(tuple(runs), None if reasons else (hindrances or ["nothing can be copied"])[0])
+    return Measured(tuple(runs), None if reasons else (obstacles or ["nothing can be copied"])[0])
 
 
 def _measure(control: Control, options: PlanOptions, verify: VerifyMode, cancel: CancelToken) -> ModeRun:

@@ -1,4 +1,4 @@
-"""Which files of a table are worth measuring on: those that a plan would rewrite, up to a number of bytes."""
+"""Chooses the files to measure: files that a plan would rewrite, up to a number of bytes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class BenchmarkSample:
 
 
 def choose_sample(plan: Plan, max_bytes: int) -> BenchmarkSample:
-    """Whole groups first to last while there is room; of the first that has none, as many files as fit, but two."""
+    """Takes whole groups while they fit, then as many files of the next group as fit. Takes at least two files."""
     files: list[InputFile] = []
     groups: list[FileGroup] = []
     room = max_bytes

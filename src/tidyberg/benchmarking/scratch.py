@@ -1,4 +1,4 @@
-"""The place of a copied table: a catalog of its own and a location, both gone when it is left."""
+"""A temporary catalog and location for the copied table. Both are removed at the end."""
 
 import contextlib
 import shutil
@@ -20,12 +20,12 @@ from tidyberg.model.table import TableRef
 
 CATALOG = "scratch"
 REF = TableRef.parse("bench.copy", CATALOG)
-# What opens storage, of all that a catalog knows: its own address and secrets stay behind.
+# Only the properties that open storage, not the address and the secrets of the catalog.
 _STORAGE = ("s3.", "gcs.", "adls.", "hdfs.", "client.", "py-io-impl")
 
 
 class Scratch:
-    """`given` is a directory or an address such as s3://bucket/tmp; without it, a temporary directory."""
+    """A context manager. `given` is a directory or an address such as s3://bucket/tmp, or None for a temporary one."""
 
     def __init__(self, given: str | None, source: Table) -> None:
         name = f"tidyberg-bench-{uuid.uuid4()}"
@@ -57,20 +57,20 @@ class Scratch:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def open_catalog(self) -> SqlCatalog:
-        """Another one for each thread that asks."""
+        """Opens a new catalog, because each thread needs its own."""
         uri = f"sqlite:///{self.directory / 'catalog.db'}"
         catalog = SqlCatalog(CATALOG, **{**self._properties, "uri": uri, "warehouse": self.warehouse})
         self._catalogs.append(catalog)
         return catalog
 
     def put(self, document: dict[str, Any]) -> None:
-        """Make the copy a table."""
+        """Registers the copy as a table."""
         write_metadata(document, self.io, self._metadata_location)
         self.open_catalog().create_namespace_if_not_exists(REF.namespace)
         self.reset()
 
     def reset(self) -> None:
-        """As it was when it was copied, whatever has been committed to it since."""
+        """Sets the table back to the copied state."""
         catalog = self.open_catalog()
         if catalog.table_exists((*REF.namespace, REF.name)):
             catalog.drop_table((*REF.namespace, REF.name))
@@ -82,12 +82,12 @@ class Scratch:
         for found in filesystem.get_file_info(FileSelector(path, recursive=True, allow_not_found=True)):
             if found.type == FileType.File:
                 filesystem.delete_file(found.path)
-        with contextlib.suppress(OSError):  # what some stores keep of folders that are empty
+        with contextlib.suppress(OSError):  # some stores keep empty folders
             filesystem.delete_dir(path)
 
 
 def require_local(scratch: Scratch) -> Path:
-    """The directory of the warehouse."""
+    """Returns the directory of the warehouse. Raises BadInput if the copy is remote."""
     if not scratch.is_local:
-        raise BadInput("Java's action is measured on a local copy only.", hint="Leave out --scratch, or --against.")
+        raise BadInput("Java's action can be measured only on a local copy.", hint="Leave out --scratch, or --against.")
     return scratch.directory / "warehouse"
