@@ -64,7 +64,7 @@ def test_keys_are_replaced_without_a_restart(served: Served, file: Path) -> None
     served.process.send_signal(signal.SIGHUP)
     eventually(lambda: "API keys are unchanged, because the settings cannot be read" in served.said, served)
     file.write_text(settings_with())
-    eventually(lambda: "nobody would have to say who they are" in served.said, served)
+    eventually(lambda: "the service would not require authentication" in served.said, served)
     assert (status(served, NEW), status(served, OLD), status(served, None)) == (200, 401, 401)
     for secret in (OLD, NEW, hash_key(NEW)):
         assert secret not in served.said

@@ -201,4 +201,4 @@ def test_an_open_address_is_served_only_on_demand_and_with_a_warning(warehouse: 
     environ = environment(warehouse, tmp_path, TIDYBERG_ENGINE="inline", TIDYBERG_INSECURE="1")
     with serving(environ, "--host", "0.0.0.0", cwd=tmp_path) as served:
         pass
-    assert "nobody has to say who they are" in served.said
+    assert "no authentication is configured" in served.said

@@ -24,7 +24,7 @@ def test_an_intact_compaction_is_said_to_be_so(run: Run) -> None:
     ran = run("audit", "analytics.events")
     assert ran.status == 0, ran.err
     assert "1 replace snapshot: 1 intact" in ran.out
-    assert "intact: the same 600 rows · 12 → 1 file · receipt holds" in ran.out
+    assert "intact: the same 600 rows · 12 → 1 file · receipt matches" in ran.out
 
 
 def test_damage_ends_with_6_and_says_which_rows(run: Run, warehouse: Warehouse) -> None:
@@ -38,7 +38,7 @@ def test_damage_ends_with_6_and_says_which_rows(run: Run, warehouse: Warehouse) 
     assert "DAMAGED" in ran.out
     assert "1 row lost" in ran.out
     assert "1 row doubled" in ran.out
-    assert "receipt broken" in ran.out
+    assert "receipt does not match" in ran.out
     told = run("audit", "analytics.events", "--json")
     assert told.status == 6
     assert told.json["damaged"] is True

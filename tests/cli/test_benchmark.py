@@ -39,7 +39,7 @@ def test_text_says_what_was_copied_and_that_nothing_stays(run: Run) -> None:
     assert ran.status == 0, ran.err
     assert "left out by --max-bytes" in ran.out
     assert "encode" in ran.out
-    assert "the table was only read" in ran.out
+    assert "The table was only read" in ran.out
 
 
 def test_auto_comes_first_and_says_what_was_moved(run: Run, warehouse: Warehouse) -> None:
@@ -64,7 +64,7 @@ def test_auto_comes_first_and_says_what_was_moved(run: Run, warehouse: Warehouse
     lines = run("bench", "analytics.plain").out.splitlines()
     assert [line.split()[0] for line in lines[2:5]] == ["auto", "copy", "encode"]
     assert "spliced as pages" in lines[5]
-    assert "encoded anew" in lines[5]
+    assert "encoded" in lines[5]
     assert lines[5].startswith("auto wrote ")
 
 

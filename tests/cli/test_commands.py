@@ -164,8 +164,8 @@ def test_history_tells_of_jobs(run: Run) -> None:
 def test_recover_has_nothing_to_do_after_jobs_that_ended(run: Run) -> None:
     run("compact", "analytics.events")
     said = run("recover").out
-    assert said.startswith("nothing to recover: the job store knows of no job that died\n")
-    assert "`tidyberg recover --scan TABLE` lists what dead jobs may have left" in said
+    assert said.startswith("nothing to recover: the job store has no job that died\n")
+    assert "`tidyberg recover --scan TABLE` lists files that dead jobs may have left" in said
     assert run("recover", "analytics.events", "--json").json == {"recovered": []}
 
 

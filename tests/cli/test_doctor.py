@@ -102,7 +102,7 @@ def test_a_file_that_takes_no_writes_is_told(tmp_path: Path) -> None:
     assert path.read_bytes() == before, "nothing of it stays"
     path.write_bytes(b"something else" * 1000)
     (check,) = check_store(Store(path=path))
-    assert (check.state, "takes no writes" in check.found) == ("fail", True)
+    assert (check.state, "accepts no writes" in check.found) == ("fail", True)
 
 
 def test_a_redis_that_takes_no_writes_is_told(redis_server: RedisServer) -> None:
@@ -111,8 +111,8 @@ def test_a_redis_that_takes_no_writes_is_told(redis_server: RedisServer) -> None
         client.config_set("maxmemory", "1")
         found = list(check_store(store))
         client.config_set("maxmemory", "0")
-    assert any(check.state == "fail" and "takes no writes" in check.found for check in found)
-    assert not any("takes no writes" in check.found for check in check_store(store))
+    assert any(check.state == "fail" and "accepts no writes" in check.found for check in found)
+    assert not any("accepts no writes" in check.found for check in check_store(store))
 
 
 def test_redis_must_answer_keep_what_it_has_written_and_drop_nothing(

@@ -148,6 +148,6 @@ def test_ctrl_c_during_a_compaction_on_spark_leaves_nothing_behind(config: Path,
         os.killpg(process.pid, signal.SIGINT)
         rest = process.stderr.read()
         assert process.wait(60) == 130, rest
-    assert "Cancelled. What was not committed is removed." in rest
+    assert "Cancelled. Uncommitted files were removed." in rest
     assert "Traceback" not in rest
     assert warehouse.files_on_disk(table) == before

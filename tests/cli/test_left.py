@@ -39,7 +39,7 @@ def test_the_command_that_takes_them_now_works_as_printed(run: Run, few: str, co
         str(config),
     )
     printed = run("compact", few, *flags).out.replace("\n", " ")
-    command = shlex.split(printed.split("to take it now: ")[1])
+    command = shlex.split(printed.split("to rewrite it now: ")[1])
     assert command[:3] == ["tidyberg", "compact", few]
     assert "--force" in command
     assert all(flag in command for flag in ("--where", "id >= 0", "--strategy", "small_files", "--verify", "full"))
@@ -78,4 +78,4 @@ def test_a_plan_of_files_that_wait_says_so(run: Run, few: str) -> None:
     planned = run("plan", few).out
     assert "no rewrite would make this table better" not in planned
     assert "4 files wait, nothing is rewritten" in planned
-    assert "to take it now: tidyberg compact analytics.few --force" in planned
+    assert "to rewrite it now: tidyberg compact analytics.few --force" in planned

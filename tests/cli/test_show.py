@@ -116,20 +116,20 @@ def test_a_plan_that_leaves_files_is_not_called_tidy_and_names_the_command_that_
     text = shown_plan(make_plan(PARTITIONS[:1]), take_now=lambda options: f"tidyberg compact x {options}")
     assert "96 files wait, nothing is rewritten" in text
     assert "waiting: 96 files of 1 partition: hot: 4 commits in the last 10 min, cools 02:10; taken once" in text
-    assert "to take it now: tidyberg compact x {'force': True}" in text
+    assert "to rewrite it now: tidyberg compact x {'force': True}" in text
     assert "tidy" not in text.replace("tidyberg", "")
     refused = verdict_of("", 30, Skip("format", "30 files not in Parquet"))
     text = shown_plan(make_plan((refused,)), take_now=str)
     assert "30 files cannot be rewritten" in text
     assert "refused: 30 files of 1 partition: 30 files not in Parquet" in text
-    assert "to take it now" not in text
+    assert "to rewrite it now" not in text
 
 
 def test_a_tidy_part_does_not_make_the_table_tidy() -> None:
     unselected = verdict_of("day=2026-11-12", 312, Skip("filtered", "not selected by the filter"))
     assert "what the filter selects is tidy" in shown_plan(make_plan((PARTITIONS[3], unselected)))
     assert "312 files wait" in shown_plan(make_plan((unselected,)))
-    assert "no rewrite of data files would make this table better" in shown_plan(make_plan(PARTITIONS[3:]))
+    assert "rewriting data files would not improve this table" in shown_plan(make_plan(PARTITIONS[3:]))
 
 
 def test_an_empty_table_has_a_plan_too() -> None:
@@ -152,7 +152,7 @@ def test_what_a_budget_left_and_the_resolved_filter_are_shown() -> None:
         estimate=dataclasses.replace(ESTIMATE, payback_scans=None, bytes_saved=-5),
     )
     text = shown_plan(plan)
-    assert "left for another time: day=2026-11-10: over max_cost" in text
+    assert "not in this plan: day=2026-11-10: over max_cost" in text
     assert "where day >= '2026-11-08'" in text
     assert "saves 596 file opens per full scan; does not pay back" in text
 
@@ -219,7 +219,7 @@ def test_a_result_says_what_waits_also_beside_a_commit() -> None:
         show_result(dataclasses.replace(RESULT, left=left, job=job), lambda _: "tidyberg compact x --force")
     )
     assert text.count(told) == 1
-    assert "to take it now: tidyberg compact x --force" in text
+    assert "to rewrite it now: tidyberg compact x --force" in text
     waits = dataclasses.replace(RESULT, outcome="waiting", left=left, job=job, plan=make_plan(PARTITIONS[:1]))
     lines = rendered(show_result(waits)).splitlines()
     assert lines[0] == "analytics.events: 96 files wait, nothing is rewritten (health 41/100)"
@@ -262,7 +262,7 @@ def test_health_shows_score_reasons_and_worst_partitions() -> None:
     for part in ("health 30/100", "  9 of 9 files are small", "2 h ago", "… 2 more (--all)", "next: tidyberg plan x"):
         assert part in text
     tidy = dataclasses.replace(report, health=Health(100, ()), partitions=(), file_sizes=())
-    assert "nothing to complain about" in rendered(show_health(tidy, now_ms=NOW, next_command="x"))
+    assert "no problems found" in rendered(show_health(tidy, now_ms=NOW, next_command="x"))
 
 
 def test_tables_show_what_is_known_and_what_failed() -> None:

@@ -81,7 +81,7 @@ def test_all_with_names_shows_every_partition_as_it_did(run: Run, warehouse: War
     assert run("health", "sales.orders", "--all", "--json").json["files"] == 6
     ran = run("compact", "sales.orders", "sales.bills", "--all")
     assert ran.status == 0
-    assert "--all-tables takes every table" in ran.err
+    assert "--all-tables compacts every table" in ran.err
     assert [files_of(warehouse, name) for name in ("sales.orders", "sales.bills", "analytics.events")] == [1, 1, 12]
 
 

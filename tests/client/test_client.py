@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tidyberg.client import AsyncClient, Client, Schedule
-from tidyberg.client.calls import Which
+from tidyberg.client.calls import JobListArguments
 from tidyberg.client.stream import EventReader
 from tidyberg.errors import BadInput, IdempotencyMismatch, ServiceUnreachable, UnknownJob, UnknownTable
 from tidyberg.model.job import JobStatus
@@ -39,7 +39,7 @@ def test_a_plan_is_made_and_applied(client: Client) -> None:
 def test_pages_lead_to_all_jobs(client: Client) -> None:
     made = [client.submit("public.sales", key=f"k{number}").job_id for number in range(5)]
     found: list[str] = []
-    which: Which = {"table": "public.sales", "oldest_first": True, "limit": 2}
+    which: JobListArguments = {"table": "public.sales", "oldest_first": True, "limit": 2}
     while True:
         page = client.jobs(**which)
         found += [job.job_id for job in page.jobs]
@@ -173,7 +173,7 @@ def test_bad_requests_are_not_sent_again() -> None:
 
 
 def test_answers_of_other_programs_are_told_apart() -> None:
-    with pytest.raises(BadInput, match="Is that address"):
+    with pytest.raises(BadInput, match="Check that the address"):
         played(lambda _: httpx.Response(404, text="<html>nothing</html>")).job("j")
 
 

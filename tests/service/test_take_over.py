@@ -84,7 +84,7 @@ def test_a_replica_whose_clock_is_wrong_takes_nothing_from_others(
         taken = service.records.queue.claim("wrong", now_ms=wrong(), ttl_ms=30_000, limits=Limits(running=9))
         assert taken is None, "it is another's"
     assert [round(skew / 10) for skew in skews] == [12, -12]
-    assert "this machine's clock is" in caplog.text
+    assert "the local clock is" in caplog.text
     assert service.job(job.job_id, LOCAL).submission.status is JobStatus.RUNNING
     service.stop()
 

@@ -1,4 +1,4 @@
-"""What `bench` does: copy what a plan would rewrite, rewrite the copy in each mode, and let nothing of it stay."""
+"""Implements `tidyberg bench`: copies files that a plan would rewrite, rewrites the copy and removes it."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,7 +31,7 @@ from tidyberg.settings.options import plan_options
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
-    plan: Plan  # of the table itself
+    plan: Plan  # of the original table
     sample: BenchmarkSample
     measured: Measured
     java_seconds: float | None
@@ -67,7 +67,7 @@ def _measure(
         options = _options(plan_options(settings, ref, option.overrides()), option)
         plan = control.plan(ref, options)
         if plan.is_empty:
-            raise BadInput(f"No file of {ref} would be rewritten: there is nothing to measure.")
+            raise BadInput(f"No file of {ref} needs a rewrite, so there is nothing to measure.")
         source = load_table(control.catalog(session.common.catalog), ref)
     snapshot = source.metadata.snapshot_by_id(plan.snapshot_id or 0)
     assert snapshot is not None, "the plan has groups, so it has a snapshot"
@@ -76,7 +76,7 @@ def _measure(
         _say(session, f"copying {plural(len(sample.files), 'file')}, {format_size(sample.bytes)}, of {ref}")
         document = copy_table(source, snapshot, sample, scratch.io, scratch.location)
         scratch.put(document)
-        copied = replace(options, where=None)  # what it leaves out was not copied
+        copied = replace(options, where=None)  # the copy contains only matching files
         with build_control(settings, open_sqlite(scratch.directory / "jobs.db", is_alive).store) as control:
             control.open_catalog = lambda _: scratch.open_catalog()
             measured = measure_modes(
@@ -90,7 +90,7 @@ def _measure(
 
 
 def _options(options: PlanOptions, option: OptionFlags) -> PlanOptions:
-    """All that is worth a rewrite, unless a strategy was asked for; forced, for a copy has no history to judge by."""
+    """Rewrites everything unless a strategy is given. Forced, because a copy has no history."""
     strategy = options.strategy if option.strategy else Strategy.FULL
     return replace(options, strategy=strategy, force=True)
 
@@ -150,19 +150,19 @@ def _notes(result: BenchmarkResult) -> list[Text]:
     whole = sum(file.size for group in result.plan.groups for file in group.files)
     if whole > run.bytes_read:
         seconds = whole / run.bytes_read * run.seconds
-        notes.append(f"At this rate all that the plan holds, {format_size(whole)}, takes {duration(seconds)}.")
+        notes.append(f"At this rate the whole plan, {format_size(whole)}, takes {duration(seconds)}.")
     if result.measured.no_copy is not None:
-        notes.append(f"No group can be copied as bytes: {result.measured.no_copy}.")
+        notes.append(f"No group can be copied: {result.measured.no_copy}.")
     counted = all(run.requests for run in result.measured.runs)
     notes += [
-        f"Requests in the price are {'counted' if counted else 'modelled'}; the storage of replaced files is not in it."
+        f"The price includes {'counted' if counted else 'estimated'} requests, but not the storage of replaced files."
     ]
     notes += [
         f"{run.mode}: {plural(groups, 'group')} encoded instead: {why}"
         for run in result.measured.runs
         for why, groups in run.encoded_instead.items()
     ]
-    notes.append("The copy is removed; the table was only read.")
+    notes.append("The copy is removed. The table was only read.")
     return [Text(note) for note in notes]
 
 
@@ -170,7 +170,7 @@ def _parts(run: ModeRun) -> str:
     parts = {
         "copied as row groups": run.bytes_copied,
         "spliced as pages": run.bytes_spliced,
-        "encoded anew": run.bytes_encoded,
+        "encoded": run.bytes_encoded,
     }
     return ", ".join(f"{format_size(size)} {how}" for how, size in parts.items() if size) or "nothing"
 

@@ -1,4 +1,4 @@
-"""`tidyberg demo`: everything on one table, in under a minute, with nothing but this machine."""
+"""Implements `tidyberg demo`: creates, plans, compacts and queries one table on this machine."""
 
 import os
 import shlex
@@ -80,7 +80,7 @@ def _open_warehouse(directory: Path) -> Warehouse:
 
 
 def _write_config(warehouse: Warehouse) -> Path:
-    """Settings that lead to the demo's table from any other command, with a job store of their own."""
+    """Writes settings with which any other command finds the table of the demo, with its own job store."""
     settings = {
         "catalogs": {warehouse.name: warehouse.properties},
         "default_catalog": warehouse.name,
@@ -99,7 +99,9 @@ def _require_java(settings: Settings) -> None:
 
 def _require_same_answer(before: QueryResult, after: QueryResult) -> None:
     if (before.rows, before.result) != (after.rows, after.result):
-        raise VerificationFailed("The query answers differently after the compaction.", hint="Please report this.")
+        raise VerificationFailed(
+            "The query returns a different result after the compaction.", hint="Please report this."
+        )
 
 
 def _compared(before: QueryResult, after: QueryResult) -> Text:

@@ -1,4 +1,4 @@
-"""Runs a job in the foreground: progress while it runs, and an orderly end on Ctrl-C or SIGTERM."""
+"""Runs a job in the foreground, with progress and a clean stop on Ctrl-C or SIGTERM."""
 
 import os
 import signal
@@ -22,18 +22,18 @@ T = TypeVar("T")
 
 
 class Interrupted(Cancelled):
-    """Cancelled by a signal; everything is cleaned up. Ends with 128 + the signal's number, as shells expect."""
+    """A signal cancelled the job, and everything is cleaned up. The exit code is 128 plus the signal number."""
 
     def __init__(self, number: int) -> None:
-        super().__init__("Cancelled. What was not committed is removed.")
+        super().__init__("Cancelled. Uncommitted files were removed.")
         self.status = 128 + number
 
 
 def run_cancellable(work: Callable[[CancelToken], T], console: Console) -> T:
-    """Run `work` so that the first Ctrl-C or SIGTERM cancels it and waits, and the second ends the process.
+    """Runs `work`. The first Ctrl-C or SIGTERM cancels it and waits, the second ends the process.
 
-    The work gets a thread of its own: the main thread stays free for signals, and Spark, which would install
-    its own handler from the main thread, leaves ours alone.
+    The work runs in its own thread. So the main thread is free for signals, and Spark does not install its own
+    handler.
     """
     token = CancelToken()
     outcome: Future[T] = Future()
@@ -41,18 +41,18 @@ def run_cancellable(work: Callable[[CancelToken], T], console: Console) -> T:
     def body() -> None:
         try:
             outcome.set_result(work(token))
-        except BaseException as error:  # noqa: BLE001 - carried over to the main thread and raised there
+        except BaseException as error:  # noqa: BLE001 - raised in the main thread
             outcome.set_exception(error)
 
     thread = threading.Thread(target=body, name="tidyberg-job", daemon=True)
     with _signals() as received:
         thread.start()
-        told = False
+        is_cancelling = False
         while thread.is_alive():
             thread.join(0.1)
-            if received and not told:
-                told = True
-                console.print("cancelling: waiting for workers to stop, then cleaning up (again to stop at once)")
+            if received and not is_cancelling:
+                is_cancelling = True
+                console.print("cancelling: waiting for workers to stop, then cleaning up (press again to stop at once)")
                 token.cancel()
     try:
         return outcome.result()
@@ -68,7 +68,7 @@ def _signals() -> Iterator[list[int]]:
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         if received:
-            os._exit(128 + number)  # asked twice: `tidyberg recover` cleans up after it
+            os._exit(128 + number)  # second signal: `tidyberg recover` cleans up later
         received.append(number)
 
     numbers = (signal.SIGINT, signal.SIGTERM)
@@ -82,7 +82,7 @@ def _signals() -> Iterator[list[int]]:
 
 @contextmanager
 def watching(console: Console, *, quiet: bool = False) -> Iterator[EventSink]:
-    """A sink for a job's events: a progress bar on a terminal, else a line per stage; only warnings if quiet."""
+    """Yields a sink for events: a progress bar on a terminal, else a line per stage. Quiet shows only warnings."""
     if quiet or not console.is_terminal:
         yield lambda event: _print_line(console, event, quiet)
         return

@@ -1,4 +1,4 @@
-"""Numbers and times as people read them."""
+"""Formats numbers, sizes and times for people."""
 
 import datetime as dt
 from urllib.parse import unquote_plus
@@ -45,12 +45,12 @@ def ago(then_ms: int | None, now_ms: int) -> str:
 
 
 def moment(then_ms: int, timezone: str) -> str:
-    """A time of day in the zone that the settings name."""
+    """Formats a time in the given time zone."""
     return dt.datetime.fromtimestamp(then_ms / 1000, ZoneInfo(timezone)).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def short_id(number: int | None) -> str:
-    """Enough of a snapshot id to tell it from the others."""
+    """Shortens a snapshot id."""
     text = str(number)
     return "no snapshot" if number is None else text if len(text) <= 9 else f"{text[:4]}…{text[-4:]}"
 

@@ -1,4 +1,4 @@
-"""What the doctor found."""
+"""Shows the checks of `doctor`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The history of jobs: when, what, why, and what came of it."""
+"""Shows the history of jobs."""
 
 from collections.abc import Sequence
 

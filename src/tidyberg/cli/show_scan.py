@@ -1,4 +1,4 @@
-"""What `tidyberg recover --scan` found: as a table, and as JSON."""
+"""Shows the result of `tidyberg recover --scan`, as a table and as JSON."""
 
 from typing import Any
 

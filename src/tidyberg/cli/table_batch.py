@@ -1,4 +1,4 @@
-"""A command over several tables: one after the other in one process, a result each, a summary and one exit code."""
+"""Runs a command on several tables, one after the other, and prints a summary."""
 
 import json
 import os
@@ -38,19 +38,19 @@ from tidyberg.redact import redact_text
 from tidyberg.settings.options import plan_options
 
 NOTHING = 3
-_FROM_GOOD_TO_BAD = (0, 4, 2, 5)  # a conflict may pass, bad input may not, and a failure may have cost something
+_FROM_GOOD_TO_BAD = (0, 4, 2, 5)  # a conflict may pass, bad input does not, and a failure may have cost money
 
 
 @dataclass(frozen=True)
 class TableOutcome:
-    """What came of one table: its document for programs, its line of the summary, and how it alone would have ended."""
+    """The result of one table: its JSON document, its line in the summary and its exit code."""
 
     table: str
     document: dict[str, Any]
     cells: tuple[str, ...]
     status: int = 0
-    reason: str = ""  # of a failure
-    left: str = ""  # tidy, waiting or refused, where nothing is committed
+    reason: str = ""  # why it failed
+    left: str = ""  # tidy, waiting or refused if nothing was committed
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,12 @@ class TableBatch:
                         raise table.error
                     outcomes.append(one(control, table, cancel))
                 except Cancelled:
-                    raise  # for the whole command, or another job took the table over
-                except Exception as error:  # noqa: BLE001 - whatever it is, the other tables are gone on with
+                    raise  # cancels the whole command
+                except Exception as error:  # noqa: BLE001 - continue with the other tables
                     outcomes.append(self._failed(str(table), error))
                 if self.fail_fast and outcomes[-1].status:
                     left = plural(len(tables) - number, "table")
-                    self._say(f"stopped by --fail-fast; {left} not begun" if number < len(tables) else "")
+                    self._say(f"stopped by --fail-fast; {left} not started" if number < len(tables) else "")
                     break
         return outcomes
 
@@ -144,7 +144,7 @@ class TableBatch:
 
 
 def worst(outcomes: Sequence[TableOutcome]) -> int:
-    """The exit code for all: the worst of them; 3 when there was nothing to do in any."""
+    """Returns the worst exit code, or 3 if no table had anything to do."""
     status = max((outcome.status for outcome in outcomes), key=_badness, default=0)
     if status == 0 and all(outcome.left for outcome in outcomes):
         return NOTHING

@@ -1,4 +1,4 @@
-"""Which tables a command line names: one, several, patterns, or all of the catalog."""
+"""Resolves the tables of a command line: names, patterns, or all tables of the catalog."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,22 +17,22 @@ _LISTED = 10
 
 @dataclass(frozen=True)
 class NamedTables:
-    """What was typed: names and patterns, or every table of the catalog."""
+    """The names and patterns of a command line, or every table of the catalog."""
 
     names: tuple[str, ...]
     every: bool = False
 
     @property
     def single(self) -> str | None:
-        """The one table that is named by its name, whose result stands alone; else results come as a list."""
+        """The table, if exactly one is named without a pattern. Otherwise None, and results are a list."""
         if not self.names and not self.every:
             raise BadInput(
-                "No table is named.", hint="Name tables or patterns such as 'sales.*', or take all tables with --all."
+                "No table is named.", hint="Name tables or patterns such as 'sales.*', or use all tables with --all."
             )
         return None if self.every or len(self.names) > 1 or is_pattern(self.names[0]) else self.names[0]
 
     def find(self, settings: Settings, catalog: Catalog) -> "list[TableRef | UnresolvedTable]":
-        """In the order of the command line, each once. A pattern that matches nothing is an error at once."""
+        """Returns each table once, in the order of the command line. Raises if a pattern matches nothing."""
         needs_list = self.every or any(map(is_pattern, self.names))
         there = list_tables(catalog) if needs_list else []
         if self.every and not there:
@@ -48,7 +48,7 @@ class NamedTables:
 
 @dataclass(frozen=True)
 class UnresolvedTable:
-    """A name that is no table's, and why: the other tables are gone on with."""
+    """A name without a table, and the error. The other tables are still processed."""
 
     name: str
     error: TidybergError
@@ -69,7 +69,7 @@ def _named(settings: Settings, catalog: Catalog, name: str) -> TableRef | Unreso
 
 
 def _matching(pattern: str, there: Sequence[TableRef], catalog: str) -> list[TableRef]:
-    """As under `tables:` in the settings: a pattern without a dot matches names in any namespace."""
+    """Matches as `tables:` in the settings does: a pattern without a dot matches in any namespace."""
     found = [ref for ref in there if fnmatchcase(str(ref) if "." in pattern else ref.name, pattern)]
     if not found:
         shown = ", ".join(map(str, there[:_LISTED]))

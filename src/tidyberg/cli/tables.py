@@ -1,4 +1,4 @@
-"""What the looking commands do: ask the control room, show the answer, change nothing."""
+"""Implements tables, health, plan and explain."""
 
 import json
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from tidyberg.settings.options import plan_options
 
 
 def _session(common: CommonFlags, engine: EngineFlags | None = None) -> Session:
-    """Of a command that looks: it need not wait for pandas, unless a cluster may have to read its manifests."""
+    """Returns the session of a read-only command. Skips the import of pandas unless a cluster may read manifests."""
     session = Session(common, engine or EngineFlags())
     spark = session.settings.spark
     if session.settings.engine == "inline" or (spark.connect is None and spark.master.startswith("local")):
@@ -54,7 +54,7 @@ def report_health(common: CommonFlags, table: str, option: OptionFlags, *, show_
 def plan(
     common: CommonFlags, engine: EngineFlags, table: str, option: OptionFlags, *, out: Path | None, show_all: bool
 ) -> bool:
-    """Make and show a plan; true when it has nothing to do."""
+    """Makes and shows a plan. Returns True if there is nothing to do."""
     session = _session(common, engine)
     made = make_plan(session, table, option)
     if out is not None:
@@ -79,7 +79,7 @@ def make_plan(session: Session, table: str, option: OptionFlags) -> Plan:
 
 
 def taking(session: Session, table: TableRef, option: OptionFlags | None = None) -> TakeNow:
-    """The command that takes what was left, by the options that do."""
+    """Returns a function that builds the command to rewrite files that were left."""
 
     def command(options: Mapping[str, Any]) -> str:
         return command_line(session, "compact", str(table), option=option, **options)
