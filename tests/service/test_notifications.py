@@ -141,7 +141,7 @@ def test_what_is_not_taken_is_sent_again_under_the_same_name(
     receiver.answers = [503, 429]
     untidy_table(warehouse)
     with serving(warehouse, hook(receiver)) as service:
-        service.notifier.tell("failed", submit(service))
+        service.notifier.notify("failed", submit(service))
         until(lambda: counted(service, "sent"))
     assert len(receiver.got) == 3
     assert len({headers["X-Tidyberg-Delivery"] for _, headers, _ in receiver.got}) == 1
@@ -154,7 +154,7 @@ def test_redirects_and_proxies_lead_nowhere(
     receiver.answers = [307, 200]
     untidy_table(warehouse)
     with serving(warehouse, hook(receiver)) as service:
-        service.notifier.tell("failed", submit(service))
+        service.notifier.notify("failed", submit(service))
         until(lambda: counted(service, "failed"))
     assert [path for path, _, _ in receiver.got] == ["/hook?token=hunter22"]
     assert "hunter22" not in caplog.text, "I12"
@@ -176,7 +176,7 @@ def test_an_address_that_hangs_holds_up_no_job(
 def test_other_tenants_are_not_told_of(warehouse: Warehouse, receiver: Receiver) -> None:
     untidy_table(warehouse)
     with serving(warehouse, hook(receiver, tenants=["sales"]), hook(receiver, tenants=["default"])) as service:
-        service.notifier.tell("failed", submit(service))
+        service.notifier.notify("failed", submit(service))
         until(lambda: receiver.got or None)
     assert len(receiver.got) == 1
 

@@ -175,8 +175,8 @@ def test_a_table_that_fails_holds_up_no_other_and_is_tried_again(make: Make) -> 
     lab.save(replace(HOURLY, table="db.*"))
     real = lab.service.lookup.table
     broken = True
-    lab.service.lookup.table = lambda ref, *, anew=False: (  # type: ignore[method-assign]
-        None if broken and ref.name == "a" else real(ref, anew=anew)
+    lab.service.lookup.table = lambda ref, *, refresh=False: (  # type: ignore[method-assign]
+        None if broken and ref.name == "a" else real(ref, refresh=refresh)
     )
     lab.look_at(30, 60, 61, 62)
     assert sorted(lab.tables()) == ["db.b", "db.c"]

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidyberg.control.control import Control
-from tidyberg.control.recovery import DIED
 from tidyberg.errors import (
     Cancelled,
     CommitStateUnknown,
@@ -29,6 +28,7 @@ from tidyberg.model.report import CompactionResult, Event, StageStarted
 from tidyberg.model.submission import Pause, Query, Submission
 from tidyberg.planning.document import plan_from_json
 from tidyberg.record.records import Records
+from tidyberg.service.earlier_runs import died, earlier_runs, has_committed, owners, successful_run
 from tidyberg.service.estimates import Estimates
 from tidyberg.service.heartbeat import Heartbeat, StopReason
 from tidyberg.service.job_events import JobEventWriter
@@ -43,7 +43,6 @@ log = logging.getLogger(__name__)
 
 MAY_PASS = (Transient, Conflict, CommitStateUnknown, EngineError)
 _STORE_PAUSE_SECONDS = 1.0
-_EARLIER_RUNS = 200
 PAUSE_LOOK_SECONDS = 300.0
 
 
@@ -71,7 +70,7 @@ class Attempt:
             ttl_ms=round(self.settings.queue.claim_seconds * 1000),
             now_ms=self.now_ms,
         )
-        self._watch = JobEventWriter(
+        self._events = JobEventWriter(
             self.records.queue,
             self.submission.job_id,
             self.now_ms,
@@ -102,7 +101,7 @@ class Attempt:
     def _run(self) -> None:
         submission = self.submission
         earlier = self._settled_runs()
-        if (done := _success(earlier)) is not None:
+        if (done := successful_run(earlier)) is not None:
             return self._finish_as(done)
         if submission.cancel_requested:
             raise Cancelled("The job was cancelled.")
@@ -110,7 +109,7 @@ class Attempt:
             return self._wait_for(pause)
         if submission.run_id is None:  # otherwise the job was taken over
             self.metrics.job_started(submission)
-        if (deaths := sum(map(_died, earlier))) >= self.settings.queue.max_attempts:
+        if (deaths := sum(map(died, earlier))) >= self.settings.queue.max_attempts:
             raise GivenUp(
                 f"{deaths} processes died while they ran the job.",
                 hint="Check whether the job needs more memory than the processes have.",
@@ -120,10 +119,10 @@ class Attempt:
         self._run_id = str(uuid.uuid4())
         if not self.records.queue.update(submission.job_id, self._token, {"run_id": self._run_id}):
             return self._heartbeat.stop(StopReason.LOST)
-        self._watch.status("running", attempt=submission.attempts)
+        self._events.status("running", attempt=submission.attempts)
         with self.control.tracer.continued(submission.trace):
             result = self._compact()
-        if not result.has_committed and (done := _success(self._earlier_runs())) is not None:
+        if not result.has_committed and (done := successful_run(self._earlier_runs())) is not None:
             return self._finish_as(done)  # the table shows that an earlier run had committed
         return self._finish_with(result)
 
@@ -149,7 +148,7 @@ class Attempt:
 
     def _on_event(self, event: Event) -> None:
         log_event(event)
-        self._watch(event)
+        self._events(event)
         if isinstance(event, StageStarted) and event.stage is Stage.EXECUTE and self._run_id is not None:
             self.estimates.take_from(self.submission, self.records.store.get(self._run_id))
 
@@ -160,8 +159,8 @@ class Attempt:
         if not left_open:
             return runs
         self.metrics.job_taken_over()
-        log.warning("job taken over: %s stopped responding while it ran the job", _owners(left_open))
-        self._watch.tell(
+        log.warning("job taken over: %s stopped responding while it ran the job", owners(left_open))
+        self._events.write(
             "notice",
             {"level": "warning", "message": "The worker stopped responding; another worker continues the job."},
         )
@@ -170,15 +169,10 @@ class Attempt:
         return self._earlier_runs()
 
     def _earlier_runs(self) -> list[Job]:
-        """Returns the runs of this submission, the newest first, without the current run."""
-        if self.submission.run_id is None:
-            return []
-        found = self.records.store.find(table=self.submission.table, limit=_EARLIER_RUNS)
-        mine = [job for job in found if job.submission_id == self.submission.job_id]
-        return [job for job in mine if job.job_id != self._run_id]
+        return earlier_runs(self.records.store, self.submission, self._run_id)
 
     def _finish_as(self, done: Job) -> None:
-        outcome = done.outcome or ("committed" if _has_committed(done) else "nothing")
+        outcome = done.outcome or ("committed" if has_committed(done) else "nothing")
         changes = {"run_id": done.job_id, "outcome": outcome, "dollars": done.actual_dollars}
         self._finish(JobStatus.SUCCEEDED, {**changes, "error_code": None, "error": None})
 
@@ -229,7 +223,7 @@ class Attempt:
 
         if self._settle(finish):
             log.info("the job %s", status.value)
-            self._watch.status(status.value, outcome=changes.get("outcome"), error=changes.get("error"))
+            self._events.status(status.value, outcome=changes.get("outcome"), error=changes.get("error"))
             if changes.get("outcome") in ("committed", "partly"):
                 self.estimates.forget(self.submission.table)
             self._count(sizes)
@@ -279,7 +273,7 @@ class Attempt:
             )
 
         if self._settle(put_back):
-            self._watch.status("queued", reason=reason, retry_in_seconds=round(wait_seconds, 1))
+            self._events.status("queued", reason=reason, retry_in_seconds=round(wait_seconds, 1))
 
     def _settle(self, write: Callable[[], bool]) -> bool:
         """Writes the result of the job. Retries while the store is down and the claim may still be valid."""
@@ -296,23 +290,3 @@ class Attempt:
     def _token(self) -> int:
         assert self.submission.claim is not None
         return self.submission.claim.token
-
-
-def _success(runs: Sequence[Job]) -> Job | None:
-    """Returns a run that succeeded but was never reported, preferably one that committed."""
-    done = [job for job in runs if job.status is JobStatus.SUCCEEDED and not job.unresolved and job.error_code is None]
-    return next(filter(_has_committed, done), done[0] if done else None)
-
-
-def _died(job: Job) -> bool:
-    return not job.status.is_final or job.error_code == DIED
-
-
-def _has_committed(job: Job) -> bool:
-    return bool(job.commits) or job.snapshot_id is not None
-
-
-def _owners(runs: Sequence[Job]) -> str:
-    """Returns the processes that ran them, as far as they are known."""
-    known = sorted({f"{run.owner.host}:{run.owner.pid}" for run in runs if run.owner is not None})
-    return ", ".join(known) or "its worker"

@@ -53,9 +53,9 @@ class CatalogLookup:
     _work: "SimpleQueue[Callable[[], None]]" = field(default_factory=SimpleQueue)
     _threads: int = 0
 
-    def table(self, ref: TableRef, *, anew: bool = False) -> KnownTable | None:
+    def table(self, ref: TableRef, *, refresh: bool = False) -> KnownTable | None:
         """Returns None if the catalog does not answer now. Raises UnknownTable if it has no such table."""
-        if not anew and (known := self._remembered(ref)) is not None:
+        if not refresh and (known := self._remembered(ref)) is not None:
             assert isinstance(known, KnownTable)
             return known
         try:

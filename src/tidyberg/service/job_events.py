@@ -27,31 +27,31 @@ class JobEventWriter:
     clock: Callable[[], float] = time.monotonic
     scrub: Callable[[str], str] = redact_text  # I12
     _held_back: Progress | None = None
-    _told: float = field(default=float("-inf"))
+    _written: float = field(default=float("-inf"))
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, GroupFinished):
             self._held_back = event.progress
-            if self.clock() - self._told >= PROGRESS_SECONDS:
+            if self.clock() - self._written >= PROGRESS_SECONDS:
                 self.flush()
             return
         self.flush()
         if isinstance(event, StageStarted):
-            self.tell("stage", {"stage": event.stage.value, "message": event.message})
+            self.write("stage", {"stage": event.stage.value, "message": event.message})
         elif isinstance(event, Notice):
-            self.tell("notice", {"level": event.level, "message": self.scrub(event.message)[:MOST_CHARACTERS]})
+            self.write("notice", {"level": event.level, "message": self.scrub(event.message)[:MOST_CHARACTERS]})
 
     def flush(self) -> None:
         if self._held_back is not None:
             progress, self._held_back = self._held_back, None
-            self._told = self.clock()
-            self.tell("progress", asdict(progress))
+            self._written = self.clock()
+            self.write("progress", asdict(progress))
 
     def status(self, status: str, **more: Any) -> None:
         self.flush()
-        self.tell("status", {"status": status, **{key: value for key, value in more.items() if value is not None}})
+        self.write("status", {"status": status, **{key: value for key, value in more.items() if value is not None}})
 
-    def tell(self, kind: str, data: Mapping[str, Any]) -> None:
+    def write(self, kind: str, data: Mapping[str, Any]) -> None:
         if not self.is_lost():
             with suppress(TidybergError):
                 self.queue.add_event(self.job_id, self.now_ms(), kind, data)

@@ -32,7 +32,7 @@ class Notifier:
     def __post_init__(self) -> None:
         self._senders = [WebhookSender(webhook, self.count) for webhook in self.settings.webhooks]
 
-    def tell(self, event: NotifiedEvent, job: Submission) -> None:
+    def notify(self, event: NotifiedEvent, job: Submission) -> None:
         """Queues a notification. Never blocks and never raises, because workers call it."""
         if not self._senders:
             return
@@ -64,7 +64,7 @@ class Notifier:
                 break
             if job.created_ms > reached:
                 self.records.ledger.advance(_REACHED, job.created_ms)
-            self.tell("waiting", job)
+            self.notify("waiting", job)
 
     def stop(self) -> None:
         for sender in self._senders:

@@ -297,7 +297,7 @@ class Service:
             try:
                 parse_predicate(options.where, known.schema, self.now_ms(), known.fields)
             except BadPredicate:  # the cached schema may lack a new column
-                if (known := self.lookup.table(ref, anew=True)) is not None:
+                if (known := self.lookup.table(ref, refresh=True)) is not None:
                     parse_predicate(options.where, known.schema, self.now_ms(), known.fields)
         if known is None:
             check_plan_options(options)
@@ -342,7 +342,7 @@ class Service:
             self.metrics,
             claimed,
             self.now_ms,
-            notify=self.notifier.tell,
+            notify=self.notifier.notify,
         )
 
     def _limits(self) -> Limits:

@@ -108,16 +108,16 @@ class StoreGauges(Collector):
 
 def _families(state: QueueState | None, now: float, *, takes_writes: bool) -> list[Metric]:
     is_up = float(state is not None and takes_writes)
-    up = GaugeMetricFamily("tidyberg_store_up", "Whether the job store answers and takes writes", value=is_up)
-    pending = GaugeMetricFamily("pending_compactions", "Jobs that wait, over all replicas")
-    active = GaugeMetricFamily("active_compactions", "Jobs that run, over all replicas")
+    up = GaugeMetricFamily("tidyberg_store_up", "1 if the job store answers and accepts writes", value=is_up)
+    pending = GaugeMetricFamily("pending_compactions", "Queued jobs of all replicas")
+    active = GaugeMetricFamily("active_compactions", "Running jobs of all replicas")
     oldest = GaugeMetricFamily(
-        "oldest_pending_compaction_age_seconds", "How long the job that waits longest has waited; 0 when none waits"
+        "oldest_pending_compaction_age_seconds", "Age of the oldest queued job; 0 if none is queued"
     )
-    last = GaugeMetricFamily("last_compaction_timestamp_seconds", "When the newest job that succeeded ended")
-    paused = GaugeMetricFamily("tidyberg_paused_tables", "Tables that are paused, over all replicas")
-    waiting = GaugeMetricFamily("tenant_pending_compactions", "Jobs that wait, by tenant", labels=("tenant",))
-    running = GaugeMetricFamily("tenant_active_compactions", "Jobs that run, by tenant", labels=("tenant",))
+    last = GaugeMetricFamily("last_compaction_timestamp_seconds", "When the newest successful job ended")
+    paused = GaugeMetricFamily("tidyberg_paused_tables", "Paused tables")
+    waiting = GaugeMetricFamily("tenant_pending_compactions", "Queued jobs, by tenant", labels=("tenant",))
+    running = GaugeMetricFamily("tenant_active_compactions", "Running jobs, by tenant", labels=("tenant",))
     for (tenant, status), count in sorted(state.of_tenants.items()) if state is not None else ():
         (waiting if status is JobStatus.QUEUED else running).add_metric((tenant,), count)
     if state is not None and state.paused is not None:
