@@ -1,4 +1,4 @@
-"""Keys change while the service runs: by the file, by SIGHUP, and never to none."""
+"""API keys are reloaded while the service runs, but never removed completely."""
 
 import signal
 import time
