@@ -1,10 +1,10 @@
-"""A copy in the table's own store: rewritten there, and removed."""
+"""A copy in the object store of the table is rewritten there and removed."""
 
 from pathlib import Path
 
 from pyiceberg.table import Table
 
-from tests.benchmarking.test_copying import FULL, NO_LIMIT, planned, put_copy
+from tests.benchmarking.test_copy_table import FULL, NO_LIMIT, planned, put_copy
 from tests.s3.lab import S3Warehouse, noise, properties_of
 from tests.servers.s3 import S3Server
 from tidyberg.benchmarking.sample import choose_sample

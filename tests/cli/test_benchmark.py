@@ -1,4 +1,4 @@
-"""`tidyberg bench`: measures a copy, and leaves the table, and the place of the copy, as they were."""
+"""`tidyberg bench` measures a copy, leaves the table unchanged and removes the copy."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ def untouched(warehouse: Warehouse, name: str = "analytics.events") -> tuple[str
     return table.metadata_location, warehouse.files_on_disk(table), warehouse.rows(table)
 
 
-def test_each_mode_is_measured_and_the_table_is_as_before(run: Run, warehouse: Warehouse, tmp_path: Path) -> None:
+def test_each_mode_is_measured_and_the_table_is_unchanged(run: Run, warehouse: Warehouse, tmp_path: Path) -> None:
     before = untouched(warehouse)
     ran = run("bench", "analytics.events", "--scratch", str(tmp_path / "scratch"), "--json")
     assert ran.status == 0, ran.err
@@ -34,7 +34,7 @@ def test_each_mode_is_measured_and_the_table_is_as_before(run: Run, warehouse: W
     assert run("history").out.count("analytics") == 0
 
 
-def test_text_says_what_was_copied_and_that_nothing_stays(run: Run) -> None:
+def test_text_shows_what_was_copied_and_that_the_copy_is_removed(run: Run) -> None:
     ran = run("bench", "analytics.events", "--max-bytes", "20KB")
     assert ran.status == 0, ran.err
     assert "left out by --max-bytes" in ran.out
@@ -42,7 +42,7 @@ def test_text_says_what_was_copied_and_that_nothing_stays(run: Run) -> None:
     assert "The table was only read" in ran.out
 
 
-def test_auto_comes_first_and_says_what_was_moved(run: Run, warehouse: Warehouse) -> None:
+def test_auto_comes_first_and_shows_copied_and_spliced_bytes(run: Run, warehouse: Warehouse) -> None:
     def rows(number: int) -> pa.Table:
         random = np.random.default_rng(number)
         values = {"id": random.integers(0, 2**60, 25_000), "ratio": random.random(25_000), "kind": ["a"] * 25_000}
@@ -54,7 +54,7 @@ def test_auto_comes_first_and_says_what_was_moved(run: Run, warehouse: Warehouse
     assert ran.status == 0, ran.err
     auto, copy, encode = ran.json["runs"]
     assert [measured["mode"] for measured in (auto, copy, encode)] == ["auto", "copy", "encode"]
-    # Row groups are small, so that auto does not copy; pages of numbers that come once need not be decoded.
+    # Row groups are small, so that auto does not copy. Pages of unique numbers can be spliced.
     assert auto["bytes_copied"] == 0
     assert auto["bytes_spliced"] > 0.3 * auto["bytes_written"]
     assert 0 < auto["bytes_encoded"] == auto["bytes_written"] - auto["bytes_spliced"]
@@ -81,7 +81,7 @@ def test_java_needs_its_runtime(run: Run) -> None:
     assert "--spark-conf spark.jars.packages=" in ran.err
 
 
-def test_a_run_that_fails_leaves_nothing_behind(
+def test_failed_run_leaves_no_files(
     run: Run, warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> None:
@@ -99,11 +99,13 @@ def test_a_run_that_fails_leaves_nothing_behind(
 @pytest.mark.usefixtures("config")
 def test_java_is_measured_on_the_same_copy(warehouse: Warehouse, tmp_path: Path) -> None:
     rows = pa.table({"id": range(50), "name": [f"name {number}" for number in range(50)]})
-    table = warehouse.create_table("analytics.plain", rows.schema)  # the other one has a column that Spark cannot read
+    table = warehouse.create_table(
+        "analytics.plain", rows.schema
+    )  # the other table has a column that Spark cannot read
     warehouse.append_files(table, 6, rows=lambda _: rows)
     before = untouched(warehouse, "analytics.plain")
     arguments = ("--against", "java", "--spark-conf", RUNTIME, "--scratch", str(tmp_path / "scratch"), "--json")
-    # In a process of its own: the sockets that lead to a JVM stay open until theirs ends.
+    # In its own process, because sockets to a JVM stay open until the process ends.
     command = [str(Path(sys.executable).with_name("tidyberg")), "bench", "analytics.plain", *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

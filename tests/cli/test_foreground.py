@@ -1,4 +1,4 @@
-"""Progress of a running job, and how signals end it."""
+"""Progress of a job in the foreground, and how signals stop it."""
 
 import io
 import os
@@ -54,7 +54,7 @@ def test_quiet_still_warns() -> None:
     assert "left over" not in said()
 
 
-def test_on_a_terminal_there_is_a_bar_and_notices_stay() -> None:
+def test_terminal_shows_a_bar_and_keeps_notices() -> None:
     console, said = recording(terminal=True)
     with watching(console) as on_event:
         for event in EVENTS:
@@ -63,7 +63,7 @@ def test_on_a_terminal_there_is_a_bar_and_notices_stay() -> None:
     assert "group 1 conflicts [again]" in said()
 
 
-def test_results_and_errors_of_the_work_come_back() -> None:
+def test_results_and_errors_of_the_work_are_returned() -> None:
     console, _ = recording(terminal=False)
     assert run_cancellable(lambda _: 42, console) == 42
 
@@ -95,7 +95,7 @@ def test_a_signal_cancels_the_work_and_waits_for_it(number: signal.Signals, stat
     assert signal.getsignal(number) is before
 
 
-def test_work_that_ends_in_spite_of_the_signal_keeps_its_result() -> None:
+def test_work_that_finishes_after_the_signal_keeps_its_result() -> None:
     console, _ = recording(terminal=False)
 
     def work(cancel: CancelToken) -> str:
@@ -130,7 +130,7 @@ def test_the_second_signal_ends_the_process_at_once() -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_ctrl_c_during_a_compaction_on_spark_leaves_nothing_behind(config: Path, warehouse: Warehouse) -> None:
+def test_ctrl_c_during_a_compaction_on_spark_leaves_no_files(config: Path, warehouse: Warehouse) -> None:
     table = warehouse.catalog.load_table("analytics.events")
     before = warehouse.files_on_disk(table)
     command = [sys.executable, "-c", "from tidyberg.cli.main import run; run()", "compact", "analytics.events"]
@@ -144,7 +144,7 @@ def test_ctrl_c_during_a_compaction_on_spark_leaves_nothing_behind(config: Path,
         for line in process.stderr:
             if line.startswith("execute"):
                 break
-        # As a terminal does: to the whole process group, the JVM and the workers included.
+        # To the whole process group with the JVM and the workers, as a terminal does.
         os.killpg(process.pid, signal.SIGINT)
         rest = process.stderr.read()
         assert process.wait(60) == 130, rest

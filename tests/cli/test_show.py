@@ -1,4 +1,4 @@
-"""What people see, from hand-made values."""
+"""Text output of hand-made values."""
 
 import dataclasses
 import io
@@ -106,13 +106,13 @@ def test_a_plan_reads_from_the_table_to_the_next_command() -> None:
     assert cells[-1] == "plan 7f3a09c2 · next: tidyberg compact x"
 
 
-def test_an_empty_plan_says_so_and_names_no_next_command() -> None:
+def test_empty_plan_has_no_next_command() -> None:
     text = shown_plan(dataclasses.replace(make_plan(PARTITIONS[3:]), health=100))
     assert "nothing to do, it is tidy" in text
     assert "next:" not in text
 
 
-def test_a_plan_that_leaves_files_is_not_called_tidy_and_names_the_command_that_takes_them() -> None:
+def test_plan_that_leaves_files_is_not_called_tidy_and_shows_the_command_for_them() -> None:
     text = shown_plan(make_plan(PARTITIONS[:1]), take_now=lambda options: f"tidyberg compact x {options}")
     assert "96 files wait, nothing is rewritten" in text
     assert "waiting: 96 files of 1 partition: hot: 4 commits in the last 10 min, cools 02:10; taken once" in text
@@ -125,7 +125,7 @@ def test_a_plan_that_leaves_files_is_not_called_tidy_and_names_the_command_that_
     assert "to rewrite it now" not in text
 
 
-def test_a_tidy_part_does_not_make_the_table_tidy() -> None:
+def test_tidy_selection_does_not_make_the_table_tidy() -> None:
     unselected = verdict_of("day=2026-11-12", 312, Skip("filtered", "not selected by the filter"))
     assert "what the filter selects is tidy" in shown_plan(make_plan((PARTITIONS[3], unselected)))
     assert "312 files wait" in shown_plan(make_plan((unselected,)))
@@ -137,14 +137,14 @@ def test_an_empty_table_has_a_plan_too() -> None:
     assert "main @ no snapshot" in shown_plan(plan)
 
 
-def test_long_plans_are_cut_unless_all_is_asked() -> None:
+def test_long_plans_are_cut_without_all() -> None:
     plan = make_plan(tuple(verdict_of(f"n={n}", 5, Skip("tidy", "already tidy")) for n in range(20)))
     assert f"… {20 - SHOWN_PARTITIONS} more (--all)" in shown_plan(plan)
     assert "more (--all)" not in shown_plan(plan, show_all=True)
     assert "n=19" in shown_plan(plan, show_all=True)
 
 
-def test_what_a_budget_left_and_the_resolved_filter_are_shown() -> None:
+def test_plan_shows_what_the_budget_excluded_and_the_resolved_filter() -> None:
     plan = dataclasses.replace(
         make_plan(PARTITIONS, GROUPS),
         left_out=("day=2026-11-10: over max_cost",),
@@ -180,7 +180,7 @@ RESULT = CompactionResult(
 )  # fmt: skip
 
 
-def test_a_result_tells_what_was_copied_what_could_not_be_and_the_requests() -> None:
+def test_result_shows_copied_groups_encoded_groups_and_requests() -> None:
     copied = Copied(
         groups=2, files=9, bytes=30 * MB, bytes_moved=28 * MB, encoded_instead={"columns were dropped": 1, "INT96": 3}
     )
@@ -205,13 +205,13 @@ def test_a_result_shows_before_and_after() -> None:
     assert "left: group 3: a new delete arrived" in rows
 
 
-def test_a_result_of_nothing_says_so() -> None:
+def test_result_without_a_commit_shows_why() -> None:
     plan = dataclasses.replace(make_plan(PARTITIONS[3:]), health=97)
     nothing = dataclasses.replace(RESULT, outcome="tidy", groups_left=(), plan=plan)
     assert rendered(show_result(nothing)) == "analytics.events: nothing to do, it is tidy\n"
 
 
-def test_a_result_says_what_waits_also_beside_a_commit() -> None:
+def test_result_shows_waiting_files_also_after_a_commit() -> None:
     left = left_alone(RESULT.plan)
     told = "waiting: 96 files of 1 partition: hot: 4 commits"
     job = dataclasses.replace(JOB, notes=tuple(map(str, left)), left=left)
@@ -227,8 +227,8 @@ def test_a_result_says_what_waits_also_beside_a_commit() -> None:
     assert told in rendered(show_jobs([dataclasses.replace(job, snapshot_id=None)], timezone="UTC"), width=300)
 
 
-def test_a_result_tells_live_bytes_from_storage_and_counts_delete_files() -> None:
-    """A rewrite makes the table smaller and its storage larger, until snapshots expire."""
+def test_result_shows_live_bytes_storage_and_delete_files() -> None:
+    """A rewrite makes the table smaller, but storage grows until snapshots expire."""
     stats = dataclasses.replace(
         STATS, delete_files_before=7, delete_files_after=0, bytes_freed_at_expiry=19 * MB, small_files_remaining=6
     )
@@ -276,7 +276,7 @@ def test_tables_show_what_is_known_and_what_failed() -> None:
     assert rendered(show_tables([], now_ms=NOW)) == "no tables\n"
 
 
-def test_history_says_what_and_why() -> None:
+def test_history_shows_results_and_reasons() -> None:
     failed = dataclasses.replace(
         JOB, status=JobStatus.FAILED, stage=Stage.COMMIT, stats=None, error="someone was first", finished_ms=None
     )
@@ -294,7 +294,7 @@ def test_history_says_what_and_why() -> None:
     assert rendered(show_jobs([], timezone="UTC")) == "no jobs are recorded\n"
 
 
-def test_doctor_shows_the_cure() -> None:
+def test_doctor_shows_the_fix() -> None:
     text = rendered(
         show_checks([Check("ok", "Python", "3.11"), Check("fail", "Java", "not found", "Install Java 17.")])
     )
@@ -318,5 +318,5 @@ def test_doctor_shows_the_cure() -> None:
         (short_id(None), "no snapshot"), (short_id(12345), "12345"),
     ],
 )  # fmt: skip
-def test_numbers_and_times_read_well(words: str, expected: str) -> None:
+def test_numbers_and_times_are_readable(words: str, expected: str) -> None:
     assert words == expected

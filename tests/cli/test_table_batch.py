@@ -1,4 +1,4 @@
-"""Several tables in one command: named, by patterns, or all; each with its result, and one end for all."""
+"""Several tables in one command: each has a result, and there is one exit code."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tidyberg.testing import Warehouse
 
 @pytest.fixture(autouse=True)
 def more_tables(warehouse: Warehouse) -> None:
-    """Beside analytics.events: two untidy ones, an empty one."""
+    """Adds two untidy tables and an empty one to analytics.events."""
     for name in ("sales.orders", "sales.bills"):
         warehouse.append_files(warehouse.create_table(name), 6, 20)
     warehouse.create_table("sales.empty")
@@ -27,7 +27,7 @@ def files_of(warehouse: Warehouse, name: str) -> int:
     return len(list(warehouse.catalog.load_table(name).scan().plan_files()))
 
 
-def test_names_and_patterns_are_compacted_in_order_each_once(run: Run, warehouse: Warehouse) -> None:
+def test_names_and_patterns_are_compacted_once_in_order(run: Run, warehouse: Warehouse) -> None:
     names = ("sales.orders", "analytics.events", "sales.bills", "sales.empty")
     rows = {name: warehouse.rows(warehouse.catalog.load_table(name)) for name in names}
     ran = run("compact", "sales.orders", "analytics.events", "sales.*")
@@ -66,7 +66,7 @@ def test_one_engine_serves_all_tables(run: Run, monkeypatch: pytest.MonkeyPatch)
     assert len(opened) == 1
 
 
-def test_all_takes_every_table_where_none_is_named(run: Run, warehouse: Warehouse) -> None:
+def test_all_without_names_means_every_table(run: Run, warehouse: Warehouse) -> None:
     for command in ("plan", "health", "compact"):
         listed = run(command, "--all", "--json").json
         assert isinstance(listed, list)
@@ -75,8 +75,8 @@ def test_all_takes_every_table_where_none_is_named(run: Run, warehouse: Warehous
     assert len(run("health", "sales.orders", "--all-tables", "--json").json) == 4
 
 
-def test_all_with_names_shows_every_partition_as_it_did(run: Run, warehouse: Warehouse) -> None:
-    """`plan TABLE --all` must not become a plan of the whole catalog, nor `compact TABLE --all` a job of it."""
+def test_all_with_names_shows_every_partition(run: Run, warehouse: Warehouse) -> None:
+    """With TABLE, --all must not plan or compact the whole catalog."""
     assert run("plan", "sales.orders", "--all", "--json").json["table"]["name"] == "orders"
     assert run("health", "sales.orders", "--all", "--json").json["files"] == 6
     ran = run("compact", "sales.orders", "sales.bills", "--all")
@@ -85,7 +85,7 @@ def test_all_with_names_shows_every_partition_as_it_did(run: Run, warehouse: War
     assert [files_of(warehouse, name) for name in ("sales.orders", "sales.bills", "analytics.events")] == [1, 1, 12]
 
 
-def test_documents_come_as_a_list_in_order_and_one_table_alone_as_ever(run: Run) -> None:
+def test_json_of_several_tables_is_a_list_and_of_one_table_a_document(run: Run) -> None:
     plans = run("plan", "sales.orders", "analytics.*", "--json").json
     assert [plan["table"]["name"] for plan in plans] == ["orders", "events"]
     assert len(run("plan", "sales.ord*", "--json").json) == 1, "a pattern makes a list, whatever it matches"
@@ -97,9 +97,7 @@ def test_documents_come_as_a_list_in_order_and_one_table_alone_as_ever(run: Run)
     ]
 
 
-def test_a_pattern_that_matches_nothing_says_what_there_is_before_anything_is_done(
-    run: Run, warehouse: Warehouse
-) -> None:
+def test_pattern_without_a_match_lists_tables_and_changes_nothing(run: Run, warehouse: Warehouse) -> None:
     ran = run("compact", "sales.orders", "marketing.*")
     assert ran.status == 2
     assert "No table of catalog 'lab' matches 'marketing.*'." in ran.err
@@ -134,7 +132,7 @@ def test_fail_fast_stops_at_the_first_failure(run: Run, warehouse: Warehouse) ->
 
 
 @pytest.mark.parametrize("error", [EngineError("no room"), ValueError("a defect")])
-def test_whatever_fails_is_told_and_the_rest_is_done(
+def test_unexpected_failure_is_reported_and_the_rest_is_done(
     run: Run, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     plan = Control.plan
@@ -165,7 +163,7 @@ def test_cancelling_ends_the_whole_command(run: Run, monkeypatch: pytest.MonkeyP
     assert len(asked) == 1
 
 
-def test_several_plans_are_not_written_into_one_file(run: Run, tmp_path: Path) -> None:
+def test_out_refuses_several_tables(run: Run, tmp_path: Path) -> None:
     assert run("plan", "sales.*", "--out", "p.json").status == 2
     assert not (tmp_path / "p.json").exists()
 
@@ -176,13 +174,13 @@ def test_a_dry_run_of_several_changes_nothing(run: Run, warehouse: Warehouse) ->
     assert files_of(warehouse, "sales.orders") == 6
 
 
-def test_nothing_to_do_in_any_table_is_told_apart_when_asked(run: Run) -> None:
+def test_nothing_to_do_in_any_table_exits_with_3_if_requested(run: Run) -> None:
     assert run("compact", "sales.empty", "sales.orders", "--detailed-exitcode").status == 0
     assert run("compact", "sales.empty", "sales.orders").status == 0
     assert run("compact", "sales.empty", "sales.orders", "--detailed-exitcode").status == 3
 
 
-def test_the_worst_end_counts() -> None:
+def test_worst_exit_code_counts() -> None:
     def ended(*statuses: int) -> int:
         return worst([TableOutcome("t", {}, (), status, left="tidy" if status == 3 else "") for status in statuses])
 

@@ -1,4 +1,4 @@
-"""A service over a warehouse in a temporary directory: SQLite, the inline engine, and a clock that can be moved."""
+"""A service with a temporary warehouse, SQLite, the inline engine and a movable clock."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ def settings_of(warehouse: Warehouse, **queue: Any) -> Settings:
 
 @dataclass
 class Clock:
-    """The wall clock, and what a test adds to it."""
+    """The wall clock plus an offset that a test sets."""
 
     added_ms: int = 0
 
@@ -65,12 +65,12 @@ def make_service(warehouse: Warehouse) -> Iterator[Callable[..., Service]]:
 
 @pytest.fixture
 def service(make_service: Callable[..., Service]) -> Service:
-    """It takes jobs in, and runs them once it is started."""
+    """Returns a service that accepts jobs. It runs them after `start`."""
     return make_service()
 
 
 def untidy_table(warehouse: Warehouse, identifier: str = "db.events", files: int = 6) -> list[str]:
-    """Returns the rows there must be whatever happens."""
+    """Creates the table and returns the rows that it must keep."""
     table = warehouse.create_table(identifier)
     warehouse.append_files(table, files, rows_per_file=20)
     return warehouse.rows(table)
@@ -81,7 +81,7 @@ def submit(service: Service, table: str = "db.events", **request: Any) -> Submis
 
 
 def ended(service: Service, job_id: str) -> Submission:
-    """Once it has."""
+    """Waits until the job has ended and returns it."""
     return until(lambda: _if_final(service.job(job_id, LOCAL).submission))
 
 

@@ -1,4 +1,4 @@
-"""`auto` over real tables: it plans, submits within the day's budget, and does so on one replica at a time."""
+"""Auto mode on real tables: it plans and submits within the daily budget, on one replica at a time."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -70,7 +70,7 @@ def make(warehouse: Warehouse) -> Iterator[Make]:
         replica.service.records.close()
 
 
-def test_untidy_tables_are_submitted_with_what_they_are_thought_to_take(make: Make, warehouse: Warehouse) -> None:
+def test_untidy_tables_are_submitted_with_their_estimates(make: Make, warehouse: Warehouse) -> None:
     untidy_table(warehouse, "db.events", files=20)
     untidy_table(warehouse, "db.tidy", files=1)
     warehouse.create_table("db.empty")
@@ -86,7 +86,7 @@ def test_untidy_tables_are_submitted_with_what_they_are_thought_to_take(make: Ma
     assert 0 < job.options["max_cost"] <= 1.0
 
 
-def test_a_look_happens_once_in_its_interval_on_whichever_replica(make: Make, warehouse: Warehouse) -> None:
+def test_one_replica_looks_once_per_interval(make: Make, warehouse: Warehouse) -> None:
     untidy_table(warehouse, "db.events")
     first, second = make(), make()
     first.auto.look()
@@ -101,7 +101,7 @@ def test_a_look_happens_once_in_its_interval_on_whichever_replica(make: Make, wa
     assert first.tables() == ["db.events"] * 2
 
 
-def test_while_one_replica_looks_no_other_does(make: Make, warehouse: Warehouse) -> None:
+def test_only_one_replica_looks_at_a_time(make: Make, warehouse: Warehouse) -> None:
     untidy_table(warehouse, "db.events")
     first, second = make(), make()
     with first.auto._turn() as mine:
@@ -114,7 +114,7 @@ def test_while_one_replica_looks_no_other_does(make: Make, warehouse: Warehouse)
             assert not mine()
 
 
-def test_the_budget_of_a_day_is_kept_over_looks_and_is_there_again_the_next_day(
+def test_daily_budget_spans_looks_and_resets_the_next_day(
     make: Make, warehouse: Warehouse, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tidyberg.auto")
@@ -141,7 +141,7 @@ def test_the_budget_of_a_day_is_kept_over_looks_and_is_there_again_the_next_day(
     assert len(replica.tables()) == 7
 
 
-def test_tables_under_way_or_failed_lately_are_left(make: Make, warehouse: Warehouse) -> None:
+def test_tables_with_a_running_or_recently_failed_job_are_skipped(make: Make, warehouse: Warehouse) -> None:
     untidy_table(warehouse, "db.events")
     replica = make()
     for status in (None, JobStatus.FAILED):
@@ -156,7 +156,7 @@ def test_tables_under_way_or_failed_lately_are_left(make: Make, warehouse: Wareh
     assert replica.tables() == ["db.events"] * 2
 
 
-def test_one_look_plans_no_more_tables_than_it_may(make: Make, warehouse: Warehouse) -> None:
+def test_planned_tables_per_look_are_limited(make: Make, warehouse: Warehouse) -> None:
     for number in range(5):
         untidy_table(warehouse, f"db.t{number}", files=4 + number)
     replica = make(max_tables_per_look=2)
@@ -167,7 +167,7 @@ def test_one_look_plans_no_more_tables_than_it_may(make: Make, warehouse: Wareho
     assert sorted(replica.tables()) == ["db.t1", "db.t2", "db.t3", "db.t4"]
 
 
-def test_a_catalog_that_is_down_postpones_the_look(make: Make, warehouse: Warehouse) -> None:
+def test_catalog_outage_postpones_the_look(make: Make, warehouse: Warehouse) -> None:
     untidy_table(warehouse, "db.events")
     replica = make()
     opened = replica.service.control.open_catalog
@@ -183,7 +183,7 @@ def test_a_catalog_that_is_down_postpones_the_look(make: Make, warehouse: Wareho
     assert replica.tables() == ["db.events"]
 
 
-def test_a_table_that_cannot_be_read_keeps_no_other_from_being_taken(make: Make, warehouse: Warehouse) -> None:
+def test_unreadable_table_does_not_block_others(make: Make, warehouse: Warehouse) -> None:
     untidy_table(warehouse, "db.events")
     untidy_table(warehouse, "db.broken")
     path = warehouse.catalog.load_table("db.broken").metadata_location.removeprefix("file://")
@@ -194,7 +194,7 @@ def test_a_table_that_cannot_be_read_keeps_no_other_from_being_taken(make: Make,
     assert replica.tables() == ["db.events"]
 
 
-def test_looking_over_thousands_of_tables_is_bounded_and_goes_round(make: Make, warehouse: Warehouse) -> None:
+def test_look_over_thousands_of_tables_is_bounded_and_goes_round(make: Make, warehouse: Warehouse) -> None:
     replica = make(max_tables_per_look=50)
     tables = [TableRef("lab", ("db",), f"t{number:04}") for number in range(5000)]
     looked_at: list[TableRef] = []

@@ -1,4 +1,4 @@
-"""What `auto` takes and leaves, and why: payback, budgets, turns, and tables that were looked at before."""
+"""Which tables `auto` selects: payback, budgets, turns and earlier decisions."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -61,7 +61,7 @@ def codes(candidates: list[Candidate], left: Spending, most_scans: int = 100) ->
     return {choice.candidate.facts.table.name: choice.code for choice in found}
 
 
-def test_what_pays_back_soonest_goes_first_and_use_counts() -> None:
+def test_fastest_payback_goes_first_and_frequent_writes_count() -> None:
     tables = [
         candidate("slow", payback_scans=50),
         candidate("fast", payback_scans=5),
@@ -72,7 +72,7 @@ def test_what_pays_back_soonest_goes_first_and_use_counts() -> None:
     assert list(codes(tables, UNLIMITED)) == ["busy", "fast", "mid", "slow"]
 
 
-def test_what_does_not_pay_back_is_left_with_its_reason() -> None:
+def test_table_without_payback_is_skipped_with_a_reason() -> None:
     tables = [
         Candidate(facts("tidy"), 100, NOTHING),
         candidate("never", payback_scans=None),
@@ -87,7 +87,7 @@ def test_what_does_not_pay_back_is_left_with_its_reason() -> None:
     }
 
 
-def test_a_table_too_dear_for_what_is_left_lets_smaller_ones_pass() -> None:
+def test_cheaper_tables_still_fit_after_one_exceeds_the_budget() -> None:
     tables = [
         candidate("first", payback_scans=1, compute_dollars=0.5),
         candidate("large", payback_scans=2, compute_dollars=9.0),
@@ -107,7 +107,7 @@ def test_gb_hours_are_memory_times_time() -> None:
     st.floats(0, 10),
     st.floats(0, 10),
 )
-def test_no_choice_exceeds_a_budget_and_every_table_has_a_reason(
+def test_selection_never_exceeds_the_budget_and_gives_a_reason_for_each_table(
     tables: list[tuple[float, float, int, int]], dollars: float, gb_hours: float
 ) -> None:
     candidates = [
@@ -123,7 +123,7 @@ def test_no_choice_exceeds_a_budget_and_every_table_has_a_reason(
     assert found == choose(reversed(candidates), Spending(dollars, gb_hours), memory_gb=4.0, max_payback_scans=100)
 
 
-def test_spending_counts_what_jobs_took_else_what_they_are_thought_to_take() -> None:
+def test_spending_uses_actual_amounts_or_estimates() -> None:
     waiting = Submission("1", ref("a"), "auto", {}, 0, "auto", estimated_seconds=3600, estimated_dollars=1.0)
     ended = replace(
         waiting, status=JobStatus.SUCCEEDED, started_ms=0, finished_ms=1_800_000, dollars=0.25, estimated_dollars=1.0
@@ -143,7 +143,7 @@ def test_spending_counts_what_jobs_took_else_what_they_are_thought_to_take() -> 
         ("Europe/Berlin", "2026-10-25T12:00+01:00", "2026-10-25T00:00+02:00"),
     ],
 )
-def test_the_day_of_the_budget_begins_at_the_zones_midnight(zone: str, now: str, start: str) -> None:
+def test_budget_day_starts_at_local_midnight(zone: str, now: str, start: str) -> None:
     def ms(text: str) -> int:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
 
@@ -159,7 +159,7 @@ def test_looks_go_round_all_tables(count: int, most: int, first: int) -> None:
     assert {table for part in parts for table in part} == set(tables)
 
 
-def test_only_tables_with_something_to_gain_are_planned_and_the_largest_gain_first() -> None:
+def test_only_tables_with_a_gain_are_planned_largest_gain_first() -> None:
     tidy, unknown = facts("tidy", files=1), facts("unknown", files=None)
     many, deletes = facts("many", files=500), facts("deletes", files=1, deletes=40)
     empty = replace(facts("empty"), snapshot_id=None)
@@ -168,6 +168,6 @@ def test_only_tables_with_something_to_gain_are_planned_and_the_largest_gain_fir
     assert worth_planning([many, deletes], {}, 1) == [many]
 
 
-def test_a_table_that_was_settled_is_planned_again_only_when_it_changed() -> None:
+def test_decided_table_is_planned_again_only_after_a_change() -> None:
     same, changed = facts("same", snapshot=7), facts("changed", snapshot=8)
     assert worth_planning([same, changed], {same.table: 7, changed.table: 7}, 10) == [changed]

@@ -1,4 +1,4 @@
-"""What goes on besides jobs: old ones are forgotten, dead runs are settled, whatever fails meanwhile."""
+"""Housekeeping: old jobs are deleted and dead runs recovered, also after errors."""
 
 import threading
 from dataclasses import replace
@@ -27,7 +27,7 @@ def upkeep(service: Service, clock: Clock, **retention: float) -> Housekeeping:
     return Housekeeping(service.control, service.records, Retention.model_validate(retention), clock)
 
 
-def test_jobs_plans_and_audit_entries_are_forgotten_in_their_time(service: Service, warehouse: Warehouse) -> None:
+def test_jobs_plans_and_audit_entries_are_deleted_after_their_retention(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     plan = service.plan(SubmitRequest("db.events"), LOCAL)
     service.start()
@@ -36,7 +36,7 @@ def test_jobs_plans_and_audit_entries_are_forgotten_in_their_time(service: Servi
     clock = Clock(8 * DAY_MS)
     upkeep(service, clock).forget_old()
     assert service.job(job.job_id, LOCAL).run is not None, "jobs are kept for 30 days"
-    with pytest.raises(UnknownPlan):  # and plans for 7
+    with pytest.raises(UnknownPlan):  # plans are kept for 7 days
         service.apply(plan.hash, LOCAL)
     clock.added_ms = 31 * DAY_MS
     upkeep(service, clock).forget_old()
@@ -50,7 +50,7 @@ def test_jobs_plans_and_audit_entries_are_forgotten_in_their_time(service: Servi
     assert not service.audit(LOCAL)
 
 
-def test_a_plan_lasts_while_its_job_waits(service: Service, warehouse: Warehouse) -> None:
+def test_plan_is_kept_while_its_job_waits(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     plan = service.plan(SubmitRequest("db.events"), LOCAL)
     clock = Clock(6 * DAY_MS)
@@ -63,7 +63,7 @@ def test_a_plan_lasts_while_its_job_waits(service: Service, warehouse: Warehouse
 
 
 def leave_dead_run(service: Service, warehouse: Warehouse, submission_id: str | None) -> Path:
-    """A run that died while it wrote a file; returns that file."""
+    """Creates a run that died while it wrote a file, and returns the file."""
     table = warehouse.catalog.load_table("db.events")
     directory = f"{table.location()}/data"
     path = Path(local_path(directory)) / output_name("dead", 0, 0, 0)
@@ -86,7 +86,7 @@ def leave_dead_run(service: Service, warehouse: Warehouse, submission_id: str | 
     return path
 
 
-def test_what_a_dead_run_left_goes_though_nobody_submits(service: Service, warehouse: Warehouse) -> None:
+def test_files_of_a_dead_run_are_removed_without_a_new_job(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     left = leave_dead_run(service, warehouse, None)
     assert len(upkeep(service, Clock()).settle_dead_runs()) == 1
@@ -95,7 +95,7 @@ def test_what_a_dead_run_left_goes_though_nobody_submits(service: Service, wareh
     assert upkeep(service, Clock()).settle_dead_runs() == []
 
 
-def test_a_dead_run_is_left_to_the_next_attempt_at_its_job(service: Service, warehouse: Warehouse) -> None:
+def test_files_of_a_dead_run_stay_for_the_next_attempt(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     job = submit(service)
     clock = Clock()
@@ -108,10 +108,10 @@ def test_a_dead_run_is_left_to_the_next_attempt_at_its_job(service: Service, war
     service.start()
     assert ended(service, job.job_id).status is JobStatus.CANCELLED
     upkeep(service, clock).settle_dead_runs()
-    until(lambda: not left.exists() or None)  # the service may be at it too
+    until(lambda: not left.exists() or None)  # the service may remove it at the same time
 
 
-def test_a_loop_goes_on_whatever_it_meets() -> None:
+def test_background_loop_continues_after_errors() -> None:
     steps: list[Exception] = [StorageError("down"), ZeroDivisionError()]
     done = threading.Event()
 

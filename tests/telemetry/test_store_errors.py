@@ -1,4 +1,4 @@
-"""Calls of the store that failed are counted, requests that were wrong are not."""
+"""Failed calls of the store are counted, bad input is not."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tidyberg.telemetry.metrics import Metrics
 from tidyberg.telemetry.store_errors import count_store_errors
 
 
-def test_failed_calls_are_counted_and_wrong_requests_are_not(tmp_path: Path) -> None:
+def test_failed_calls_are_counted_but_bad_input_is_not(tmp_path: Path) -> None:
     metrics = Metrics()
     settings = Settings.model_validate({"store": {"path": tmp_path / "jobs.db"}})
     records = count_store_errors(open_records(settings), metrics.store_failed)

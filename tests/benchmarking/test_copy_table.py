@@ -1,4 +1,4 @@
-"""A copied table reads as the original does, deletes and row ids included, and shares no path with it."""
+"""A copied table has the rows, deletes and row ids of the original, and shares no path with it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +42,7 @@ def put_copy(scratch: Scratch, table: Table, choice: BenchmarkSample) -> Table:
 
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
-def test_a_copy_holds_the_same_rows(warehouse: Warehouse, tmp_path: Path, format_version: int) -> None:
+def test_copy_has_the_same_rows(warehouse: Warehouse, tmp_path: Path, format_version: int) -> None:
     table = warehouse.create_table("db.events", format_version=format_version)
     warehouse.append_files(table, 5, 20, files_per_commit=2)
     with Scratch(str(tmp_path), table) as scratch:
@@ -78,7 +78,7 @@ def test_deletion_vectors_apply_to_the_copy(warehouse: Warehouse, tmp_path: Path
 
 
 @pytest.mark.parametrize("format_version", [2, 3])
-def test_a_copy_can_be_compacted_and_be_set_back(warehouse: Warehouse, tmp_path: Path, format_version: int) -> None:
+def test_copy_can_be_compacted_and_reset(warehouse: Warehouse, tmp_path: Path, format_version: int) -> None:
     table = warehouse.create_table("db.events", format_version=format_version)
     warehouse.append_files(table, 6, 20)
     delete_rows(table, {warehouse.live_files(table)[0].path: [1, 2]})
@@ -98,7 +98,7 @@ def test_a_copy_can_be_compacted_and_be_set_back(warehouse: Warehouse, tmp_path:
     assert not scratch.directory.exists()
 
 
-def test_a_table_that_writes_elsewhere_has_a_copy_that_stays_in_place(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_copy_ignores_write_paths_of_the_original(warehouse: Warehouse, tmp_path: Path) -> None:
     elsewhere = (tmp_path / "elsewhere").as_uri()
     table = warehouse.create_table("db.events", properties={"write.data.path": elsewhere})
     warehouse.append_files(table, 4, 20)
@@ -115,21 +115,21 @@ def test_a_table_that_writes_elsewhere_has_a_copy_that_stays_in_place(warehouse:
         assert sorted((tmp_path / "elsewhere").rglob("*.parquet")) == before
 
 
-def test_no_more_is_copied_than_was_asked_for(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_sample_size_is_limited(warehouse: Warehouse, tmp_path: Path) -> None:
     table = warehouse.create_table("db.events")
     warehouse.append_files(table, 6, 20)
     plan = planned(warehouse, tmp_path)
     each = max(file.size for file in plan.groups[0].files)
     chosen = choose_sample(plan, each * 4)
     assert (len(chosen.files), chosen.files_left_out) == (4, 2)
-    assert len(choose_sample(plan, 1).files) == 2  # the fewest that make a rewrite
+    assert len(choose_sample(plan, 1).files) == 2  # the minimum for a rewrite
     with Scratch(str(tmp_path), table) as scratch:
         copy = put_copy(scratch, table, chosen)
         assert len(warehouse.live_files(copy)) == 4
         assert len(warehouse.rows(copy)) == 80
 
 
-def test_deletes_of_files_that_were_not_chosen_are_left_out(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_deletes_of_other_files_are_not_copied(warehouse: Warehouse, tmp_path: Path) -> None:
     table = warehouse.create_table("db.events")
     warehouse.append_files(table, 3, 20)
     plan = planned(warehouse, tmp_path)
