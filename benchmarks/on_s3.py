@@ -10,8 +10,8 @@ from pyiceberg.io import load_file_io
 from tests.servers.s3 import S3Server
 
 from benchmarks.warehouse import SMALL_TABLE, TABLE, Bench, inventory_of
-from tidyberg.bench.choosing import choose
-from tidyberg.bench.copying import copy_table, write_metadata
+from tidyberg.benchmarking.copy_table import copy_table, write_metadata
+from tidyberg.benchmarking.sample import choose_sample
 from tidyberg.control.control import Control
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import PlanOptions, Strategy
@@ -67,7 +67,7 @@ class S3Bench(Bench):
         table = disk.catalog.load_table(name)
         snapshot = table.current_snapshot()
         assert snapshot is not None
-        choice = choose(control.plan(TableRef.parse(name, disk.name), _EVERYTHING), sys.maxsize)
+        choice = choose_sample(control.plan(TableRef.parse(name, disk.name), _EVERYTHING), sys.maxsize)
         assert len(choice.files) == inventory_of(self.live, name).data_files.num_rows
         location = f"s3://{BUCKET}/{name.replace('.', '/')}"
         io = load_file_io(self.properties, location)

@@ -29,7 +29,7 @@ from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Limits
 from tidyberg.planning import candidates
 from tidyberg.record.clock import wall_clock_ms
-from tidyberg.service.auto_look import AutoMode
+from tidyberg.service.auto_mode import AutoMode
 from tidyberg.service.service import Service
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import Settings

@@ -28,26 +28,26 @@ def busy_machines_refuse_nothing() -> Iterator[None]:
 
     Tests of it say how long a request may wait; all others get a minute.
     """
-    from tidyberg.api import admission, app, lag, threads
+    from tidyberg.api import admission, app, event_loop_lag, thread_pool
     from tidyberg.settings.serving import Server
 
     default = Server().max_wait_seconds
 
-    def patient(count: int, waiting: int, wait_seconds: float) -> threads.Threads:
-        return threads.Threads(count, waiting, 60.0 if wait_seconds == default else wait_seconds)
+    def patient(count: int, waiting: int, wait_seconds: float) -> thread_pool.FairThreadPool:
+        return thread_pool.FairThreadPool(count, waiting, 60.0 if wait_seconds == default else wait_seconds)
 
     def welcoming(wait_seconds: float) -> admission.Admission:
         return admission.Admission(60.0 if wait_seconds == default else wait_seconds)
 
-    is_beyond = lag.LoopLag.is_beyond
+    is_beyond = event_loop_lag.LoopLag.is_beyond
 
-    def is_wanted(self: lag.LoopLag, seconds: float, method: str) -> bool:
+    def is_wanted(self: event_loop_lag.LoopLag, seconds: float, method: str) -> bool:
         return seconds != default and is_beyond(self, seconds, method)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(app, "Threads", patient)
+        patch.setattr(app, "FairThreadPool", patient)
         patch.setattr(app, "Admission", welcoming)
-        patch.setattr(lag.LoopLag, "is_beyond", is_wanted)
+        patch.setattr(event_loop_lag.LoopLag, "is_beyond", is_wanted)
         yield
 
 

@@ -65,17 +65,17 @@ def build_control(settings: Settings, store: JobStore | None = None) -> Control:
 def build_service(settings: Settings) -> "Service":
     """Build a service that accepts jobs. `start()` also runs them."""
     from tidyberg.service.access import Access
-    from tidyberg.service.auto_look import ASK_SECONDS, AutoMode
-    from tidyberg.service.loop import Loop
+    from tidyberg.service.auto_mode import ASK_SECONDS, AutoMode
+    from tidyberg.service.background_loop import BackgroundLoop
     from tidyberg.service.scheduler import LOOK_SECONDS, Scheduler
     from tidyberg.service.service import Service
     from tidyberg.service.store_clock import MEASURE_SECONDS, StoreClock
-    from tidyberg.telemetry.counted import counted
     from tidyberg.telemetry.metrics import Metrics
+    from tidyberg.telemetry.store_errors import count_store_errors
 
     told_apart = list(dict.fromkeys((DEFAULT_TENANT, *settings.tenants)))[: settings.telemetry.max_tenant_labels]
     metrics = Metrics(table_labels=settings.telemetry.table_labels, tenants=told_apart)
-    records = counted(open_records(settings), metrics.store_failed)
+    records = count_store_errors(open_records(settings), metrics.store_failed)
     control = build_control(settings, records.store)
     control.lease_ms = round(settings.queue.lease_seconds * 1000)
     control.tracer = open_tracer(settings.telemetry)
@@ -91,11 +91,11 @@ def build_service(settings: Settings) -> "Service":
         now_ms=control.now_ms,
     )
     if clock is not None:
-        service.loops.append(Loop("clock", clock.measure, MEASURE_SECONDS))
+        service.loops.append(BackgroundLoop("clock", clock.measure, MEASURE_SECONDS))
     if settings.scheduler.enabled:
-        service.loops.append(Loop("scheduler", Scheduler(service).look, LOOK_SECONDS))
+        service.loops.append(BackgroundLoop("scheduler", Scheduler(service).look, LOOK_SECONDS))
         if settings.scheduler.auto.enabled:
-            service.loops.append(Loop("auto", AutoMode(service).look, ASK_SECONDS))
+            service.loops.append(BackgroundLoop("auto", AutoMode(service).look, ASK_SECONDS))
     return service
 
 

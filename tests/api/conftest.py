@@ -42,7 +42,7 @@ def settings_of(warehouse: Warehouse, directory: Path) -> Settings:
 
 @contextmanager
 def open_service(settings: Settings) -> Iterator[Service]:
-    """Its workers do not run: jobs stay where a test puts them."""
+    """Yields a service without workers, so that jobs keep the state that a test sets."""
     service = build_service(settings)
     yield service
     service.stop()
@@ -67,7 +67,7 @@ def service(settings: Settings) -> Iterator[Service]:
 
 @pytest.fixture
 def serve(service: Service) -> Iterator[Serve]:
-    """Serve the service, with other settings of the server or ways to identify people if need be."""
+    """Returns a function that serves the service, optionally with other settings or another authentication."""
     opened: list[Any] = []
 
     def start(server: Server | None = None, **more: Any) -> httpx.Client:
@@ -89,7 +89,7 @@ def client(serve: Serve) -> httpx.Client:
 
 @pytest.fixture(scope="module")
 def shared_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """For tests that do not mind what others of their module have submitted."""
+    """A client shared by the tests of a module. Their jobs mix."""
     directory = tmp_path_factory.mktemp("shared")
     with (
         open_warehouse(directory) as warehouse,

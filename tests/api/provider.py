@@ -1,4 +1,4 @@
-"""An identity provider on a real socket: publishes keys, signs tokens, counts who asks, and fails when told to."""
+"""An identity provider on a real socket. It publishes keys, signs tokens, counts requests and can fail."""
 
 import json
 import threading
@@ -19,7 +19,7 @@ ED_KEY = ed25519.Ed25519PrivateKey.generate()
 
 
 def public(key: Any, kid: str | None, **more: Any) -> dict[str, Any]:
-    """The public part as a JWK."""
+    """Returns the public key as a JWK."""
     kinds: dict[type, Any] = {rsa.RSAPrivateKey: RSAAlgorithm, ec.EllipticCurvePrivateKey: ECAlgorithm}
     kind = next((kind for of, kind in kinds.items() if isinstance(key, of)), OKPAlgorithm)
     jwk = json.loads(kind.to_jwk(key.public_key()))
@@ -41,7 +41,7 @@ class Provider:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def claims(self, **changes: Any) -> dict[str, Any]:
-        """Of a good token; None takes a claim away."""
+        """Returns the claims of a valid token. None removes a claim."""
         now = int(time.time())
         usual = {
             "iss": self.issuer,
@@ -79,10 +79,10 @@ class Provider:
                 self.send_response(provider.status)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                with suppress(ConnectionError):  # who asked may have gone
+                with suppress(ConnectionError):  # the client may be gone
                     self.wfile.write(content)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nothing: tests look at `asked`."""
+                """Logs nothing. Tests read `asked`."""
 
         return Handler

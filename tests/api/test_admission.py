@@ -1,4 +1,4 @@
-"""A submission that would wait too long is refused before it is read; the limit follows what submissions take."""
+"""Admission control refuses a submission that would wait too long, before it is read."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ class Clock:
 
 
 class Crowd:
-    """Submissions to a service that answers only when it is told to, at times that a test sets."""
+    """Submissions to a service that answers at times that a test sets."""
 
     def __init__(self, wait_seconds: float = 0.5) -> None:
         self.clock = Clock()
@@ -44,7 +44,7 @@ class Crowd:
             self.admission.learn_tenant(KEYS[name], name)
 
     async def send(self, tenant: str, receive: Receive | None = None, **more: Any) -> bool:
-        """Whether it was begun."""
+        """Returns True if the submission was admitted."""
         before = self.begun
         done = asyncio.Event()
         scope: Scope = {"type": "http", "method": "POST", "path": "/compact", "headers": KEYS[tenant], "state": more}
@@ -56,7 +56,7 @@ class Crowd:
         return self.begun > before
 
     async def finish(self, seconds: float, number: int = 1) -> None:
-        """So much later the first ones are answered."""
+        """Advances the clock and answers the first submissions."""
         self.clock.seconds += seconds
         for _ in range(number):
             done, task = self._waiting.pop(0)
@@ -94,14 +94,14 @@ def run(test: Callable[[], Any]) -> None:
 
 
 async def taught(crowd: Crowd, seconds: float) -> None:
-    """After many submissions that took so long one by one, the estimate is that."""
+    """Trains the estimate with many submissions of that duration."""
     for _ in range(100):
         assert await crowd.send("many")
         await crowd.finish(seconds)
 
 
 @pytest.mark.parametrize(("seconds", "most"), [(0.01, 50), (0.1, 5), (0.25, 2), (2.0, 1)])
-def test_as_many_are_begun_as_can_be_answered_in_time_whatever_the_speed(seconds: float, most: int) -> None:
+def test_admits_as_many_submissions_as_it_can_answer_in_time(seconds: float, most: int) -> None:
     async def test() -> None:
         crowd = Crowd(wait_seconds=0.5)
         await taught(crowd, seconds)
@@ -114,7 +114,7 @@ def test_as_many_are_begun_as_can_be_answered_in_time_whatever_the_speed(seconds
     run(test)
 
 
-def test_the_limit_follows_a_machine_that_gets_slower_and_faster_again() -> None:
+def test_limit_follows_the_speed_of_the_machine() -> None:
     async def test() -> None:
         crowd = Crowd(wait_seconds=0.5)
 
@@ -130,7 +130,7 @@ def test_the_limit_follows_a_machine_that_gets_slower_and_faster_again() -> None
     run(test)
 
 
-def test_a_tenant_with_much_under_way_is_refused_before_one_with_little() -> None:
+def test_tenant_with_many_submissions_is_refused_before_one_with_few() -> None:
     async def test() -> None:
         crowd = Crowd(wait_seconds=0.5)
         await taught(crowd, 0.05)
@@ -144,7 +144,7 @@ def test_a_tenant_with_much_under_way_is_refused_before_one_with_little() -> Non
     run(test)
 
 
-def test_made_up_credentials_share_one_turn() -> None:
+def test_unknown_credentials_share_one_turn() -> None:
     async def test() -> None:
         crowd = Crowd(wait_seconds=0.5)
         await taught(crowd, 0.05)
@@ -158,7 +158,7 @@ def test_made_up_credentials_share_one_turn() -> None:
     run(test)
 
 
-def test_a_client_that_is_slow_to_send_its_body_takes_nobodys_place() -> None:
+def test_slow_body_does_not_occupy_a_place_in_the_queue() -> None:
     async def test() -> None:
         crowd = Crowd(wait_seconds=0.5)
         await taught(crowd, 0.05)
@@ -182,7 +182,7 @@ def test_a_client_that_is_slow_to_send_its_body_takes_nobodys_place() -> None:
     run(test)
 
 
-def test_what_waited_too_long_in_the_loop_or_the_socket_is_refused() -> None:
+def test_request_that_waited_too_long_in_the_loop_or_socket_is_refused() -> None:
     async def test() -> None:
         crowd = Crowd(wait_seconds=0.5)
         await taught(crowd, 0.01)
@@ -195,7 +195,7 @@ def test_what_waited_too_long_in_the_loop_or_the_socket_is_refused() -> None:
     run(test)
 
 
-def test_refusals_of_the_service_say_nothing_about_its_speed() -> None:
+def test_refusals_do_not_change_the_speed_estimate() -> None:
     async def test() -> None:
         crowd = Crowd(wait_seconds=0.5)
         await taught(crowd, 0.1)
@@ -209,7 +209,7 @@ def test_refusals_of_the_service_say_nothing_about_its_speed() -> None:
     run(test)
 
 
-def test_one_that_hung_does_not_shut_the_others_out() -> None:
+def test_one_hanging_submission_does_not_block_others() -> None:
     async def test() -> None:
         crowd = Crowd(wait_seconds=0.5)
         await taught(crowd, 0.005)
@@ -221,7 +221,7 @@ def test_one_that_hung_does_not_shut_the_others_out() -> None:
     run(test)
 
 
-def test_a_refusal_says_when_to_come_back() -> None:
+def test_refusal_has_retry_after() -> None:
     async def test() -> None:
         crowd = Crowd(wait_seconds=0.5)
         await taught(crowd, 0.5)
@@ -233,7 +233,7 @@ def test_a_refusal_says_when_to_come_back() -> None:
     run(test)
 
 
-def test_an_overloaded_service_refuses_before_it_reads_or_asks_who_it_is(
+def test_overloaded_service_refuses_before_it_reads_or_authenticates(
     serve: Serve, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = [{"name": "ops", "hash": hash_key("tdb_" + "k" * 40), "role": "operator"}]

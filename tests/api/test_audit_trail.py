@@ -1,4 +1,4 @@
-"""Every call that changes something leaves an entry: who, for whom, what, to what, and how it ended."""
+"""Every call that changes something leaves an audit entry."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from tidyberg.testing import Warehouse
 VIEWER, OPERATOR, ADMIN = (new_key() for _ in range(3))
 JOB = {"table": "public.events"}
 SCHEDULE = {"cron": "0 2 * * *", "table": "public.events"}
-# Changes nothing but the service's own memory of plans that it showed.
+# Changes only the plans that the service keeps.
 ONLY_LOOK = {("POST", "/api/v1/plan")}
 
 
@@ -49,7 +49,7 @@ Trail = Callable[[], list[dict[str, Any]]]
 
 @pytest.fixture
 def trail(client: httpx.Client) -> Trail:
-    """The entries since this test began, oldest first."""
+    """Returns the entries since the start of the test, the oldest first."""
 
     def entries() -> list[dict[str, Any]]:
         answer = client.get("/api/v1/audit", headers=bearer(ADMIN), params={"limit": 1000})
@@ -80,7 +80,7 @@ def _schedule(client: httpx.Client) -> str:
     return str(client.post("/api/v1/schedules", json=SCHEDULE, headers=bearer(OPERATOR)).json()["schedule_id"])
 
 
-# For each route that changes something: what to send so that it succeeds, what it is called, and how it can fail.
+# For each changing route: a request that succeeds, the name of the action, and a request that fails.
 CALLS: dict[tuple[str, str], tuple[str, Callable[[httpx.Client], tuple[str, Any]], tuple[str, Any]]] = {
     ("POST", "/api/v1/compact"): (
         "job.submit", lambda client: ("/api/v1/compact", JOB), ("/api/v1/compact", {"table": "public.nothing"})),
@@ -113,17 +113,17 @@ CALLS: dict[tuple[str, str], tuple[str, Callable[[httpx.Client], tuple[str, Any]
 def changing_routes(client: httpx.Client) -> set[tuple[str, str]]:
     app = client.get("/openapi.json").json()
     found = {(method.upper(), path) for path, operations in app["paths"].items() for method in operations}
-    # The contract's short paths are not in the document.
+    # The OpenAPI document does not contain the short paths of the contract.
     found |= {(method, path.removeprefix("/api/v1")) for method, path in found if "/compact" in path or "/jobs" in path}
     return {(method, path) for method, path in found if method not in ("GET", "HEAD")}
 
 
-def test_no_route_that_changes_something_is_forgotten_here(client: httpx.Client) -> None:
+def test_every_changing_route_is_covered(client: httpx.Client) -> None:
     assert changing_routes(client) - ONLY_LOOK == set(CALLS)
 
 
 @pytest.mark.parametrize("route", CALLS, ids=" ".join)
-def test_what_is_allowed_leaves_an_entry(client: httpx.Client, service: Service, route: Any) -> None:
+def test_allowed_call_leaves_an_entry(client: httpx.Client, service: Service, route: Any) -> None:
     action, prepare, _ = CALLS[route]
     path, body = prepare(client)
     before = service.records.ledger.audit(limit=1)
@@ -135,7 +135,7 @@ def test_what_is_allowed_leaves_an_entry(client: httpx.Client, service: Service,
 
 
 @pytest.mark.parametrize("route", CALLS, ids=" ".join)
-def test_what_is_denied_leaves_an_entry(client: httpx.Client, service: Service, route: Any) -> None:
+def test_denied_call_leaves_an_entry(client: httpx.Client, service: Service, route: Any) -> None:
     action, prepare, _ = CALLS[route]
     path, body = prepare(client)
     before = service.records.ledger.audit(limit=1)
@@ -146,7 +146,7 @@ def test_what_is_denied_leaves_an_entry(client: httpx.Client, service: Service, 
 
 
 @pytest.mark.parametrize("route", CALLS, ids=" ".join)
-def test_what_fails_leaves_an_entry(client: httpx.Client, service: Service, route: Any) -> None:
+def test_failed_call_leaves_an_entry(client: httpx.Client, service: Service, route: Any) -> None:
     action, _, (path, body) = CALLS[route]
     before = service.records.ledger.audit(limit=1)
     assert client.request(route[0], path, json=body, headers=bearer(OPERATOR)).is_client_error
@@ -154,7 +154,7 @@ def test_what_fails_leaves_an_entry(client: httpx.Client, service: Service, rout
     assert (entry.who, entry.action, entry.outcome) == ("otto", action, "failed")
 
 
-def test_a_schedule_that_is_there_already_leaves_an_entry(client: httpx.Client, trail: Trail) -> None:
+def test_existing_schedule_leaves_an_entry(client: httpx.Client, trail: Trail) -> None:
     body = {**SCHEDULE, "schedule_id": "twice"}
     answers = [client.post("/api/v1/schedules", json=body, headers=bearer(OPERATOR)).status_code for _ in range(2)]
     assert answers == [201, 409]
@@ -166,7 +166,9 @@ def _since(service: Service, before: list[Any]) -> list[Any]:
     return [entry for entry in service.records.ledger.audit(limit=100) if entry.number > number]
 
 
-def test_a_defect_leaves_an_entry_too(client: httpx.Client, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_leaves_an_entry(
+    client: httpx.Client, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("hunter2")
 
@@ -179,7 +181,7 @@ def test_a_defect_leaves_an_entry_too(client: httpx.Client, service: Service, mo
     assert "hunter2" not in repr(entry) + answer.text
 
 
-def test_only_admins_read_the_log_and_nobody_changes_it(client: httpx.Client, trail: Trail) -> None:
+def test_only_admins_read_the_audit_log_and_no_one_changes_it(client: httpx.Client, trail: Trail) -> None:
     _job(client)
     written = trail()
     assert len(written) == 1
@@ -191,7 +193,7 @@ def test_only_admins_read_the_log_and_nobody_changes_it(client: httpx.Client, tr
     assert trail() == written
 
 
-def test_the_log_is_read_in_pages_newest_first(client: httpx.Client) -> None:
+def test_audit_log_has_pages_newest_first(client: httpx.Client) -> None:
     for _ in range(5):
         _job(client)
     numbers, before = [], None
@@ -205,7 +207,7 @@ def test_the_log_is_read_in_pages_newest_first(client: httpx.Client) -> None:
     assert len(set(numbers)) == len(numbers) >= 5
 
 
-def test_entries_do_not_hold_what_was_sent_beyond_names(client: httpx.Client, trail: Trail) -> None:
+def test_entries_contain_only_names_of_the_request(client: httpx.Client, trail: Trail) -> None:
     secret = "hunter2-in-a-filter"
     client.post("/api/v1/compact", headers=bearer(OPERATOR), json={**JOB, "options": {"where": f"name = '{secret}'"}})
     assert len(trail()) == 1

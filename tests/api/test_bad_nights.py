@@ -1,4 +1,4 @@
-"""What the service says of itself when its store takes no writes, its catalog is away, or it is told to stop."""
+"""Readiness of a service whose store refuses writes, whose catalog is down, or that is stopping."""
 
 import resource
 import signal
@@ -32,10 +32,10 @@ def store_is_up(served: Served) -> bool:
 
 
 @pytest.mark.parametrize("store", ["sqlite", "redis"])
-def test_a_store_that_takes_no_writes_makes_a_replica_unready(
+def test_store_without_writes_makes_a_replica_unready(
     store: str, warehouse: Warehouse, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """A disk that is full, and a Redis that has all the memory it may have, can still be read."""
+    """A full disk, and a Redis at its memory limit, can still be read."""
     redis: RedisServer | None = request.getfixturevalue("redis_to_kill") if store == "redis" else None
     more = {"REDIS_URL": redis.url} if redis else {}
     environ = environment(warehouse, tmp_path, TIDYBERG_ENGINE="inline", TIDYBERG_QUEUE__WORKERS="0", **more)
@@ -65,7 +65,7 @@ def test_a_store_that_takes_no_writes_makes_a_replica_unready(
         until(lambda: store_is_up(served), "tidyberg_store_up stays 0")
 
 
-def test_a_lost_catalog_leaves_replicas_ready(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_replica_stays_ready_without_its_catalog(warehouse: Warehouse, tmp_path: Path) -> None:
     gone = {"CATALOG_URI": "http://127.0.0.1:1/", "TIDYBERG_ENGINE": "inline", "TIDYBERG_QUEUE__WORKERS": "0"}
     with serving(environment(warehouse, tmp_path, **gone), cwd=tmp_path) as served:
         checks = httpx.get(f"{served.url}/health/ready", timeout=30).json()["checks"]
@@ -74,13 +74,13 @@ def test_a_lost_catalog_leaves_replicas_ready(warehouse: Warehouse, tmp_path: Pa
         assert httpx.get(f"{served.url}/api/v1/jobs").status_code == 200
 
 
-def test_a_service_that_is_to_stop_is_not_ready_first_and_closes_later(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_stopping_service_becomes_unready_before_it_closes(warehouse: Warehouse, tmp_path: Path) -> None:
     environ = environment(warehouse, tmp_path, TIDYBERG_ENGINE="inline", TIDYBERG_SERVER__DRAIN_SECONDS="6")
     with serving(environ, "--workers", "1", cwd=tmp_path) as served:
         served.process.send_signal(signal.SIGTERM)
         until(lambda: not is_ready(served), "load balancers would go on sending requests")
         answer = httpx.get(f"{served.url}/health/ready")
-        assert answer.json()["checks"]["server"] == "It is stopping."
+        assert answer.json()["checks"]["server"] == "The server is stopping."
         created = httpx.post(f"{served.url}/compact", json={"table": "public.events"})
         assert created.status_code == 202, "requests that still come are answered"
         job = httpx.get(f"{served.url}/jobs/{created.json()['job_id']}").json()
@@ -89,7 +89,7 @@ def test_a_service_that_is_to_stop_is_not_ready_first_and_closes_later(warehouse
     assert "no longer ready" in served.said
 
 
-def test_a_second_signal_stops_it_at_once(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_second_signal_stops_the_service_at_once(warehouse: Warehouse, tmp_path: Path) -> None:
     environ = environment(warehouse, tmp_path, TIDYBERG_ENGINE="inline", TIDYBERG_SERVER__DRAIN_SECONDS="500")
     with serving(environ, cwd=tmp_path) as served:
         served.process.send_signal(signal.SIGTERM)

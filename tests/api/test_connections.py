@@ -1,4 +1,4 @@
-"""More connections than there may be: probes are answered, idle ones make room, busy ones are left alone."""
+"""Connection limits: probes are answered, idle connections are closed, busy ones stay."""
 
 import logging
 import socket
@@ -17,7 +17,7 @@ from tidyberg.api.connections import Connections, Shed
 from tidyberg.api.server import ApiServer, listen
 from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
-from tidyberg.telemetry.sparing import LINES, WINDOW_SECONDS, Sparing
+from tidyberg.telemetry.log_rate_limit import LINES, WINDOW_SECONDS, LogRateLimit
 
 
 @contextmanager
@@ -27,17 +27,17 @@ def idle_connections(client: httpx.Client, number: int) -> Iterator[list[socket.
         yield [stack.enter_context(socket.create_connection(address, timeout=10)) for _ in range(number)]
 
 
-def test_idle_connections_keep_nobody_out(serve: Serve) -> None:
+def test_idle_connections_do_not_block_new_ones(serve: Serve) -> None:
     client = serve(Server(max_connections=40, max_connections_per_address=40))
     with idle_connections(client, 60):
         for _ in range(5):
             assert httpx.get(f"{client.base_url}/health/live").status_code == 200
-        time.sleep(1.1)  # now they are idle, and not merely new
+        time.sleep(1.1)  # now they are idle, not new
         for _ in range(5):
             assert httpx.get(f"{client.base_url}/api/v1/jobs").status_code == 200
 
 
-def test_the_longest_idle_makes_room_and_is_closed(serve: Serve) -> None:
+def test_longest_idle_connection_is_closed_to_make_room(serve: Serve) -> None:
     client = serve(Server(max_connections=3, max_connections_per_address=3))
     with idle_connections(client, 3) as idle:
         time.sleep(1.1)
@@ -45,7 +45,7 @@ def test_the_longest_idle_makes_room_and_is_closed(serve: Serve) -> None:
         assert [is_open(one) for one in idle] == [False, True, True]
 
 
-def test_where_all_are_busy_only_liveness_is_answered(serve: Serve, service: Service) -> None:
+def test_only_liveness_is_answered_if_all_connections_are_busy(serve: Serve, service: Service) -> None:
     client = serve(Server(max_connections=3, max_connections_per_address=3))
     job = Ended(service, client)
     client.close()
@@ -64,7 +64,7 @@ def test_where_all_are_busy_only_liveness_is_answered(serve: Serve, service: Ser
     assert 'http_connections_shed_total{reason="address"}' in shed
 
 
-def test_connections_that_say_nothing_are_closed_early(serve: Serve) -> None:
+def test_silent_connections_are_closed_early(serve: Serve) -> None:
     client = serve(Server(header_timeout_seconds=1.0, keep_alive_seconds=1.0))
     with idle_connections(client, 2) as (silent, quiet):
         quiet.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -73,7 +73,7 @@ def test_connections_that_say_nothing_are_closed_early(serve: Serve) -> None:
             assert one.recv(4096) == b"", "it was closed"
 
 
-def test_probes_have_a_port_of_their_own(service: Service) -> None:
+def test_probes_have_their_own_port(service: Service) -> None:
     server = Server(port=0, max_connections=1, tls_cert=None)
     app = create_app(service, server=server)
     with listen(server) as socket_, listen(server, 0) as probes:
@@ -84,7 +84,7 @@ def test_probes_have_a_port_of_their_own(service: Service) -> None:
             while not api.started:
                 time.sleep(0.005)
             url = f"http://127.0.0.1:{probes.getsockname()[1]}"
-            kubelet = {"Host": "10.1.2.3:8081"}  # a pod's address, which no setting names
+            kubelet = {"Host": "10.1.2.3:8081"}  # the address of a pod, which is in no setting
             assert httpx.get(f"{url}/health/live", headers=kubelet).status_code == 200
             assert httpx.get(f"{url}/health/ready", headers=kubelet).status_code == 200
             for path in ("/api/v1/jobs", "/docs", "/metrics", "/openapi.json"):
@@ -101,7 +101,7 @@ class _Open:
         self.closed = True
 
 
-def test_an_address_beyond_its_share_loses_its_own_connections() -> None:
+def test_address_over_its_limit_loses_only_its_own_connections() -> None:
     now = 0.0
     shed: list[Shed] = []
     connections = Connections(10, 2, shed.append, clock=lambda: now)
@@ -122,20 +122,20 @@ def test_an_address_beyond_its_share_loses_its_own_connections() -> None:
     assert connections.refusal(late) is None, "there is room now"
 
 
-def test_lines_that_clients_cause_are_limited_and_counted() -> None:
+def test_log_lines_that_clients_cause_are_limited_and_counted() -> None:
     now = 0.0
-    sparing = Sparing(clock=lambda: now)
+    limit = LogRateLimit(clock=lambda: now)
 
     def line(name: str, text: str, level: int = logging.WARNING) -> logging.LogRecord:
         return logging.LogRecord(name, level, __file__, 1, text, (), None)
 
-    passed = [sparing.filter(line("uvicorn.error", "Invalid HTTP request received.")) for _ in range(LINES + 30)]
+    passed = [limit.filter(line("uvicorn.error", "Invalid HTTP request received.")) for _ in range(LINES + 30)]
     assert sum(passed) == LINES
-    assert sparing.filter(line("uvicorn.error", "Something else."))
-    assert all(sparing.filter(line("tidyberg.jobs", "the job failed")) for _ in range(LINES + 30))
+    assert limit.filter(line("uvicorn.error", "Something else."))
+    assert all(limit.filter(line("tidyberg.jobs", "the job failed")) for _ in range(LINES + 30))
     now = WINDOW_SECONDS
     later = line("uvicorn.error", "Invalid HTTP request received.")
-    assert sparing.filter(later)
+    assert limit.filter(later)
     assert "30 lines like this one were left out" in later.getMessage()
 
 

@@ -1,4 +1,4 @@
-"""The examples of docs/api.md, run as they stand."""
+"""Runs the examples of docs/api.md unchanged."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def commands() -> list[str]:
 
 
 def run(command: str, variables: dict[str, str]) -> str:
-    """What it prints, and on a last line of its own the status."""
+    """Returns the output, with the status on the last line."""
     asked = command.replace("curl ", "curl -sS -w '\\n%{http_code}' ", 1)
     ran = subprocess.run(["sh", "-c", asked], env=variables, capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0, f"{command}: {ran.stderr}"
@@ -40,7 +40,7 @@ def test_every_example_works_and_every_operation_has_one(client: httpx.Client) -
     asked = set()
     for command in commands():
         if "/events" in command:
-            client.delete(f"/jobs/{variables['JOB']}")  # no worker runs it, and one that ended ends the stream
+            client.delete(f"/jobs/{variables['JOB']}")  # no worker runs the job; the stream ends with it
         answer, _, status = run(command.replace(SERVICE, address), variables).rpartition("\n")
         assert status in ("200", "201", "202", "204"), f"{command}: {answer}"
         if "job_id" in answer and "POST" in command:
@@ -71,7 +71,7 @@ def codes(module: Any) -> Iterator[str]:
             yield one.code
 
 
-def test_every_code_that_a_request_or_a_job_can_fail_with_is_documented() -> None:
+def test_every_error_code_is_documented() -> None:
     text = PAGE.read_text()
     of_clients = {"service-unreachable"}
     missing = {code for code in {*codes(errors), *codes(refusals)} - of_clients if f"`{code}`" not in text}

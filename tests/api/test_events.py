@@ -1,4 +1,4 @@
-"""Watching a job: every event once, also after a break, and no thread held."""
+"""Event streams of a job: every event once, also after a reconnect, and without a thread per stream."""
 
 import json
 import socket
@@ -15,7 +15,7 @@ import pytest
 
 from tests.builders.api import Ended, Serve
 from tidyberg.api.security import Authenticator
-from tidyberg.api.watchers import HELD_EVENTS
+from tidyberg.api.watched_jobs import HELD_EVENTS
 from tidyberg.errors import StoreUnreachable
 from tidyberg.service.service import Service
 from tidyberg.settings.access import ApiKey, hash_key
@@ -55,7 +55,7 @@ def watched(client: httpx.Client, path: str, **more: Any) -> list[Event]:
         return list(events_of(stream.iter_lines()))
 
 
-def test_a_watcher_sees_events_as_they_come_and_the_end(client: httpx.Client, job: Ended) -> None:
+def test_stream_shows_events_as_they_happen_and_the_end(client: httpx.Client, job: Ended) -> None:
     job.tell(stage="observe")
     with client.stream("GET", f"/api/v1/jobs/{job.job_id}/events") as stream:
         events = events_of(stream.iter_lines())
@@ -70,7 +70,7 @@ def test_a_watcher_sees_events_as_they_come_and_the_end(client: httpx.Client, jo
     assert rest[-1] == Event(None, "end", {"status": "succeeded"})
 
 
-def test_a_watcher_goes_on_where_it_was(client: httpx.Client, job: Ended) -> None:
+def test_stream_continues_after_the_last_event(client: httpx.Client, job: Ended) -> None:
     for number in range(250):
         job.tell(stage="execute", step=number)
     job.end()
@@ -84,14 +84,14 @@ def test_a_watcher_goes_on_where_it_was(client: httpx.Client, job: Ended) -> Non
     assert client.get(path, headers={"Last-Event-ID": "x"}).status_code == 422
 
 
-def test_a_quiet_job_is_heard_of(serve: Serve, service: Service) -> None:
+def test_stream_of_a_quiet_job_sends_comments(serve: Serve, service: Service) -> None:
     client = serve(Server(heartbeat_seconds=0.5))
     quiet = Ended(service, client)
     with client.stream("GET", f"/jobs/{quiet.job_id}/events") as stream:
         assert next(line for line in stream.iter_lines() if line.startswith(":"))
 
 
-def test_many_watch_with_few_threads(serve: Serve, service: Service) -> None:
+def test_many_streams_need_few_threads(serve: Serve, service: Service) -> None:
     client = serve(Server(threads=2))
     job = Ended(service, client)
     seen: list[list[Event]] = []
@@ -114,7 +114,7 @@ def test_many_watch_with_few_threads(serve: Serve, service: Service) -> None:
     assert all(events[-1].kind == "end" and any(e.data.get("stage") == "commit" for e in events) for events in seen)
 
 
-def test_a_store_that_is_away_for_a_moment_ends_no_watch(serve: Serve, service: Service) -> None:
+def test_short_store_outage_ends_no_stream(serve: Serve, service: Service) -> None:
     away = threading.Event()
     found: Any = service.records.queue.news
 
@@ -137,7 +137,7 @@ def test_a_store_that_is_away_for_a_moment_ends_no_watch(serve: Serve, service: 
         assert next(event for event in events if event.data.get("stage") == "plan")
 
 
-def test_watchers_share_one_look_at_the_store(serve: Serve, service: Service) -> None:
+def test_streams_share_one_read_of_the_store(serve: Serve, service: Service) -> None:
     queue: Any = service.records.queue
     asked: Counter[str] = Counter()
 
@@ -166,7 +166,7 @@ def test_watchers_share_one_look_at_the_store(serve: Serve, service: Service) ->
             assert next(events_of(stream.iter_lines())).data["stage"] == "commit"
 
 
-def test_a_principal_has_so_many_streams(serve: Serve, service: Service) -> None:
+def test_streams_per_principal_are_limited(serve: Serve, service: Service) -> None:
     client = serve(Server(max_streams_per_principal=2))
     job = Ended(service, client)
     path = f"/api/v1/jobs/{job.job_id}/events"
@@ -188,7 +188,7 @@ def _status(client: httpx.Client, path: str) -> int:
         return stream.status_code
 
 
-def test_nobody_can_spoil_a_watch_by_asking_for_numbers_that_are_not_there(client: httpx.Client, job: Ended) -> None:
+def test_unknown_event_numbers_do_not_disturb_other_streams(client: httpx.Client, job: Ended) -> None:
     with client.stream("GET", f"/jobs/{job.job_id}/events", headers={"Last-Event-ID": "9" * 15}) as stream:
         assert stream.status_code == 200
         with client.stream("GET", f"/jobs/{job.job_id}/events") as second:
@@ -199,10 +199,10 @@ def test_nobody_can_spoil_a_watch_by_asking_for_numbers_that_are_not_there(clien
     assert steps == list(range(HELD_EVENTS + 5)), "none lost, none twice"
 
 
-def test_a_reader_that_takes_nothing_holds_no_memory_and_does_not_stay(
+def test_stalled_reader_uses_no_memory_and_is_closed(
     serve: Serve, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidyberg.api.watching.SEND_SECONDS", 0.5)
+    monkeypatch.setattr("tidyberg.api.event_streams.SEND_SECONDS", 0.5)
     client = serve()
     job = Ended(service, client)
     address = (client.base_url.host, int(client.base_url.port or 0))
@@ -221,8 +221,8 @@ def test_a_reader_that_takes_nothing_holds_no_memory_and_does_not_stay(
     assert watched.status_code == 200
 
 
-def test_the_last_word_of_a_job_is_told_before_its_end(client: httpx.Client, service: Service, job: Ended) -> None:
-    """A worker says how a job ended just after it has ended."""
+def test_final_status_event_precedes_the_end_event(client: httpx.Client, service: Service, job: Ended) -> None:
+    """A worker writes the final event just after the job ended."""
     with client.stream("GET", f"/jobs/{job.job_id}/events") as stream:
         events = events_of(stream.iter_lines())
         job.end()
@@ -232,7 +232,7 @@ def test_the_last_word_of_a_job_is_told_before_its_end(client: httpx.Client, ser
     assert told == [("status", "succeeded"), ("end", "succeeded")]
 
 
-def test_a_key_that_is_taken_away_loses_its_streams_and_the_others_go_on(serve: Serve, service: Service) -> None:
+def test_removed_key_loses_its_streams_and_others_continue(serve: Serve, service: Service) -> None:
     kept, revoked = (
         ApiKey.model_validate({"name": name, "hash": hash_key(f"tdb_{name}"), "role": "operator"})
         for name in ("kept", "revoked")

@@ -1,4 +1,4 @@
-"""Jobs through the API: the contract's shapes, and what becomes of a job."""
+"""Jobs through the API: the response formats of the contract, and the life of a job."""
 
 import re
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tidyberg.api.show_jobs import estimated_completion, job_answer
+from tidyberg.api.job_answers import estimated_completion, job_answer
 from tidyberg.model.job import Job, JobStatus, Progress, Stage
 from tidyberg.model.submission import Limits, Submission
 from tidyberg.model.table import TableRef
@@ -29,7 +29,7 @@ def submit(client: httpx.Client, **body: Any) -> str:
     return str(answer.json()["job_id"])
 
 
-def test_a_submission_is_answered_in_the_contracts_shape(client: httpx.Client) -> None:
+def test_submission_response_follows_the_contract(client: httpx.Client) -> None:
     answer = client.post("/api/v1/compact", json=CONTRACT)
     assert answer.status_code == 202
     body = answer.json()
@@ -41,7 +41,7 @@ def test_a_submission_is_answered_in_the_contracts_shape(client: httpx.Client) -
     assert answer.headers["location"] == f"/api/v1/jobs/{body['job_id']}"
 
 
-def test_a_job_is_shown_in_the_contracts_shape(client: httpx.Client) -> None:
+def test_job_response_follows_the_contract(client: httpx.Client) -> None:
     job_id = submit(client, **CONTRACT)
     body = client.get(f"/api/v1/jobs/{job_id}").json()
     assert body["job_id"] == job_id
@@ -56,7 +56,7 @@ def test_a_job_is_shown_in_the_contracts_shape(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/compact", "/api/v1/compact"])
-def test_a_table_alone_is_enough(client: httpx.Client, path: str) -> None:
+def test_only_the_table_is_required(client: httpx.Client, path: str) -> None:
     body = {"table": "sales", "strategy": "time-series", "options": {"target_file_size": "1GB", "max_cost": 10.0}}
     answer = client.post(path, json=body)
     assert answer.status_code == 202, answer.text
@@ -64,7 +64,7 @@ def test_a_table_alone_is_enough(client: httpx.Client, path: str) -> None:
     assert (job["namespace"], job["table"], job["strategy"]) == ("public", "sales", "time_series")
 
 
-def test_other_spellings_of_options_are_taken(client: httpx.Client) -> None:
+def test_option_aliases_are_accepted(client: httpx.Client) -> None:
     options = {
         "force": False,
         "target_file_size_mb": 128,
@@ -76,7 +76,7 @@ def test_other_spellings_of_options_are_taken(client: httpx.Client) -> None:
     assert job["options"] == {"force": False, "target_file_size": 128 * 2**20, "min_input_files": 3}
 
 
-def test_the_same_key_gets_the_same_job_and_another_request_with_it_is_refused(client: httpx.Client) -> None:
+def test_same_key_returns_the_same_job_and_refuses_a_different_request(client: httpx.Client) -> None:
     def post(table: str) -> httpx.Response:
         return client.post("/api/v1/compact", json={"table": table}, headers={"Idempotency-Key": "nightly-1"})
 
@@ -88,13 +88,13 @@ def test_the_same_key_gets_the_same_job_and_another_request_with_it_is_refused(c
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "with space", "ü".encode().decode("latin-1")])
-def test_keys_that_are_no_keys_are_refused(client: httpx.Client, key: str) -> None:
+def test_invalid_idempotency_keys_are_refused(client: httpx.Client, key: str) -> None:
     headers = {"Idempotency-Key": key.encode("latin-1")}
     answer = client.post("/compact", json={"table": "public.events"}, headers=headers)  # type: ignore[arg-type]
     assert answer.status_code == 422
 
 
-def test_a_client_cannot_take_the_place_of_a_schedules_job(client: httpx.Client) -> None:
+def test_client_cannot_use_the_key_of_a_schedule(client: httpx.Client) -> None:
     headers = {"Idempotency-Key": "schedule:nightly:1700000000000:public.events"}
     assert client.post("/compact", json={"table": "public.events"}, headers=headers).status_code == 422
     assert client.get("/api/v1/jobs").json()["jobs"] == []
@@ -136,7 +136,7 @@ def test_a_queued_job_is_cancelled_at_once(client: httpx.Client) -> None:
     assert client.delete(f"/api/v1/jobs/{job_id}").json()["status"] == "cancelled"
 
 
-def test_a_running_job_is_asked_to_stop(client: httpx.Client, service: Service) -> None:
+def test_running_job_is_marked_for_cancellation(client: httpx.Client, service: Service) -> None:
     job_id = submit(client)
     assert service.records.queue.claim("w", now_ms=service.now_ms(), ttl_ms=60_000, limits=Limits())
     answer = client.delete(f"/api/v1/jobs/{job_id}").json()
@@ -152,7 +152,7 @@ def run(**fields: Any) -> Job:
     return replace(start, **fields)
 
 
-def test_the_end_of_a_running_job_is_told_from_what_is_done() -> None:
+def test_end_of_a_running_job_is_estimated_from_finished_groups() -> None:
     going = submission(status=JobStatus.RUNNING, started_ms=10_000, estimated_seconds=60.0)
     assert estimated_completion(going, None, 20_000) == 70_000
     assert estimated_completion(going, None, 90_000) == 90_000, "never in the past"
@@ -162,7 +162,7 @@ def test_the_end_of_a_running_job_is_told_from_what_is_done() -> None:
     assert estimated_completion(submission(estimated_seconds=60.0), None, 20_000) is None, "it waits"
 
 
-def test_a_job_that_waits_for_another_attempt_says_why_and_until_when() -> None:
+def test_job_that_waits_for_a_retry_shows_why_and_until_when() -> None:
     waits = submission(not_before_ms=5_000, attempts=1, error_code="storage", error="Storage is away.")
     answer = job_answer(waits, None, 2_000).model_dump(mode="json")
     assert answer["waits_until"] == "1970-01-01T00:00:05Z"
@@ -170,7 +170,7 @@ def test_a_job_that_waits_for_another_attempt_says_why_and_until_when() -> None:
     assert job_answer(waits, None, 6_000).waits_until is None
 
 
-def test_a_job_shows_the_estimate_that_its_submission_was_answered_with(client: httpx.Client) -> None:
+def test_job_shows_the_estimate_of_its_submission(client: httpx.Client) -> None:
     created = client.post("/compact", json={"table": "public.events"}).json()
     assert created["estimated_duration_seconds"] is not None
     job = client.get(f"/jobs/{created['job_id']}").json()
@@ -178,7 +178,7 @@ def test_a_job_shows_the_estimate_that_its_submission_was_answered_with(client: 
     assert job["estimated_cost"] is None, "which only a plan tells"
 
 
-def test_an_estimate_is_told_in_whole_seconds(client: httpx.Client, service: Service) -> None:
+def test_estimate_is_in_whole_seconds(client: httpx.Client, service: Service) -> None:
     job_id = submit(client)
     service.records.queue.estimate(job_id, seconds=12.2, dollars=0.5)
     job = client.get(f"/jobs/{job_id}").json()

@@ -1,4 +1,4 @@
-"""Bad input and too much of it: clear answers, and a service that goes on."""
+"""Bad input and overload get clear errors, and the service continues."""
 
 import socket
 import threading
@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from tests.builders.api import Serve, code_of
-from tidyberg.api.bodies import MOST_LEVELS, parse
-from tidyberg.api.rates import Rates
+from tidyberg.api.json_body import MOST_LEVELS, parse
+from tidyberg.api.rate_limits import RateLimiter
 from tidyberg.api.refusals import MalformedRequest, RateLimited
 from tidyberg.model.sizes import MB
 from tidyberg.service.service import Service
@@ -35,18 +35,18 @@ JSON = {"Content-Type": "application/json"}
         b'{"a":' * (MOST_LEVELS + 1) + b"1" + b"}" * (MOST_LEVELS + 1),
     ],
 )
-def test_what_is_not_sound_json_is_malformed(shared_client: httpx.Client, body: bytes) -> None:
+def test_invalid_json_is_malformed(shared_client: httpx.Client, body: bytes) -> None:
     assert code_of(shared_client.post("/api/v1/compact", content=body, headers=JSON)) == (400, "malformed-request")
 
 
 @pytest.mark.parametrize("body", [b"null", b"[]", b'"text"', b"1", b"{}", b"", b'{"table": null}', b'{"table": 7}'])
-def test_json_of_another_shape_is_bad_input(shared_client: httpx.Client, body: bytes) -> None:
+def test_json_with_wrong_types_is_bad_input(shared_client: httpx.Client, body: bytes) -> None:
     assert code_of(shared_client.post("/api/v1/compact", content=body, headers=JSON)) == (422, "bad-input")
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "", "text/json"])
-def test_only_declared_json_is_read(shared_client: httpx.Client, content_type: str) -> None:
-    """Pages of other origins can make browsers send anything but that."""
+def test_body_must_be_declared_as_json(shared_client: httpx.Client, content_type: str) -> None:
+    """A page of another origin cannot make a browser send this content type."""
     answer = shared_client.post(
         "/compact", content=b'{"table": "public.events"}', headers={"Content-Type": content_type}
     )
@@ -54,7 +54,7 @@ def test_only_declared_json_is_read(shared_client: httpx.Client, content_type: s
 
 
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "APPLICATION/JSON", "application/x+json"])
-def test_json_may_be_declared_in_any_of_its_forms(shared_client: httpx.Client, content_type: str) -> None:
+def test_every_json_media_type_is_accepted(shared_client: httpx.Client, content_type: str) -> None:
     answer = shared_client.post(
         "/compact", content=b'{"table": "public.events"}', headers={"Content-Type": content_type}
     )
@@ -75,9 +75,7 @@ def test_json_may_be_declared_in_any_of_its_forms(shared_client: httpx.Client, c
         ({"odd[name": 1}, "odd[name", "is not known"),
     ],
 )
-def test_a_field_that_is_not_valid_is_named(
-    shared_client: httpx.Client, body: dict[str, Any], field: str, words: str
-) -> None:
+def test_invalid_field_is_named(shared_client: httpx.Client, body: dict[str, Any], field: str, words: str) -> None:
     answer = shared_client.post("/api/v1/compact", json={"table": "public.events", **body})
     assert code_of(answer) == (422, "bad-input")
     (found,) = (error for error in answer.json()["errors"] if error["field"] == field)
@@ -85,7 +83,7 @@ def test_a_field_that_is_not_valid_is_named(
     assert words in found["message"]
 
 
-def test_a_target_of_a_byte_is_refused_with_what_to_do(shared_client: httpx.Client) -> None:
+def test_target_of_one_byte_is_refused_with_a_hint(shared_client: httpx.Client) -> None:
     asked = {"table": "public.events", "options": {"target_file_size": 1, "force": True}}
     for path in ("/api/v1/compact", "/api/v1/plan"):
         answer = shared_client.post(path, json=asked)
@@ -129,7 +127,7 @@ def test_sql_in_a_filter_is_only_text(shared_client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/v1", "/api/v1/compact/", "//api/v1/jobs", "/api/v2/jobs", "/../x"])
-def test_paths_that_lead_nowhere_are_not_found(shared_client: httpx.Client, path: str) -> None:
+def test_unknown_paths_are_not_found(shared_client: httpx.Client, path: str) -> None:
     assert code_of(shared_client.get(path)) in ((404, "not-found"), (405, "method-not-allowed"))
 
 
@@ -145,7 +143,7 @@ def test_paths_that_lead_nowhere_are_not_found(shared_client: httpx.Client, path
         ("OPTIONS", "/api/v1/jobs", "GET"),
     ],
 )
-def test_another_method_is_told_which_are_taken(
+def test_wrong_method_gets_the_allowed_methods(
     shared_client: httpx.Client, method: str, path: str, allowed: str
 ) -> None:
     answer = shared_client.request(method, path)
@@ -153,7 +151,7 @@ def test_another_method_is_told_which_are_taken(
     assert answer.headers["allow"] == allowed
 
 
-def test_bodies_have_a_largest_size(serve: Serve) -> None:
+def test_body_size_is_limited(serve: Serve) -> None:
     client = serve(Server(max_request_size=1000))
     body = b'{"table": "public.events", "namespace": "' + b"x" * 1000 + b'"}'
     assert code_of(client.post("/compact", content=body, headers=JSON)) == (413, "body-too-large")
@@ -165,7 +163,7 @@ def test_bodies_have_a_largest_size(serve: Serve) -> None:
     assert client.post("/compact", json={"table": "public.events"}).status_code == 202
 
 
-def test_one_who_asks_too_often_has_to_wait(serve: Serve) -> None:
+def test_too_many_requests_are_refused_for_a_while(serve: Serve) -> None:
     client = serve(Server(requests_per_second=0.5, burst=3))
     answers = [client.get("/api/v1/jobs") for _ in range(4)]
     assert [answer.status_code for answer in answers[:3]] == [200] * 3
@@ -174,9 +172,9 @@ def test_one_who_asks_too_often_has_to_wait(serve: Serve) -> None:
     assert client.get("/health").status_code == 200, "load balancers are not limited"
 
 
-def test_a_bucket_fills_again_and_everyone_has_their_own() -> None:
+def test_each_caller_has_its_own_bucket_which_refills() -> None:
     now = 0.0
-    rates = Rates(2, 4, clock=lambda: now)
+    rates = RateLimiter(2, 4, clock=lambda: now)
     for _ in range(4):
         rates.take("a")
     rates.take("b")
@@ -189,7 +187,7 @@ def test_a_bucket_fills_again_and_everyone_has_their_own() -> None:
         rates.take("a")
 
 
-def test_a_client_that_sends_slowly_does_not_stay(serve: Serve) -> None:
+def test_slow_client_is_disconnected(serve: Serve) -> None:
     client = serve(Server(request_timeout_seconds=0.3))
     address = (client.base_url.host, int(client.base_url.port or 0))
     head = b"POST /compact HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
@@ -215,9 +213,7 @@ def test_endless_headers_are_cut_off(shared_client: httpx.Client) -> None:
     assert shared_client.get("/health").status_code == 200
 
 
-def test_calls_that_hang_do_not_keep_others_waiting(
-    serve: Serve, service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hanging_calls_do_not_block_others(serve: Serve, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     client = serve(Server(threads=1))
     let_go = threading.Event()
     monkeypatch.setattr(service, "tables", lambda *_: let_go.wait(30) and [])
@@ -234,7 +230,7 @@ def test_calls_that_hang_do_not_keep_others_waiting(
             thread.join()
 
 
-def test_more_calls_than_can_wait_are_turned_away(
+def test_calls_beyond_the_queue_limit_are_refused(
     serve: Serve, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     let_go = threading.Event()
@@ -245,7 +241,7 @@ def test_more_calls_than_can_wait_are_turned_away(
     for thread in hanging:
         thread.start()
     try:
-        # The first to come waits, or one of those above does: the next one finds no place.
+        # One of the calls waits, so the next one finds no place.
         answers = [answer for _ in range(3) if (answer := _answer_at_once(client)) is not None]
         assert code_of(answers[-1]) == (503, "overloaded")
     finally:
@@ -255,7 +251,7 @@ def test_more_calls_than_can_wait_are_turned_away(
 
 
 def _answer_at_once(client: httpx.Client) -> httpx.Response | None:
-    """None: it was let in to wait."""
+    """Returns None if the call was queued."""
     try:
         return client.get("/api/v1/tables", timeout=0.5)
     except httpx.ReadTimeout:

@@ -1,4 +1,4 @@
-"""A short load on a real service, on each kind of store. `make bench-load` is the long one, with times."""
+"""A short load test of a real service, on each kind of store. `make bench-load` runs the long one."""
 
 from pathlib import Path
 

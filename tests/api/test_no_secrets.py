@@ -1,4 +1,4 @@
-"""I12: whatever happens, no secret that the service was given reaches an answer, a log line, a metric or a record."""
+"""I12: no secret of the service appears in a response, a log line, a metric or the store."""
 
 import io
 import json
@@ -33,7 +33,7 @@ MARK = "hunter2"  # part of every secret of the settings
 
 
 class Babbler(BaseHTTPRequestHandler):
-    """A catalog that quotes in its errors whatever it was sent, credentials included."""
+    """A catalog whose errors quote the request, including credentials."""
 
     def do_GET(self) -> None:
         quoted = f"refused {self.path} with {dict(self.headers)}"
@@ -49,7 +49,7 @@ class Babbler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing."""
+        """Logs nothing."""
 
 
 def secret_settings(warehouse: Warehouse, babbler: str, provider: Provider, directory: Path) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def secret_settings(warehouse: Warehouse, babbler: str, provider: Provider, dire
 
 
 class World:
-    """A service with secrets everywhere, and all that it ever said."""
+    """A service with secrets everywhere, and all of its output."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self.directory = directory
@@ -110,7 +110,7 @@ class World:
         self.client = stack.enter_context(httpx.Client(base_url=served, timeout=30))
 
     def _log_everything(self, stack: ExitStack) -> None:
-        """As the service does, but with all that it says of itself."""
+        """Sets up logging as the service does, at the lowest level."""
         handler = logging.StreamHandler(self.logged)
         handler.setFormatter(JsonLines(known_secrets(self.settings, {})))
         levels = {None: logging.WARNING, "tidyberg": logging.DEBUG, "uvicorn": logging.DEBUG}
@@ -136,13 +136,13 @@ class World:
             time.sleep(0.05)
 
     def everything(self) -> str:
-        """All answers, all lines of the log, and every byte of the store."""
+        """Returns all responses, all log lines and every byte of the store."""
         kept = [path.read_bytes().decode("latin-1") for path in self.directory.glob("jobs.db*")]
         return "\n".join((*self.said, self.logged.getvalue(), *kept))
 
 
 def leaks(world: World, secret: str = MARK) -> list[str]:
-    """Where it was told, with what is around it."""
+    """Returns the places of a secret, with their context."""
     told = world.everything()
     found = (match.start() for match in re.finditer(re.escape(secret), told))
     return [told[max(0, at - 200) : at + 100] for at in islice(found, 5)]
@@ -160,7 +160,7 @@ def look_at_everything(world: World) -> None:
         world.ask("GET", path)
 
 
-def test_nothing_is_told_when_all_goes_well(world: World) -> None:
+def test_no_secret_appears_if_all_succeeds(world: World) -> None:
     assert world.run("public.events")["status"] == "succeeded"
     plan = world.ask("POST", "/api/v1/plan", json={"table": "public.others"}).json()
     assert world.ask("POST", f"/api/v1/plans/{plan['plan_hash']}/apply").status_code == 202
@@ -173,7 +173,7 @@ def test_nothing_is_told_when_all_goes_well(world: World) -> None:
     assert leaks(world, ADMIN) == []
 
 
-def test_nothing_is_told_when_catalogs_fail_and_quote_what_they_were_sent(world: World) -> None:
+def test_no_secret_appears_if_a_catalog_error_quotes_the_request(world: World) -> None:
     for catalog in ("babbler", "gone"):
         for method, path, body in (
             ("POST", "/api/v1/compact", {"table": "a.b", "catalog": catalog}),
@@ -198,7 +198,7 @@ def test_nothing_is_told_when_catalogs_fail_and_quote_what_they_were_sent(world:
         lambda: OSError("http://user:hunter2-uri@127.0.0.1:9 said no to id:hunter2-client"),
     ],
 )
-def test_nothing_is_told_when_a_job_fails_with_an_error_that_quotes_secrets(
+def test_no_secret_appears_if_a_job_error_quotes_secrets(
     world: World, monkeypatch: pytest.MonkeyPatch, failure: Callable[[], Exception]
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -212,7 +212,7 @@ def test_nothing_is_told_when_a_job_fails_with_an_error_that_quotes_secrets(
     assert leaks(world) == []
 
 
-def test_nothing_is_told_of_what_callers_sent_to_identify_themselves(world: World) -> None:
+def test_credentials_of_callers_never_appear(world: World) -> None:
     tokens = [
         STRANGER,
         world.provider.token(exp=1),
@@ -239,7 +239,7 @@ def test_nothing_is_told_of_what_callers_sent_to_identify_themselves(world: Worl
         assert leaks(world, secret) == []
 
 
-def test_nothing_is_told_of_redis_when_it_is_away(tmp_path: Path) -> None:
+def test_no_secret_appears_if_redis_is_down(tmp_path: Path) -> None:
     settings = Settings.model_validate({"store": {"url": "redis://:hunter2@127.0.0.1:1/0"}, "engine": "inline"})
     logged = io.StringIO()
     handler = logging.StreamHandler(logged)

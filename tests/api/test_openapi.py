@@ -1,4 +1,4 @@
-"""The OpenAPI document is complete, published as it is served, and readable without a network."""
+"""The OpenAPI document is complete, up to date in docs/ and readable without a network."""
 
 import json
 import re
@@ -20,7 +20,7 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def test_the_published_document_is_the_one_that_is_served(shared_client: httpx.Client) -> None:
-    """`curl -s localhost:8080/openapi.json | python -m json.tool --no-ensure-ascii > docs/openapi.json` renews it."""
+    """`curl -s localhost:8080/openapi.json | python -m json.tool --no-ensure-ascii > docs/openapi.json` updates it."""
     served = shared_client.get("/openapi.json").json()
     assert json.loads(PUBLISHED.read_text()) == served
 
@@ -45,25 +45,25 @@ def test_every_operation_is_described_with_its_errors(shared_client: httpx.Clien
     assert len(set(ids)) == len(ids) == 23
 
 
-def test_the_short_paths_are_not_there_twice(shared_client: httpx.Client) -> None:
+def test_short_paths_are_not_in_the_document(shared_client: httpx.Client) -> None:
     paths = set(shared_client.get("/openapi.json").json()["paths"])
     assert {path for path in paths if not path.startswith(("/api/v1/", "/health"))} == set()
 
 
-def test_options_may_be_spelled_in_every_known_way(shared_client: httpx.Client) -> None:
+def test_document_lists_every_option_alias(shared_client: httpx.Client) -> None:
     schemas = shared_client.get("/openapi.json").json()["components"]["schemas"]
     assert set(OPTION_ALIASES) <= set(schemas["Options"]["properties"])
     assert schemas["Options"]["additionalProperties"] is False
     assert schemas["CompactRequest"]["additionalProperties"] is False
 
 
-def test_every_reference_leads_somewhere(shared_client: httpx.Client) -> None:
+def test_every_reference_resolves(shared_client: httpx.Client) -> None:
     text = shared_client.get("/openapi.json").text
     known = set(json.loads(text)["components"]["schemas"])
     assert set(re.findall(r"#/components/schemas/([A-Za-z]+)", text)) == known
 
 
-def test_the_docs_need_nothing_from_elsewhere(shared_client: httpx.Client) -> None:
+def test_docs_page_makes_no_external_request(shared_client: httpx.Client) -> None:
     home = shared_client.get("/", follow_redirects=False)
     assert (home.status_code, home.headers["Location"]) == (307, "/docs")
     page = shared_client.get("/docs")

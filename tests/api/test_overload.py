@@ -1,4 +1,4 @@
-"""More calls than can be answered: what is taken in waits little, the rest is told at once, and tenants take turns."""
+"""Under overload, accepted calls wait briefly, others are refused at once, and tenants take turns."""
 
 import asyncio
 import threading
@@ -9,12 +9,12 @@ import pytest
 
 from tests.builders.api import Serve, code_of
 from tidyberg.api.refusals import Overloaded
-from tidyberg.api.threads import Threads, calling_tenant
+from tidyberg.api.thread_pool import FairThreadPool, calling_tenant
 from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
 
 
-async def call_as(tenant: str, threads: Threads, seconds: float, done: list[str]) -> str:
+async def call_as(tenant: str, threads: FairThreadPool, seconds: float, done: list[str]) -> str:
     calling_tenant.set(tenant)
     try:
         await threads(time.sleep, seconds)
@@ -24,9 +24,9 @@ async def call_as(tenant: str, threads: Threads, seconds: float, done: list[str]
     return "done"
 
 
-def test_tenants_take_turns_whoever_came_first() -> None:
+def test_tenants_take_turns() -> None:
     async def crowd() -> list[str]:
-        threads, done = Threads(1, 100, 60.0), list[str]()
+        threads, done = FairThreadPool(1, 100, 60.0), list[str]()
         calls = [asyncio.create_task(call_as("many", threads, 0.01, done)) for _ in range(20)]
         await asyncio.sleep(0)
         calls += [asyncio.create_task(call_as("few", threads, 0.01, done)) for _ in range(3)]
@@ -38,11 +38,11 @@ def test_tenants_take_turns_whoever_came_first() -> None:
     assert max(place for place, tenant in enumerate(order) if tenant == "few") <= 8, order
 
 
-def test_who_asks_for_much_is_refused_before_who_asks_for_little() -> None:
+def test_tenant_with_many_calls_is_refused_before_one_with_few() -> None:
     async def crowd() -> tuple[list[str], list[str]]:
-        threads, done = Threads(1, 1000, 0.5), list[str]()
+        threads, done = FairThreadPool(1, 1000, 0.5), list[str]()
         for _ in range(3):
-            await call_as("few", threads, 0.1, done)  # now it is known what a call takes
+            await call_as("few", threads, 0.1, done)  # trains the estimate of a call
         many = [asyncio.create_task(call_as("many", threads, 0.1, done)) for _ in range(60)]
         await asyncio.sleep(0.01)
         few = await call_as("few", threads, 0.01, done)
@@ -54,11 +54,11 @@ def test_who_asks_for_much_is_refused_before_who_asks_for_little() -> None:
     assert many.count("done") >= 2
 
 
-def test_nobody_waits_longer_than_was_said_even_when_calls_hang() -> None:
+def test_no_call_waits_longer_than_the_limit_even_if_others_hang() -> None:
     let_go = threading.Event()
 
     async def crowd() -> tuple[str, float]:
-        threads = Threads(1, 100, 0.3)
+        threads = FairThreadPool(1, 100, 0.3)
         hanging = asyncio.create_task(threads(let_go.wait, 30))
         await asyncio.sleep(0.05)
         began = time.monotonic()
@@ -74,7 +74,7 @@ def test_nobody_waits_longer_than_was_said_even_when_calls_hang() -> None:
     assert 0.2 < waited < 5
 
 
-def test_a_slow_store_sheds_early_with_a_word_on_when_to_come_back(
+def test_slow_store_refuses_early_with_retry_after(
     serve: Serve, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submit = service.submit
@@ -108,11 +108,11 @@ def test_a_slow_store_sheds_early_with_a_word_on_when_to_come_back(
     assert len(client.get("/api/v1/jobs").json()["jobs"]) == len(taken), "what was refused left nothing behind"
 
 
-def test_a_loop_that_is_behind_answers_liveness_only(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidyberg.api.lag.LoopLag.seconds", lambda _: 0.5)
+def test_lagging_event_loop_answers_only_liveness(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidyberg.api.event_loop_lag.LoopLag.seconds", lambda _: 0.5)
     client = serve(Server(max_wait_seconds=0.4))
     assert code_of(client.post("/compact", json={"table": "public.events"})) == (503, "overloaded")
     assert client.get("/api/v1/jobs").status_code == 200, "who looks is let in longer"
-    monkeypatch.setattr("tidyberg.api.lag.LoopLag.seconds", lambda _: 3.0)
+    monkeypatch.setattr("tidyberg.api.event_loop_lag.LoopLag.seconds", lambda _: 3.0)
     assert code_of(client.get("/api/v1/jobs")) == (503, "overloaded")
     assert client.get("/health/live").status_code == 200

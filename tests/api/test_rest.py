@@ -35,13 +35,13 @@ def test_a_plan_is_shown_and_applied_by_its_hash(client: httpx.Client) -> None:
     assert client.get(again.headers["location"]).json()["priority"] == 5
 
 
-def test_a_plan_says_why_there_is_nothing_to_do(client: httpx.Client) -> None:
+def test_plan_shows_why_there_is_nothing_to_do(client: httpx.Client) -> None:
     plan = client.post("/api/v1/plan", json={"table": "public.sales"}, params={"partitions": 0}).json()
     assert plan["nothing_to_do"] is True
     assert (plan["partitions"], plan["partitions_total"]) == ([], 1)
 
 
-def test_a_plan_says_that_spark_takes_longer_to_start(
+def test_plan_shows_that_starting_spark_takes_longer(
     client: httpx.Client, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = {"table": "public.events"}
@@ -51,12 +51,12 @@ def test_a_plan_says_that_spark_takes_longer_to_start(
     assert client.post("/api/v1/plan", json=asked).json()["better_inline"] is True
 
 
-def test_only_plans_that_were_shown_can_be_applied(client: httpx.Client) -> None:
+def test_only_known_plans_can_be_applied(client: httpx.Client) -> None:
     answer = client.post(f"/api/v1/plans/{'0' * 64}/apply")
     assert (answer.status_code, answer.json()["code"]) == (404, "unknown-plan")
 
 
-def test_tables_are_listed_and_judged(client: httpx.Client) -> None:
+def test_tables_are_listed_with_their_health(client: httpx.Client) -> None:
     tables = client.get("/api/v1/tables").json()
     assert [(one["namespace"], one["table"], one["files"]) for one in tables["tables"]] == [
         ("public", "events", 12),
@@ -81,7 +81,7 @@ def test_tables_are_listed_and_judged(client: httpx.Client) -> None:
         ("/api/v1/schedules/nothing", "unknown-schedule"),
     ],
 )
-def test_what_does_not_exist_is_not_found(client: httpx.Client, path: str, code: str) -> None:
+def test_unknown_resources_are_not_found(client: httpx.Client, path: str, code: str) -> None:
     answer = client.get(path)
     assert (answer.status_code, answer.json()["code"]) == (404, code)
     assert answer.headers["content-type"] == "application/problem+json"
@@ -113,7 +113,7 @@ def test_schedules_are_created_replaced_and_deleted(client: httpx.Client) -> Non
     "wrong",
     [{"cron": "61 * * * *"}, {"cron": "hourly"}, {"timezone": "Mars/Olympus"}, {"missed": "maybe"}, {"table": ""}],
 )
-def test_schedules_that_cannot_be_are_refused(client: httpx.Client, wrong: dict[str, str]) -> None:
+def test_invalid_schedules_are_refused(client: httpx.Client, wrong: dict[str, str]) -> None:
     answer = client.post("/api/v1/schedules", json={"cron": "0 2 * * *", "table": "public.events", **wrong})
     assert answer.status_code == 422, answer.text
 
@@ -137,13 +137,13 @@ def test_metrics_have_the_contracts_names(client: httpx.Client, path: str) -> No
         assert f'compaction_duration_seconds_bucket{{le="{bound}"}}' in answer.text
 
 
-def test_calibration_is_told_before_there_was_a_job(client: httpx.Client) -> None:
+def test_calibration_works_before_the_first_job(client: httpx.Client) -> None:
     answer = client.get("/api/v1/calibration").json()
     assert (answer["engine"], answer["speed"]["jobs"], answer["newest"]) == ("inline", 0, [])
 
 
 @pytest.mark.parametrize("path", ["/health", "/health/live", "/health/ready"])
-def test_health_is_told_to_load_balancers(client: httpx.Client, path: str) -> None:
+def test_load_balancers_can_read_health(client: httpx.Client, path: str) -> None:
     assert client.get(path).json()["status"] == "ok"
     assert client.head(path).status_code == 200
 
@@ -165,7 +165,7 @@ def is_unavailable(answer: httpx.Response, code: str) -> bool:
     return bool(answer.json()["code"] == code)
 
 
-def test_a_catalog_that_is_away_stops_only_what_needs_it(settings: Settings) -> None:
+def test_catalog_outage_affects_only_calls_that_need_it(settings: Settings) -> None:
     away = Catalog(type="rest", uri=f"http://127.0.0.1:{free_port()}")
     with client_of(settings.model_copy(update={"catalog": away})) as client:
         assert is_unavailable(client.get("/api/v1/tables"), "catalog-unreachable")
@@ -179,7 +179,7 @@ def test_a_catalog_that_is_away_stops_only_what_needs_it(settings: Settings) -> 
         assert client.get(waiting.headers["location"]).json()["status"] == "queued"
 
 
-def test_a_catalog_counts_for_readiness_where_the_settings_say_so(settings: Settings) -> None:
+def test_settings_can_make_the_catalog_count_for_readiness(settings: Settings) -> None:
     away = Catalog(type="rest", uri=f"http://127.0.0.1:{free_port()}")
     strict = settings.server.model_copy(update={"ready_needs_catalog": True})
     with client_of(settings.model_copy(update={"catalog": away, "server": strict})) as client:
@@ -187,7 +187,7 @@ def test_a_catalog_counts_for_readiness_where_the_settings_say_so(settings: Sett
         assert (ready.status_code, ready.json()["status"]) == (503, "unavailable")
 
 
-def test_a_redis_that_is_away_is_told(settings: Settings) -> None:
+def test_redis_outage_is_reported(settings: Settings) -> None:
     store = settings.store.model_copy(update={"url": SecretStr(f"redis://:hunter22@127.0.0.1:{free_port()}/0")})
     with client_of(settings.model_copy(update={"store": store})) as client:
         for answer in (
@@ -206,7 +206,7 @@ def test_a_redis_that_is_away_is_told(settings: Settings) -> None:
         assert client.get("/health/live").status_code == 200
 
 
-def test_storage_that_is_away_is_told(client: httpx.Client, warehouse: Warehouse) -> None:
+def test_storage_outage_is_reported(client: httpx.Client, warehouse: Warehouse) -> None:
     files = warehouse.directory / "warehouse"
     files.rename(files.with_name("away"))
     answer = client.get("/api/v1/tables/default/public/events/health")
@@ -215,7 +215,7 @@ def test_storage_that_is_away_is_told(client: httpx.Client, warehouse: Warehouse
     assert client.get("/api/v1/jobs").status_code == 200
 
 
-def test_a_defect_is_answered_without_its_details(
+def test_unexpected_error_is_answered_without_details(
     client: httpx.Client, service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object) -> Any:
@@ -231,6 +231,6 @@ def test_a_defect_is_answered_without_its_details(
     assert "hunter22" not in caplog.text, "I12"
 
 
-def test_nobody_needs_to_say_who_they_are_on_this_machine(client: httpx.Client, warehouse: Warehouse) -> None:
+def test_local_service_needs_no_credential(client: httpx.Client, warehouse: Warehouse) -> None:
     job_id = client.post("/compact", json={"table": "public.events"}).json()["job_id"]
     assert client.get(f"/jobs/{job_id}").json()["created_by"] == LOCAL.name

@@ -1,4 +1,4 @@
-"""Who may enter, and what browsers are kept from; over a real socket."""
+"""Authentication and browser protection, over a real socket."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ Start = Callable[..., httpx.Client]
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    """A client of a service with these settings of access and others; one service for all who ask for the same."""
+    """Returns a client of a service with these settings. Tests with equal settings share a service."""
     directory = tmp_path_factory.mktemp("lake")
     started: dict[str, httpx.Client] = {}
     with ExitStack() as stack:
@@ -52,7 +52,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
 
 
 def routes(client: httpx.Client) -> list[tuple[str, str]]:
-    """Every method and path of the API's document, with the contract's short paths, filled in with something."""
+    """Yields every method and path of the API, with the short paths, and with parameters filled in."""
     paths = client.get("/openapi.json").json()["paths"]
     found = [(method.upper(), path) for path, operations in paths.items() for method in operations]
     found += [("POST", "/compact"), ("GET", "/jobs"), ("GET", "/jobs/x"), ("DELETE", "/jobs/x"), ("GET", "/metrics")]
@@ -73,7 +73,7 @@ def test_every_route_but_health_needs_a_credential(start: Start) -> None:
             assert answer.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-def test_a_key_is_taken_from_either_header(start: Start) -> None:
+def test_key_is_accepted_in_either_header(start: Start) -> None:
     client = start({"api_keys": KEYS})
     for headers in (bearer(VIEWER), {"X-API-Key": VIEWER}, {"Authorization": f"bearer  {VIEWER}"}):
         assert client.get("/api/v1/jobs", headers=headers).status_code == 200
@@ -98,7 +98,7 @@ def test_a_key_is_taken_from_either_header(start: Start) -> None:
         {"X-API-Key": VIEWER, **bearer(VIEWER)},
     ],
 )
-def test_a_credential_that_is_not_valid_is_refused_and_not_repeated(start: Start, headers: dict[str, str]) -> None:
+def test_invalid_credential_is_refused_and_not_repeated(start: Start, headers: dict[str, str]) -> None:
     answer = start({"api_keys": KEYS, "anonymous_role": "viewer"}).get("/api/v1/jobs", headers=headers)
     assert answer.status_code == 401
     assert VIEWER not in answer.text
@@ -110,7 +110,7 @@ def test_two_credentials_of_one_kind_are_refused(start: Start) -> None:
     assert start({"api_keys": KEYS}).get("/api/v1/jobs", headers=twice).status_code == 401
 
 
-def test_roles_hold(start: Start) -> None:
+def test_roles_are_enforced(start: Start) -> None:
     client = start({"api_keys": KEYS})
 
     def status(key: str, method: str, path: str, **more: Any) -> int:
@@ -123,7 +123,7 @@ def test_roles_hold(start: Start) -> None:
     assert [status(key, "DELETE", "/api/v1/jobs/x") for key in (VIEWER, OPERATOR, ADMIN)] == [403, 404, 404]
 
 
-def test_nobody_is_anybody_without_a_credential_unless_the_settings_say_so(start: Start) -> None:
+def test_anonymous_access_needs_a_setting(start: Start) -> None:
     client = start({"api_keys": KEYS, "anonymous_role": "viewer"})
     assert client.get("/api/v1/jobs").status_code == 200
     assert client.post("/api/v1/compact", json={"table": "public.events"}).status_code == 403
@@ -131,7 +131,7 @@ def test_nobody_is_anybody_without_a_credential_unless_the_settings_say_so(start
     assert client.post("/api/v1/compact", json={"table": "public.events"}).status_code == 403
 
 
-def test_metrics_are_as_open_as_the_settings_say(start: Start) -> None:
+def test_settings_decide_who_reads_metrics(start: Start) -> None:
     closed, opened = start({"api_keys": KEYS}), start({"api_keys": KEYS, "open_metrics": True})
     for path in ("/metrics", "/api/v1/metrics"):
         assert closed.get(path).status_code == 401
@@ -140,7 +140,7 @@ def test_metrics_are_as_open_as_the_settings_say(start: Start) -> None:
         assert opened.get(path, headers=bearer("tdb_wrong")).status_code == 401
 
 
-def test_metrics_tell_of_all_tenants_and_so_are_for_those_who_see_all(start: Start) -> None:
+def test_metrics_need_access_to_all_tenants(start: Start) -> None:
     tenants = {"sales": {"namespaces": ["public"]}}
     collector = new_key()
     keys = [{**KEYS[0], "tenant": "sales"}, {"name": "prometheus", "hash": hash_key(collector), "tenant": "*"}]
@@ -150,7 +150,7 @@ def test_metrics_tell_of_all_tenants_and_so_are_for_those_who_see_all(start: Sta
     assert client.get("/api/v1/audit", headers=bearer(collector)).status_code == 403
 
 
-def test_a_token_of_the_identity_provider_counts(start: Start) -> None:
+def test_token_of_the_identity_provider_is_accepted(start: Start) -> None:
     provider = Provider()
     client = start({"oidc": {"issuer": provider.issuer, "audience": "tidyberg"}, "api_keys": KEYS})
     try:
@@ -169,7 +169,7 @@ def test_a_token_of_the_identity_provider_counts(start: Start) -> None:
         provider.close()
 
 
-def test_without_its_provider_tokens_wait_and_keys_go_on(start: Start) -> None:
+def test_without_the_provider_keys_still_work(start: Start) -> None:
     provider = Provider()
     token = provider.token()
     provider.close()
@@ -180,7 +180,7 @@ def test_without_its_provider_tokens_wait_and_keys_go_on(start: Start) -> None:
     assert client.get("/api/v1/jobs", headers=bearer(VIEWER)).status_code == 200
 
 
-def test_the_document_says_how_to_identify_oneself_where_one_must(start: Start) -> None:
+def test_secured_document_has_security_schemes(start: Start) -> None:
     secured, unsecured = (start(access).get("/openapi.json").json() for access in ({"api_keys": KEYS}, {}))
     assert set(secured["components"]["securitySchemes"]) == {"bearer", "apiKey"}
     assert secured["paths"]["/api/v1/compact"]["post"]["security"] == [{"bearer": []}, {"apiKey": []}]
@@ -196,13 +196,13 @@ def test_the_document_says_how_to_identify_oneself_where_one_must(start: Start) 
         ("10.0.0.1", 421), ("evil@localhost", 421), ("localhost:evil.example", 421), ("[", 421), ("0.0.0.0", 421),
     ],
 )  # fmt: skip
-def test_names_of_other_machines_do_not_lead_here(start: Start, host: str, status: int) -> None:
-    """A page at a name that now leads to 127.0.0.1 (DNS rebinding) must not be this machine's owner."""
+def test_foreign_host_names_are_refused(start: Start, host: str, status: int) -> None:
+    """A page whose name resolves to 127.0.0.1 (DNS rebinding) must not act as the local user."""
     client = start()
     assert client.get("/api/v1/jobs", headers={"Host": host}).status_code == status
 
 
-def test_host_names_are_free_where_a_credential_is_needed_and_bound_by_the_settings(start: Start) -> None:
+def test_host_names_are_free_with_authentication_unless_settings_restrict_them(start: Start) -> None:
     assert start({"api_keys": KEYS}).get("/api/v1/jobs", headers={"Host": "x", **bearer(VIEWER)}).status_code == 200
     client = start({"api_keys": KEYS, "allowed_hosts": ["lake.example"]})
     assert client.get("/health", headers={"Host": "lake.example:80"}).status_code == 200
@@ -225,7 +225,7 @@ def test_host_names_are_free_where_a_credential_is_needed_and_bound_by_the_setti
         ({"Origin": "https://console.example"}, True),
     ],
 )
-def test_pages_of_other_origins_change_nothing(start: Start, headers: dict[str, str], passes: bool) -> None:
+def test_pages_of_other_origins_cannot_change_anything(start: Start, headers: dict[str, str], passes: bool) -> None:
     client = start({"cors_origins": ["https://console.example"]})
     ours = str(client.base_url).rstrip("/")
     before = len(client.get("/api/v1/jobs").json()["jobs"])
@@ -237,13 +237,13 @@ def test_pages_of_other_origins_change_nothing(start: Start, headers: dict[str, 
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
-def test_what_a_form_could_send_is_not_taken(start: Start, kind: str) -> None:
+def test_form_bodies_are_refused(start: Start, kind: str) -> None:
     headers = {"Content-Type": kind} if kind else {}
     answer = start().post("/api/v1/compact", content=b'{"table": "public.events"}', headers=headers)
     assert answer.status_code == 415
 
 
-def test_other_origins_read_answers_only_where_the_settings_name_them(start: Start) -> None:
+def test_other_origins_need_a_cors_setting(start: Start) -> None:
     asked = {
         "Origin": "https://console.example",
         "Access-Control-Request-Method": "POST",
@@ -260,7 +260,7 @@ def test_other_origins_read_answers_only_where_the_settings_name_them(start: Sta
 
 
 @pytest.mark.parametrize("path", ["/health", "/docs", "/openapi.json", "/api/v1/jobs", "/api/v1/nothing", "/metrics"])
-def test_every_answer_has_the_headers_that_keep_it_from_misuse(start: Start, path: str) -> None:
+def test_every_response_has_security_headers(start: Start, path: str) -> None:
     for access in ({}, {"api_keys": KEYS}):
         headers = start(access).get(path).headers
         assert headers["X-Content-Type-Options"] == "nosniff"

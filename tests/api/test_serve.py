@@ -1,4 +1,4 @@
-"""`tidyberg serve` as a process of its own, and curl against it."""
+"""Runs `tidyberg serve` as a process and calls it with curl."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def curl(*arguments: str) -> Any:
 
 
 def first_compaction(served: Served) -> dict[str, Any]:
-    """As the contract has it: submit, then look until it has ended."""
+    """Submits a job and polls it until it has ended, as in the contract."""
     created = curl(
         "-X",
         "POST",
@@ -62,7 +62,7 @@ def test_the_first_compaction_works_with_no_configuration_but_a_catalog(warehous
     assert warehouse.rows(table.refresh()) == rows
 
 
-def test_a_service_says_where_it_listens_runs_jobs_and_stops_cleanly(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_service_prints_its_address_runs_jobs_and_stops_cleanly(warehouse: Warehouse, tmp_path: Path) -> None:
     environ = environment(warehouse, tmp_path, TIDYBERG_ENGINE="inline")
     with serving(environ, cwd=tmp_path) as served:
         job = first_compaction(served)
@@ -79,7 +79,7 @@ def test_a_service_says_where_it_listens_runs_jobs_and_stops_cleanly(warehouse: 
     assert "Traceback" not in served.said
 
 
-def test_watchers_do_not_keep_a_service_from_stopping(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_open_streams_do_not_block_the_stop(warehouse: Warehouse, tmp_path: Path) -> None:
     environ = environment(warehouse, tmp_path, TIDYBERG_ENGINE="inline")
     with serving(environ, "--workers", "0", "--log-json", cwd=tmp_path) as served:
         body = {"table": "public.events"}
@@ -103,7 +103,7 @@ def test_watchers_do_not_keep_a_service_from_stopping(warehouse: Warehouse, tmp_
         (["--host", "no.such.host.invalid", "--insecure"], {}, "Cannot listen on no.such.host.invalid"),
     ],
 )
-def test_what_cannot_be_served_is_told_in_one_message(
+def test_startup_errors_are_one_message(
     warehouse: Warehouse,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -123,8 +123,8 @@ def test_what_cannot_be_served_is_told_in_one_message(
     assert words in said
 
 
-def test_an_open_address_is_served_only_on_demand_and_with_a_warning(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_open_address_needs_a_flag_and_logs_a_warning(warehouse: Warehouse, tmp_path: Path) -> None:
     environ = environment(warehouse, tmp_path, TIDYBERG_ENGINE="inline", TIDYBERG_INSECURE="1")
     with serving(environ, "--host", "0.0.0.0", cwd=tmp_path) as served:
         pass
-    assert "nobody has to say who they are" in served.said
+    assert "no authentication is configured" in served.said

@@ -1,4 +1,4 @@
-"""What a service tells of itself over HTTP: metrics by route, names of requests, traces, and its calibration."""
+"""Telemetry over HTTP: metrics by route, request ids, traces and calibration."""
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
@@ -43,7 +43,7 @@ def test_metrics_are_prometheus_text_under_both_paths(client: httpx.Client) -> N
         assert "pending_compactions 0" in answer.text.splitlines()
 
 
-def test_an_answer_has_the_name_of_its_request(client: httpx.Client) -> None:
+def test_response_has_the_request_id(client: httpx.Client) -> None:
     assert client.get("/health/live", headers={"X-Request-ID": "mine"}).headers["x-request-id"] == "mine"
     assert len(client.get("/nowhere").headers["x-request-id"]) == 32
 
@@ -65,7 +65,7 @@ def test_the_calibration_is_shown(client: httpx.Client) -> None:
     assert told["newest"] == []
 
 
-def test_the_calibration_compares_jobs_that_ran(service: Service, client: httpx.Client) -> None:
+def test_calibration_compares_finished_jobs(service: Service, client: httpx.Client) -> None:
     service.start()
     job_id = client.post("/api/v1/compact", json={"table": "public.events"}).json()["job_id"]
     with client.stream("GET", f"/api/v1/jobs/{job_id}/events") as events:

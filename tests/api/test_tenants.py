@@ -1,4 +1,4 @@
-"""Tenants that share a service do not see, touch or even guess each other's things."""
+"""Tenants that share a service cannot see, change or guess the resources of others."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -75,14 +75,14 @@ def submitted(ask: Ask, key: str, table: str) -> str:
 
 
 def same_answer(first: httpx.Response, second: httpx.Response, *names: str) -> bool:
-    """Whether two answers differ in nothing but the names that were asked for."""
+    """Returns True if two responses differ only in the requested names."""
     texts = [first.text, second.text]
     for name in names:
         texts = [text.replace(name, "X") for text in texts]
     return (first.status_code, texts[0]) == (second.status_code, texts[1])
 
 
-def test_jobs_of_others_are_as_unknown_as_those_that_never_were(ask: Ask) -> None:
+def test_jobs_of_other_tenants_look_unknown(ask: Ask) -> None:
     job = submitted(ask, SALES, "sales.orders")
     never = "00000000-0000-4000-8000-000000000000"
     for method, path in (("GET", "/jobs/{}"), ("DELETE", "/jobs/{}"), ("GET", "/jobs/{}/events")):
@@ -95,7 +95,7 @@ def test_jobs_of_others_are_as_unknown_as_those_that_never_were(ask: Ask) -> Non
     assert ask(SALES, "DELETE", f"/jobs/{job}").json()["status"] == "cancelled"
 
 
-def test_lists_hold_only_ones_own(ask: Ask) -> None:
+def test_lists_contain_only_own_items(ask: Ask) -> None:
     mine, theirs = submitted(ask, SALES, "sales.orders"), submitted(ask, FINANCE, "finance.bills")
 
     def listed(key: str, **filters: str) -> set[str]:
@@ -114,7 +114,7 @@ def test_lists_hold_only_ones_own(ask: Ask) -> None:
     ("path", "body"),
     [("/compact", {"table": "{}"}), ("/plan", {"table": "{}"}), ("/tables/lake/{namespace}/{name}/health", None)],
 )
-def test_whether_tables_of_others_exist_is_not_told(ask: Ask, path: str, body: Any) -> None:
+def test_existence_of_other_tenants_tables_is_not_revealed(ask: Ask, path: str, body: Any) -> None:
     def asked(table: str) -> httpx.Response:
         namespace, name = table.split(".")
         json = {key: value.format(table) for key, value in body.items()} if body else None
@@ -127,7 +127,7 @@ def test_whether_tables_of_others_exist_is_not_told(ask: Ask, path: str, body: A
     assert asked("tmp.scratch").status_code == 403
 
 
-def test_a_name_without_namespace_means_ones_own_table(ask: Ask) -> None:
+def test_name_without_namespace_means_an_own_table(ask: Ask) -> None:
     jobs = [ask(SALES, "GET", f"/jobs/{submitted(ask, SALES, 'shared')}").json() for _ in range(1)]
     assert jobs[0]["table"].endswith("shared")
     assert "finance" not in str(jobs)
@@ -137,7 +137,7 @@ def test_a_name_without_namespace_means_ones_own_table(ask: Ask) -> None:
     assert "finance" not in theirs.text
 
 
-def test_catalogs_of_others_are_not_told(ask: Ask) -> None:
+def test_catalogs_of_other_tenants_are_not_revealed(ask: Ask) -> None:
     filters: dict[str, dict[str, str]] = {"/tables": {}, "/jobs": {"table": "a.b"}}
     for path, more in filters.items():
         theirs, none = (ask(SALES, "GET", path, params={"catalog": name, **more}) for name in ("books", "nothere"))
@@ -146,7 +146,7 @@ def test_catalogs_of_others_are_not_told(ask: Ask) -> None:
     assert ask(FINANCE, "GET", "/tables", params={"catalog": "books"}).status_code == 200
 
 
-def test_tables_are_listed_to_their_owners(ask: Ask) -> None:
+def test_tables_are_listed_only_for_their_owners(ask: Ask) -> None:
     def listed(key: str) -> set[str]:
         return {f"{one['namespace']}.{one['table']}" for one in ask(key, "GET", "/tables").json()["tables"]}
 
@@ -155,7 +155,7 @@ def test_tables_are_listed_to_their_owners(ask: Ask) -> None:
     assert listed(ADMIN) == {"sales.orders", "sales.shared", "finance.bills", "finance.shared", "tmp.scratch"}
 
 
-def test_nobody_works_for_another_tenant_but_admins(ask: Ask) -> None:
+def test_only_admins_work_for_another_tenant(ask: Ask) -> None:
     for tenant in ("finance", "nothere", "default", "sales2"):
         answer = ask(SALES, "POST", "/compact", json={"table": "sales.orders", "tenant": tenant})
         assert answer.status_code == 403, tenant
@@ -165,7 +165,7 @@ def test_nobody_works_for_another_tenant_but_admins(ask: Ask) -> None:
     assert ask(SALES, "GET", f"/jobs/{job}").status_code == 200
 
 
-def test_plans_of_others_cannot_be_applied(ask: Ask) -> None:
+def test_plans_of_other_tenants_cannot_be_applied(ask: Ask) -> None:
     plan_hash = ask(SALES, "POST", "/plan", json={"table": "sales.orders"}).json()["plan_hash"]
     never = "0" * len(plan_hash)
     theirs, none = (ask(FINANCE, "POST", f"/plans/{one}/apply") for one in (plan_hash, never))
@@ -174,7 +174,7 @@ def test_plans_of_others_cannot_be_applied(ask: Ask) -> None:
     assert ask(SALES, "POST", f"/plans/{plan_hash}/apply").status_code == 202
 
 
-def test_schedules_of_others_are_unknown_and_stay(ask: Ask) -> None:
+def test_schedules_of_other_tenants_look_unknown_and_stay(ask: Ask) -> None:
     assert ask(SALES, "PUT", "/schedules/nightly", json=SCHEDULE).status_code == 200
     for method, body in (("GET", None), ("DELETE", None)):
         theirs = ask(FINANCE, method, "/schedules/nightly", json=body)
@@ -189,7 +189,7 @@ def test_schedules_of_others_are_unknown_and_stay(ask: Ask) -> None:
     assert ask(SALES, "GET", "/schedules/nightly").json()["tenant"] == "sales"
 
 
-def test_who_works_for_all_schedules_a_table_for_its_owner(ask: Ask) -> None:
+def test_admin_schedule_belongs_to_the_owner_of_the_table(ask: Ask) -> None:
     saved = ask(ADMIN, "PUT", "/schedules/of-admin", json={"cron": "0 2 * * *", "table": "finance.bills"}).json()
     assert saved["tenant"] == "finance"
     assert ask(FINANCE, "DELETE", "/schedules/of-admin").status_code == 204
@@ -201,7 +201,7 @@ def test_who_works_for_all_schedules_a_table_for_its_owner(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("of", [{"table": "finance.bills"}, {"table": "finance.*"}, {"catalog": "books", "table": "*"}])
-def test_a_schedule_on_what_is_anothers_is_refused_when_it_is_made(ask: Ask, of: dict[str, str]) -> None:
+def test_schedule_for_a_foreign_table_is_refused_at_creation(ask: Ask, of: dict[str, str]) -> None:
     refused = ask(SALES, "POST", "/schedules", json={"cron": "0 2 * * *", **of})
     assert refused.status_code == 403
     never = {key: value.replace("bills", "never").replace("books", "never") for key, value in of.items()}
@@ -214,15 +214,15 @@ def test_a_schedule_on_what_is_anothers_is_refused_when_it_is_made(ask: Ask, of:
     assert ask(SALES, "DELETE", "/schedules/own").status_code == 204
 
 
-def test_namespaces_of_others_are_as_unknown_as_those_that_never_were(ask: Ask) -> None:
+def test_namespaces_of_other_tenants_look_unknown(ask: Ask) -> None:
     theirs, none = (ask(SALES, "GET", "/tables", params={"namespace": name}) for name in ("finance", "nothere"))
     assert theirs.status_code == 404
     assert same_answer(theirs, none, "finance", "nothere")
     assert ask(SALES, "GET", "/tables", params={"namespace": "sales"}).json()["total"] == 2
 
 
-def test_no_hint_names_namespaces_of_others(ask: Ask) -> None:
-    """Of a tenant's own namespaces, some may not exist; what is near belongs to others."""
+def test_hints_do_not_name_namespaces_of_other_tenants(ask: Ask) -> None:
+    """A namespace of a tenant may not exist yet, and similar names may belong to others."""
     answers = [
         ask(AUDIT, "GET", "/tables", params={"namespace": "audit"}),
         ask(AUDIT, "GET", "/tables/lake/audit/x/health"),
@@ -236,7 +236,7 @@ def test_no_hint_names_namespaces_of_others(ask: Ask) -> None:
     assert "sales" in ask(ADMIN, "GET", "/tables", params={"namespace": "audit"}).text, "who sees all gets the hint"
 
 
-def test_a_quota_is_the_tenants_own(ask: Ask) -> None:
+def test_each_tenant_has_its_own_quota(ask: Ask) -> None:
     answers = [ask(FINANCE, "POST", "/compact", json={"table": "finance.bills"}) for _ in range(6)]
     refused = answers[-1]
     assert (refused.status_code, refused.json()["code"]) == (429, "quota-exceeded")
@@ -244,14 +244,14 @@ def test_a_quota_is_the_tenants_own(ask: Ask) -> None:
     submitted(ask, SALES, "sales.orders")
 
 
-def test_whoever_is_not_known_hears_only_whether_the_service_is_ready(client: httpx.Client) -> None:
+def test_unknown_callers_see_only_the_readiness_status(client: httpx.Client) -> None:
     assert client.get("/health/ready").json() == {"status": "ok", "checks": {}}
     assert client.get("/health/ready", headers=bearer(SALES)).json()["checks"] == {}
     assert client.get("/health/ready", headers=bearer("tdb_wrong")).json()["checks"] == {}
     assert "catalog books" in client.get("/health/ready", headers=bearer(WATCHER)).json()["checks"]
 
 
-def test_tenants_pause_their_own_tables_and_see_no_others(ask: Ask) -> None:
+def test_tenants_pause_and_see_only_their_own_tables(ask: Ask) -> None:
     body = {"table": "sales.orders", "reason": "a migration of ours"}
     assert ask(FINANCE, "POST", "/pauses", json=body).status_code == 403
     assert ask(WATCHER, "POST", "/pauses", json=body).status_code == 403

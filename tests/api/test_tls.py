@@ -1,4 +1,4 @@
-"""The service behind its own certificate."""
+"""The service with a TLS certificate."""
 
 import ssl
 import threading
@@ -27,7 +27,7 @@ Pair = tuple[Path, Path]
 
 
 def make_pair(directory: Path, name: str, *, password: bytes | None = None) -> Pair:
-    """A certificate that is its own authority, and its key."""
+    """Returns a self-signed certificate and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
@@ -65,14 +65,14 @@ def ask(service: Service, server: Server, verify: ssl.SSLContext) -> httpx.Respo
         thread.join(30)
 
 
-def test_with_a_certificate_it_speaks_tls_only_and_says_to_stay_with_it(service: Service, pair: Pair) -> None:
+def test_service_with_a_certificate_accepts_only_tls_and_sends_hsts(service: Service, pair: Pair) -> None:
     trusting = ssl.create_default_context(cafile=str(pair[0]))
     answer = ask(service, Server(port=0, tls_cert=pair[0], tls_key=pair[1]), trusting)
     assert answer.status_code == 200
     assert answer.headers["Strict-Transport-Security"].startswith("max-age=")
 
 
-def test_with_an_authority_for_clients_only_they_enter(service: Service, pair: Pair, tmp_path: Path) -> None:
+def test_client_certificates_are_required_if_configured(service: Service, pair: Pair, tmp_path: Path) -> None:
     client = make_pair(tmp_path, "client")
     server = Server(port=0, tls_cert=pair[0], tls_key=pair[1], tls_client_ca=client[0])
     trusting = ssl.create_default_context(cafile=str(pair[0]))
@@ -82,7 +82,7 @@ def test_with_an_authority_for_clients_only_they_enter(service: Service, pair: P
     assert ask(service, server, trusting).status_code == 200
 
 
-def test_without_a_certificate_nothing_is_asked_of_the_server() -> None:
+def test_without_a_certificate_there_are_no_tls_arguments() -> None:
     assert tls_arguments(Server()) == {}
 
 
@@ -97,7 +97,7 @@ def test_without_a_certificate_nothing_is_asked_of_the_server() -> None:
         (lambda certificate, key: make_pair(key.parent, "server", password=b"hunter2"), "cannot be used"),
     ],
 )
-def test_files_that_cannot_be_used_are_named(pair: Pair, spoil: Callable[[Path, Path], object], told: str) -> None:
+def test_unusable_tls_files_are_named(pair: Pair, spoil: Callable[[Path, Path], object], told: str) -> None:
     spoil(*pair)
     with pytest.raises(ConfigurationError, match=told):
         tls_arguments(Server(tls_cert=pair[0], tls_key=pair[1]))

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from pyiceberg.table import Table
 
-from tidyberg.bench.choosing import Choice
-from tidyberg.bench.copying import copy_table
-from tidyberg.bench.scratch import REF, Scratch
+from tidyberg.benchmarking.copy_table import copy_table
+from tidyberg.benchmarking.sample import BenchmarkSample
+from tidyberg.benchmarking.scratch import REF, Scratch
 from tidyberg.control.control import Control
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import PlanOptions, Strategy
@@ -26,7 +26,7 @@ def planned(warehouse: Warehouse, tmp_path: Path) -> Plan:
         return control.plan(TableRef.parse("db.events", warehouse.name), FULL)
 
 
-def put_copy(scratch: Scratch, table: Table, choice: Choice) -> Table:
+def put_copy(scratch: Scratch, table: Table, choice: BenchmarkSample) -> Table:
     snapshot = table.refresh().current_snapshot()
     assert snapshot is not None
     scratch.put(copy_table(table, snapshot, choice, scratch.io, scratch.location))

@@ -1,4 +1,4 @@
-"""Submissions and runs for tests of telemetry, and a queue of given contents."""
+"""Builders of submissions, runs and queues for telemetry tests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -69,7 +69,7 @@ def submission(status: JobStatus = JobStatus.SUCCEEDED, **changes: Any) -> Submi
 
 @dataclass
 class FixedQueue:
-    """Only what metrics ask of a queue."""
+    """Implements only what metrics read from a queue."""
 
     contents: list[Submission] = field(default_factory=list)
     asked: int = 0

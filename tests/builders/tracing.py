@@ -1,4 +1,4 @@
-"""A tracer that keeps its spans, and a collector that takes them over HTTP as OpenTelemetry's protocol says."""
+"""A tracer that keeps its spans, and a collector that receives them over OTLP/HTTP."""
 
 import gzip
 import threading
@@ -27,7 +27,7 @@ class KeepingTracer(OpenTelemetryTracer):
         return [span for span in self.spans if span.name == name]
 
     def tree(self) -> set[tuple[str, str | None]]:
-        """Names of spans, each with its parent's."""
+        """Returns the names of spans with the names of their parents."""
         names = {span.context.span_id: span.name for span in self.spans if span.context}
         return {
             (span.name, names.get(span.parent.span_id, "elsewhere") if span.parent else None) for span in self.spans
@@ -36,7 +36,7 @@ class KeepingTracer(OpenTelemetryTracer):
 
 @contextmanager
 def collector() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
-    """Its address and what it has received."""
+    """Yields the address of the collector and the received spans."""
     received: list[ExportTraceServiceRequest] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""A warehouse with one messy table, and the command line on top of it."""
+"""A warehouse with one untidy table, and a function that runs commands on it."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -54,7 +54,7 @@ def config(warehouse: Warehouse, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(config: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command line in this process; settings come from ./tidyberg.yaml."""
+    """Returns a function that runs a command line in this process, with ./tidyberg.yaml."""
 
     def go(*arguments: str) -> Ran:
         capsys.readouterr()

@@ -1,4 +1,4 @@
-"""`tidyberg audit`: what it prints and how it ends."""
+"""`tidyberg audit`: its output and exit codes."""
 
 from pathlib import Path
 from typing import Any
@@ -19,26 +19,28 @@ def test_a_table_without_replace_snapshots_has_nothing_to_audit(run: Run) -> Non
     assert "no replace snapshot in its history" in ran.out
 
 
-def test_an_intact_compaction_is_said_to_be_so(run: Run) -> None:
+def test_intact_compaction_is_reported_as_intact(run: Run) -> None:
     assert run("compact", "analytics.events").status == 0
     ran = run("audit", "analytics.events")
     assert ran.status == 0, ran.err
     assert "1 replace snapshot: 1 intact" in ran.out
-    assert "intact: the same 600 rows · 12 → 1 file · receipt holds" in ran.out
+    assert "intact: the same 600 rows · 12 → 1 file · receipt matches" in ran.out
 
 
-def test_damage_ends_with_6_and_says_which_rows(run: Run, warehouse: Warehouse) -> None:
+def test_damage_exits_with_6_and_names_the_rows(run: Run, warehouse: Warehouse) -> None:
     assert run("compact", "analytics.events").status == 0
     table = warehouse.catalog.load_table("analytics.events")
     (output,) = (local_path(file.path) for file in warehouse.live_files(table))
     rows = pq.read_table(output, partitioning=None)
-    pq.write_table(rows.slice(1).take([0, *range(rows.num_rows - 1)]), output)  # the first lost, the second twice
+    pq.write_table(
+        rows.slice(1).take([0, *range(rows.num_rows - 1)]), output
+    )  # loses the first row and duplicates the second
     ran = run("audit", "analytics.events")
     assert ran.status == 6
     assert "DAMAGED" in ran.out
     assert "1 row lost" in ran.out
     assert "1 row doubled" in ran.out
-    assert "receipt broken" in ran.out
+    assert "receipt does not match" in ran.out
     told = run("audit", "analytics.events", "--json")
     assert told.status == 6
     assert told.json["damaged"] is True
@@ -47,11 +49,11 @@ def test_damage_ends_with_6_and_says_which_rows(run: Run, warehouse: Warehouse) 
     assert dict(audited["harms"]) == {"lost": 1, "doubled": 1}
 
 
-@pytest.mark.unwatched  # by the checker, which would find it
-def test_the_command_that_it_names_rewrites_what_some_readers_refuse(
+@pytest.mark.unwatched  # the checker would report the file
+def test_suggested_command_rewrites_files_that_some_readers_refuse(
     run: Run, warehouse: Warehouse, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config.write_text(config.read_text() + "limits: {min_target_file_size: 1B}\n")  # its files are tiny
+    config.write_text(config.read_text() + "limits: {min_target_file_size: 1B}\n")  # the files are tiny
     original = merge._row_group
 
     def numbered_in_part(*args: Any) -> Struct:
@@ -72,7 +74,7 @@ def test_the_command_that_it_names_rewrites_what_some_readers_refuse(
     assert run("audit", "analytics.events", "--json").json["repair"] == ""
 
 
-def test_a_snapshot_that_was_asked_for_and_cannot_be_audited_is_a_failure(run: Run, warehouse: Warehouse) -> None:
+def test_named_snapshot_that_cannot_be_audited_is_a_failure(run: Run, warehouse: Warehouse) -> None:
     table = warehouse.catalog.load_table("analytics.events")
     gone = warehouse.live_files(table)[0].path
     snapshot = str(run("compact", "analytics.events", "--json").json["snapshot_id"])
@@ -83,6 +85,6 @@ def test_a_snapshot_that_was_asked_for_and_cannot_be_audited_is_a_failure(run: R
     assert "not audited" in ran.out
 
 
-def test_a_branch_or_snapshot_that_does_not_exist_is_bad_input(run: Run) -> None:
+def test_unknown_branch_or_snapshot_is_bad_input(run: Run) -> None:
     assert run("audit", "analytics.events", "--branch", "nowhere").status == 2
     assert run("audit", "analytics.events", "--snapshot", "1").status == 2

@@ -48,7 +48,7 @@ def test_compact_commits_and_a_second_run_does_nothing(run: Run, warehouse: Ware
     assert run("plan", "analytics.events", "--detailed-exitcode").status == 3
 
 
-def test_compact_as_json_carries_the_contracts_stats(run: Run) -> None:
+def test_compact_json_has_the_stats_of_the_contract(run: Run) -> None:
     document = run("compact", "analytics.events", "--json").json
     assert (document["success"], document["compacted"]) == (True, True)
     assert set(document["stats"]) == {field.name for field in dataclasses.fields(CompactionStats)}
@@ -80,7 +80,7 @@ def test_a_plan_is_written_explained_and_applied(run: Run, tmp_path: Path, wareh
     assert "error: " in stale.err
 
 
-def test_a_copy_is_asked_for_explained_and_told(run: Run, tmp_path: Path, warehouse: Warehouse) -> None:
+def test_copy_mode_is_planned_explained_and_reported(run: Run, tmp_path: Path, warehouse: Warehouse) -> None:
     table = warehouse.catalog.load_table("analytics.events")
     before, file = warehouse.rows(table), tmp_path / "plan.json"
     run("plan", "analytics.events", "--mode", "copy", "--out", str(file))
@@ -116,7 +116,7 @@ def test_a_filter_names_partitions_as_the_plan_prints_them(run: Run, warehouse: 
     assert "The table has id, ts; its partition fields are day." in refused.err
 
 
-def test_plan_as_json_is_the_plan_file(run: Run, tmp_path: Path) -> None:
+def test_plan_json_equals_the_plan_file(run: Run, tmp_path: Path) -> None:
     document = run("plan", "analytics.events", "--json")
     file = tmp_path / "plan.json"
     file.write_text(document.out)
@@ -133,7 +133,7 @@ def test_an_edited_plan_is_refused(run: Run, tmp_path: Path) -> None:
     assert run("explain", str(tmp_path / "absent.json")).status == 2
 
 
-def test_health_scores_and_gives_reasons(run: Run) -> None:
+def test_health_shows_a_score_and_reasons(run: Run) -> None:
     ran = run("health", "analytics.events")
     assert ran.status == 0
     assert "/100" in ran.out
@@ -152,7 +152,7 @@ def test_tables_lists_every_table(run: Run, warehouse: Warehouse) -> None:
     assert [table["identifier"] for table in run("tables", "sales", "--json").json["tables"]] == ["sales.empty"]
 
 
-def test_history_tells_of_jobs(run: Run) -> None:
+def test_history_lists_jobs(run: Run) -> None:
     run("compact", "analytics.events")
     ran = run("history", "analytics.events")
     assert "succeeded" in ran.out
@@ -164,12 +164,12 @@ def test_history_tells_of_jobs(run: Run) -> None:
 def test_recover_has_nothing_to_do_after_jobs_that_ended(run: Run) -> None:
     run("compact", "analytics.events")
     said = run("recover").out
-    assert said.startswith("nothing to recover: the job store knows of no job that died\n")
-    assert "`tidyberg recover --scan TABLE` lists what dead jobs may have left" in said
+    assert said.startswith("nothing to recover: the job store has no job that died\n")
+    assert "`tidyberg recover --scan TABLE` lists files that dead jobs may have left" in said
     assert run("recover", "analytics.events", "--json").json == {"recovered": []}
 
 
-def test_recover_scans_a_table_for_what_no_store_knows_of(run: Run, warehouse: Warehouse) -> None:
+def test_recover_scan_finds_files_unknown_to_the_store(run: Run, warehouse: Warehouse) -> None:
     table = warehouse.catalog.load_table("analytics.events")
     data = Path(local_path(f"{table.location()}/data"))
     old, young = (data / output_name("lost", 0, 0, number) for number in range(2))
@@ -189,13 +189,13 @@ def test_recover_scans_a_table_for_what_no_store_knows_of(run: Run, warehouse: W
         assert run(*wrong).status == 2
 
 
-def test_a_target_of_a_byte_is_refused(run: Run) -> None:
+def test_target_of_one_byte_is_refused(run: Run) -> None:
     ran = run("compact", "analytics.events", "--target-file-size", "1B", "--force")
     assert ran.status == 2
     assert "the smallest that is taken is 1 MB" in ran.err
 
 
-def test_options_of_the_command_line_reach_the_plan(run: Run) -> None:
+def test_command_line_options_reach_the_plan(run: Run) -> None:
     options = run(
         "plan", "analytics.events", "--strategy", "small-files", "--target-file-size", "64MB", "--max-files", "6",
         "--min-input-files", "2", "--parquet", "compression-level=7", "--where", "id >= 0", "--json",
@@ -254,7 +254,7 @@ def test_a_tag_is_refused_as_target(run: Run, warehouse: Warehouse) -> None:
     assert "tag" in ran.err
 
 
-def test_common_flags_may_stand_before_the_command(run: Run, config: Path, tmp_path: Path) -> None:
+def test_common_flags_may_come_before_the_command(run: Run, config: Path, tmp_path: Path) -> None:
     moved = config.rename(tmp_path / "elsewhere.yaml")
     assert run("plan", "analytics.events").status == 2
     assert run("--config", str(moved), "--json", "plan", "analytics.events").json["table"]
@@ -278,13 +278,13 @@ def test_version_and_help(run: Run) -> None:
         assert run(command, "--help").status == 0
 
 
-def test_unexpected_failures_show_no_traceback_unless_asked(
+def test_unexpected_failures_show_a_traceback_only_in_debug_mode(
     run: Run, monkeypatch: pytest.MonkeyPatch, warehouse: Warehouse
 ) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("postgresql://me:hunter2@host is odd")
 
-    monkeypatch.setattr("tidyberg.cli.looking.resolve_table", broken)
+    monkeypatch.setattr("tidyberg.cli.tables.resolve_table", broken)
     ran = run("plan", "analytics.events")
     assert ran.status == 5
     assert "Unexpected failure: RuntimeError" in ran.err

@@ -1,4 +1,4 @@
-"""The demo, as a newcomer runs it."""
+"""The demo, as a new user runs it."""
 
 import shlex
 import subprocess
@@ -15,7 +15,7 @@ from tidyberg.testing import Warehouse
 NOW = 1_763_200_000_000
 
 
-def test_the_table_looks_as_a_week_of_streaming_leaves_it(tmp_path: Path) -> None:
+def test_demo_table_looks_like_a_week_of_streaming(tmp_path: Path) -> None:
     with Warehouse(tmp_path, "demo") as warehouse:
         table = make_events(warehouse, NOW)
         assert warehouse.files_on_disk(table) == warehouse.referenced_files(table), "nothing lies around"
@@ -56,7 +56,7 @@ def test_the_demo_can_be_run_again_and_replaces_only_its_own_table(
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_demo_runs_on_spark_and_its_advice_works(tmp_path: Path) -> None:
+def test_demo_runs_on_spark_and_its_suggested_commands_work(tmp_path: Path) -> None:
     directory = tmp_path / "demo"
     command = [sys.executable, "-c", "from tidyberg.cli.main import run; run()"]
     first = subprocess.run([*command, "demo", "-d", str(directory)], capture_output=True, text=True, check=False)
@@ -71,7 +71,7 @@ def test_the_demo_runs_on_spark_and_its_advice_works(tmp_path: Path) -> None:
         assert tried.returncode == 0, f"{line}: {tried.stderr}"
 
 
-def test_a_directory_that_cannot_be_written_is_said(run: Run, tmp_path: Path) -> None:
+def test_unwritable_directory_is_reported(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ran = run("demo", "-d", str(tmp_path / "file" / "below"))
     assert ran.status == 5

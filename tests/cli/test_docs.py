@@ -1,4 +1,4 @@
-"""The documents say what the program does."""
+"""The documentation matches the program."""
 
 import re
 import subprocess
@@ -54,7 +54,7 @@ def test_the_settings_in_the_documents_are_valid() -> None:
         Settings.model_validate(read_document(block, "example", environ).data)
 
 
-def test_links_between_documents_lead_somewhere() -> None:
+def test_links_between_documents_resolve() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text()):
             if not target.startswith("http"):
@@ -71,7 +71,7 @@ def test_the_example_runs() -> None:
     assert lines[-2:] == ["committed: 20 files before, 1 after", "tidy"]
 
 
-def test_every_alert_leads_to_its_chapter() -> None:
+def test_every_alert_links_to_its_runbook() -> None:
     chapters = {
         line.removeprefix("### ").strip().lower().replace(" ", "-")
         for line in (ROOT / "docs/operations.md").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""The doctor finds what is wrong and changes nothing."""
+"""`tidyberg doctor` finds problems and changes nothing."""
 
 import stat
 from dataclasses import replace
@@ -25,7 +25,7 @@ def fake_java(directory: Path, said: str) -> dict[str, str]:
     return {"PATH": str(directory)}
 
 
-def test_a_good_setting_is_ready(run: Run) -> None:
+def test_valid_installation_is_ready(run: Run) -> None:
     ran = run("doctor")
     assert ran.status == 0, ran.out
     assert "1 table; analytics.events loads" in ran.out
@@ -34,7 +34,7 @@ def test_a_good_setting_is_ready(run: Run) -> None:
     assert {check["name"] for check in document["checks"]} >= {"Python", "Java", "PySpark", "PyArrow", "settings"}
 
 
-def test_a_catalog_that_cannot_be_opened_fails_with_its_cure(run: Run, config: Path) -> None:
+def test_catalog_that_cannot_be_opened_fails_with_a_hint(run: Run, config: Path) -> None:
     config.write_text("catalog: {uri: 'sqlite:////nowhere/catalog.db'}\n")
     ran = run("doctor")
     assert ran.status == 5
@@ -69,7 +69,7 @@ def test_java_must_be_17_or_newer(tmp_path: Path, said: str, state: str) -> None
     assert (check.cure is not None and "Install a Java 17" in check.cure) == (state == "fail")
 
 
-def test_java_home_wins_over_the_path(tmp_path: Path) -> None:
+def test_java_home_takes_precedence_over_path(tmp_path: Path) -> None:
     home = tmp_path / "jdk"
     (home / "bin").mkdir(parents=True)
     fake_java(home / "bin", 'openjdk version "21.0.1"')
@@ -86,7 +86,7 @@ def test_java_is_not_needed_inline_or_through_connect(tmp_path: Path) -> None:
     assert check_java(Settings.model_validate({"spark": {"connect": "sc://host"}}), nowhere).state == "ok"
 
 
-def test_the_store_must_be_writable_and_is_not_made(tmp_path: Path) -> None:
+def test_store_must_be_writable_and_is_not_created(tmp_path: Path) -> None:
     path = tmp_path / "new" / "place" / "tidyberg.db"
     assert [check.state for check in check_store(Store(path=path))] == ["ok"]
     assert not path.parent.exists()
@@ -94,7 +94,7 @@ def test_the_store_must_be_writable_and_is_not_made(tmp_path: Path) -> None:
     assert [check.state for check in check_store(nowhere)] == ["fail"], "also for root, who is said to have the right"
 
 
-def test_a_file_that_takes_no_writes_is_told(tmp_path: Path) -> None:
+def test_store_file_that_accepts_no_writes_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "tidyberg.db"
     SqliteFile(path).close()
     before = path.read_bytes()
@@ -102,20 +102,20 @@ def test_a_file_that_takes_no_writes_is_told(tmp_path: Path) -> None:
     assert path.read_bytes() == before, "nothing of it stays"
     path.write_bytes(b"something else" * 1000)
     (check,) = check_store(Store(path=path))
-    assert (check.state, "takes no writes" in check.found) == ("fail", True)
+    assert (check.state, "accepts no writes" in check.found) == ("fail", True)
 
 
-def test_a_redis_that_takes_no_writes_is_told(redis_server: RedisServer) -> None:
+def test_redis_that_accepts_no_writes_is_reported(redis_server: RedisServer) -> None:
     store = Store(url=SecretStr(redis_server.url))
     with redis_server.client() as client:
         client.config_set("maxmemory", "1")
         found = list(check_store(store))
         client.config_set("maxmemory", "0")
-    assert any(check.state == "fail" and "takes no writes" in check.found for check in found)
-    assert not any("takes no writes" in check.found for check in check_store(store))
+    assert any(check.state == "fail" and "accepts no writes" in check.found for check in found)
+    assert not any("accepts no writes" in check.found for check in check_store(store))
 
 
-def test_redis_must_answer_keep_what_it_has_written_and_drop_nothing(
+def test_redis_must_answer_persist_and_not_evict(
     run: Run, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REDIS_URL", redis_server.url)
@@ -134,7 +134,7 @@ def test_redis_must_answer_keep_what_it_has_written_and_drop_nothing(
     assert redis_server.password not in forgetful + evicting + good.out
 
 
-def test_a_master_that_writes_on_when_its_replicas_have_left_it_is_a_warning(
+def test_master_that_accepts_writes_without_replicas_is_a_warning(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with redis_server.client() as client:
@@ -150,7 +150,7 @@ def test_a_master_that_writes_on_when_its_replicas_have_left_it_is_a_warning(
     assert warned == [False, True, False]
 
 
-def test_a_clock_that_is_wrong_is_a_warning(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_clock_is_a_warning(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(url=SecretStr(redis_server.url))
     monkeypatch.setattr("tidyberg.cli.doctor_store._CLOCKS_MAY_DIFFER_SECONDS", -1.0)
     assert any("clock" in check.found and check.state == "warn" for check in check_store(store))
@@ -159,7 +159,7 @@ def test_a_clock_that_is_wrong_is_a_warning(redis_server: RedisServer, monkeypat
 
 
 @pytest.mark.parametrize("wrong", ["port", "password"])
-def test_a_redis_that_cannot_be_used_fails_with_its_cure(
+def test_unusable_redis_fails_with_a_hint(
     run: Run, redis_server: RedisServer, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = 1 if wrong == "port" else redis_server.port
@@ -170,13 +170,13 @@ def test_a_redis_that_cannot_be_used_fails_with_its_cure(
     assert "hunter2" not in ran.out
 
 
-def test_little_disk_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_low_disk_space_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_disk(tmp_path).state in ("ok", "warn")
     monkeypatch.setattr("tidyberg.cli.doctor._LITTLE_DISK", 1 << 62)
     assert check_disk(tmp_path).state == "warn"
 
 
-def test_a_store_that_others_can_read_is_a_warning(tmp_path: Path) -> None:
+def test_store_readable_by_others_is_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     path.touch(0o600)
     (private,) = check_store(Store(path=path))

@@ -1,4 +1,4 @@
-"""What somebody types who does not know the command yet, and what they are told."""
+"""First tries of a new user, and the hints that they get."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from tests.cli.conftest import Run
 from tidyberg.testing import Warehouse
 
 
-def test_without_arguments_the_help_is_the_answer(run: Run) -> None:
+def test_without_arguments_help_is_printed(run: Run) -> None:
     for words in ((), ("config",)):
         ran = run(*words)
         assert (ran.status, ran.err) == (0, "")
@@ -18,7 +18,7 @@ def test_without_arguments_the_help_is_the_answer(run: Run) -> None:
         assert "Commands" in ran.out
 
 
-def test_python_runs_the_package() -> None:
+def test_python_m_runs_the_package() -> None:
     ran = subprocess.run([sys.executable, "-m", "tidyberg", "--version"], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("tidyberg ")
 
@@ -50,12 +50,12 @@ def test_commands_of_other_tools_get_a_hint(run: Run, name: str, hint: str) -> N
     assert hint in ran.json["error"]["hint"]
 
 
-def test_a_misspelt_command_is_guessed(run: Run) -> None:
+def test_misspelt_command_gets_a_suggestion(run: Run) -> None:
     assert "Did you mean 'compact'?" in run("compat").err
 
 
 @pytest.mark.parametrize("flag", ["--target-file-size", "--max-file-size", "--small-file-threshold"])
-def test_a_size_without_its_unit_is_asked_back(run: Run, flag: str) -> None:
+def test_size_without_a_unit_is_refused_with_a_suggestion(run: Run, flag: str) -> None:
     ran = run("plan", "analytics.events", flag, "512")
     assert ran.status == 2
     assert f"{flag} 512: 512 bytes? Write 512MB." in ran.err
@@ -71,13 +71,13 @@ def as_pyiceberg_has_it(config: Path, warehouse: Warehouse) -> Path:
 
 
 @pytest.mark.usefixtures("as_pyiceberg_has_it")
-def test_catalogs_by_name_under_catalog_work(run: Run) -> None:
+def test_named_catalogs_under_catalog_work(run: Run) -> None:
     assert "analytics.events" in run("tables").out
     assert run("plan", "analytics.events", "--catalog", "lab").status == 0
 
 
 @pytest.mark.usefixtures("as_pyiceberg_has_it")
-def test_settings_tell_where_each_catalog_comes_from(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_show_the_origin_of_each_catalog(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".pyiceberg.yaml").write_text(
         "catalog:\n  prod:\n    uri: http://me:hidden@prod.example.com\n  lab:\n    type: sql\n"
     )
@@ -95,7 +95,7 @@ def test_settings_tell_where_each_catalog_comes_from(run: Run, tmp_path: Path, m
     assert not any(secret in shown.out + shown.err for secret in ("hidden", "abcdefgh"))
 
 
-def test_the_one_catalog_is_the_default_and_may_come_from_the_environment(
+def test_single_catalog_is_the_default_and_may_come_from_the_environment(
     run: Run, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "#   lab (default): sql, " in run("config", "show").out
@@ -111,7 +111,7 @@ def test_the_one_catalog_is_the_default_and_may_come_from_the_environment(
     assert "from environment (TIDYBERG_CATALOG__URI)" in run("config", "show").out
 
 
-def test_the_only_catalog_can_be_called_default(run: Run) -> None:
+def test_single_catalog_can_be_called_default(run: Run) -> None:
     assert run("plan", "analytics.events", "--catalog", "default").status == 0
     assert run("compact", "analytics.events", "--catalog", "default").status == 0
     assert "analytics.events" in run("history", "analytics.events", "--catalog", "default").out

@@ -1,4 +1,4 @@
-"""The contract's CronJob command."""
+"""The `iceberg-compact` command of the contract."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ Compact = Callable[..., Ran]
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Warehouse]:
-    # A SQL catalog keeps its tables under its own name, and a catalog given by address alone is `default`.
+    # A SQL catalog stores its tables under its name. A catalog with only an address is named `default`.
     with Warehouse(tmp_path / "lake", "default") as opened:
         for name in ("analytics.events", "sales.events", "sales.orders"):
             opened.append_files(opened.create_table(name), 6, 20)
@@ -39,7 +39,7 @@ def files(lake: Warehouse, name: str) -> int:
     return len(list(lake.catalog.load_table(name).scan().plan_files()))
 
 
-def test_it_works_as_the_cronjob_writes_it(iceberg_compact: Compact, lake: Warehouse) -> None:
+def test_command_of_the_cronjob_works(iceberg_compact: Compact, lake: Warehouse) -> None:
     uri = lake.properties["uri"]
     ran = iceberg_compact(f"--catalog-uri={uri}", "--table=orders", "--strategy=small-files")
     assert ran.status == 0, ran.err
@@ -56,7 +56,7 @@ def test_the_address_may_come_from_the_environment(
     assert files(lake, "analytics.events") == 1
 
 
-def test_a_table_that_is_not_unique_needs_a_namespace(iceberg_compact: Compact, lake: Warehouse) -> None:
+def test_ambiguous_table_needs_a_namespace(iceberg_compact: Compact, lake: Warehouse) -> None:
     uri = lake.properties["uri"]
     refused = iceberg_compact(f"--catalog-uri={uri}", "--table=events")
     assert refused.status == 2
@@ -65,7 +65,9 @@ def test_a_table_that_is_not_unique_needs_a_namespace(iceberg_compact: Compact, 
     assert (files(lake, "sales.events"), files(lake, "analytics.events")) == (1, 6)
 
 
-def test_the_given_address_wins_over_the_settings(iceberg_compact: Compact, lake: Warehouse, tmp_path: Path) -> None:
+def test_given_address_takes_precedence_over_settings(
+    iceberg_compact: Compact, lake: Warehouse, tmp_path: Path
+) -> None:
     Path("tidyberg.yaml").write_text("catalog: {uri: 'http://127.0.0.1:9'}\n")
     assert iceberg_compact(f"--catalog-uri={lake.properties['uri']}", "--table=orders").status == 0
 

@@ -1,4 +1,4 @@
-"""Short commands import little: what they do not need would take longer to load than their answer to make."""
+"""Short commands import only what they need, because imports would take most of their time."""
 
 import subprocess
 import sys
@@ -30,25 +30,25 @@ def loaded(directory: Path, *arguments: str) -> set[str]:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["plan", "--help"]])
-def test_help_loads_no_library_that_reads_tables(tmp_path: Path, arguments: list[str]) -> None:
+def test_help_imports_no_table_library(tmp_path: Path, arguments: list[str]) -> None:
     assert not loaded(tmp_path, *arguments) & (_NEVER | _TO_REWRITE | _TO_READ)
 
 
 @pytest.mark.parametrize("command", ["plan", "health"])
-def test_looking_at_a_table_loads_nothing_that_runs_jobs_or_serves(config: Path, command: str) -> None:
-    config.write_text(config.read_text().replace("engine: inline\n", ""))  # Spark, which is the default
+def test_read_only_commands_import_no_job_or_server_code(config: Path, command: str) -> None:
+    config.write_text(config.read_text().replace("engine: inline\n", ""))  # the default engine is Spark
     found = loaded(config.parent, command, "analytics.events")
     assert "pyiceberg" in found
     assert not found & (_NEVER | _TO_REWRITE | _SELDOM)
 
 
-def test_settings_in_variables_load_what_reads_them(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_in_variables_import_their_reader(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDYBERG_VERIFY", "full")
     assert "pydantic_settings" in loaded(config.parent, "plan", "analytics.events")
 
 
-def test_a_command_ends_without_looking_for_garbage(tmp_path: Path) -> None:
-    """Python would go through all modules once more; frozen objects are left alone."""
+def test_command_exits_without_garbage_collection(tmp_path: Path) -> None:
+    """Objects are frozen, so Python does not collect them at exit."""
     code = (
         "import atexit, gc, sys\n"
         "atexit.register(lambda: print('FROZEN', gc.get_freeze_count()))\n"
@@ -60,7 +60,7 @@ def test_a_command_ends_without_looking_for_garbage(tmp_path: Path) -> None:
     assert int(done.stdout.split("FROZEN")[1]) > 10_000
 
 
-def test_a_filter_loads_what_parses_it(config: Path) -> None:
+def test_filter_imports_its_parser(config: Path) -> None:
     assert "sqlglot" in loaded(config.parent, "plan", "analytics.events", "--where", "id > 3")
 
 
@@ -69,17 +69,17 @@ def test_only_jobs_on_spark_launch_a_jvm(run: Run, config: Path, monkeypatch: py
     monkeypatch.setattr("tidyberg.execute.spark.launch.launch_ahead", lambda *given: launched.append(given))
     monkeypatch.setattr("tidyberg.control.control.Control.expect_work", lambda _: launched.append("engine"))
     assert run("compact", "analytics.events", "--engine", "inline").status == 0
-    launched.clear()  # the inline engine has nothing to start
+    launched.clear()  # the inline engine starts no JVM
     config.write_text(config.read_text().replace("engine: inline\n", ""))
     for looking in (["plan"], ["health"], ["compact", "--dry-run"]):
         assert run(*looking, "analytics.events").status == 0
     assert launched == []
-    assert run("compact", "analytics.events").status == 0  # there is nothing to do any more
+    assert run("compact", "analytics.events").status == 0  # now there is nothing to do
     assert len(launched) == 2
 
 
-def test_the_jvm_is_launched_before_libraries_that_read_tables_are_loaded(config: Path) -> None:
-    """They load while it starts."""
+def test_jvm_starts_before_table_libraries_are_imported(config: Path) -> None:
+    """The libraries are imported while the JVM starts."""
     config.write_text(config.read_text().replace("engine: inline\n", ""))
     code = (
         "import sys\n"

@@ -1,4 +1,4 @@
-"""`tidyberg key new` shows a key once; what it prints for the settings works."""
+"""`tidyberg key new` shows a key once and prints a valid settings entry."""
 
 import json
 import shlex
@@ -11,9 +11,7 @@ from tidyberg.settings.access import hash_key
 from tidyberg.settings.load import load_settings
 
 
-def test_the_entry_that_is_printed_is_valid_and_holds_only_the_hash(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_printed_entry_is_valid_and_contains_only_the_hash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["key", "new", "--name", "airflow", "--role", "operator", "--tenant", "*", "--expires", "2031-02-03"]
     assert main(app, words) == 0
     printed = capsys.readouterr().out
@@ -29,13 +27,13 @@ def test_the_entry_that_is_printed_is_valid_and_holds_only_the_hash(
     assert kept.expires.date().isoformat() == "2031-02-03"
 
 
-def test_programs_get_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_has_the_key_and_the_entry(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(app, ["key", "new", "--name", "a", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["entry"] == {"name": "a", "hash": hash_key(shown["key"]), "role": "viewer"}
 
 
-def test_the_command_of_the_documents_works(capsys: pytest.CaptureFixture[str]) -> None:
+def test_documented_command_works(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[2] / "docs/security.md").read_text()
     commands = [line.removeprefix("$ tidyberg ") for line in page.splitlines() if line.startswith("$ tidyberg ")]
     assert commands
@@ -45,5 +43,5 @@ def test_the_command_of_the_documents_works(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("words", [[], ["--name", "a b"], ["--name", "local"], ["--name", "a", "--role", "god"]])
-def test_a_key_needs_a_name_and_a_role_that_exist(words: list[str]) -> None:
+def test_key_needs_a_name_and_a_known_role(words: list[str]) -> None:
     assert main(app, ["key", "new", *words]) == 2

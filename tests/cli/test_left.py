@@ -1,4 +1,4 @@
-"""What the command line says of files that it leaves, and the commands that it proposes."""
+"""What the command line reports about files that it leaves unchanged, and the commands that it suggests."""
 
 import shlex
 from pathlib import Path
@@ -15,7 +15,7 @@ def few(warehouse: Warehouse) -> str:
     return "analytics.few"
 
 
-def test_four_tiny_files_are_not_called_tidy(run: Run, few: str) -> None:
+def test_four_small_files_are_not_called_tidy(run: Run, few: str) -> None:
     ran = run("compact", few)
     assert ran.status == 0
     assert "analytics.few: 4 files wait, nothing is rewritten (health " in ran.out
@@ -25,7 +25,7 @@ def test_four_tiny_files_are_not_called_tidy(run: Run, few: str) -> None:
     assert "waiting: 4 files" in run("history").out
 
 
-def test_the_command_that_takes_them_now_works_as_printed(run: Run, few: str, config: Path) -> None:
+def test_command_that_rewrites_them_now_works_as_printed(run: Run, few: str, config: Path) -> None:
     flags = (
         "--where",
         "id >= 0",
@@ -39,7 +39,7 @@ def test_the_command_that_takes_them_now_works_as_printed(run: Run, few: str, co
         str(config),
     )
     printed = run("compact", few, *flags).out.replace("\n", " ")
-    command = shlex.split(printed.split("to take it now: ")[1])
+    command = shlex.split(printed.split("to rewrite it now: ")[1])
     assert command[:3] == ["tidyberg", "compact", few]
     assert "--force" in command
     assert all(flag in command for flag in ("--where", "id >= 0", "--strategy", "small_files", "--verify", "full"))
@@ -74,8 +74,8 @@ def test_no_token_is_printed_in_a_command(run: Run) -> None:
     assert "verysecret" not in printed
 
 
-def test_a_plan_of_files_that_wait_says_so(run: Run, few: str) -> None:
+def test_plan_shows_waiting_files(run: Run, few: str) -> None:
     planned = run("plan", few).out
     assert "no rewrite would make this table better" not in planned
     assert "4 files wait, nothing is rewritten" in planned
-    assert "to take it now: tidyberg compact analytics.few --force" in planned
+    assert "to rewrite it now: tidyberg compact analytics.few --force" in planned

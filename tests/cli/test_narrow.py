@@ -1,4 +1,4 @@
-"""What people see in a terminal of 60 columns: nothing is cut off, no column is too narrow to read."""
+"""Output in a terminal of 60 columns: nothing is cut off, and every column is readable."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ PARTITION = "region=eu-central-1-production"
 
 @pytest.fixture
 def narrow(run: Run, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Commands on a table with long names, in 60 columns; every line fits, and snapshot ids alone are shortened."""
+    """Runs commands on a table with long names in 60 columns. Every line fits, and only snapshot ids are shortened."""
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "region", StringType()))
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
     table = warehouse.create_table(NAME, schema, spec)
@@ -42,7 +42,7 @@ def narrow(run: Run, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> R
 
 
 def said(text: str) -> str:
-    """What was said, however its lines were broken."""
+    """Joins wrapped lines."""
     return " ".join(text.split())
 
 

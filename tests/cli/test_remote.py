@@ -1,4 +1,4 @@
-"""The commands that talk to a service."""
+"""The commands that call a service."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_a_job_is_submitted_followed_listed_and_cannot_be_cancelled_any_more(run
     assert run("watch", job_id, "--server", server).status == 0
 
 
-def test_without_waiting_the_next_command_is_named(run: Run, server: str) -> None:
+def test_submit_prints_the_next_command(run: Run, server: str) -> None:
     ran = run("submit", "events", "--server", server, "--key", "once", "--json")
     again = run("submit", "events", "--server", server, "--key", "once")
     assert f"tidyberg watch {ran.json['job_id']}" in again.out
@@ -41,13 +41,13 @@ def test_a_job_that_fails_fails_the_command(run: Run, server: str) -> None:
     assert "nowhere" in ran.out
 
 
-def test_errors_of_the_service_are_told_as_our_own(run: Run, server: str) -> None:
+def test_errors_of_the_service_are_shown_like_local_ones(run: Run, server: str) -> None:
     ran = run("submit", "nothing", "--server", server)
     assert ran.status == 2
     assert "nothing" in ran.err
 
 
-def test_a_service_that_is_not_there_is_named(run: Run) -> None:
+def test_unreachable_service_is_named(run: Run) -> None:
     ran = run("jobs", "--server", "http://127.0.0.1:1")
     assert ran.status == 5
     assert "http://127.0.0.1:1" in ran.err
@@ -62,7 +62,7 @@ def test_a_token_is_read_from_a_file(run: Run, server: str, tmp_path: Path) -> N
     assert run("jobs", "--server", server, "--token-file", str(token)).status == 0
 
 
-def test_schedules_are_listed_with_the_times_they_come(run: Run, server: str) -> None:
+def test_schedules_are_listed_with_their_times(run: Run, server: str) -> None:
     assert "there are no schedules" in run("schedules", "--server", server).out
     with Client(server) as client:
         client.save_schedule(Schedule(schedule_id="nightly", cron="0 2 * * *", table="a.b", timezone="Asia/Kathmandu",

@@ -1,4 +1,4 @@
-"""What people see, from hand-made values."""
+"""Text output of hand-made values."""
 
 import dataclasses
 from typing import Any
@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders.console import rendered
+from tidyberg.cli.formatting import ago, dollars, duration, plural, short_id
 from tidyberg.cli.show_doctor import Check, show_checks
 from tidyberg.cli.show_health import show_health, show_tables
 from tidyberg.cli.show_jobs import show_jobs
 from tidyberg.cli.show_plan import SHOWN_PARTITIONS, show_groups, show_plan
 from tidyberg.cli.show_result import show_result
 from tidyberg.cli.show_sizes import bucket_label, show_histogram, size_buckets
-from tidyberg.cli.words import ago, dollars, duration, plural, short_id
 from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.job import CompactionStats, CopyTotals, Job, JobStatus, SpliceTotals, Stage
 from tidyberg.model.left import left_alone
@@ -97,30 +97,30 @@ def test_a_plan_reads_from_the_table_to_the_next_command() -> None:
     assert cells[-1] == "plan 7f3a09c2 · next: tidyberg compact x"
 
 
-def test_an_empty_plan_says_so_and_names_no_next_command() -> None:
+def test_empty_plan_has_no_next_command() -> None:
     text = shown_plan(dataclasses.replace(make_plan(PARTITIONS[3:]), health=100))
     assert "nothing to do, it is tidy" in text
     assert "next:" not in text
 
 
-def test_a_plan_that_leaves_files_is_not_called_tidy_and_names_the_command_that_takes_them() -> None:
+def test_plan_that_leaves_files_is_not_called_tidy_and_shows_the_command_for_them() -> None:
     text = shown_plan(make_plan(PARTITIONS[:1]), take_now=lambda options: f"tidyberg compact x {options}")
     assert "96 files wait, nothing is rewritten" in text
     assert "waiting: 96 files of 1 partition: hot: 4 commits in the last 10 min, cools 02:10; taken once" in text
-    assert "to take it now: tidyberg compact x {'force': True}" in text
+    assert "to rewrite it now: tidyberg compact x {'force': True}" in text
     assert "tidy" not in text.replace("tidyberg", "")
     refused = verdict_of("", 30, Skip("format", "30 files not in Parquet"))
     text = shown_plan(make_plan((refused,)), take_now=str)
     assert "30 files cannot be rewritten" in text
     assert "refused: 30 files of 1 partition: 30 files not in Parquet" in text
-    assert "to take it now" not in text
+    assert "to rewrite it now" not in text
 
 
-def test_a_tidy_part_does_not_make_the_table_tidy() -> None:
+def test_tidy_selection_does_not_make_the_table_tidy() -> None:
     unselected = verdict_of("day=2026-11-12", 312, Skip("filtered", "not selected by the filter"))
     assert "what the filter selects is tidy" in shown_plan(make_plan((PARTITIONS[3], unselected)))
     assert "312 files wait" in shown_plan(make_plan((unselected,)))
-    assert "no rewrite of data files would make this table better" in shown_plan(make_plan(PARTITIONS[3:]))
+    assert "rewriting data files would not improve this table" in shown_plan(make_plan(PARTITIONS[3:]))
 
 
 def test_an_empty_table_has_a_plan_too() -> None:
@@ -128,14 +128,14 @@ def test_an_empty_table_has_a_plan_too() -> None:
     assert "main @ no snapshot" in shown_plan(plan)
 
 
-def test_long_plans_are_cut_unless_all_is_asked() -> None:
+def test_long_plans_are_cut_without_all() -> None:
     plan = make_plan(tuple(verdict_of(f"n={n}", 5, Skip("tidy", "already tidy")) for n in range(20)))
     assert f"… {20 - SHOWN_PARTITIONS} more (--all)" in shown_plan(plan)
     assert "more (--all)" not in shown_plan(plan, show_all=True)
     assert "n=19" in shown_plan(plan, show_all=True)
 
 
-def test_what_a_budget_left_and_the_resolved_filter_are_shown() -> None:
+def test_plan_shows_what_the_budget_excluded_and_the_resolved_filter() -> None:
     plan = dataclasses.replace(
         make_plan(PARTITIONS, GROUPS),
         left_out=("day=2026-11-10: over max_cost",),
@@ -143,7 +143,7 @@ def test_what_a_budget_left_and_the_resolved_filter_are_shown() -> None:
         estimate=dataclasses.replace(ESTIMATE, payback_scans=None, bytes_saved=-5),
     )
     text = shown_plan(plan)
-    assert "left for another time: day=2026-11-10: over max_cost" in text
+    assert "not in this plan: day=2026-11-10: over max_cost" in text
     assert "where day >= '2026-11-08'" in text
     assert "saves 596 file opens per full scan; does not pay back" in text
 
@@ -171,7 +171,7 @@ RESULT = CompactionResult(
 )  # fmt: skip
 
 
-def test_a_result_tells_what_was_copied_what_could_not_be_and_the_requests() -> None:
+def test_result_shows_copied_groups_encoded_groups_and_requests() -> None:
     copied = CopyTotals(
         groups=2, files=9, bytes=30 * MB, bytes_moved=28 * MB, encoded_instead={"columns were dropped": 1, "INT96": 3}
     )
@@ -196,13 +196,13 @@ def test_a_result_shows_before_and_after() -> None:
     assert "left: group 3: a new delete arrived" in rows
 
 
-def test_a_result_of_nothing_says_so() -> None:
+def test_result_without_a_commit_shows_why() -> None:
     plan = dataclasses.replace(make_plan(PARTITIONS[3:]), health=97)
     nothing = dataclasses.replace(RESULT, outcome="tidy", groups_left=(), plan=plan)
     assert rendered(show_result(nothing)) == "analytics.events: nothing to do, it is tidy\n"
 
 
-def test_a_result_says_what_waits_also_beside_a_commit() -> None:
+def test_result_shows_waiting_files_also_after_a_commit() -> None:
     left = left_alone(RESULT.plan)
     told = "waiting: 96 files of 1 partition: hot: 4 commits"
     job = dataclasses.replace(JOB, notes=tuple(map(str, left)), left=left)
@@ -210,7 +210,7 @@ def test_a_result_says_what_waits_also_beside_a_commit() -> None:
         show_result(dataclasses.replace(RESULT, left=left, job=job), lambda _: "tidyberg compact x --force")
     )
     assert text.count(told) == 1
-    assert "to take it now: tidyberg compact x --force" in text
+    assert "to rewrite it now: tidyberg compact x --force" in text
     waits = dataclasses.replace(RESULT, outcome="waiting", left=left, job=job, plan=make_plan(PARTITIONS[:1]))
     lines = rendered(show_result(waits)).splitlines()
     assert lines[0] == "analytics.events: 96 files wait, nothing is rewritten (health 41/100)"
@@ -218,8 +218,8 @@ def test_a_result_says_what_waits_also_beside_a_commit() -> None:
     assert told in rendered(show_jobs([dataclasses.replace(job, snapshot_id=None)], timezone="UTC"), width=300)
 
 
-def test_a_result_tells_live_bytes_from_storage_and_counts_delete_files() -> None:
-    """A rewrite makes the table smaller and its storage larger, until snapshots expire."""
+def test_result_shows_live_bytes_storage_and_delete_files() -> None:
+    """A rewrite makes the table smaller, but storage grows until snapshots expire."""
     stats = dataclasses.replace(
         STATS, delete_files_before=7, delete_files_after=0, bytes_freed_at_expiry=19 * MB, small_files_remaining=6
     )
@@ -253,7 +253,7 @@ def test_health_shows_score_reasons_and_worst_partitions() -> None:
     for part in ("health 30/100", "  9 of 9 files are small", "2 h ago", "… 2 more (--all)", "next: tidyberg plan x"):
         assert part in text
     tidy = dataclasses.replace(report, health=Health(100, ()), partitions=(), file_sizes=())
-    assert "nothing to complain about" in rendered(show_health(tidy, now_ms=NOW, next_command="x"))
+    assert "no problems found" in rendered(show_health(tidy, now_ms=NOW, next_command="x"))
 
 
 def test_tables_show_what_is_known_and_what_failed() -> None:
@@ -267,7 +267,7 @@ def test_tables_show_what_is_known_and_what_failed() -> None:
     assert rendered(show_tables([], now_ms=NOW)) == "no tables\n"
 
 
-def test_history_says_what_and_why() -> None:
+def test_history_shows_results_and_reasons() -> None:
     failed = dataclasses.replace(
         JOB, status=JobStatus.FAILED, stage=Stage.COMMIT, stats=None, error="someone was first", finished_ms=None
     )
@@ -285,7 +285,7 @@ def test_history_says_what_and_why() -> None:
     assert rendered(show_jobs([], timezone="UTC")) == "no jobs are recorded\n"
 
 
-def test_doctor_shows_the_cure() -> None:
+def test_doctor_shows_the_fix() -> None:
     text = rendered(
         show_checks([Check("ok", "Python", "3.11"), Check("fail", "Java", "not found", "Install Java 17.")])
     )
@@ -309,5 +309,5 @@ def test_doctor_shows_the_cure() -> None:
         (short_id(None), "no snapshot"), (short_id(12345), "12345"),
     ],
 )  # fmt: skip
-def test_numbers_and_times_read_well(words: str, expected: str) -> None:
+def test_numbers_and_times_are_readable(words: str, expected: str) -> None:
     assert words == expected

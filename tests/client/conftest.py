@@ -1,4 +1,4 @@
-"""A whole service, its workers too, behind the API on a real socket."""
+"""A complete service with workers, behind the API on a real socket."""
 
 from collections.abc import Iterator
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tidyberg.client import AsyncClient, Client, Schedule
-from tidyberg.client.calls import Which
+from tidyberg.client.calls import JobListArguments
 from tidyberg.client.stream import EventReader
 from tidyberg.errors import BadInput, IdempotencyMismatch, ServiceUnreachable, UnknownJob, UnknownTable
 from tidyberg.model.job import JobStatus
@@ -36,10 +36,10 @@ def test_a_plan_is_made_and_applied(client: Client) -> None:
     assert (job.outcome, job.plan_hash) == ("committed", plan.plan_hash)
 
 
-def test_pages_lead_to_all_jobs(client: Client) -> None:
+def test_cursors_lead_to_all_jobs(client: Client) -> None:
     made = [client.submit("public.sales", key=f"k{number}").job_id for number in range(5)]
     found: list[str] = []
-    which: Which = {"table": "public.sales", "oldest_first": True, "limit": 2}
+    which: JobListArguments = {"table": "public.sales", "oldest_first": True, "limit": 2}
     while True:
         page = client.jobs(**which)
         found += [job.job_id for job in page.jobs]
@@ -50,14 +50,14 @@ def test_pages_lead_to_all_jobs(client: Client) -> None:
     assert client.jobs(status=[JobStatus.FAILED]).jobs == []
 
 
-def test_a_key_makes_one_job(client: Client) -> None:
+def test_idempotency_key_makes_one_job(client: Client) -> None:
     first = client.submit("public.sales", key="once")
     assert client.submit("public.sales", key="once").job_id == first.job_id
     with pytest.raises(IdempotencyMismatch):
         client.submit("public.sales", key="once", strategy="full")
 
 
-def test_the_services_errors_keep_their_class_and_hint(client: Client) -> None:
+def test_errors_of_the_service_keep_their_class_and_hint(client: Client) -> None:
     with pytest.raises(UnknownTable):
         client.submit("public.nothing")
     with pytest.raises(UnknownJob):
@@ -78,7 +78,7 @@ def test_tables_health_and_schedules(client: Client) -> None:
     assert client.ready().status == "ok"
 
 
-def test_asyncio_has_the_same(url: str) -> None:
+def test_asyncio_client_has_the_same_calls(url: str) -> None:
     async def session() -> tuple[str | None, list[str]]:
         async with AsyncClient(url) as client:
             created = await client.submit("events", strategy="full")
@@ -101,7 +101,7 @@ def test_both_clients_have_the_same_methods() -> None:
     assert methods(Client) == methods(AsyncClient)
 
 
-# What a network does is played by transports.
+# Transports simulate the network.
 
 Handler = Callable[[httpx.Request], httpx.Response]
 
@@ -112,7 +112,7 @@ def played(handler: Handler, retries: int = 3) -> Client:
 
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long clients paused; nobody waits for it where it is a second or more."""
+    """Records how long clients paused. Pauses of a second or more are skipped."""
     paused: list[float] = []
     sleep = time.sleep
 
@@ -127,7 +127,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 CREATED = {"job_id": "j", "status": "queued", "created_at": "2024-01-15T10:00:00Z"}
 
 
-def test_a_submission_whose_answer_was_lost_is_sent_again_with_the_same_key() -> None:
+def test_lost_response_is_retried_with_the_same_key() -> None:
     keys = []
 
     def lose_the_first(request: httpx.Request) -> httpx.Response:
@@ -141,7 +141,7 @@ def test_a_submission_whose_answer_was_lost_is_sent_again_with_the_same_key() ->
     assert len(set(keys)) == 1
 
 
-def test_a_busy_service_is_asked_again_when_it_says(pauses: list[float]) -> None:
+def test_client_waits_for_retry_after(pauses: list[float]) -> None:
     answers = [httpx.Response(429, headers={"Retry-After": "7"}, json={"code": "quota-exceeded", "detail": "full"})]
 
     def busy_once(request: httpx.Request) -> httpx.Response:
@@ -151,7 +151,7 @@ def test_a_busy_service_is_asked_again_when_it_says(pauses: list[float]) -> None
     assert pauses == [7.0]
 
 
-def test_a_service_that_never_answers_is_given_up() -> None:
+def test_client_gives_up_on_a_service_that_never_answers() -> None:
     def refuse(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("connection refused")
 
@@ -159,7 +159,7 @@ def test_a_service_that_never_answers_is_given_up() -> None:
         played(refuse, retries=1).job("j")
 
 
-def test_bad_requests_are_not_sent_again() -> None:
+def test_bad_requests_are_not_retried() -> None:
     asked = []
 
     def refuse(request: httpx.Request) -> httpx.Response:
@@ -172,8 +172,8 @@ def test_bad_requests_are_not_sent_again() -> None:
     assert len(asked) == 1
 
 
-def test_answers_of_other_programs_are_told_apart() -> None:
-    with pytest.raises(BadInput, match="Is that address"):
+def test_responses_of_other_programs_are_recognized() -> None:
+    with pytest.raises(BadInput, match="Check that the address"):
         played(lambda _: httpx.Response(404, text="<html>nothing</html>")).job("j")
 
 
@@ -184,7 +184,7 @@ def test_addresses_are_checked_and_no_password_is_repeated(url: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_a_stream_that_breaks_goes_on_after_the_last_event() -> None:
+def test_broken_stream_continues_after_the_last_event() -> None:
     asked = []
 
     def break_once(request: httpx.Request) -> httpx.Response:
@@ -198,7 +198,7 @@ def test_a_stream_that_breaks_goes_on_after_the_last_event() -> None:
     assert asked == ["3", "4"]
 
 
-def test_events_of_several_lines_are_read_whole() -> None:
+def test_multi_line_events_are_read_completely() -> None:
     reader = EventReader()
     lines = [": alive", "retry: 2000", "", "id: 2", "event: notice", 'data: {"message":', 'data: "two lines"}', ""]
     events = [event for line in lines if (event := reader.line(line))]

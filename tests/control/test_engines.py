@@ -34,9 +34,9 @@ def no_spark() -> Never:
     raise AssertionError("Spark was started")
 
 
-def test_a_plan_says_that_spark_takes_longer_to_start(config: Path, run: Run) -> None:  # noqa: F811
+def test_plan_shows_that_starting_spark_takes_longer(config: Path, run: Run) -> None:  # noqa: F811
     words = run("plan", "db.events")
-    assert "Spark takes longer to start than one core takes for all of it: --engine auto" in words.out
+    assert "Spark takes longer to start than one core needs for the job: --engine auto" in words.out
     assert run("plan", "db.events", "--json").json["better_inline"] is True
     auto = run("plan", "db.events", "--engine", "auto")
     assert "on this process" in auto.out

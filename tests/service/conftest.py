@@ -1,4 +1,4 @@
-"""A service over a warehouse in a temporary directory: SQLite, the inline engine, and a clock that can be moved."""
+"""A service with a temporary warehouse, SQLite, the inline engine and a movable clock."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,5 +27,5 @@ def make_service(warehouse: Warehouse) -> Iterator[Callable[..., Service]]:
 
 @pytest.fixture
 def service(make_service: Callable[..., Service]) -> Service:
-    """It takes jobs in, and runs them once it is started."""
+    """Returns a service that accepts jobs. It runs them after `start`."""
     return make_service()

@@ -1,4 +1,4 @@
-"""Schedulers of several replicas over one store and one clock, run in any interleaving, paused, killed and started."""
+"""Simulates the schedulers of several replicas on one store and one clock, with any interleaving of their calls."""
 
 import random
 import threading
@@ -28,11 +28,11 @@ class FakeClock:
 
 
 class KilledError(BaseException):
-    """Not an Exception, so that nothing between here and the thread's end can survive it."""
+    """Kills a thread. A BaseException, so that no handler in between catches it."""
 
 
 class _Gated:
-    """A part of the records whose calls wait until the test lets them go on."""
+    """A part of the records whose calls wait until the test releases them."""
 
     def __init__(self, real: Any, before: Callable[[str, Any], None]) -> None:
         self._real, self._before = real, before
@@ -49,12 +49,12 @@ class _Gated:
 
 @dataclass
 class Replica:
-    """Its look goes in a thread of its own, from one call of the store to the next, when the test says so."""
+    """Runs its look in a thread. The test steps it from one store call to the next."""
 
     settings: Settings
     place: Place
     clock: FakeClock
-    keys: set[str]  # of all that any replica has tried to submit
+    keys: set[str]  # idempotency keys that any replica tried to submit
     killed: bool = False
     _may_go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     _stopped: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -66,7 +66,7 @@ class Replica:
         self.start()
 
     def start(self) -> None:
-        """As a process that remembers nothing."""
+        """Starts like a new process, without memory."""
         gated = Records(
             self._records.store, _Gated(self._records.queue, self._gate), _Gated(self._records.ledger, self._gate)
         )
@@ -79,7 +79,7 @@ class Replica:
         return self._thread is not None
 
     def step(self) -> None:
-        """Begin to look, or go on to the next call of the store."""
+        """Starts a look, or continues to the next store call."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._look, daemon=True)
             self._thread.start()
@@ -133,7 +133,7 @@ class Crowd:
     keys: set[str]
 
     def pass_time(self, until_ms: int, longest_pause_ms: int) -> None:
-        """Somebody always looks in time; the others sleep, die, start and dawdle between any two calls."""
+        """One replica always looks in time. The others sleep, die, start and delay between any two calls."""
         asleep_until = [0] * len(self.replicas)
         while self.clock.now_ms < until_ms:
             self.clock.now_ms = min(until_ms, self.clock.now_ms + self.draw.randrange(1_000, longest_pause_ms))
@@ -154,7 +154,7 @@ class Crowd:
             replica.look()
 
     def run_jobs(self) -> None:
-        """All that wait, so that none keeps a later one from being queued."""
+        """Finishes all queued jobs, so that none blocks a later one."""
         queue, now_ms = self.observer.queue, self.clock.now_ms
         while (job := queue.claim("test", now_ms=now_ms, ttl_ms=60_000, limits=Limits(1000))) is not None:
             assert job.claim is not None

@@ -1,4 +1,4 @@
-"""Several replicas as real processes on one store, and what can happen to them: kill -9, and to be stopped for long."""
+"""Runs several replicas as real processes on one store, and kills or stops them."""
 
 import multiprocessing
 import os
@@ -28,7 +28,7 @@ class Process(Protocol):
 
 
 def start(settings: str, *, engine: str) -> Process:
-    """A fork of a process that has all modules loaded; with Spark one that begins anew."""
+    """Forks a process with all modules loaded. With Spark it starts a fresh process."""
     if engine == "spark":
         return subprocess.Popen([sys.executable, "-m", "tests.service.replica", settings], stderr=subprocess.DEVNULL)
     _CONTEXT.set_forkserver_preload(_PRELOAD)
@@ -48,7 +48,7 @@ def wait_for(process: Process, seconds: float) -> None:
 
 @dataclass
 class Fleet:
-    """`settings` of each replica, as JSON, and its engine."""
+    """A fleet with one replica for each pair of settings (JSON) and engine."""
 
     replicas: list[tuple[str, str]]
     rng: random.Random
@@ -75,7 +75,7 @@ class Fleet:
             wait_for(process, 30)
 
     def kill_one(self) -> None:
-        """And start another in its place."""
+        """Kills a replica and starts another in its place."""
         number = self._choose()
         self._processes[number].kill()
         wait_for(self._processes[number], 30)
@@ -83,7 +83,7 @@ class Fleet:
         self.kills += 1
 
     def restart_one(self) -> None:
-        """As an operator would, for an upgrade."""
+        """Restarts a replica with SIGTERM, as an operator does for an upgrade."""
         number = self._choose()
         self._processes[number].terminate()
         wait_for(self._processes[number], 120)
@@ -91,7 +91,7 @@ class Fleet:
         self.restarts += 1
 
     def pause_one(self, seconds: float) -> None:
-        """Long enough for others to take its jobs over; then it goes on where it was."""
+        """Stops a replica until others take over its jobs, then lets it continue."""
         number = self._choose()
         pid = self._processes[number].pid
         assert pid is not None
@@ -108,7 +108,7 @@ class Fleet:
         self.pauses += 1
 
     def stop(self) -> None:
-        """All of them, in peace."""
+        """Stops all replicas with SIGTERM."""
         for timer in self._timers:
             timer.join()
         for process in self._processes.values():
@@ -119,6 +119,6 @@ class Fleet:
     def _choose(self) -> int:
         while not (awake := [number for number in self._processes if number not in self._paused]):
             time.sleep(0.05)
-        # One with Spark takes long to start: it would never get to run a job.
+        # A replica with Spark starts slowly and would never run a job.
         weights = [1 if self.replicas[number][1] == "spark" else 8 for number in awake]
         return self.rng.choices(awake, weights)[0]

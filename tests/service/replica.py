@@ -1,4 +1,4 @@
-"""One replica of a service in a process of its own, to be killed, stopped and continued. Run as a module: settings."""
+"""Runs one replica in its own process, with its settings as the argument."""
 
 import json
 import signal
@@ -10,13 +10,13 @@ from tidyberg.settings.settings import Settings
 
 
 def serve(settings: str) -> None:
-    """Until SIGTERM."""
+    """Runs until SIGTERM."""
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     service = build_service(Settings.model_validate(json.loads(settings)))
     service.start()
     while not ended.wait(0.2):
-        pass  # a handler runs in this thread only, and a signal that another one gets does not wake it
+        pass  # handlers run only in this thread, and a signal to another thread does not wake it
     service.stop()
 
 

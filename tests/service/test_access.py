@@ -1,4 +1,4 @@
-"""Tenants see and touch what is theirs; quotas hold over all replicas."""
+"""Tenants see and change only their own tables. Quotas hold over all replicas."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ COLLECTOR = Principal("prometheus", Role.VIEWER, ALL_TENANTS)
 
 @pytest.mark.parametrize("role", list(Role))
 @pytest.mark.parametrize("needed", list(Role))
-def test_each_role_may_do_what_the_ones_before_it_may(role: Role, needed: Role) -> None:
+def test_each_role_includes_the_lower_roles(role: Role, needed: Role) -> None:
     who = Principal("x", role)
     if list(Role).index(role) >= list(Role).index(needed):
         Access().require(who, needed)
@@ -38,7 +38,7 @@ def test_each_role_may_do_what_the_ones_before_it_may(role: Role, needed: Role) 
             Access().require(who, needed)
 
 
-def test_without_tenants_everything_is_the_default_tenants() -> None:
+def test_without_tenants_everything_belongs_to_the_default_tenant() -> None:
     access = Access()
     assert access.tenant_for(LOCAL, OF_SALES, None) == DEFAULT_TENANT
     assert access.tenant_for(Principal("x", Role.VIEWER), OF_SALES, DEFAULT_TENANT) == DEFAULT_TENANT
@@ -47,7 +47,7 @@ def test_without_tenants_everything_is_the_default_tenants() -> None:
         access.tenant_for(LOCAL, OF_SALES, "sales")
 
 
-def test_a_tenant_works_on_its_own_tables_only() -> None:
+def test_tenant_works_only_on_its_own_tables() -> None:
     assert ACCESS.tenant_for(SALESMAN, OF_SALES, None) == "sales"
     assert ACCESS.tenant_for(SALESMAN, OF_SALES, "sales") == "sales"
     for other in (OF_FINANCE, OF_NOBODY, TableRef("lab", ("sales",), "orders")):
@@ -56,7 +56,7 @@ def test_a_tenant_works_on_its_own_tables_only() -> None:
             ACCESS.tenant_for(SALESMAN, other, None)
 
 
-def test_asking_for_another_tenant_does_not_tell_whether_it_exists() -> None:
+def test_refusal_does_not_reveal_whether_a_tenant_exists() -> None:
     told = []
     for asked in ("finance", "nowhere", DEFAULT_TENANT, ALL_TENANTS, ""):
         with pytest.raises(AccessDenied) as caught:
@@ -65,7 +65,7 @@ def test_asking_for_another_tenant_does_not_tell_whether_it_exists() -> None:
     assert len(set(told)) == 1
 
 
-def test_someone_of_an_unknown_tenant_sees_nothing() -> None:
+def test_caller_of_an_unknown_tenant_sees_nothing() -> None:
     for tenant in ("gone", ""):
         who = Principal("x", Role.OPERATOR, tenant)
         assert not any(ACCESS.may_see(who, table) for table in (OF_SALES, OF_FINANCE, OF_NOBODY))
@@ -74,7 +74,7 @@ def test_someone_of_an_unknown_tenant_sees_nothing() -> None:
             ACCESS.tenant_for(who, OF_NOBODY, None)
 
 
-def test_what_nobody_owns_is_the_default_tenants_and_nothing_else() -> None:
+def test_default_tenant_owns_exactly_the_tables_without_an_owner() -> None:
     who = Principal("x", Role.OPERATOR, DEFAULT_TENANT)
     assert ACCESS.tenant_for(who, OF_NOBODY, None) == DEFAULT_TENANT
     assert [ACCESS.may_see(who, table) for table in (OF_SALES, OF_FINANCE, OF_NOBODY)] == [False, False, True]
@@ -84,7 +84,7 @@ def test_what_nobody_owns_is_the_default_tenants_and_nothing_else() -> None:
     assert [access.may_see_catalog(who, name) for name in ("whole", "shared", "other")] == [False, True, True]
 
 
-def test_admins_work_for_whoever_owns_the_table() -> None:
+def test_admin_works_for_the_owner_of_the_table() -> None:
     assert ACCESS.tenant_for(ADMIN, OF_SALES, None) == "sales"
     assert ACCESS.tenant_for(ADMIN, OF_FINANCE, None) == "finance"
     assert ACCESS.tenant_for(ADMIN, OF_NOBODY, None) == DEFAULT_TENANT
@@ -94,14 +94,14 @@ def test_admins_work_for_whoever_owns_the_table() -> None:
         ACCESS.tenant_for(ADMIN, OF_SALES, "nowhere")
 
 
-def test_catalogs_of_others_are_not_shown() -> None:
+def test_catalogs_of_other_tenants_are_hidden() -> None:
     assert ACCESS.may_see_catalog(SALESMAN, "prod")
     assert not ACCESS.may_see_catalog(SALESMAN, "books")
     assert ACCESS.may_see_catalog(ADMIN, "books")
     assert Access({"a": Tenant(namespaces=("a",))}).may_see_catalog(Principal("x", Role.VIEWER, "a"), "any")
 
 
-def test_what_tells_of_all_tenants_is_for_those_who_see_all() -> None:
+def test_data_of_all_tenants_needs_access_to_all_tenants() -> None:
     for who in (ADMIN, COLLECTOR):
         ACCESS.require_everyone(who)
     with pytest.raises(AccessDenied):
@@ -109,22 +109,22 @@ def test_what_tells_of_all_tenants_is_for_those_who_see_all() -> None:
     Access().require_everyone(Principal("x", Role.VIEWER))
 
 
-def test_who_sees_all_tenants_is_no_admin_by_that() -> None:
+def test_access_to_all_tenants_is_not_the_admin_role() -> None:
     assert ACCESS.may_see(COLLECTOR, OF_SALES)
     for needed in (Role.OPERATOR, Role.ADMIN):
         with pytest.raises(AccessDenied):
             ACCESS.require(COLLECTOR, needed)
 
 
-def test_tenants_limits_are_given_to_the_queue() -> None:
+def test_queue_gets_the_limits_of_tenants() -> None:
     access = Access({"a": Tenant(namespaces=("a",), max_running=1), "b": Tenant(namespaces=("b",))})
     limits = access.limits(Limits(running=4, running_per_tenant=3))
     assert (limits.for_tenant("a"), limits.for_tenant("b"), limits.for_tenant("other")) == (1, 3, 3)
 
 
 @pytest.mark.parametrize("tenant", ["sales", DEFAULT_TENANT])
-def test_what_a_tenant_schedules_never_reaches_the_tables_of_others(tenant: str) -> None:
-    """Also a tenant that is called default: what it saves must not act as the settings do."""
+def test_schedule_of_a_tenant_never_reaches_foreign_tables(tenant: str) -> None:
+    """This includes a tenant named default: its schedules must not get the rights of the settings."""
     access = Access({tenant: SALES, "finance": FINANCE})
     who = acting_for(Schedule("x", "* * * * *", "prod", "*", tenant=tenant, source="api"))
     assert [access.may_see(who, table) for table in (OF_SALES, OF_FINANCE)] == [True, False]
@@ -146,7 +146,7 @@ def take_in(access: Access, queue: JobQueue, number: int, now_ms: int, tenant: s
     queue.submit(Submission(f"job-{number}", OF_SALES, "auto", {}, now_ms, "ann", tenant=tenant))
 
 
-def test_only_so_many_jobs_of_a_tenant_wait_whichever_replica_takes_them(records: Records) -> None:
+def test_queued_jobs_of_a_tenant_are_limited_over_all_replicas(records: Records) -> None:
     tenants = {"sales": SALES.model_copy(update={"max_queued": 3}), "finance": FINANCE}
     replicas = [Access(tenants), Access(tenants)]
     for number in range(3):
@@ -159,7 +159,7 @@ def test_only_so_many_jobs_of_a_tenant_wait_whichever_replica_takes_them(records
     take_in(replicas[1], records.queue, 11, 20_200)
 
 
-def test_only_so_many_jobs_of_a_tenant_are_taken_within_a_minute(records: Records) -> None:
+def test_submissions_of_a_tenant_are_limited_per_minute(records: Records) -> None:
     access = Access({"sales": SALES.model_copy(update={"submissions_per_minute": 4})})
     for number in range(4):
         take_in(access, records.queue, number, 100_000 + 10 * number)
@@ -172,7 +172,7 @@ def test_only_so_many_jobs_of_a_tenant_are_taken_within_a_minute(records: Record
     take_in(access, records.queue, 12, 160_130)
 
 
-def test_refusals_are_not_counted_as_submissions(records: Records) -> None:
+def test_refusals_do_not_count_as_submissions(records: Records) -> None:
     access = Access({"sales": SALES.model_copy(update={"max_queued": 1})})
     take_in(access, records.queue, 0, 1_000)
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""Cron lines: what is understood, what is refused, and when lines come in zones that turn their clocks."""
+"""Cron expressions: parsing, errors, and times in zones with daylight saving time."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -14,7 +14,10 @@ from tidyberg.model.cron import ALIASES, between, next_after, parse_cron
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
 LORD_HOWE, KATHMANDU = ZoneInfo("Australia/Lord_Howe"), ZoneInfo("Asia/Kathmandu")
-HAVANA, APIA = ZoneInfo("America/Havana"), ZoneInfo("Pacific/Apia")  # turns at midnight; skipped a whole day
+HAVANA, APIA = (
+    ZoneInfo("America/Havana"),
+    ZoneInfo("Pacific/Apia"),
+)  # changes its clocks at midnight; skipped a whole day
 MINUTE_MS = 60_000
 
 
@@ -24,7 +27,7 @@ def ms(text: str, zone: ZoneInfo | None = None) -> int:
 
 
 def times(line: str, zone: ZoneInfo, after: str, until: str) -> list[str]:
-    """When it comes, as the clock of the zone shows it, with the offset."""
+    """Returns the times of the expression in the zone, with the offset."""
     found = between(parse_cron(line), ms(after, zone), ms(until, zone), zone)
     return [datetime.fromtimestamp(due / 1000, zone).isoformat(timespec="minutes") for due in found]
 
@@ -39,12 +42,12 @@ def times(line: str, zone: ZoneInfo, after: str, until: str) -> list[str]:
         ("  00  09  *  *  * ", (0,), (9,)),
     ],
 )
-def test_lists_ranges_and_steps_are_understood(line: str, minutes: tuple[int, ...], hours: tuple[int, ...]) -> None:
+def test_lists_ranges_and_steps_are_parsed(line: str, minutes: tuple[int, ...], hours: tuple[int, ...]) -> None:
     cron = parse_cron(line)
     assert (cron.minutes, cron.hours) == (minutes, hours)
 
 
-def test_names_of_months_and_weekdays_are_understood_and_seven_is_sunday() -> None:
+def test_names_of_months_and_weekdays_are_parsed_and_seven_is_sunday() -> None:
     cron = parse_cron("0 0 * JAN,mar-May Mon-Fri")
     assert cron.months == {1, 3, 4, 5}
     assert cron.weekdays == {1, 2, 3, 4, 5}
@@ -53,7 +56,7 @@ def test_names_of_months_and_weekdays_are_understood_and_seven_is_sunday() -> No
 
 
 @pytest.mark.parametrize("alias", sorted(ALIASES))
-def test_aliases_stand_for_their_lines(alias: str) -> None:
+def test_aliases_equal_their_expressions(alias: str) -> None:
     after = ms("2026-03-04T05:06:07")
     assert next_after(parse_cron(alias), after, UTC) == next_after(parse_cron(ALIASES[alias]), after, UTC)
 
@@ -88,14 +91,14 @@ def test_aliases_stand_for_their_lines(alias: str) -> None:
         ("0 0 * * monday", "is not a day of week"),
     ],
 )
-def test_bad_lines_are_refused_with_their_mistake(line: str, says: str) -> None:
+def test_bad_expressions_are_refused_with_the_mistake(line: str, says: str) -> None:
     with pytest.raises(BadInput) as refused:
         parse_cron(line)
     assert says in str(refused.value)
 
 
 @given(st.text(alphabet="0123456789*/,-#?@LW ajn.\n", max_size=30))
-def test_any_text_is_understood_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     try:
         cron = parse_cron(text)
     except BadInput:
@@ -103,7 +106,7 @@ def test_any_text_is_understood_or_refused(text: str) -> None:
     assert next_after(cron, 0, UTC) > 0
 
 
-def test_one_of_two_named_days_is_enough_but_a_star_asks_for_both() -> None:
+def test_day_of_month_or_weekday_matches_unless_one_is_a_star() -> None:
     either = times("0 0 13 * fri", BERLIN, "2026-03-01", "2026-03-31")
     assert [text[8:10] for text in either] == ["06", "13", "20", "27"]
     assert [text[8:10] for text in times("0 0 1-14 * */5", BERLIN, "2026-02-28", "2026-03-31")] == [
@@ -115,12 +118,12 @@ def test_one_of_two_named_days_is_enough_but_a_star_asks_for_both() -> None:
     assert parse_cron("0 0 31 2 mon")  # Mondays in February
 
 
-def test_leap_days_are_found_over_a_century_without_one_and_on_a_given_weekday() -> None:
+def test_leap_days_are_found_across_a_century_without_one() -> None:
     assert next_after(parse_cron("0 0 29 2 *"), ms("2096-02-29T00:00"), UTC) == ms("2104-02-29T00:00")
     assert next_after(parse_cron("0 0 29 2 */7"), ms("2088-03-01"), UTC) == ms("2128-02-29T00:00")
 
 
-def test_a_fixed_time_in_the_gap_comes_once_right_after_it() -> None:
+def test_fixed_time_in_the_dst_gap_fires_once_right_after_it() -> None:
     assert times("30 2 * * *", BERLIN, "2026-03-28T12:00", "2026-03-30T12:00") == [
         "2026-03-29T03:00+02:00",
         "2026-03-30T02:30+02:00",
@@ -132,7 +135,7 @@ def test_a_fixed_time_in_the_gap_comes_once_right_after_it() -> None:
     assert times("0 0 30 12 *", APIA, "2011-12-29T12:00", "2012-01-02T12:00") == ["2011-12-31T00:00+14:00"]
 
 
-def test_a_fixed_time_that_the_clock_shows_twice_comes_the_first_time_only() -> None:
+def test_fixed_time_that_occurs_twice_fires_only_the_first_time() -> None:
     assert times("30 2 * * *", BERLIN, "2026-10-25T00:00", "2026-10-26T12:00") == [
         "2026-10-25T02:30+02:00",
         "2026-10-26T02:30+01:00",
@@ -143,7 +146,7 @@ def test_a_fixed_time_that_the_clock_shows_twice_comes_the_first_time_only() -> 
     assert second_time == ms("2026-10-26T02:30+01:00")
 
 
-def test_a_line_by_the_clock_comes_at_every_real_interval() -> None:
+def test_interval_expression_fires_at_every_real_interval() -> None:
     for zone, day in (
         (BERLIN, "2026-03-29"),
         (BERLIN, "2026-10-25"),
@@ -157,7 +160,7 @@ def test_a_line_by_the_clock_comes_at_every_real_interval() -> None:
         "2026-10-25T02:15+01:00",
         "2026-10-25T03:15+01:00",
     ]
-    # Half an hour is repeated there: a line at the full hour is not in it, one at half past is.
+    # Half an hour repeats there: it contains half past, but not the full hour.
     assert times("0,30 */1 * * *", LORD_HOWE, "2026-04-05T01:10", "2026-04-05T02:10") == [
         "2026-04-05T01:30+11:00",
         "2026-04-05T01:30+10:30",
@@ -165,12 +168,12 @@ def test_a_line_by_the_clock_comes_at_every_real_interval() -> None:
     ]
 
 
-def test_zones_with_odd_offsets_keep_their_own_midnight() -> None:
+def test_zones_with_odd_offsets_have_their_own_midnight() -> None:
     assert times("0 0 * * *", KATHMANDU, "2026-11-15T12:00", "2026-11-16T12:00") == ["2026-11-16T00:00+05:45"]
     assert next_after(parse_cron("0 0 * * *"), ms("2026-11-15T12:00"), KATHMANDU) == ms("2026-11-15T18:15")
 
 
-def test_the_first_of_two_is_found_also_from_half_a_year_before() -> None:
+def test_first_of_two_equal_times_is_found_from_half_a_year_before() -> None:
     assert next_after(parse_cron("* 2 25 10 *"), ms("2026-01-01"), BERLIN) == ms("2026-10-25T02:00+02:00")
 
 
@@ -198,7 +201,7 @@ TURNS = [
     (APIA, "2011-12-30T10:00"),
     (KATHMANDU, "2026-03-29T00:00"),
 ]
-# Near the hours that are skipped or repeated, so that lines often fall into them.
+# Near skipped or repeated hours, so that times often fall into them.
 LINES = st.builds(
     lambda *parts: " ".join(parts),
     fields(0, 59),
@@ -211,7 +214,7 @@ LINES = st.builds(
 
 @settings(max_examples=100, deadline=None)
 @given(line=LINES, turn=st.sampled_from(TURNS), before=st.integers(0, 1500))
-def test_times_are_those_of_a_minute_by_minute_model(line: str, turn: tuple[ZoneInfo, str], before: int) -> None:
+def test_times_match_a_minute_by_minute_model(line: str, turn: tuple[ZoneInfo, str], before: int) -> None:
     try:
         cron = parse_cron(line)
     except BadInput:
@@ -219,6 +222,6 @@ def test_times_are_those_of_a_minute_by_minute_model(line: str, turn: tuple[Zone
     zone, at = turn
     start = datetime.fromisoformat(at).replace(tzinfo=UTC) - timedelta(minutes=before)
     start_ms = int(start.timestamp() * 1000)
-    length = before + 600  # minutes, to well behind the turn
+    length = before + 600  # minutes, until well after the change
     found = list(between(cron, start_ms, start_ms + length * MINUTE_MS, zone))
     assert found == list(slow_model(cron, start, length, zone))

@@ -1,4 +1,4 @@
-"""A claim is kept while its job runs; who loses it, or is asked to stop, is told."""
+"""The heartbeat renews a claim while its job runs, and stops a run that lost it."""
 
 import time
 
@@ -9,9 +9,9 @@ from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Progress
 from tidyberg.model.principal import LOCAL
 from tidyberg.model.report import GroupFinished, Notice
-from tidyberg.service.heartbeat import Heartbeat, Stop
+from tidyberg.service.heartbeat import Heartbeat, StopReason
+from tidyberg.service.job_events import JobEventWriter
 from tidyberg.service.service import Service
-from tidyberg.service.watching import Watch
 from tidyberg.testing import Warehouse
 
 TTL_MS = 400
@@ -30,7 +30,7 @@ def heartbeat(service: Service, warehouse: Warehouse, clock: Clock) -> Heartbeat
     return Heartbeat(service.records.queue, self_claimed, CancelToken(), ttl_ms=TTL_MS, now_ms=clock)
 
 
-def test_a_claim_is_kept_for_longer_than_it_lives(service: Service, heartbeat: Heartbeat, clock: Clock) -> None:
+def test_claim_is_renewed_beyond_its_lifetime(service: Service, heartbeat: Heartbeat, clock: Clock) -> None:
     with heartbeat:
         time.sleep(2 * TTL_MS / 1000)
         job = service.records.queue.submission(heartbeat._job_id)
@@ -40,28 +40,28 @@ def test_a_claim_is_kept_for_longer_than_it_lives(service: Service, heartbeat: H
         assert heartbeat.stopped is None
 
 
-def test_who_lost_a_claim_is_told_to_stop(service: Service, heartbeat: Heartbeat, clock: Clock) -> None:
+def test_run_stops_if_its_claim_is_lost(service: Service, heartbeat: Heartbeat, clock: Clock) -> None:
     clock.added_ms = 60_000
     claimed(service, "second", clock)
-    heartbeat.stop(Stop.SHUTDOWN)
+    heartbeat.stop(StopReason.SHUTDOWN)
     with heartbeat:
         until(lambda: heartbeat.is_lost or None)
     assert heartbeat._cancel.cancelled
 
 
-def test_a_wish_to_cancel_reaches_the_run(service: Service, heartbeat: Heartbeat) -> None:
+def test_cancellation_reaches_the_run(service: Service, heartbeat: Heartbeat) -> None:
     service.cancel(heartbeat._job_id, LOCAL)
     with heartbeat:
         until(lambda: heartbeat._cancel.cancelled or None)
-    assert heartbeat.stopped is Stop.CANCELLED
+    assert heartbeat.stopped is StopReason.CANCELLED
 
 
-def test_progress_is_told_at_most_twice_a_second_and_the_last_is_never_lost(
+def test_progress_is_written_at_most_twice_a_second_and_the_last_is_kept(
     service: Service, warehouse: Warehouse
 ) -> None:
     untidy_table(warehouse)
     job, now = submit(service), [0.0]
-    watch = Watch(service.records.queue, job.job_id, Clock(), lambda: False, lambda: now[0])
+    watch = JobEventWriter(service.records.queue, job.job_id, Clock(), lambda: False, lambda: now[0])
     for number in range(20):
         now[0] += 0.125
         watch(GroupFinished(number, "", Progress(groups_completed=number)))

@@ -1,4 +1,4 @@
-"""Whoever runs the service hears of jobs that failed or wait too long, from a thread that holds up nobody."""
+"""Webhooks report jobs that failed or wait too long, without delaying jobs."""
 
 import json
 import threading
@@ -24,10 +24,10 @@ from tidyberg.testing import Warehouse
 
 @dataclass
 class Receiver:
-    """A webhook of our own: keeps what it is sent, and answers as it is told."""
+    """A webhook that records requests and answers as configured."""
 
     url: str = ""
-    answers: list[int] = field(default_factory=list)  # 200 when there are no more
+    answers: list[int] = field(default_factory=list)  # then 200
     got: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
     hold: threading.Event = field(default_factory=threading.Event)
 
@@ -80,7 +80,7 @@ def counted(service: Service, outcome: str) -> bool | None:
     return f'notifications_total{{outcome="{outcome}"}} 1\n' in service.metrics.render().decode() or None
 
 
-def test_a_job_that_fails_is_told_of_with_a_signature(
+def test_failed_job_sends_a_signed_notification(
     warehouse: Warehouse, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     untidy_table(warehouse)
@@ -99,7 +99,7 @@ def test_a_job_that_fails_is_told_of_with_a_signature(
     assert headers["X-Tidyberg-Signature"] == sign("shared", headers["X-Tidyberg-Timestamp"], body)
 
 
-def test_a_job_whose_attempts_are_used_up_is_given_up(
+def test_job_without_attempts_left_sends_given_up(
     warehouse: Warehouse, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     untidy_table(warehouse)
@@ -116,7 +116,7 @@ def test_a_job_whose_attempts_are_used_up_is_given_up(
     assert "&lt;!channel&gt; is down &amp; out." in message["text"], "nobody can mention a channel through an error"
 
 
-def test_a_job_that_waits_too_long_is_told_of_once_over_all_replicas(warehouse: Warehouse, receiver: Receiver) -> None:
+def test_long_waiting_job_is_reported_once_over_all_replicas(warehouse: Warehouse, receiver: Receiver) -> None:
     untidy_table(warehouse)
     with (
         serving(warehouse, hook(receiver), waiting=1.5, workers=0) as one,
@@ -133,33 +133,33 @@ def test_a_job_that_waits_too_long_is_told_of_once_over_all_replicas(warehouse: 
     assert [(notice["event"], notice["job_id"]) for notice in receiver.documents()] == [("waiting", job.job_id)]
 
 
-def test_what_is_not_taken_is_sent_again_under_the_same_name(
+def test_refused_notification_is_retried_with_the_same_delivery_id(
     warehouse: Warehouse, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidyberg.service.webhooks._FIRST_PAUSE_SECONDS", 0.01)
     receiver.answers = [503, 429]
     untidy_table(warehouse)
     with serving(warehouse, hook(receiver)) as service:
-        service.notifier.tell("failed", submit(service))
+        service.notifier.notify("failed", submit(service))
         until(lambda: counted(service, "sent"))
     assert len(receiver.got) == 3
     assert len({headers["X-Tidyberg-Delivery"] for _, headers, _ in receiver.got}) == 1
 
 
-def test_redirects_and_proxies_lead_nowhere(
+def test_redirects_and_proxies_are_ignored(
     warehouse: Warehouse, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     receiver.answers = [307, 200]
     untidy_table(warehouse)
     with serving(warehouse, hook(receiver)) as service:
-        service.notifier.tell("failed", submit(service))
+        service.notifier.notify("failed", submit(service))
         until(lambda: counted(service, "failed"))
     assert [path for path, _, _ in receiver.got] == ["/hook?token=hunter22"]
     assert "hunter22" not in caplog.text, "I12"
 
 
-def test_an_address_that_hangs_holds_up_no_job(
+def test_hanging_webhook_delays_no_job(
     warehouse: Warehouse, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver.hold.clear()
@@ -172,22 +172,22 @@ def test_an_address_that_hangs_holds_up_no_job(
         receiver.hold.set()
 
 
-def test_other_tenants_are_not_told_of(warehouse: Warehouse, receiver: Receiver) -> None:
+def test_webhook_gets_only_its_tenants(warehouse: Warehouse, receiver: Receiver) -> None:
     untidy_table(warehouse)
     with serving(warehouse, hook(receiver, tenants=["sales"]), hook(receiver, tenants=["default"])) as service:
-        service.notifier.tell("failed", submit(service))
+        service.notifier.notify("failed", submit(service))
         until(lambda: receiver.got or None)
     assert len(receiver.got) == 1
 
 
 @pytest.mark.parametrize("url", ["ftp://x/y", "file:///etc/passwd", "hooks.example.com", "http://[x"])
-def test_an_address_that_is_none_is_refused_without_being_quoted(url: str) -> None:
+def test_invalid_webhook_address_is_refused_and_not_quoted(url: str) -> None:
     with pytest.raises(ValidationError) as refused:
         Webhook(url=SecretStr(f"{url}?token=hunter22"))
     assert "hunter22" not in str(refused.value)
 
 
-def test_the_address_is_never_shown(receiver: Receiver) -> None:
+def test_webhook_address_is_never_shown(receiver: Receiver) -> None:
     told = Notifications(webhooks=(hook(receiver, secret="shared"),))
     assert "hunter22" not in repr(told) + told.model_dump_json()
     assert "shared" not in repr(told) + told.model_dump_json()

@@ -1,4 +1,4 @@
-"""Redis or the catalog is away for a while: workers wait, nothing crashes, and every job ends once."""
+"""During an outage of Redis or the catalog, workers wait, nothing crashes and every job ends once."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def redis_service(redis_to_kill: RedisServer, warehouse: Warehouse) -> Iterator[
 
 
 def go_on_while_away(service: Service, redis: RedisServer, engine: Slow, job_id: str) -> None:
-    """Redis dies while the job runs; the job goes on only after its claim has run out; then Redis is back."""
+    """Redis dies while the job runs. The job continues after its claim has expired, then Redis returns."""
     assert engine.begun.wait(60)
     redis.kill()
     assert engine.go.wait(60), "a run that cannot renew its claim is told to stop"
@@ -48,9 +48,7 @@ def go_on_while_away(service: Service, redis: RedisServer, engine: Slow, job_id:
 
 
 @pytest.mark.slow
-def test_jobs_outlive_a_redis_that_dies_and_comes_back(
-    redis_service: Service, redis_to_kill: RedisServer, warehouse: Warehouse
-) -> None:
+def test_jobs_survive_a_redis_outage(redis_service: Service, redis_to_kill: RedisServer, warehouse: Warehouse) -> None:
     rows = untidy_table(warehouse)
     engine = slow(redis_service)
     redis_service.start()
@@ -60,14 +58,14 @@ def test_jobs_outlive_a_redis_that_dies_and_comes_back(
     assert warehouse.rows(table) == rows
     assert len(chunks(table)) == 1, "it is committed once"
     until(lambda: not leftovers(warehouse, table) or None)
-    until(lambda: redis_service.ready().ok or None)  # what it found is kept for two seconds
+    until(lambda: redis_service.ready().ok or None)  # the result is cached for two seconds
 
 
-def test_jobs_of_a_catalog_that_does_not_answer_wait_for_it(warehouse: Warehouse) -> None:
+def test_jobs_wait_for_a_catalog_that_does_not_answer(warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     service = build_service(settings_of(warehouse))
     with closing(sqlite3.connect(warehouse.directory / "catalog.db", isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")  # whoever asks is told after some seconds that it is locked
+        other.execute("BEGIN EXCLUSIVE")  # callers get a lock error after some seconds
         service.start()
         job = submit(service)
         until(lambda: service.job(job.job_id, LOCAL).submission.attempts > 1 or None)

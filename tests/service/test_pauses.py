@@ -1,4 +1,4 @@
-"""A paused table takes no jobs: not from callers, not from schedules, and those that wait go on waiting."""
+"""A paused table accepts no jobs from callers or schedules, and its queued jobs wait."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +28,7 @@ def service(warehouse: Warehouse, make_service: Callable[..., Service]) -> Servi
     return make_service()
 
 
-def test_a_paused_table_is_refused_with_who_and_why_until_it_is_resumed(service: Service) -> None:
+def test_paused_table_refuses_jobs_with_a_reason_until_resumed(service: Service) -> None:
     service.pauses.pause(EVENTS, LOCAL, "migration\nof the lake", None)
     with pytest.raises(TablePaused, match=r"db\.events is paused by local: migration of the lake"):
         service.submit(REQUEST, LOCAL)
@@ -52,7 +52,7 @@ def test_a_paused_table_is_refused_with_who_and_why_until_it_is_resumed(service:
     ]
 
 
-def test_a_pause_ends_by_itself(service: Service) -> None:
+def test_pause_ends_at_its_time(service: Service) -> None:
     clock = Clock()
     service.pauses = replace(service.pauses, now_ms=clock)
     service.pauses.pause(EVENTS, LOCAL, "for an hour", clock() + 3_600_000)
@@ -63,7 +63,7 @@ def test_a_pause_ends_by_itself(service: Service) -> None:
     service.submit(REQUEST, LOCAL)
 
 
-def test_who_may_pause_and_what_a_pause_says_is_checked(service: Service) -> None:
+def test_pause_checks_the_role_and_the_reason(service: Service) -> None:
     with pytest.raises(AccessDenied):
         service.pauses.pause(EVENTS, Principal("vera", Role.VIEWER), "why not", None)
     for reason, until_ms in (("", None), (" \n ", None), ("x" * 501, None), ("late", 1)):
@@ -72,7 +72,7 @@ def test_who_may_pause_and_what_a_pause_says_is_checked(service: Service) -> Non
     assert service.pauses.all(LOCAL) == []
 
 
-def test_a_job_that_waited_when_its_table_was_paused_waits_on_at_no_cost(service: Service) -> None:
+def test_queued_job_of_a_paused_table_waits_without_losing_attempts(service: Service) -> None:
     job = service.submit(REQUEST, LOCAL)
     service.pauses.pause(EVENTS, LOCAL, "migration", None)
     service.start()
@@ -87,7 +87,7 @@ def test_a_job_that_waited_when_its_table_was_paused_waits_on_at_no_cost(service
     assert found.not_before_ms > service.now_ms()
 
 
-def test_a_schedule_leaves_a_paused_table_alone(make: Make) -> None:
+def test_schedule_skips_a_paused_table(make: Make) -> None:
     lab = make(("db.events", "db.other"))
     lab.save(replace(HOURLY, table="db.*"))
     lab.look_at(30)

@@ -64,7 +64,7 @@ def settings_of(warehouse: Warehouse, store: dict[str, str], **changes: Any) -> 
 
 
 def fill(warehouse: Warehouse, name: str, regions: int, rng: random.Random) -> list[str]:
-    """A table with some small files in each of its partitions, one for each job; returns its rows."""
+    """Creates a table with small files in each partition, one partition per job. Returns its rows."""
     table = warehouse.create_table(name, SCHEMA, BY_REGION)
 
     def rows(_: int) -> pa.Table:
@@ -87,7 +87,7 @@ def jobs_of(service: Service) -> list[Submission]:
 
 
 def start_all(fleet: Fleet, service: Service) -> None:
-    """The one with Spark first: it takes long to start, and the others would leave it nothing to do."""
+    """Starts the replica with Spark first, because it is slow and others would take all jobs."""
     slow_ones = [number for number, (_, engine) in enumerate(fleet.replicas) if engine == "spark"]
     for number in slow_ones:
         fleet.begin(number)
@@ -98,7 +98,7 @@ def start_all(fleet: Fleet, service: Service) -> None:
 
 
 def harass(fleet: Fleet, service: Service, requests: list[SubmitRequest], rng: random.Random) -> None:
-    """Submit little by little, so that at every blow there are jobs that run and jobs that wait."""
+    """Submits jobs gradually, so that there are always running and queued jobs."""
     blows = ["kill"] * KILLS + ["pause"] * PAUSES + ["restart"] * RESTARTS
     rng.shuffle(blows)
     submitted = 0
@@ -140,15 +140,13 @@ def until(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_every_job_on_redis_ends_once_whatever_happens_to_its_replicas(
-    tmp_path: Path, redis_server: RedisServer
-) -> None:
+def test_every_job_on_redis_ends_once_despite_killed_replicas(tmp_path: Path, redis_server: RedisServer) -> None:
     check_fleet(tmp_path, {"url": redis_server.url})
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_every_job_in_a_sqlite_file_ends_once_whatever_happens_to_its_replicas(tmp_path: Path) -> None:
+def test_every_job_on_sqlite_ends_once_despite_killed_replicas(tmp_path: Path) -> None:
     check_fleet(tmp_path, {"path": str(tmp_path / "jobs.db")})
 
 

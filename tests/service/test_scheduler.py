@@ -1,4 +1,4 @@
-"""What the scheduler submits when: policies for missed times, patterns, opt-out, outages and jobs that still wait."""
+"""The scheduler: missed times, patterns, opt-out, outages and queued jobs."""
 
 import itertools
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from tests.builders.services import until
 from tidyberg.errors import BadInput
 from tidyberg.model.principal import LOCAL
 from tidyberg.model.submission import Query
-from tidyberg.service.due import Due, jitter_ms, next_due, passed, to_fire
+from tidyberg.service.due_times import DueTime, jitter_ms, next_due, passed, to_fire
 from tidyberg.service.schedules import ScheduleConflict
 from tidyberg.service.service import Service
 from tidyberg.testing import Warehouse
 
 
-def test_a_schedule_of_the_api_submits_with_its_own_options_and_name(make: Make) -> None:
+def test_api_schedule_submits_with_its_own_options_and_name(make: Make) -> None:
     lab = make()
     lab.save(replace(HOURLY, strategy="full", options={"max_files": 10}, priority=5))
     lab.look_at(31, 59, 60, 61)
@@ -29,7 +29,7 @@ def test_a_schedule_of_the_api_submits_with_its_own_options_and_name(make: Make)
     assert job.created_by == "schedule:hourly"
 
 
-def test_a_tables_entry_submits_as_the_settings_say(make: Make) -> None:
+def test_settings_entry_submits_with_the_options_of_the_settings(make: Make) -> None:
     entry = {"name": "events", "schedule": "0 * * * *", "strategy": "full", "options": {"target_file_size": "1GB"}}
     lab = make(("db.events", "ops.events", "db.other"), tables=[entry])
     lab.look_at(30, 60)
@@ -37,7 +37,7 @@ def test_a_tables_entry_submits_as_the_settings_say(make: Make) -> None:
     assert {job.strategy for job in lab.service.jobs(Query(), LOCAL).submissions} == {"full"}
 
 
-def test_the_default_schedule_is_for_tables_that_no_other_is_for(make: Make) -> None:
+def test_default_schedule_covers_tables_without_another_schedule(make: Make) -> None:
     lab = make(
         ("db.a", "db.b", "db.c", "db.d"),
         scheduler={"default_schedule": "0 * * * *"},
@@ -48,7 +48,7 @@ def test_the_default_schedule_is_for_tables_that_no_other_is_for(make: Make) -> 
     assert sorted(lab.tables()) == ["db.b", "db.d"]
 
 
-def test_the_first_entry_that_matches_a_table_counts(make: Make) -> None:
+def test_first_matching_entry_applies(make: Make) -> None:
     lab = make(
         ("db.a", "db.b"),
         tables=[{"name": "db.a", "schedule": "0 12 * * *"}, {"name": "db.*", "schedule": "0 * * * *"}],
@@ -57,7 +57,7 @@ def test_the_first_entry_that_matches_a_table_counts(make: Make) -> None:
     assert lab.tables() == ["db.b"]
 
 
-def test_a_table_can_opt_out_of_all_schedules_but_not_of_a_job_that_names_it(make: Make, warehouse: Warehouse) -> None:
+def test_table_can_opt_out_of_schedules_but_not_of_explicit_jobs(make: Make, warehouse: Warehouse) -> None:
     lab = make(())
     warehouse.create_table("db.events", properties={"tidyberg.enabled": "False"})
     warehouse.create_table("db.other", properties={"tidyberg.enabled": "true"})
@@ -68,7 +68,7 @@ def test_a_table_can_opt_out_of_all_schedules_but_not_of_a_job_that_names_it(mak
 
 
 @pytest.mark.parametrize(("missed", "jobs"), [("skip", 0), ("once", 1), ("all", 5)])
-def test_times_that_nobody_dealt_with_are_skipped_made_up_for_once_or_all(make: Make, missed: Any, jobs: int) -> None:
+def test_missed_times_are_skipped_run_once_or_all_run(make: Make, missed: Any, jobs: int) -> None:
     lab = make()
     lab.save(replace(HOURLY, missed=missed))
     lab.look_at(30)
@@ -83,7 +83,7 @@ def test_times_that_nobody_dealt_with_are_skipped_made_up_for_once_or_all(make: 
 
 
 @pytest.mark.parametrize("missed", ["skip", "once", "all"])
-def test_what_a_catalog_that_is_down_held_up_is_submitted_later(make: Make, missed: Any) -> None:
+def test_jobs_delayed_by_a_catalog_outage_are_submitted_later(make: Make, missed: Any) -> None:
     lab = make()
     lab.save(replace(HOURLY, missed=missed, table="db.*"))
     lab.look_at(30)
@@ -95,13 +95,13 @@ def test_what_a_catalog_that_is_down_held_up_is_submitted_later(make: Make, miss
     assert lab.tables() == ["db.events"]
 
 
-def test_a_table_that_fails_holds_up_no_other_and_is_tried_again(make: Make) -> None:
+def test_failing_table_delays_no_other_and_is_retried(make: Make) -> None:
     lab = make(("db.a", "db.b", "db.c"))
     lab.save(replace(HOURLY, table="db.*"))
     real = lab.service.lookup.table
     broken = True
-    lab.service.lookup.table = lambda ref, *, anew=False: (  # type: ignore[method-assign]
-        None if broken and ref.name == "a" else real(ref, anew=anew)
+    lab.service.lookup.table = lambda ref, *, refresh=False: (  # type: ignore[method-assign]
+        None if broken and ref.name == "a" else real(ref, refresh=refresh)
     )
     lab.look_at(30, 60, 61, 62)
     assert sorted(lab.tables()) == ["db.b", "db.c"]
@@ -110,7 +110,7 @@ def test_a_table_that_fails_holds_up_no_other_and_is_tried_again(make: Make) -> 
     assert sorted(lab.tables()) == ["db.a", "db.b", "db.c"]
 
 
-def test_a_table_whose_earlier_job_still_waits_gets_no_second_one(make: Make) -> None:
+def test_table_with_a_queued_job_gets_no_second_one(make: Make) -> None:
     lab = make()
     lab.save(HOURLY)
     lab.look_at(30, 60, 120)
@@ -120,7 +120,7 @@ def test_a_table_whose_earlier_job_still_waits_gets_no_second_one(make: Make) ->
     assert len(lab.tables()) == 2
 
 
-def test_an_unknown_table_or_catalog_is_not_tried_for_ever(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_table_or_catalog_is_not_retried_forever(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     lab = make()
     lab.save(replace(HOURLY, schedule_id="one", table="db.gone"))
     lab.save(replace(HOURLY, schedule_id="two", table="db.*", catalog="nowhere"))
@@ -133,7 +133,7 @@ def test_an_unknown_table_or_catalog_is_not_tried_for_ever(make: Make, caplog: p
     assert "nowhere" in caplog.text
 
 
-def test_a_schedule_that_is_paused_or_changed_makes_up_for_nothing(make: Make) -> None:
+def test_disabled_or_changed_schedule_runs_no_missed_times(make: Make) -> None:
     lab = make()
     lab.save(replace(HOURLY, missed="all"))
     lab.look_at(30)
@@ -147,7 +147,7 @@ def test_a_schedule_that_is_paused_or_changed_makes_up_for_nothing(make: Make) -
     assert lab.tables() == ["db.events"]
 
 
-def test_a_schedule_that_is_deleted_comes_no_more(make: Make) -> None:
+def test_deleted_schedule_submits_nothing(make: Make) -> None:
     lab = make()
     lab.save(HOURLY)
     lab.look_at(30)
@@ -187,12 +187,12 @@ def test_schedules_of_the_settings_are_shown_with_their_times_and_cannot_be_chan
         {"options": {"target_file_size": "1GB", "max_file_size": "1MB"}},
     ],
 )
-def test_schedules_that_make_no_sense_are_not_kept(make: Make, wrong: dict[str, Any]) -> None:
+def test_invalid_schedules_are_not_saved(make: Make, wrong: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         make().save(replace(HOURLY, **wrong))
 
 
-def test_jitter_is_within_its_bounds_and_the_same_for_everyone() -> None:
+def test_jitter_is_bounded_and_the_same_on_every_replica() -> None:
     schedule = replace(HOURLY, jitter_seconds=600)
     drawn = [jitter_ms(schedule, NINE + hour * HOUR_MS) for hour in range(200)]
     assert drawn == [jitter_ms(replace(schedule, table="x"), NINE + hour * HOUR_MS) for hour in range(200)]
@@ -201,14 +201,14 @@ def test_jitter_is_within_its_bounds_and_the_same_for_everyone() -> None:
     assert jitter_ms(HOURLY, NINE) == 0
 
 
-def test_jitter_beyond_the_interval_keeps_the_order_of_times() -> None:
+def test_jitter_longer_than_the_interval_keeps_the_order() -> None:
     schedule = replace(HOURLY, cron="* * * * *", jitter_seconds=3600)
     found = passed(schedule, NINE, NINE + 5 * HOUR_MS)
     assert [due.due_ms for due in found] == list(range(NINE + MINUTE_MS, found[-1].due_ms + 1, MINUTE_MS))
     assert all(a.fire_ms <= b.fire_ms for a, b in itertools.pairwise(found))
 
 
-def test_of_a_dense_schedule_the_newest_times_are_looked_at_and_of_a_rare_one_the_last() -> None:
+def test_frequent_schedule_considers_the_newest_times_and_rare_schedule_the_last() -> None:
     found = passed(replace(HOURLY, cron="* * * * *"), 0, NINE)
     assert len(found) == 1000
     assert found[-1].due_ms == NINE
@@ -217,8 +217,8 @@ def test_of_a_dense_schedule_the_newest_times_are_looked_at_and_of_a_rare_one_th
     assert len(yearly) == 1
 
 
-def test_several_times_in_time_are_all_dealt_with() -> None:
-    dues = [Due(NINE + minute * MINUTE_MS, NINE + minute * MINUTE_MS) for minute in range(10)]
+def test_several_punctual_times_are_all_handled() -> None:
+    dues = [DueTime(NINE + minute * MINUTE_MS, NINE + minute * MINUTE_MS) for minute in range(10)]
     for missed in ("skip", "once"):
         schedule = replace(HOURLY, missed=missed)
         assert to_fire(schedule, dues, NINE + 9 * MINUTE_MS, 3 * MINUTE_MS, ()) == dues[6:]
@@ -226,7 +226,7 @@ def test_several_times_in_time_are_all_dealt_with() -> None:
     assert to_fire(replace(HOURLY, missed="skip"), dues, late, MINUTE_MS, {dues[4].due_ms}) == [dues[4]]
 
 
-def test_a_service_that_runs_submits_what_is_due(make_service: Callable[..., Service], warehouse: Warehouse) -> None:
+def test_running_service_submits_due_jobs(make_service: Callable[..., Service], warehouse: Warehouse) -> None:
     warehouse.create_table("db.events")
     service = make_service()
     service.records.ledger.save_schedule(

@@ -1,4 +1,4 @@
-"""A day of schedules on three replicas that interleave, pause, die and start: each time makes one job a table."""
+"""A day of schedules on three replicas that pause, die and start. Each due time makes one job per table."""
 
 import itertools
 import random
@@ -27,7 +27,7 @@ TABLES = ("db.events", "db.orders", "ops.log")
 HOUR_MS = 3_600_000
 MISSED_AFTER_MS = 300_000
 
-# A day from each start holds a change of clocks, or none.
+# Some of these days contain a change of clocks.
 KINDS = {
     "plain": [("UTC", "2026-11-15T00:00"), ("Asia/Kathmandu", "2026-03-28T18:00")],
     "spring": [
@@ -109,10 +109,10 @@ def expected_keys(schedule: Schedule, start_ms: int, end_ms: int) -> set[str]:
     max_examples=2,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
-    phases=[Phase.generate],  # what comes of a seed does not get simpler with it
+    phases=[Phase.generate],  # a smaller seed is not a simpler example
 )
 @given(data=st.data(), entries=ENTRIES, seed=st.integers(0, 2**32))
-def test_every_time_of_a_day_makes_one_job_a_table(
+def test_every_due_time_of_a_day_makes_one_job_per_table(
     warehouse: Warehouse, new_place: Callable[[], Place], kind: str, data: st.DataObject, entries: Any, seed: int
 ) -> None:
     zone, at = data.draw(st.sampled_from(KINDS[kind]))
@@ -120,7 +120,7 @@ def test_every_time_of_a_day_makes_one_job_a_table(
     end_ms = start_ms + 24 * HOUR_MS
     configured = settings_for(warehouse, zone, entries)
     with crowd(configured, new_place(), start_ms, random.Random(seed)) as replicas:
-        # A day's last times may be held back by their jitter.
+        # Jitter may delay the last times of the day.
         replicas.pass_time(end_ms + 2 * HOUR_MS, MISSED_AFTER_MS - 1000)
         schedules = settings_schedules(configured)
         due = {

@@ -1,4 +1,4 @@
-"""What the service takes in: names, options and priorities are checked, the rest comes from the settings."""
+"""Submission: the service checks names, options and priorities, and takes the rest from the settings."""
 
 import threading
 import time
@@ -26,8 +26,8 @@ from tidyberg.model.job import JobStatus
 from tidyberg.model.principal import LOCAL, Principal, Role
 from tidyberg.model.submission import Query, Schedule
 from tidyberg.model.table import TableRef
-from tidyberg.service.lookup import Lookup
-from tidyberg.service.names import table_ref
+from tidyberg.service.catalog_lookup import CatalogLookup
+from tidyberg.service.identifiers import table_ref
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.service.service import Service
 from tidyberg.testing import Warehouse
@@ -40,14 +40,14 @@ STRANGER = Principal("sven", Role.OPERATOR, "elsewhere")
 @pytest.mark.parametrize(
     "request_",
     [
-        SubmitRequest("events"),  # as the only table of that name
+        SubmitRequest("events"),  # the only table with that name
         SubmitRequest("db.events"),
         SubmitRequest("events", namespace="db"),
         SubmitRequest("db.events", namespace="db", catalog="lab"),
     ],
     ids=str,
 )
-def test_a_table_can_be_named_in_several_ways(service: Service, warehouse: Warehouse, request_: SubmitRequest) -> None:
+def test_table_name_has_several_forms(service: Service, warehouse: Warehouse, request_: SubmitRequest) -> None:
     untidy_table(warehouse)
     submission = service.submit(request_, LOCAL)
     assert submission.table == EVENTS
@@ -93,7 +93,7 @@ def test_a_table_can_be_named_in_several_ways(service: Service, warehouse: Wareh
         ({"table": "db.events", "tenant": "nobody"}, BadInput),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_invalid_requests_are_refused(
     service: Service, warehouse: Warehouse, bad: dict[str, Any], error: type[Exception]
 ) -> None:
     untidy_table(warehouse)
@@ -103,7 +103,7 @@ def test_what_makes_no_sense_is_refused(
     assert [entry.outcome for entry in service.audit(LOCAL)] == ["failed"]
 
 
-def test_the_only_catalog_is_the_default_whatever_its_name(service: Service, warehouse: Warehouse) -> None:
+def test_only_catalog_is_the_default(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     for catalog in (None, "default", "lab"):
         assert submit(service, catalog=catalog).table == TableRef("lab", ("db",), "events")
@@ -111,7 +111,7 @@ def test_the_only_catalog_is_the_default_whatever_its_name(service: Service, war
     assert saved.catalog == "lab"
 
 
-def test_parquet_options_are_checked_against_the_tables_own(service: Service, warehouse: Warehouse) -> None:
+def test_parquet_options_are_checked_against_the_table(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     with warehouse.catalog.load_table("db.events").transaction() as transaction:
         transaction.set_properties({"write.parquet.compression-codec": "gzip"})
@@ -130,7 +130,7 @@ def test_a_filter_may_name_a_partition_field(service: Service, warehouse: Wareho
 
 
 @given(st.text(max_size=40), st.none() | st.text(max_size=20))
-def test_any_name_is_a_table_or_bad_input(table: str, namespace: str | None) -> None:
+def test_any_name_is_parsed_or_bad_input(table: str, namespace: str | None) -> None:
     try:
         ref = table_ref("lab", namespace, table, lambda: "db")
     except BadInput:
@@ -140,7 +140,7 @@ def test_any_name_is_a_table_or_bad_input(table: str, namespace: str | None) -> 
     assert str(ref).encode()
 
 
-def test_options_in_the_words_of_the_contract_are_kept_as_asked(service: Service, warehouse: Warehouse) -> None:
+def test_contract_option_names_are_kept_as_submitted(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     options = {"target_file_size": "1GB", "max_cost": 2.5, "partition_filter": "id > 3", "force": None}
     submission = submit(service, strategy="small-files", options=options)
@@ -153,9 +153,7 @@ def test_options_in_the_words_of_the_contract_are_kept_as_asked(service: Service
     }
 
 
-def test_a_filter_may_use_a_column_that_is_newer_than_what_is_remembered(
-    service: Service, warehouse: Warehouse
-) -> None:
+def test_filter_may_use_a_column_newer_than_the_cache(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     submit(service)
     with warehouse.catalog.load_table("db.events").update_schema() as update:
@@ -165,7 +163,7 @@ def test_a_filter_may_use_a_column_that_is_newer_than_what_is_remembered(
     submit(service, options={"where": "fresh = 1"})
 
 
-def test_the_same_key_gives_the_same_job(service: Service, warehouse: Warehouse) -> None:
+def test_same_key_returns_the_same_job(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     first = service.submit(SubmitRequest("db.events"), LOCAL, "key")
     assert service.submit(SubmitRequest("events"), LOCAL, "key").job_id == first.job_id
@@ -175,7 +173,7 @@ def test_the_same_key_gives_the_same_job(service: Service, warehouse: Warehouse)
         service.submit(SubmitRequest("db.events"), LOCAL, "k" * 256)
 
 
-def test_viewers_look_and_others_do_not_even_see(service: Service, warehouse: Warehouse) -> None:
+def test_viewers_can_read_and_other_tenants_see_nothing(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     job = submit(service)
     assert service.job(job.job_id, VIEWER).submission == job
@@ -198,7 +196,7 @@ def test_viewers_look_and_others_do_not_even_see(service: Service, warehouse: Wa
 
 
 @pytest.mark.parametrize("job_id", ["nothing", "", "\ud800", "x" * 1000, "../x"])
-def test_unknown_ids_are_unknown(service: Service, job_id: str) -> None:
+def test_unknown_ids_raise(service: Service, job_id: str) -> None:
     with pytest.raises(UnknownJob):
         service.job(job_id, LOCAL)
     with pytest.raises(UnknownPlan):
@@ -212,19 +210,19 @@ def test_a_queued_job_is_cancelled_at_once(service: Service, warehouse: Warehous
     assert service.cancel(job.job_id, LOCAL).status is JobStatus.CANCELLED, "once more changes nothing"
 
 
-def test_tables_and_their_health_can_be_looked_at(service: Service, warehouse: Warehouse) -> None:
+def test_tables_and_their_health_can_be_read(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     assert [summary.files for summary in service.tables(VIEWER)] == [6]
     assert service.health(EVENTS, VIEWER).small_files == 6
 
 
-def test_a_service_is_ready_when_store_and_catalog_answer(service: Service) -> None:
+def test_service_is_ready_if_store_and_catalog_answer(service: Service) -> None:
     assert service.ready().ok
     assert service.ready().checks == {"store": "ok", "engine": "ok", "catalog lab": "ok"}
 
 
 class Hanging:
-    """A catalog that answers when it is told to."""
+    """A catalog that answers when the test allows it."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -236,23 +234,23 @@ class Hanging:
         raise CatalogUnreachable("It is down.")
 
 
-def test_jobs_are_taken_in_while_their_catalog_hangs_and_it_is_left_alone(
+def test_jobs_are_accepted_while_the_catalog_hangs_and_it_is_not_called_again(
     service: Service, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog = Hanging()
-    service.lookup = Lookup(catalog, patience_seconds=0.1)
+    service.lookup = CatalogLookup(catalog, patience_seconds=0.1)
     accepted = [submit(service) for _ in range(20)]
     assert len({job.job_id for job in accepted}) == 20
     assert catalog.asked == 1
     with pytest.raises(CatalogUnreachable):
-        submit(service, "events")  # in which namespace, nobody can tell
+        submit(service, "events")  # the namespace is unknown
     catalog.answer.set()
 
 
-def test_what_is_known_of_a_table_is_forgotten_after_a_minute(warehouse: Warehouse) -> None:
+def test_cached_table_expires_after_a_minute(warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     now = [0.0]
-    lookup = Lookup(lambda _: warehouse.catalog, clock=lambda: now[0])
+    lookup = CatalogLookup(lambda _: warehouse.catalog, clock=lambda: now[0])
     assert lookup.table(EVENTS) is not None
     warehouse.catalog.drop_table("db.events")
     now[0] = 59.0
@@ -272,9 +270,7 @@ def test_a_plan_can_be_applied_by_its_hash(service: Service, warehouse: Warehous
         service.apply(plan.hash, STRANGER)
 
 
-def test_submitting_asks_the_catalog_once_for_many_jobs(
-    make_service: Callable[..., Service], warehouse: Warehouse
-) -> None:
+def test_many_submissions_call_the_catalog_once(make_service: Callable[..., Service], warehouse: Warehouse) -> None:
     service = make_service()
     untidy_table(warehouse)
     loads = 0

@@ -1,4 +1,4 @@
-"""Jobs of replicas that died are taken over: with a line in the log, at no cost to the job, by the store's clock."""
+"""Jobs of dead replicas are taken over by the clock of the store. This is logged and costs no attempt."""
 
 import logging
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from tidyberg.settings.store import Store
 from tidyberg.testing import Warehouse
 
 
-def test_a_take_over_is_logged_and_costs_no_attempt(
+def test_takeover_is_logged_and_costs_no_attempt(
     make_service: Callable[..., Service], warehouse: Warehouse, caplog: pytest.LogCaptureFixture
 ) -> None:
     untidy_table(warehouse)
@@ -40,13 +40,13 @@ def test_a_take_over_is_logged_and_costs_no_attempt(
     assert (second.attempts, second.run_id) == (1, "dead")
     with caplog.at_level(logging.WARNING):
         attempt(service, second, clock).run()
-    assert "taken over: " in caplog.text
+    assert "job taken over: " in caplog.text
     done = service.job(job.job_id, LOCAL).submission
     assert (done.status, done.attempts) == (JobStatus.SUCCEEDED, 1)
-    assert any("stopped answering" in str(event.data.get("message")) for event in service.events(job.job_id, LOCAL))
+    assert any("stopped responding" in str(event.data.get("message")) for event in service.events(job.job_id, LOCAL))
 
 
-def test_a_service_that_stops_puts_jobs_back_at_no_cost(
+def test_stopping_service_puts_jobs_back_without_costing_an_attempt(
     make_service: Callable[..., Service], warehouse: Warehouse
 ) -> None:
     untidy_table(warehouse)
@@ -63,7 +63,7 @@ def test_a_service_that_stops_puts_jobs_back_at_no_cost(
     assert ended(again, job.job_id).status is JobStatus.SUCCEEDED
 
 
-def test_a_replica_whose_clock_is_wrong_takes_nothing_from_others(
+def test_replica_with_a_wrong_clock_takes_over_nothing(
     warehouse: Warehouse, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     untidy_table(warehouse)
@@ -83,12 +83,12 @@ def test_a_replica_whose_clock_is_wrong_takes_nothing_from_others(
         taken = service.records.queue.claim("wrong", now_ms=wrong(), ttl_ms=30_000, limits=Limits(running=9))
         assert taken is None, "it is another's"
     assert [round(skew / 10) for skew in skews] == [12, -12]
-    assert "this machine's clock is" in caplog.text
+    assert "the local clock is" in caplog.text
     assert service.job(job.job_id, LOCAL).submission.status is JobStatus.RUNNING
     service.stop()
 
 
-def test_a_clock_whose_store_is_away_asks_again() -> None:
+def test_clock_asks_again_after_a_store_outage() -> None:
     answers: list[int | None] = [None, 5_000_000]
 
     def ask() -> int:

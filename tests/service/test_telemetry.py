@@ -1,4 +1,4 @@
-"""A job of the service is one trace from its request on, is counted once, and every line of its log names it."""
+"""A job has one trace from its request on, is counted once, and every log line has its id."""
 
 import io
 import json
@@ -26,7 +26,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def run_one(service: Service) -> Submission:
-    """Asked for by a request with a trace, and run by a worker later."""
+    """Runs a job that a traced request submitted."""
     with service.control.tracer.serving("POST /api/v1/compact", PARENT), about(request_id="r1"):
         asked = submit(service)
     service.start()
@@ -57,7 +57,7 @@ def test_a_job_is_one_trace_from_its_request_to_its_tasks(warehouse: Warehouse, 
 def test_a_job_is_counted_once_with_its_files_and_dollars(warehouse: Warehouse, service: Service) -> None:
     untidy_table(warehouse, files=6)
     job = run_one(service)
-    service.stop()  # what a worker counts after a job has ended is counted now
+    service.stop()  # waits until the worker has counted the job
     found = values(service.metrics)
     assert found["compaction_jobs_total", (("status", "success"),)] == 1
     assert found["compaction_jobs_submitted_total", (("source", "api"),)] == 1
@@ -68,7 +68,7 @@ def test_a_job_is_counted_once_with_its_files_and_dollars(warehouse: Warehouse, 
     assert found["compaction_actual_to_predicted_ratio_count", (("quantity", "bytes"),)] == 1
 
 
-def test_a_scrape_shows_what_waits(warehouse: Warehouse, service: Service) -> None:
+def test_scrape_shows_queued_jobs(warehouse: Warehouse, service: Service) -> None:
     untidy_table(warehouse)
     submit(service)
     assert value(service.metrics, "pending_compactions") == 1
@@ -88,7 +88,7 @@ def _logs_as_before() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_logs_as_before")
-def test_every_line_of_a_job_names_it(warehouse: Warehouse, make_service: Callable[..., Service]) -> None:
+def test_every_log_line_of_a_job_has_its_id(warehouse: Warehouse, make_service: Callable[..., Service]) -> None:
     untidy_table(warehouse)
     stream = io.StringIO()
     set_up_logs(settings_of(warehouse), log_format="json", stream=stream)
@@ -103,7 +103,7 @@ def test_every_line_of_a_job_names_it(warehouse: Warehouse, make_service: Callab
     }
 
 
-def test_the_calibration_is_shown_without_other_tenants_tables(warehouse: Warehouse, service: Service) -> None:
+def test_calibration_hides_tables_of_other_tenants(warehouse: Warehouse, service: Service) -> None:
     untidy_table(warehouse)
     job = run_one(service)
     told = service.calibration(LOCAL)
@@ -113,10 +113,10 @@ def test_the_calibration_is_shown_without_other_tenants_tables(warehouse: Wareho
     told = service.calibration(Principal("eve", Role.VIEWER, "sales"))
     assert told.newest == ()
     assert {each.jobs for each in told.accuracy} == {0}
-    assert told.calibration.jobs == 1  # speed is nobody's secret
+    assert told.calibration.jobs == 1  # speeds are shared by all tenants
 
 
-def test_metrics_tell_the_tenants_of_the_settings_apart_as_many_as_they_allow(warehouse: Warehouse) -> None:
+def test_metrics_have_a_limited_number_of_tenant_labels(warehouse: Warehouse) -> None:
     settings = settings_of(warehouse).model_copy(
         update={
             "tenants": {name: Tenant(namespaces=(name,)) for name in ("a", "b", "c")},

@@ -1,4 +1,4 @@
-"""Jobs are run, tried again, cancelled, put back and taken over; each ends once, and its table keeps its rows."""
+"""Jobs are run, retried, cancelled, put back and taken over. Each ends once, and its table keeps its rows."""
 
 import shutil
 import sqlite3
@@ -29,13 +29,13 @@ from tidyberg.model.job import JobStatus, Stage
 from tidyberg.model.principal import LOCAL
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.submission import Query
-from tidyberg.service.auto_look import AUTO
+from tidyberg.service.auto_mode import AUTO
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.service.service import Service
 from tidyberg.testing import Warehouse
 
 
-def test_a_job_runs_ends_and_tells_what_it_did(service: Service, warehouse: Warehouse) -> None:
+def test_job_runs_ends_and_reports_its_result(service: Service, warehouse: Warehouse) -> None:
     rows = untidy_table(warehouse)
     service.start()
     job = ended(service, submit(service).job_id)
@@ -63,14 +63,14 @@ def _if_last(service: Service, job_id: str, status: str) -> Any:
     return events if events and events[-1].data.get("status") == status else None
 
 
-def test_a_tidy_table_needs_nothing(service: Service, warehouse: Warehouse) -> None:
+def test_tidy_table_is_left_unchanged(service: Service, warehouse: Warehouse) -> None:
     warehouse.create_table()
     service.start()
     job = ended(service, submit(service).job_id)
     assert (job.status, job.outcome, job.error) == (JobStatus.SUCCEEDED, "tidy", None)
 
 
-def test_a_plan_that_was_shown_is_run(service: Service, warehouse: Warehouse) -> None:
+def test_kept_plan_is_run(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     plan = service.plan(SubmitRequest("db.events"), LOCAL)
     service.start()
@@ -96,7 +96,7 @@ def test_many_jobs_on_few_tables_run_one_at_a_time_on_each(
         assert warehouse.files_on_disk(table) == warehouse.referenced_files(table)
 
 
-def test_what_may_pass_is_tried_again(service: Service, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transient_errors_are_retried(service: Service, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     untidy_table(warehouse)
     failing = Failing(service.control, CatalogUnreachable("Down."), StorageError("Full."))
     monkeypatch.setattr(service.control, "compact", failing)
@@ -110,7 +110,7 @@ def test_what_may_pass_is_tried_again(service: Service, warehouse: Warehouse, mo
     assert reasons[3].startswith("storage")
 
 
-def test_it_is_not_tried_for_ever(
+def test_retries_are_limited(
     make_service: Callable[..., Service], warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     untidy_table(warehouse)
@@ -121,9 +121,7 @@ def test_it_is_not_tried_for_ever(
     assert (job.status, job.attempts, job.error_code) == (JobStatus.FAILED, 3, "catalog-unreachable")
 
 
-def test_what_will_not_pass_ends_the_job(
-    service: Service, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_terminal_errors_end_the_job(service: Service, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     untidy_table(warehouse)
     monkeypatch.setattr(service.control, "compact", Failing(service.control, VerificationFailed("Rows differ.")))
     service.start()
@@ -131,7 +129,7 @@ def test_what_will_not_pass_ends_the_job(
     assert (job.status, job.attempts, job.error_code) == (JobStatus.FAILED, 1, "verification-failed")
 
 
-def test_the_error_of_a_job_names_no_namespaces_of_others(service: Service, warehouse: Warehouse) -> None:
+def test_job_error_names_no_namespaces_of_other_tenants(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse, "gone.events")
     untidy_table(warehouse, "others.secrets")
     job = submit(service, "gone.events")
@@ -143,7 +141,7 @@ def test_the_error_of_a_job_names_no_namespaces_of_others(service: Service, ware
     assert "others" not in str(found.error)
 
 
-def test_a_defect_ends_the_job_and_shows_no_secret(
+def test_unexpected_error_ends_the_job_and_shows_no_secret(
     service: Service, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     untidy_table(warehouse)
@@ -161,9 +159,7 @@ def test_a_defect_ends_the_job_and_shows_no_secret(
     assert ended(service, submit(service).job_id).status is JobStatus.SUCCEEDED, "the worker lives"
 
 
-def test_a_running_job_is_cancelled_and_leaves_nothing(
-    make_service: Callable[..., Service], warehouse: Warehouse
-) -> None:
+def test_cancelled_running_job_leaves_no_files(make_service: Callable[..., Service], warehouse: Warehouse) -> None:
     rows = untidy_table(warehouse)
     service = make_service(claim_seconds=1)
     engine = slow(service)
@@ -177,9 +173,7 @@ def test_a_running_job_is_cancelled_and_leaves_nothing(
     assert warehouse.files_on_disk(table) == warehouse.referenced_files(table)
 
 
-def test_a_service_that_stops_puts_back_what_it_cannot_finish(
-    make_service: Callable[..., Service], warehouse: Warehouse
-) -> None:
+def test_stopping_service_puts_back_unfinished_jobs(make_service: Callable[..., Service], warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     service = make_service(grace_seconds=0)
     engine = slow(service)
@@ -194,7 +188,7 @@ def test_a_service_that_stops_puts_back_what_it_cannot_finish(
     assert ended(successor, job.job_id).outcome == "committed"
 
 
-def test_a_service_that_stops_lets_jobs_end_in_time(make_service: Callable[..., Service], warehouse: Warehouse) -> None:
+def test_stopping_service_waits_for_running_jobs(make_service: Callable[..., Service], warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     service = make_service(grace_seconds=60)
     engine = slow(service)
@@ -206,7 +200,7 @@ def test_a_service_that_stops_lets_jobs_end_in_time(make_service: Callable[..., 
     assert make_service().job(job.job_id, LOCAL).submission.outcome == "committed"
 
 
-def test_a_run_whose_worker_died_before_it_could_say_so_counts(service: Service, warehouse: Warehouse) -> None:
+def test_finished_run_counts_if_its_worker_died_before_reporting(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     clock, job = Clock(), submit(service)
     first = claimed(service, "first", clock)
@@ -224,10 +218,8 @@ def test_a_run_whose_worker_died_before_it_could_say_so_counts(service: Service,
     assert len(warehouse.catalog.load_table("db.events").metadata.snapshots) == 2, "it was compacted once"
 
 
-def test_a_job_of_a_store_that_was_put_back_overwrites_nothing(
-    make_service: Callable[..., Service], warehouse: Warehouse
-) -> None:
-    """A backup, or a replica of Redis that missed the last moments, has the job waiting that has long been run."""
+def test_job_of_a_restored_store_overwrites_nothing(make_service: Callable[..., Service], warehouse: Warehouse) -> None:
+    """In a backup, or a Redis replica that missed the last writes, the finished job is still queued."""
     untidy_table(warehouse)
     service, file = make_service(), warehouse.directory / "jobs.db"
     job = submit(service)
@@ -247,10 +239,8 @@ def test_a_job_of_a_store_that_was_put_back_overwrites_nothing(
 
 
 @pytest.mark.parametrize("with_plan", [False, True])
-def test_a_run_that_died_after_its_commit_landed_counts(
-    service: Service, warehouse: Warehouse, with_plan: bool
-) -> None:
-    """Run again it would find a stale plan, or rewrite by force what is tidy."""
+def test_run_that_died_after_its_commit_counts(service: Service, warehouse: Warehouse, with_plan: bool) -> None:
+    """A second run would find a stale plan, or rewrite tidy files."""
     untidy_table(warehouse)
     clock = Clock()
     if with_plan:
@@ -273,7 +263,7 @@ def test_a_run_that_died_after_its_commit_landed_counts(
     assert len(warehouse.catalog.load_table("db.events").metadata.snapshots) == 2, "it was compacted once"
 
 
-def test_who_lost_the_claim_writes_nothing_more(service: Service, warehouse: Warehouse) -> None:
+def test_worker_without_its_claim_writes_nothing(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     clock, job = Clock(), submit(service)
     late = attempt(service, claimed(service, "first", clock), clock)
@@ -285,7 +275,7 @@ def test_who_lost_the_claim_writes_nothing_more(service: Service, warehouse: War
     assert not service.events(job.job_id, LOCAL)
 
 
-def test_a_job_that_kills_its_processes_is_given_up(make_service: Callable[..., Service], warehouse: Warehouse) -> None:
+def test_job_that_kills_its_processes_is_given_up(make_service: Callable[..., Service], warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     service, clock = make_service(max_attempts=2), Clock()
     job = submit(service)
@@ -315,7 +305,7 @@ def test_a_job_cancelled_after_its_replica_died_ends_cancelled(service: Service,
 
 
 class Outage:
-    """The queue, but for a while nothing of it answers."""
+    """A queue that does not answer for a while."""
 
     def __init__(self, queue: Any) -> None:
         self._queue = queue
@@ -333,9 +323,7 @@ class Outage:
 
 
 @pytest.mark.parametrize("longer_than_the_claim", [False, True])
-def test_while_the_store_is_down_workers_wait_and_jobs_go_on_afterwards(
-    warehouse: Warehouse, longer_than_the_claim: bool
-) -> None:
+def test_workers_wait_for_the_store_and_then_continue(warehouse: Warehouse, longer_than_the_claim: bool) -> None:
     rows = untidy_table(warehouse)
     built = build_service(settings_of(warehouse, claim_seconds=1))
     outage = Outage(built.records.queue)
@@ -359,9 +347,7 @@ def test_while_the_store_is_down_workers_wait_and_jobs_go_on_afterwards(
     service.stop()
 
 
-def test_an_estimate_is_there_at_once_when_the_same_was_asked_before(
-    make_service: Callable[..., Service], warehouse: Warehouse
-) -> None:
+def test_repeated_request_has_an_estimate_at_once(make_service: Callable[..., Service], warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     service = make_service(workers=0)
     service.start()
@@ -392,7 +378,7 @@ def test_an_estimate_comes_from_earlier_jobs_of_the_table(
     assert submit(service, strategy="full").estimated_seconds is not None, "from a job by another strategy"
 
 
-def test_a_schedule_that_leaves_its_table_waiting_again_and_again_is_counted(
+def test_schedule_that_repeatedly_leaves_its_table_waiting_is_counted(
     make_service: Callable[..., Service], warehouse: Warehouse
 ) -> None:
     untidy_table(warehouse, files=3)

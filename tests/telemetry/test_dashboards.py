@@ -1,4 +1,4 @@
-"""The dashboard and the alerts ask only for what is exported, with the labels that it has."""
+"""The dashboard and the alerts use only exported metrics and labels."""
 
 import json
 import re
@@ -24,7 +24,7 @@ WORDS = {"and", "or", "by", "on", "unless"}
 
 
 def exported() -> dict[str, set[str]]:
-    """Names of samples with their labels, once everything has happened."""
+    """Returns all sample names with their labels."""
     metrics = Metrics()
     waiting, running = submission(JobStatus.QUEUED), submission(JobStatus.RUNNING)
     metrics.watch(as_queue(FixedQueue([SUBMISSION, waiting, running])), paused=lambda: 1)
@@ -40,7 +40,7 @@ def exported() -> dict[str, set[str]]:
 
 
 def asked_of(expression: str) -> tuple[dict[str, set[str]], set[str]]:
-    """The metrics of a PromQL expression with the labels they are selected by, and the labels it groups by."""
+    """Returns the metrics of a PromQL expression with their label selectors, and its grouping labels."""
     plain = re.sub(r'"(?:[^"\\]|\\.)*"', '""', expression)
     grouped = {label.strip() for names in re.findall(r"\b(?:by|on) \(([^)]*)\)", plain) for label in names.split(",")}
     plain = re.sub(r"\b(?:by|on) \([^)]*\)", "", re.sub(r"\[[^\]]*\]", "", plain))
@@ -62,7 +62,7 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("title", "expression"), list(expressions()))
-def test_every_expression_asks_for_what_there_is(title: str, expression: str) -> None:
+def test_every_expression_uses_existing_metrics_and_labels(title: str, expression: str) -> None:
     there = exported()
     asked, grouped = asked_of(expression)
     assert asked, title
@@ -72,7 +72,7 @@ def test_every_expression_asks_for_what_there_is(title: str, expression: str) ->
     assert grouped <= OF_PROMETHEUS.union(*(there[name] for name in asked)), title
 
 
-def test_expressions_are_taken_apart_rightly() -> None:
+def test_expressions_are_parsed_correctly() -> None:
     asked, grouped = asked_of(
         'sum by (le, a) (rate(x_bucket{job=~"b|c",d!="e{f}"}[5m])) * 1e12 / max(y) and on (a) z > 2'
     )
@@ -80,8 +80,8 @@ def test_expressions_are_taken_apart_rightly() -> None:
     assert grouped == {"le", "a"}
 
 
-def test_the_dashboard_loads_anywhere() -> None:
-    assert DASHBOARD["id"] is None  # Grafana gives it one
+def test_dashboard_is_portable() -> None:
+    assert DASHBOARD["id"] is None  # Grafana assigns the id
     assert DASHBOARD["uid"] == "tidyberg"
     variables = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
     assert (variables["datasource"]["type"], variables["datasource"]["query"]) == ("datasource", "prometheus")
@@ -93,7 +93,7 @@ def test_the_dashboard_loads_anywhere() -> None:
         assert panel["type"] == "row" or all(sources)
 
 
-def test_rows_group_the_panels_and_none_lies_on_another() -> None:
+def test_rows_group_the_panels_without_overlap() -> None:
     panels = DASHBOARD["panels"]
     rows = [panel["title"] for panel in panels if panel["type"] == "row"]
     assert rows == ["Jobs", "Speed", "Cost and predictions", "Queue", "HTTP", "Errors and processes", "Tenants"]
@@ -111,22 +111,22 @@ def test_rows_group_the_panels_and_none_lies_on_another() -> None:
         taken |= cells
 
 
-def test_every_panel_says_what_it_shows() -> None:
+def test_every_panel_has_a_description() -> None:
     for panel in DASHBOARD["panels"]:
         if panel["type"] != "row":
             assert panel["description"].endswith("."), panel["title"]
             assert panel["targets"]
 
 
-def test_every_metric_of_ours_is_shown_or_said_otherwise() -> None:
+def test_every_metric_is_on_the_dashboard() -> None:
     shown = {name for _, expression in expressions() for name in asked_of(expression)[0]}
     families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in exported()}
     unseen = {name for name in families if not name.startswith(("process_", "python_"))}
     unseen -= {re.sub(r"_(bucket|sum|count)$", "", name) for name in shown}
-    assert unseen == {"compactions_succeeded_total", "compactions_failed_total"}  # compaction_jobs_total tells both
+    assert unseen == {"compactions_succeeded_total", "compactions_failed_total"}  # compaction_jobs_total contains both
 
 
-def test_every_alert_has_a_runbook_of_its_own() -> None:
+def test_every_alert_has_its_own_runbook() -> None:
     books = [rule["annotations"]["runbook"] for rule in RULES]
     assert len(set(books)) == len(books)
     assert all(re.fullmatch(r"docs/operations\.md#[a-z-]+", book) for book in books)
@@ -143,7 +143,7 @@ def test_every_metric_is_documented() -> None:
 
 
 @pytest.mark.skipif(not OPERATIONS.exists(), reason="docs/operations.md is not written yet")
-def test_every_runbook_is_written() -> None:
+def test_every_runbook_exists() -> None:
     headings = re.findall(r"^#+ (.+)$", OPERATIONS.read_text(), re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
     missing = {rule["annotations"]["runbook"].split("#")[1] for rule in RULES} - anchors

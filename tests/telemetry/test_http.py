@@ -1,4 +1,4 @@
-"""Every request is counted by its route, named and traced."""
+"""Every request is counted by route, has an id and is traced."""
 
 import asyncio
 from collections.abc import MutableMapping
@@ -18,7 +18,7 @@ ROUTE = "/jobs/{job_id}"
 
 
 class Site:
-    """One route that answers with what it was told to, behind the middleware."""
+    """An application with one configurable route behind the middleware."""
 
     def __init__(self, status: int | None = 200, failure: Exception | None = None) -> None:
         self.metrics, self.tracer = Metrics(), KeepingTracer()
@@ -53,7 +53,7 @@ class Site:
         return {name.decode(): text.decode() for name, text in sent[0]["headers"]} if sent else {}
 
 
-def test_requests_are_counted_by_route_and_not_by_path() -> None:
+def test_requests_are_counted_by_route_not_by_path() -> None:
     site = Site()
     for number in range(3):
         site.ask(f"/api/v1/jobs/{number}")
@@ -63,7 +63,7 @@ def test_requests_are_counted_by_route_and_not_by_path() -> None:
     assert "nowhere" not in site.metrics.render().decode()
 
 
-def test_a_request_has_an_id_that_its_answer_and_its_log_lines_carry() -> None:
+def test_response_and_log_lines_have_the_request_id() -> None:
     site = Site()
     answer = site.ask(x_request_id="abc-1.2:3")
     assert answer == {"x-a": "b", "x-request-id": "abc-1.2:3"}
@@ -71,7 +71,7 @@ def test_a_request_has_an_id_that_its_answer_and_its_log_lines_carry() -> None:
 
 
 @pytest.mark.parametrize("given", ["", "a b", "x" * 65, "é"])
-def test_an_id_that_is_no_id_is_replaced(given: str) -> None:
+def test_invalid_request_id_is_replaced(given: str) -> None:
     site = Site()
     answered = site.ask(x_request_id=given)["x-request-id"]
     assert answered != given
@@ -79,7 +79,7 @@ def test_an_id_that_is_no_id_is_replaced(given: str) -> None:
     assert site.seen == {"request_id": answered}
 
 
-def test_a_crash_counts_as_500_and_an_absent_answer_as_closed() -> None:
+def test_crash_counts_as_500_and_missing_response_as_499() -> None:
     crashing, silent = Site(failure=RuntimeError("defect")), Site(status=None)
     with pytest.raises(RuntimeError):
         crashing.ask()
@@ -88,7 +88,7 @@ def test_a_crash_counts_as_500_and_an_absent_answer_as_closed() -> None:
     assert value(silent.metrics, "http_requests_total", method="GET", route=ROUTE, status="499") == 1
 
 
-def test_a_stream_is_measured_until_it_begins() -> None:
+def test_stream_is_measured_until_its_start() -> None:
     class Streaming(Site):
         async def _answer(self, scope: MutableMapping[str, Any], _: Receive, send: Send) -> None:
             await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -99,7 +99,7 @@ def test_a_stream_is_measured_until_it_begins() -> None:
     assert (value(site.metrics, "http_request_duration_seconds_sum", method="GET", route="unmatched") or 9) < 1
 
 
-def test_requests_are_logged_but_probes_only_for_who_looks_closely(caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_are_logged_at_info_and_probes_at_debug(caplog: pytest.LogCaptureFixture) -> None:
     site = Site(status=404)
     with caplog.at_level("DEBUG", logger="tidyberg.telemetry.http"):
         site.ask("/api/v1/jobs/17")
@@ -109,7 +109,7 @@ def test_requests_are_logged_but_probes_only_for_who_looks_closely(caplog: pytes
     assert (asked.levelname, probe.levelname) == ("INFO", "DEBUG")
 
 
-def test_a_request_goes_on_with_its_callers_trace() -> None:
+def test_request_continues_the_trace_of_the_caller() -> None:
     site = Site(status=404)
     site.ask(traceparent=PARENT)
     [span] = site.tracer.spans
@@ -120,7 +120,7 @@ def test_a_request_goes_on_with_its_callers_trace() -> None:
     assert span.attributes["http.response.status_code"] == 404
 
 
-def test_what_is_no_request_passes_by() -> None:
+def test_non_http_scopes_pass_through() -> None:
     site = Site()
     passed: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Every line says what it is about, fits its reader, and holds no secret."""
+"""Every log line has its context fields, fits its format and contains no secret."""
 
 import io
 import json
@@ -48,7 +48,7 @@ def logs(
     return stream
 
 
-def test_a_json_line_says_what_it_is_about() -> None:
+def test_json_line_has_context_fields() -> None:
     stream = logs()
     with about(request_id="r1"), about(job_id="j1", run_id="j1", table="lake.db.events", tenant=None):
         LOG.info("rewriting %d groups", 3)
@@ -67,7 +67,7 @@ def test_a_json_line_says_what_it_is_about() -> None:
     assert "job_id" not in second
 
 
-def test_a_line_for_people_is_plain_without_a_terminal() -> None:
+def test_console_line_has_no_colours_without_a_terminal() -> None:
     stream = logs("console")
     with about(job_id="j1"):
         LOG.warning("the catalog is slow")
@@ -76,7 +76,7 @@ def test_a_line_for_people_is_plain_without_a_terminal() -> None:
     assert "\x1b" not in line
 
 
-def test_a_message_from_outside_cannot_forge_a_line() -> None:
+def test_message_cannot_forge_a_log_line() -> None:
     for log_format in ("console", "json"):
         stream = logs(log_format)
         LOG.info("asked for %s", "x\n2026-01-01 00:00:00 INFO    all is well\x1b[2J")
@@ -84,7 +84,7 @@ def test_a_message_from_outside_cannot_forge_a_line() -> None:
         assert "\x1b" not in stream.getvalue()
 
 
-def test_levels_are_those_of_the_settings_and_libraries_only_warn() -> None:
+def test_settings_set_the_level_and_libraries_only_warn() -> None:
     stream = logs("console", level="warning")
     LOG.info("quiet")
     logging.getLogger("pyiceberg").info("quiet")
@@ -96,7 +96,7 @@ def test_levels_are_those_of_the_settings_and_libraries_only_warn() -> None:
     assert [line.split()[3] for line in stream.getvalue().splitlines()] == ["loud", "heard"]
 
 
-def test_uvicorn_writes_through_the_same_handler() -> None:
+def test_uvicorn_uses_the_same_handler() -> None:
     own = logging.StreamHandler(io.StringIO())
     logging.getLogger("uvicorn.access").addHandler(own)
     stream = logs()
@@ -121,7 +121,7 @@ SETTINGS = Settings(
 
 
 @pytest.mark.parametrize("log_format", ["console", "json"])
-def test_secrets_of_settings_and_environment_never_show(log_format: str) -> None:
+def test_secrets_of_settings_and_environment_are_masked(log_format: str) -> None:
     stream = logs(log_format, settings=SETTINGS, AWS_SECRET_ACCESS_KEY="from-environment", HOME="/home/ada")
     with about(table=f"x{SECRET}"):
         LOG.error("token %s, key %s, %r", SECRET, "s3cr3tkey", {"t": SECRET})
@@ -137,14 +137,14 @@ def test_secrets_of_settings_and_environment_never_show(log_format: str) -> None
         assert hidden not in text
 
 
-def test_secrets_are_found_wherever_settings_keep_them() -> None:
+def test_secrets_are_found_anywhere_in_the_settings() -> None:
     assert "s3cr3tkey" in known_secrets(SETTINGS, {})
     assert SECRET in known_secrets(SETTINGS, {})
     conf = Settings(spark=Spark(conf={"spark.hadoop.fs.s3a.secret.key": "of-spark", "spark.ui.port": "4040"}))
     assert known_secrets(conf, {}) == ("of-spark",)
 
 
-def test_threads_of_an_engine_know_the_job(tmp_path: Path) -> None:
+def test_engine_threads_have_the_context_of_the_job(tmp_path: Path) -> None:
     seen: list[str | None] = []
 
     class Looking(StorageAccess):
@@ -175,7 +175,7 @@ def test_events_of_a_job_are_lines_of_the_log() -> None:
     ]
 
 
-def test_the_address_of_the_job_store_is_named_without_its_password() -> None:
+def test_address_of_the_job_store_is_logged_without_password() -> None:
     for url, shown in (
         ("redis://redis.internal:6379/0", "redis://redis.internal:6379/0"),
         ("rediss://:open-sesame@redis.internal:6379/0", "rediss://:***@redis.internal:6379/0"),

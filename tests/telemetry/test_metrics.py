@@ -1,4 +1,4 @@
-"""What the metrics count, and that asking for them always works."""
+"""What the metrics count, and that a scrape always works."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from tidyberg.telemetry.metrics import Metrics
 from tidyberg.telemetry.store_gauges import StoreGauges
 
 
-def test_jobs_are_counted_by_how_they_ended() -> None:
+def test_jobs_are_counted_by_status() -> None:
     metrics = Metrics()
     for status in (JobStatus.SUCCEEDED, JobStatus.SUCCEEDED, JobStatus.FAILED):
         metrics.job_ended(submission(status))
@@ -26,7 +26,7 @@ def test_jobs_are_counted_by_how_they_ended() -> None:
     assert value(metrics, "compactions_failed_total") == 1
 
 
-def test_text_is_as_the_contract_shows_it() -> None:
+def test_text_matches_the_contract() -> None:
     metrics = Metrics()
     metrics.job_ended(SUBMISSION)
     lines = metrics.render().decode().splitlines()
@@ -41,7 +41,7 @@ def test_text_is_as_the_contract_shows_it() -> None:
     assert not any("_created" in line for line in lines)
 
 
-def test_a_run_tells_files_bytes_dollars_and_how_well_it_was_predicted() -> None:
+def test_run_counts_files_bytes_dollars_and_prediction_accuracy() -> None:
     metrics = Metrics()
     metrics.job_ended(SUBMISSION, RUN, sizes=(10 * MB, 600 * MB))
     found = values(metrics)
@@ -56,9 +56,9 @@ def test_a_run_tells_files_bytes_dollars_and_how_well_it_was_predicted() -> None
         assert found["compaction_actual_to_predicted_ratio_sum", (("quantity", quantity),)] == ratio
 
 
-def test_copied_and_encoded_groups_are_told_apart_and_requests_by_kind() -> None:
+def test_groups_are_counted_by_mode_and_requests_by_kind() -> None:
     metrics = Metrics()
-    assert value(metrics, "compaction_groups_total", mode="copy") == 0  # so that a rate can be taken of the first one
+    assert value(metrics, "compaction_groups_total", mode="copy") == 0  # so that a rate includes the first group
     copied = CopyTotals(groups=2, files=4, bytes=700, bytes_moved=600)
     run = replace(RUN, progress=Progress(1, 1, 5, 5, 10, 1000, 500), copied=copied, requests={"get": 3, "part_copy": 2})
     run = replace(run, spliced=SpliceTotals(groups=1, bytes_spliced=50))
@@ -81,7 +81,7 @@ def test_only_the_first_claim_counts_as_waiting() -> None:
     assert value(metrics, "compaction_queue_wait_seconds_sum") == 4
 
 
-def test_jobs_are_told_apart_by_who_asked() -> None:
+def test_jobs_are_counted_by_source() -> None:
     metrics = Metrics()
     for who in ("ada", "schedule:nightly", "auto", "scheduler-fan"):
         metrics.job_submitted(submission(created_by=who))
@@ -89,7 +89,7 @@ def test_jobs_are_told_apart_by_who_asked() -> None:
         assert value(metrics, "compaction_jobs_submitted_total", source=source) == count
 
 
-def test_tables_are_no_label_unless_asked_for() -> None:
+def test_table_label_is_optional() -> None:
     plain, labelled = Metrics(), Metrics(table_labels=True)
     for metrics in (plain, labelled):
         metrics.job_ended(SUBMISSION, RUN)
@@ -98,7 +98,7 @@ def test_tables_are_no_label_unless_asked_for() -> None:
     assert value(labelled, "files_compacted_total", table="lake.db.events") == 10
 
 
-def test_methods_that_nobody_knows_share_a_label() -> None:
+def test_unknown_methods_share_a_label() -> None:
     metrics = Metrics()
     for method in ("GET", "BREW", "WHEN"):
         metrics.http(method, "/health", 200, 0.01)
@@ -113,7 +113,7 @@ def test_two_registries_share_nothing() -> None:
     assert value(other, "compaction_claims_lost_total") == 0
 
 
-def test_process_and_build_are_told() -> None:
+def test_process_and_build_metrics_exist() -> None:
     found = {name for name, _ in values(Metrics())}
     assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "tidyberg_build_info"} <= found
 
@@ -124,7 +124,7 @@ def test_label_values_are_escaped() -> None:
     assert value(metrics, "http_requests_total", method="GET", route='a"b\\c\nd', status="200") == 1
 
 
-def test_waiting_and_running_jobs_come_from_the_store() -> None:
+def test_queued_and_running_jobs_come_from_the_store() -> None:
     queue = FixedQueue(
         [
             submission(JobStatus.QUEUED, created_ms=int(time.time() * 1000) - 60_000),
@@ -144,7 +144,7 @@ def test_waiting_and_running_jobs_come_from_the_store() -> None:
     assert found["tidyberg_store_up", ()] == 1
 
 
-def test_store_is_asked_once_a_second_at_most() -> None:
+def test_store_is_read_at_most_once_a_second() -> None:
     now = [10.0]
     queue = FixedQueue()
     gauges = StoreGauges(as_queue(queue), clock=lambda: now[0])
@@ -186,7 +186,7 @@ def test_scrape_does_not_wait_for_a_store_that_hangs(monkeypatch: pytest.MonkeyP
         answer.set()
 
 
-def test_tenants_are_told_apart_up_to_a_number() -> None:
+def test_number_of_tenant_labels_is_limited() -> None:
     metrics = Metrics(tenants=("a", "b"))
     waiting = [submission(JobStatus.QUEUED, tenant=tenant) for tenant in ("a", "a", "b", "c", "d")]
     metrics.watch(as_queue(FixedQueue([*waiting, submission(JobStatus.RUNNING, tenant="d")])))

@@ -1,4 +1,4 @@
-"""What is traced of a job, that it is one trace from the request on, and that nothing is imported without need."""
+"""A job is one trace from its request on, and OpenTelemetry is imported only if needed."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ def compact(warehouse: Warehouse, tracer: Tracer, engine: Engine | None = None, 
         control.compact(REF, options, job_id="run-2", submission_id="job-1")
 
 
-def test_a_job_is_a_tree_of_its_stages(warehouse: Warehouse, table: Table) -> None:
+def test_trace_of_a_job_is_a_tree_of_stages(warehouse: Warehouse, table: Table) -> None:
     tracer = KeepingTracer()
     sizes = [task.file.file_size_in_bytes for task in table.scan().plan_files()]
     compact(warehouse, tracer)
@@ -70,7 +70,7 @@ def test_a_job_is_a_tree_of_its_stages(warehouse: Warehouse, table: Table) -> No
     assert order == ["compact_table", "observe", "planning", "execution", "task", "verify", "commit"]
 
 
-def test_a_task_is_as_long_as_it_ran_and_lies_within_the_execution(warehouse: Warehouse, table: Table) -> None:
+def test_task_span_lies_within_the_execution(warehouse: Warehouse, table: Table) -> None:
     tracer = KeepingTracer()
     compact(warehouse, tracer)
     [execution], [task] = tracer.named("execution"), tracer.named("task")
@@ -80,7 +80,7 @@ def test_a_task_is_as_long_as_it_ran_and_lies_within_the_execution(warehouse: Wa
     assert (task.attributes["files"], task.attributes["rows"], task.attributes["attempt"]) == (6, 300, 0)
 
 
-def test_a_failure_is_recorded_where_it_happened(warehouse: Warehouse, table: Table) -> None:
+def test_failure_is_recorded_in_its_span(warehouse: Warehouse, table: Table) -> None:
     tracer = KeepingTracer()
     engine = Spoiling(lambda result: replace(result, rows_written=result.rows_written - 1))
     with pytest.raises(VerificationFailed):
@@ -93,7 +93,7 @@ def test_a_failure_is_recorded_where_it_happened(warehouse: Warehouse, table: Ta
     assert not tracer.named("commit")
 
 
-def test_an_error_is_recorded_without_the_secrets_in_it() -> None:
+def test_error_is_recorded_without_secrets() -> None:
     tracer = KeepingTracer()
     with pytest.raises(ValueError, match="hunter22"), tracer.span("observe", uri="http://u:hunter22@catalog"):
         raise ValueError("cannot reach http://u:hunter22@catalog?token=abcdef")
@@ -101,13 +101,13 @@ def test_an_error_is_recorded_without_the_secrets_in_it() -> None:
     assert "abcdef" not in tracer.spans[0].to_json()
 
 
-def test_a_job_goes_on_with_the_trace_of_the_request_that_asked_for_it(warehouse: Warehouse, table: Table) -> None:
+def test_job_continues_the_trace_of_its_request(warehouse: Warehouse, table: Table) -> None:
     tracer = KeepingTracer()
     with tracer.serving("POST", PARENT), about(request_id="r1"):
         asked = tracer.traceparent()
     assert asked is not None
     assert asked.startswith(PARENT[:36])
-    with tracer.span("something else"), tracer.continued(asked):  # the worker, later, in another thread
+    with tracer.span("something else"), tracer.continued(asked):  # a worker in another thread, later
         compact(warehouse, tracer)
     assert ("compact_table", "POST") in tracer.tree()
     assert ("POST", "elsewhere") in tracer.tree()
@@ -118,7 +118,7 @@ def test_a_job_goes_on_with_the_trace_of_the_request_that_asked_for_it(warehouse
 
 
 @pytest.mark.parametrize("parent", [None, "nonsense", "00-" + "0" * 32 + "-" + "0" * 16 + "-01"])
-def test_a_job_without_a_good_parent_has_a_trace_of_its_own(parent: str | None) -> None:
+def test_job_without_a_valid_parent_starts_a_trace(parent: str | None) -> None:
     tracer = KeepingTracer()
     with tracer.continued(parent), tracer.span("compact_table"):
         pass
@@ -137,7 +137,7 @@ def test_spans_reach_a_collector_over_http(warehouse: Warehouse, table: Table) -
     assert said["service.name"] == "lab"
 
 
-def test_the_environment_alone_turns_traces_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_enables_traces(monkeypatch: pytest.MonkeyPatch) -> None:
     with collector() as (address, received):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
         tracer = open_tracer(Telemetry())
@@ -147,16 +147,14 @@ def test_the_environment_alone_turns_traces_on(monkeypatch: pytest.MonkeyPatch) 
     assert len(received) == 1
 
 
-def test_a_collector_that_is_away_breaks_no_job(
-    warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_collector_outage_breaks_no_job(warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     tracer = open_tracer(Telemetry(otlp_endpoint="http://127.0.0.1:9"), {})
     compact(warehouse, tracer, InlineEngine())
     tracer.close()
 
 
-def test_without_an_exporter_nothing_is_traced_and_opentelemetry_not_imported() -> None:
+def test_without_an_exporter_opentelemetry_is_not_imported() -> None:
     lines = (
         "import sys",
         "import tidyberg.app, tidyberg.telemetry.http, tidyberg.telemetry.logs, tidyberg.telemetry.metrics",
@@ -170,7 +168,7 @@ def test_without_an_exporter_nothing_is_traced_and_opentelemetry_not_imported() 
     subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True)
 
 
-def test_a_setting_without_the_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "tidyberg.telemetry.otel", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(ConfigurationError, match=r"tidyberg\[otel\]"):
@@ -178,6 +176,6 @@ def test_a_setting_without_the_package_says_what_to_install(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("address", ["collector:4318", "grpc://x", "http://"])
-def test_an_endpoint_must_be_an_address(address: str) -> None:
+def test_endpoint_must_be_an_address(address: str) -> None:
     with pytest.raises(ValueError, match="such as http://collector:4318"):
         Telemetry(otlp_endpoint=address)

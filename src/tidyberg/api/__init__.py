@@ -1,1 +1,1 @@
-"""The REST API: parses, asks the service, shows."""
+"""The REST API: reads requests, calls the service and writes responses."""

@@ -1,7 +1,7 @@
-"""Which submissions are begun: one that would wait too long is refused before anything of it is read.
+"""Admission control: refuses a submission that would wait too long, before it reads any of it.
 
-The wait of a newcomer is estimated from what is under way and from how long the latest submissions took for each place
-in the queue. So the limit follows the speed of the machine, and nobody has to configure it.
+The expected wait is the number of submissions under way times the seconds that recent ones took per place in the
+queue. The limit follows the speed of the machine, so it needs no configuration.
 """
 
 import math
@@ -17,39 +17,39 @@ from tidyberg.api.problems import PreparedProblem
 from tidyberg.api.refusals import Overloaded
 
 SUBMIT_PATHS = ("/api/v1/compact", "/compact")
-UNKNOWN = ""  # the lane of all credentials that nobody has checked yet
+UNKNOWN = ""  # the tenant of credentials that were not checked yet
 _CREDENTIALS = (b"authorization", b"x-api-key")
 _MOST_CREDENTIALS = 10_000
-_FIRST_GUESS_SECONDS = 0.005  # what a submission takes, before any was measured
-_WEIGHT = 0.1  # of the newest submission
+_FIRST_GUESS_SECONDS = 0.005  # the estimate until a submission was measured
+_WEIGHT = 0.1  # of the newest submission in the moving average
 _LONGEST_RETRY_SECONDS = 60
 
 
 class Admission:
-    """Used from the event loop only. Tenants take turns, so one with much under way is refused before the others."""
+    """Tenants take turns: the one with the most submissions under way is refused first. For the event loop only."""
 
     def __init__(self, wait_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._wait_seconds = wait_seconds
         self._clock = clock
         self._seconds_each = _FIRST_GUESS_SECONDS
         self._under_way: Counter[str] = Counter()
-        self._tenants: OrderedDict[int, str] = OrderedDict()  # of credentials, by a hash that is no secret
-        self.lag: Callable[[], float] = lambda: 0.0  # how long requests lie in the socket before they are seen
+        self._tenants: OrderedDict[int, str] = OrderedDict()  # by a hash of the credential
+        self.lag: Callable[[], float] = lambda: 0.0  # how long a request waits in the socket
 
     def now(self) -> float:
         return self._clock()
 
     def expected_wait(self, tenant: str) -> float:
-        """Seconds until a submission that arrives now would be answered."""
+        """Returns the seconds until a submission that arrives now would be answered."""
         return self.lag() + self._places(tenant) * self._seconds_each
 
     def is_too_late(self, tenant: str, arrived: float) -> bool:
-        """A service that has nothing to do takes what comes; otherwise it would never learn that it is fast again."""
+        """An idle service accepts every submission. Otherwise it would never measure that it is fast again."""
         waited = self._clock() - arrived
         return bool(self._under_way) and waited + self.expected_wait(tenant) > self._wait_seconds
 
     def enter(self, tenant: str) -> int:
-        """Returns its place in the queue; `leave` must follow."""
+        """Returns the place of the submission in the queue. Call `leave` afterwards."""
         self._under_way[tenant] += 1
         return self._places(tenant, newcomers=0)
 
@@ -59,16 +59,16 @@ class Admission:
             del self._under_way[tenant]
 
     def learn_seconds(self, place: int, seconds: float) -> None:
-        """A submission at that place of the queue was answered after so long."""
-        # One that hung says little about the next ones, so it counts as no more than just too slow.
+        """Updates the average with a submission that was answered from that place in the queue."""
+        # A submission that hung says little about the next ones, so its time is capped.
         self._seconds_each += _WEIGHT * (min(seconds / place, self._wait_seconds) - self._seconds_each)
 
     def tenant_of(self, headers: Iterable[tuple[bytes, bytes]]) -> str:
-        """Only decides whose turn it is. Who sends a request is decided later, by the credential itself."""
+        """Returns the tenant for taking turns. This is no authentication: the route checks the credential later."""
         return self._tenants.get(_fingerprint(headers), UNKNOWN)
 
     def learn_tenant(self, headers: Iterable[tuple[bytes, bytes]], tenant: str) -> None:
-        """The credential in these headers was checked, and is one of that tenant's."""
+        """Remembers that the credential in these headers belongs to the tenant."""
         key = _fingerprint(headers)
         self._tenants[key] = tenant
         self._tenants.move_to_end(key)
@@ -76,7 +76,7 @@ class Admission:
             self._tenants.popitem(last=False)
 
     def _places(self, tenant: str, newcomers: int = 1) -> int:
-        """Which turn it is where tenants take turns: others go first only as often as this tenant had its turn."""
+        """Returns the place in a round-robin queue: another tenant counts at most as often as this one."""
         own = self._under_way[tenant] + newcomers
         return own + sum(min(number, own) for other, number in self._under_way.items() if other != tenant)
 
@@ -86,7 +86,7 @@ def _fingerprint(headers: Iterable[tuple[bytes, bytes]]) -> int:
 
 
 class AdmissionMiddleware:
-    """The outermost one, so that a refusal costs next to nothing."""
+    """The outermost middleware, so that a refusal is cheap."""
 
     def __init__(self, app: ASGIApp, admission: Admission, on_shed: Callable[[Shed], None]) -> None:
         self._app = app
@@ -112,7 +112,7 @@ class AdmissionMiddleware:
 
 
 class _Submission:
-    """One that is under way. While its client sends the body, it keeps nobody waiting, and does not count."""
+    """A submission under way. It does not count while its client still sends the body."""
 
     def __init__(self, admission: Admission, tenant: str, arrived: float, receive: Receive, send: Send) -> None:
         self._admission = admission
@@ -144,7 +144,7 @@ class _Submission:
 
     def end(self) -> None:
         self._admission.leave(self._tenant)
-        if 200 <= self._status < 300:  # a refusal is quick, and says nothing about those that are taken in
+        if 200 <= self._status < 300:  # refusals are fast and would distort the average
             seconds = self._admission.now() - self._arrived - self._client_seconds
             self._admission.learn_seconds(self._place, seconds)
 
@@ -157,7 +157,7 @@ def retry_after(expected_seconds: float) -> int:
 def overloaded(retry_after_seconds: int) -> PreparedProblem:
     return PreparedProblem(
         Overloaded(
-            "The service has more to answer than it can.",
+            "The service is overloaded.",
             hint="Try again in a moment.",
             retry_after_seconds=retry_after_seconds,
         )

@@ -1,4 +1,4 @@
-"""What the API answers about jobs; field names are the REST contract's."""
+"""Response models for jobs. The field names are part of the REST contract."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSche
 
 from tidyberg.model.job import CompactionStats, JobStatus, Progress, Stage
 
-# Milliseconds since 1970 inside, `2024-01-15T10:00:00Z` outside.
+# Milliseconds since 1970 in Python, `2024-01-15T10:00:00Z` in JSON.
 Moment = Annotated[
     int,
     PlainSerializer(lambda moment: moment_text(moment), return_type=str),
@@ -19,8 +19,8 @@ def moment_text(moment_ms: int) -> str:
     return datetime.fromtimestamp(moment_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class JobCreated(BaseModel):
-    """A job that waits."""
+class JobCreatedAnswer(BaseModel):
+    """A job that was queued."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -39,32 +39,34 @@ class JobCreated(BaseModel):
     status: JobStatus
     created_at: Moment
     estimated_duration_seconds: int | None = Field(
-        description="From a plan, earlier jobs or the newest snapshot; null where nothing is known."
+        description="Estimated from a plan, earlier jobs or the newest snapshot; null if there is no estimate."
     )
 
 
-class JobError(BaseModel):
+class JobErrorAnswer(BaseModel):
     """Why a job failed, or why it waits for another attempt."""
 
-    code: str | None = Field(description="Stable; programs may rely on it.")
+    code: str | None = Field(description="A stable code for programs.")
     message: str
 
 
 class LeftAnswer(BaseModel):
-    """Partitions that a job left for one reason."""
+    """Partitions that a job left unchanged, for one reason."""
 
     disposition: Literal["waiting", "refused"]
-    code: str = Field(description="As in a plan's verdicts; stable.", examples=["hot", "too-few-files"])
+    code: str = Field(description="A stable code, as in the verdicts of a plan.", examples=["hot", "too-few-files"])
     partitions: int
     files: int
-    bytes: int = Field(description="Of the partitions.")
-    reason: str = Field(description="Of the partition with the most files.")
-    until: str | None = Field(description="When it is taken; null: not before the reason is gone.")
-    take_now: dict[str, Any] | None = Field(description="Options of a job that takes it at once, where there are any.")
+    bytes: int = Field(description="Size of these partitions.")
+    reason: str = Field(description="The reason for the partition with the most files.")
+    until: str | None = Field(description="When a job will rewrite it; null: when the reason no longer holds.")
+    take_now: dict[str, Any] | None = Field(
+        description="Options that make a job rewrite it now; null if there are none."
+    )
 
 
 class JobAnswer(BaseModel):
-    """A job: what was asked, how far it is, and what came of it."""
+    """A job: the request, the progress and the result."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -91,45 +93,48 @@ class JobAnswer(BaseModel):
     progress: Progress
     created_at: Moment
     started_at: Moment | None
-    estimated_completion: Moment | None = Field(description="Of a running job, as far as it can be told.")
+    estimated_completion: Moment | None = Field(description="Estimated end of a running job; null if unknown.")
     estimated_duration_seconds: int | None
     finished_at: Moment | None
     catalog: str
-    namespace: str = Field(description="Its levels joined by dots.")
+    namespace: str = Field(description="The levels of the namespace, joined by dots.")
     table: str
     strategy: str
-    options: dict[str, Any] = Field(description="As asked for.")
+    options: dict[str, Any] = Field(description="The options of the request.")
     tenant: str
     created_by: str = Field(description="A principal, `schedule:<id>` or `auto`.")
     priority: int
     verify: str | None
-    plan_hash: str | None = Field(description="The plan that was to be applied, or the one that was made.")
-    stage: Stage | None = Field(description="What the newest attempt does, or did last.")
+    plan_hash: str | None = Field(description="The plan that the job applies, or the plan that it made.")
+    stage: Stage | None = Field(description="The current or last stage of the newest attempt.")
     attempts: int
-    run_id: str | None = Field(description="The newest attempt's; names of files it wrote contain it.")
-    waits_until: Moment | None = Field(description="Of a queued job: when it is tried again.")
+    run_id: str | None = Field(description="Id of the newest attempt; the names of its output files contain it.")
+    waits_until: Moment | None = Field(description="When a queued job is tried again.")
     cancel_requested: bool
     outcome: Literal["committed", "partly", "tidy", "waiting", "refused", "nothing"] | None = Field(
-        description="`committed`; `partly`: it failed after its first commit; without a commit `tidy`: nothing was"
-        " worth a rewrite, `waiting`: there is something, which is taken later, `refused`: there is something that"
-        " cannot or must not be touched. `left` says what. `nothing`: of an earlier version, which did not tell why."
+        description="`committed`: the job committed all its work. `partly`: it failed after its first commit."
+        " The others did not commit. `tidy`: no file needs a rewrite. `waiting`: files will be rewritten later."
+        " `refused`: files cannot or must not be rewritten. `left` says which files, and why. `nothing`: an earlier"
+        " version ran the job and recorded no reason."
     )
-    left: list[LeftAnswer] = Field(description="What it found and did not take, also where it committed the rest.")
-    stats: CompactionStats | None = Field(description="Of a job that ended.")
-    groups_copied: int = Field(description="Groups whose row groups were moved as they are.")
-    encoded_instead: dict[str, int] = Field(description="Groups that were to be copied and could not be, by reason.")
-    bytes_moved: int = Field(description="Copied inside the object store, never through a worker.")
-    bytes_spliced: int = Field(description="Pages moved as they are, undecoded, into files that were encoded.")
-    splices_given_up: dict[str, int] = Field(description="Groups that began to be spliced and could not be, by reason.")
-    files_joined: int = Field(description="Tiny files that were read many at once, as one file in memory.")
-    requests: dict[str, int] = Field(description="Storage requests of its tasks, by kind; empty: not counted.")
-    snapshot_id: int | None = Field(description="What it committed; the last one of several.")
+    left: list[LeftAnswer] = Field(description="Files that the job left unchanged, also if it committed others.")
+    stats: CompactionStats | None = Field(description="Statistics of a finished job.")
+    groups_copied: int = Field(description="Groups whose row groups were copied without decoding.")
+    encoded_instead: dict[str, int] = Field(description="Groups planned as copies that had to be encoded, by reason.")
+    bytes_moved: int = Field(description="Bytes that the object store copied itself, without a worker.")
+    bytes_spliced: int = Field(description="Bytes of pages copied without decoding into encoded files.")
+    splices_given_up: dict[str, int] = Field(description="Groups whose splice was given up, by reason.")
+    files_joined: int = Field(description="Tiny files that were read together, as one file in memory.")
+    requests: dict[str, int] = Field(description="Storage requests of the tasks, by kind; empty if not counted.")
+    snapshot_id: int | None = Field(
+        description="The snapshot that the job committed; the last one if there are several."
+    )
     estimated_cost: float | None = Field(description="Dollars.")
     cost: float | None = Field(description="Dollars.")
     notes: list[str]
-    error: JobError | None
+    error: JobErrorAnswer | None
 
 
-class JobPage(BaseModel):
+class JobPageAnswer(BaseModel):
     jobs: list[JobAnswer]
-    next_cursor: str | None = Field(description="Give it as `cursor` for the next page; null on the last one.")
+    next_cursor: str | None = Field(description="The `cursor` of the next page; null on the last page.")

@@ -1,4 +1,4 @@
-"""Makes the application: routes, the door, problems and the OpenAPI document around a service."""
+"""Builds the ASGI application around a service: routes, middleware, error handling and the OpenAPI document."""
 
 import asyncio
 from functools import partial
@@ -8,15 +8,16 @@ from fastapi import FastAPI
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from tidyberg._version import __version__
-from tidyberg.api import alive, calibration, jobs, pauses, plans, problems, schedules, tables, upkeep
+from tidyberg.api import problems
 from tidyberg.api.admission import Admission, AdmissionMiddleware
 from tidyberg.api.context import Context, Identify
+from tidyberg.api.docs_page import docs_page
 from tidyberg.api.openapi import DESCRIPTION, TAGS, openapi_document
-from tidyberg.api.page import docs_page
-from tidyberg.api.rates import Rates
+from tidyberg.api.rate_limits import RateLimiter
+from tidyberg.api.routes import calibration, jobs, operations, pauses, plans, probes, schedules, tables
 from tidyberg.api.security import Authenticator, secure
-from tidyberg.api.threads import Threads
-from tidyberg.api.watchers import StreamLimits, Watchers
+from tidyberg.api.thread_pool import FairThreadPool
+from tidyberg.api.watched_jobs import StreamLimits, WatchedJobs
 from tidyberg.record.changes import KEPT_EVENTS
 from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
@@ -30,13 +31,13 @@ _ROUTERS = (
     pauses.router,
     schedules.router,
     calibration.router,
-    upkeep.router,
-    upkeep.metrics_router,
+    operations.router,
+    operations.metrics_router,
 )
-_STREAM_THREADS = 2  # that streams share: they may wait, and nobody waits for them
-_STREAM_SECONDS = 30.0  # how long they may wait
-_PLANNING_SECONDS = 10.0  # the same for calls that ask catalogs and storage, which take long themselves
-_MOST_WAITING = 500  # calls of a kind; whoever comes later is told at once
+_STREAM_THREADS = 2  # shared by all event streams, which may wait
+_STREAM_SECONDS = 30.0  # how long a call of a stream may wait
+_PLANNING_SECONDS = 10.0  # how long a call that reads catalogs and storage may wait
+_MOST_WAITING = 500  # calls per pool; further calls are refused at once
 
 
 def create_app(
@@ -45,7 +46,7 @@ def create_app(
     server: Server | None = None,
     identify: Identify | None = None,
 ) -> FastAPI:
-    """The API of a service. `identify` tells who sends a request, instead of what the settings say about that."""
+    """Returns the API of a service. `identify` replaces the authentication of the settings."""
     server = server or service.settings.server
     access = service.settings.access
     app = FastAPI(
@@ -71,13 +72,13 @@ def create_app(
         server=server,
         identify=identify,
         keys_version=keys_version,
-        rates=Rates(server.requests_per_second, server.burst),
+        rate_limiter=RateLimiter(server.requests_per_second, server.burst),
         admission=admission,
-        looking=Threads(server.threads, _MOST_WAITING, server.max_wait_seconds),
-        acting=Threads(server.threads, _MOST_WAITING, server.max_wait_seconds),
-        observing=Threads(server.threads, _MOST_WAITING, _PLANNING_SECONDS),
-        watching=Threads(_STREAM_THREADS, server.max_streams, _STREAM_SECONDS),
-        watchers=Watchers(partial(service.records.queue.news, limit=KEPT_EVENTS), stopping, keys_version),
+        read_pool=FairThreadPool(server.threads, _MOST_WAITING, server.max_wait_seconds),
+        write_pool=FairThreadPool(server.threads, _MOST_WAITING, server.max_wait_seconds),
+        catalog_pool=FairThreadPool(server.threads, _MOST_WAITING, _PLANNING_SECONDS),
+        stream_pool=FairThreadPool(_STREAM_THREADS, server.max_streams, _STREAM_SECONDS),
+        watched_jobs=WatchedJobs(partial(service.records.queue.news, limit=KEPT_EVENTS), stopping, keys_version),
         streams=streams,
         draining=asyncio.Event(),
         stopping=stopping,
@@ -87,9 +88,9 @@ def create_app(
     secure(app, access, server)
     for router in _ROUTERS:
         app.include_router(router, prefix=PREFIX)
-    app.include_router(alive.router)
-    # The contract's short paths lead to the same routes.
-    for router in (jobs.router, upkeep.metrics_router):
+    app.include_router(probes.router)
+    # The contract also has these routes without a prefix.
+    for router in (jobs.router, operations.metrics_router):
         app.include_router(router, include_in_schema=False)
     _serve_documentation(app, secured=access.required)
     app.add_middleware(TelemetryMiddleware, metrics=service.metrics, tracer=service.control.tracer)
@@ -109,7 +110,7 @@ def _serve_documentation(app: FastAPI, *, secured: bool) -> None:
 
     @app.get("/", include_in_schema=False)
     async def home() -> RedirectResponse:
-        """For people who open the address that `serve` prints in a browser."""
+        """Leads a browser that opens the printed address to the documentation."""
         return RedirectResponse("/docs")
 
     @app.get("/docs", include_in_schema=False)

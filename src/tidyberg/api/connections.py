@@ -1,7 +1,7 @@
-"""How many connections there may be, in all and from one address, and which idle one is closed to make room.
+"""Limits open connections, in total and per address.
 
-uvicorn's own limit answers 503 to everybody, probes included, while idle connections fill it. Here a newcomer takes the
-place of the connection that has been idle longest; only where all are busy is it turned away.
+uvicorn's own limit answers 503 to every request, also to probes, while idle connections fill it. Here a new connection
+replaces the one that has been idle longest. It is refused only if all connections are busy.
 """
 
 import resource
@@ -12,19 +12,19 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import Protocol
 
-_IDLE_SECONDS = 1.0  # a connection younger than that may be about to send its first request
-_RESERVE = 128  # connections above the limit that may wait so long to say what they want: a probe is answered
-_OTHER_FILES = 256  # descriptors that a service needs besides connections
+_IDLE_SECONDS = 1.0  # a younger connection may still send its first request
+_RESERVE = 128  # connections above the limit that may send a request line, so that probes get an answer
+_OTHER_FILES = 256  # file descriptors for everything but connections
 
 
 class Shed(StrEnum):
-    """Why a connection was closed, or its request refused."""
+    """Why a connection was closed or a request was refused."""
 
     IDLE = "idle"
     ADDRESS = "address"
     FULL = "full"
     LAG = "lag"  # the event loop is behind
-    WAIT = "wait"  # a submission would wait too long for those before it
+    WAIT = "wait"  # a submission would wait too long in the queue
 
 
 class Connection(Protocol):
@@ -32,7 +32,7 @@ class Connection(Protocol):
 
 
 class Connections:
-    """Used from the event loop only."""
+    """All open connections. Use it in the event loop only."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Connections:
         self._clock = clock
         self._addresses: dict[Connection, str] = {}
         self._number_of: Counter[str] = Counter()
-        self._idle: OrderedDict[Connection, float] = OrderedDict()  # since when, longest first
+        self._idle: OrderedDict[Connection, float] = OrderedDict()  # idle since; the longest idle first
         self._surplus: dict[Connection, Shed] = {}
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class Connections:
             self._idle.move_to_end(connection)
 
     def refusal(self, connection: Connection, method: str = "GET") -> Shed | None:
-        """Why a request on this connection is not answered; None when it is."""
+        """Returns why a request on this connection is refused, or None."""
         why = self._surplus.get(connection)
         if why is not None and not self._is_over(connection, why):
             self._surplus.pop(connection)
@@ -123,7 +123,7 @@ class Connections:
 
 
 def affordable(most: int) -> int:
-    """So many connections, or as many as the operating system lets this process have open files for."""
+    """Returns `most`, or fewer if the operating system does not allow so many open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = most + _RESERVE + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,4 @@
-"""What the routes share: the service, who may enter, and threads for calls that block."""
+"""What all routes share: the service, authentication, limits and thread pools."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,9 +8,9 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from tidyberg.api.admission import Admission
-from tidyberg.api.rates import Rates
-from tidyberg.api.threads import Threads
-from tidyberg.api.watchers import StreamLimits, Watchers
+from tidyberg.api.rate_limits import RateLimiter
+from tidyberg.api.thread_pool import FairThreadPool
+from tidyberg.api.watched_jobs import StreamLimits, WatchedJobs
 from tidyberg.model.principal import Principal
 from tidyberg.service.service import Service
 from tidyberg.settings.serving import Server
@@ -23,30 +23,30 @@ class Context:
     service: Service
     server: Server
     identify: Identify
-    keys_version: Callable[[], int]  # another number: credentials that were right may be so no more
-    rates: Rates
+    keys_version: Callable[[], int]  # changes when API keys change
+    rate_limiter: RateLimiter
     admission: Admission
-    # Apart, so that calls that wait for a catalog do not keep the others waiting.
-    looking: Threads  # asks only the store
-    acting: Threads  # changes what is stored; may ask a catalog for a moment
-    observing: Threads  # asks catalogs and storage
-    watching: Threads  # reads for streams of events, which may be many
-    watchers: Watchers
+    # Separate pools, so that a slow catalog does not block other calls.
+    read_pool: FairThreadPool  # reads the store
+    write_pool: FairThreadPool  # writes to the store; may call a catalog briefly
+    catalog_pool: FairThreadPool  # reads catalogs and storage
+    stream_pool: FairThreadPool  # reads the store for event streams
+    watched_jobs: WatchedJobs
     streams: StreamLimits
-    draining: asyncio.Event  # it is to stop soon: not ready any more, but every request is answered
+    draining: asyncio.Event  # will stop soon: not ready, but still answers requests
     stopping: asyncio.Event
 
 
-# Both are coroutines because FastAPI gives every other dependency a thread.
+# These are coroutines because FastAPI runs other dependencies in a thread.
 async def _context(request: Request) -> Context:
     context: Context = request.app.state.context
     return context
 
 
 async def _principal(request: Request) -> Principal:
-    principal: Principal = request.state.principal  # the door put it there
+    principal: Principal = request.state.principal  # set by AuthenticatedRoute
     return principal
 
 
-Here = Annotated[Context, Depends(_context)]
-Who = Annotated[Principal, Depends(_principal)]
+CurrentContext = Annotated[Context, Depends(_context)]
+CurrentPrincipal = Annotated[Principal, Depends(_principal)]

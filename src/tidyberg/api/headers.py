@@ -1,4 +1,4 @@
-"""What browsers must be told, and must not be able to do on behalf of a page that someone happens to look at."""
+"""Protection against misuse through browsers: security headers, DNS rebinding and cross-origin requests."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _ALWAYS = {
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # The page of the documentation is plain HTML with a style of its own; answers of the API need nothing at all.
+    # The documentation page has an inline style. API responses load nothing.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
 }
@@ -34,8 +34,8 @@ class CrossOrigin(AccessDenied):
     code = "cross-origin"
 
 
-class Headers:
-    """Around every answer, problems included."""
+class SecurityHeaders:
+    """Middleware that adds security headers to every response, also to errors."""
 
     def __init__(self, app: ASGIApp, *, tls: bool) -> None:
         self._app = app
@@ -53,11 +53,12 @@ class Headers:
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
 
 
-class Guard:
-    """Where nobody has to say who they are, a page in a browser of this machine must not act as its owner.
+class BrowserGuard:
+    """Middleware that refuses requests that a foreign web page sends through a browser.
 
-    Such a page can send requests here under a name of its own (DNS rebinding: the `Host` tells) or blindly, without
-    seeing the answer (the `Origin` tells; browsers send it with everything that is not safe).
+    Without authentication, such a page could act as the owner of the machine. It can use DNS rebinding, which the
+    `Host` header reveals. Or it can send a request and ignore the response, which the `Origin` header reveals:
+    browsers send it with every method that is not safe.
     """
 
     def __init__(self, app: ASGIApp, *, access: AccessSettings, host: str) -> None:
@@ -78,11 +79,11 @@ class Guard:
         if self._checks_host and not self._is_ours(hosts):
             return WrongHost(
                 f"This service does not answer for {', '.join(hosts)[:100]!r}.",
-                hint="Use the address it listens on, or name the host in access.allowed_hosts.",
+                hint="Use the address that it listens on, or add the host to access.allowed_hosts.",
             )
         if scope["method"] not in _SAFE_METHODS and self._is_foreign(headers, hosts):
             return CrossOrigin(
-                "A page of another origin sent this.", hint="Name its origin in access.cors_origins to allow it."
+                "A page of another origin sent this request.", hint="Add its origin to access.cors_origins to allow it."
             )
         return None
 
@@ -101,6 +102,6 @@ class Guard:
 
 
 def _host_name(host: str) -> str:
-    """Without the port; nothing when it is not a host at all."""
+    """Returns the host without the port, or an empty string if it is not a host."""
     found = _HOST.fullmatch(host)
     return found["name"].lower() if found else ""

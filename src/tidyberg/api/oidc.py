@@ -1,7 +1,7 @@
-"""Tokens of an identity provider: signed by a key it publishes, meant for this service, and valid now.
+"""Verifies tokens (JWT) of an identity provider: the signature, the audience, the issuer and the lifetime.
 
-The provider is asked rarely, whatever tokens come in: its keys are kept, looked up anew when they are old or when a
-token names one that is not known, and never more often than the settings allow.
+The public keys of the provider are cached. They are read again when they are old or when a token names an unknown key,
+but never more often than the settings allow.
 """
 
 import asyncio
@@ -25,23 +25,23 @@ from tidyberg.settings.access import Oidc, check_address
 MOST_TOKEN_CHARACTERS = 16 * 1024
 MOST_NAME_CHARACTERS = 200
 _MOST_ANSWER_BYTES = 1024 * 1024
-# How long old keys go on counting while the provider does not answer: it may have withdrawn one.
+# How long expired keys stay valid while the provider does not answer. It may have revoked one.
 _MOST_STALE_SECONDS = 3600.0
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-# Said of tokens whose signature was found genuine, so that nothing is told to those who guess.
+# These reasons are given only for tokens with a valid signature, so that guessing reveals nothing.
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (jwt.ExpiredSignatureError, "The token has expired."),
     (jwt.ImmatureSignatureError, "The token is not valid yet."),
     (jwt.InvalidAudienceError, "The token is meant for another audience."),
     (jwt.InvalidIssuerError, "The token is from another issuer."),
-    (jwt.MissingRequiredClaimError, "The token lacks a claim that it needs: exp, iss and aud."),
+    (jwt.MissingRequiredClaimError, "The token must have the claims exp, iss and aud."),
 )
 
 _log = logging.getLogger(__name__)
 
 
-class Tokens:
-    """Tells whose a token is."""
+class TokenVerifier:
+    """Returns the principal of a token."""
 
     def __init__(self, settings: Oidc, tenants: frozenset[str]) -> None:
         self._settings = settings
@@ -65,7 +65,8 @@ class Tokens:
         except (jwt.PyJWTError, ValueError, RecursionError):
             raise _not_valid() from None
         algorithm, key_id = header.get("alg"), header.get("kid")
-        # The list decides, never the token: otherwise `none`, or HS256 with a public key as secret, would do.
+        # The settings choose the algorithm, never the token. Otherwise an attacker could send `none`, or HS256 with the
+        # public key as the secret.
         if algorithm not in self._settings.algorithms or "crit" in header or not isinstance(key_id, str | None):
             raise _not_valid()
         key = await self._keys.key(key_id, algorithm)
@@ -80,8 +81,8 @@ class Tokens:
                 options={"require": ["exp", "iss", "aud"]},
             )
         except (jwt.PyJWTError, ValueError, RecursionError, OverflowError) as error:
-            told = next((words for kind, words in _REASONS if isinstance(error, kind)), None)
-            raise (NotAuthenticated(told) if told else _not_valid()) from None
+            reason = next((text for kind, text in _REASONS if isinstance(error, kind)), None)
+            raise (NotAuthenticated(reason) if reason else _not_valid()) from None
 
     def _role(self, claims: Mapping[str, Any]) -> Role:
         given = _claim(claims, self._settings.role_claim)
@@ -92,7 +93,7 @@ class Tokens:
         if not roles:
             raise AccessDenied(
                 f"The token gives no role in {self._settings.role_claim!r}.",
-                hint="Whoever runs the service maps its values to roles in access.oidc.roles.",
+                hint="An administrator can map its values to roles in access.oidc.roles.",
             )
         return max(roles, key=list(Role).index)
 
@@ -104,11 +105,11 @@ class Tokens:
             return tenant
         if role is Role.ADMIN and tenant is None:
             return DEFAULT_TENANT
-        raise AccessDenied(f"The token is of no tenant that is known, in {self._settings.tenant_claim!r}.")
+        raise AccessDenied(f"The token names no known tenant in {self._settings.tenant_claim!r}.")
 
 
 class PublicKeys:
-    """The provider's keys, as far as they were last seen."""
+    """The cached public keys of the provider."""
 
     def __init__(self, settings: Oidc, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
@@ -129,7 +130,7 @@ class PublicKeys:
             if not self._keys and asking is not None:
                 await asyncio.shield(asking)
         found = self._match(key_id, algorithm)
-        if found is None and (asking := self._ask()) is not None:  # it may be a new one
+        if found is None and (asking := self._ask()) is not None:  # the key may be new
             await asyncio.shield(asking)
             found = self._match(key_id, algorithm)
         if found is not None:
@@ -145,7 +146,7 @@ class PublicKeys:
         return float("inf") if moment is None else self._clock() - moment
 
     def _ask(self) -> "asyncio.Task[None] | None":
-        """The question that is under way, or a new one; None when the last one is too young."""
+        """Returns the request under way or a new one. Returns None if the last one was too recent."""
         if self._asking is None and self._age(self._asked_at) >= self._settings.refresh_seconds:
             self._asked_at = self._clock()
             self._asking = asyncio.create_task(self._read())
@@ -166,7 +167,9 @@ class PublicKeys:
             TimeoutError,
         ) as error:
             self._failure = redact_text(f"{type(error).__name__}: {error}".removesuffix(": ") + ".")
-            _log.warning("The identity provider %s does not tell its keys: %s", self._settings.issuer, self._failure)
+            _log.warning(
+                "The keys of the identity provider %s cannot be read: %s", self._settings.issuer, self._failure
+            )
         finally:
             self._asking = None
 
@@ -177,15 +180,15 @@ class PublicKeys:
             keys = (await _read_json(client, address))["keys"]
         usable = tuple(key for key in keys if _is_usable(key))
         if not usable:
-            raise ValueError("there is no public key among its keys")
+            raise ValueError("it publishes no usable public key")
         return usable
 
     async def _discover(self, client: httpx.AsyncClient) -> str:
         issuer = self._settings.issuer
-        told = await _read_json(client, f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-        if told["issuer"] != issuer:
-            raise ValueError("it says that it is another issuer")
-        return check_address(str(told["jwks_uri"]))
+        document = await _read_json(client, f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        if document["issuer"] != issuer:
+            raise ValueError("its configuration names another issuer")
+        return check_address(str(document["jwks_uri"]))
 
     def _match(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
         fitting = [
@@ -195,7 +198,7 @@ class PublicKeys:
             and key.get("alg", algorithm) == algorithm
             and (key_id is None or key.get("kid") == key_id)
         ]
-        if len(fitting) != 1:  # several: a token without a key's id does not say which
+        if len(fitting) != 1:  # ambiguous: the token names no key id
             return None
         try:
             return jwt.PyJWK(dict(fitting[0]), algorithm)
@@ -205,7 +208,7 @@ class PublicKeys:
 
 @cache
 def _authorities() -> ssl.SSLContext:
-    """Made once, before there are requests: reading them takes long enough to be noticed."""
+    """Loads the certificate authorities once, before the first request, because loading is slow."""
     return httpx.create_ssl_context()
 
 
@@ -225,7 +228,7 @@ async def _read_json(client: httpx.AsyncClient, address: str) -> Mapping[str, An
 
 
 def _is_usable(key: Any) -> bool:
-    """Public keys for signatures. What can also sign, secrets (`oct`) and private keys, is not for publishing."""
+    """Returns True for a public signature key. Secrets (`oct`) and private keys are ignored."""
     return (
         isinstance(key, dict)
         and key.get("kty") in _KEY_TYPES.values()
@@ -235,7 +238,7 @@ def _is_usable(key: Any) -> bool:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """The claim of that name; `a.b` also looks inside `a`. Names that are addresses have dots of their own."""
+    """Returns a claim by name. `a.b` also means the claim `b` inside `a`, if no claim has the whole name."""
     if name in claims:
         return claims[name]
     found: Any = claims

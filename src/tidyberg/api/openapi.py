@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's, with problems instead of its own errors."""
+"""The OpenAPI document of FastAPI, with our problem documents in place of its own errors."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,23 +6,23 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from tidyberg.api.problems import Problem
+from tidyberg.api.problems import ProblemDetails
 
 DESCRIPTION = """\
-Submit compactions of Apache Iceberg tables, watch them, plan before you do, and have them run by schedules.
+Plan, submit, watch and schedule compactions of Apache Iceberg tables.
 
-Errors are `application/problem+json` with a stable `code`. `POST /api/v1/compact` and applying a plan take an
-`Idempotency-Key`, so that they can be sent again. Unknown fields and parameters are refused.
+Errors are `application/problem+json` with a stable `code`. `POST /api/v1/compact` and the apply route accept an
+`Idempotency-Key`, so that a client can safely repeat them. Unknown fields and parameters are refused.
 """
 TAGS = [
-    {"name": "jobs", "description": "Submit compactions, and see what becomes of them."},
-    {"name": "plans", "description": "See what a compaction would do, and run exactly that."},
-    {"name": "tables", "description": "Which tables there are, and how tidy they are."},
+    {"name": "jobs", "description": "Submit compactions and follow them."},
+    {"name": "plans", "description": "See what a compaction would do, and run exactly that plan."},
+    {"name": "tables", "description": "List tables and show their health."},
     {"name": "schedules", "description": "Compactions at fixed times."},
-    {"name": "operations", "description": "For those who run the service."},
+    {"name": "operations", "description": "For operators of the service."},
     {"name": "health", "description": "For load balancers and orchestrators."},
 ]
-_WAYS_TO_IDENTIFY = {
+_SECURITY_SCHEMES = {
     "bearer": {
         "type": "http",
         "scheme": "bearer",
@@ -30,7 +30,7 @@ _WAYS_TO_IDENTIFY = {
     },
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key."},
 }
-# FastAPI's own errors, which problems replace, and enumerations that fields spell out themselves.
+# FastAPI's own errors, which problem documents replace, and enumerations that fields list themselves.
 _UNUSED = ("HTTPValidationError", "ValidationError", "Strategy", "RewriteMode")
 
 
@@ -47,13 +47,13 @@ def openapi_document(app: FastAPI, *, secured: bool) -> dict[str, Any]:
     schemas = document["components"]["schemas"]
     for name in _UNUSED:
         schemas.pop(name, None)
-    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    problem = ProblemDetails.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= problem.pop("$defs")
     schemas["Problem"] = problem
     if secured:
-        document["components"]["securitySchemes"] = _WAYS_TO_IDENTIFY
+        document["components"]["securitySchemes"] = _SECURITY_SCHEMES
         for operation in _operations(document):
-            operation["security"] = [] if "health" in operation["tags"] else [{name: []} for name in _WAYS_TO_IDENTIFY]
+            operation["security"] = [] if "health" in operation["tags"] else [{name: []} for name in _SECURITY_SCHEMES]
     return document
 
 

@@ -1,4 +1,4 @@
-"""Every failure as `application/problem+json` (RFC 9457): a stable code, what happened, what to do; never a secret."""
+"""Turns every failure into `application/problem+json` (RFC 9457), without secrets."""
 
 import logging
 import traceback
@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -22,31 +22,35 @@ from tidyberg.settings.problems import describe_problem
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 5
-_MOST_CHARACTERS = 200  # of a name that is told back
+_MOST_CHARACTERS = 200  # of a name that an error repeats
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 _log = logging.getLogger(__name__)
 
 
 class FieldProblem(BaseModel):
-    """One part of a request that is not valid."""
+    """One invalid field of a request."""
 
-    location: str = Field(description="Where it stands: body, query, path or header.", examples=["body"])
-    field: str = Field(description="Its name, with dots.", examples=["options.target_file_size"])
-    message: str = Field(description="What is wrong with it.")
+    location: str = Field(description="Where the field is: body, query, path or header.", examples=["body"])
+    field: str = Field(
+        description="The name of the field; dots separate levels.", examples=["options.target_file_size"]
+    )
+    message: str = Field(description="What is wrong with the field.")
 
 
-class Problem(BaseModel):
-    """Why a request failed, as RFC 9457 has it."""
+class ProblemDetails(BaseModel):
+    """Why a request failed, as defined by RFC 9457."""
 
-    type: str = Field(description="Names the kind of problem.", examples=["urn:tidyberg:problem:unknown-table"])
-    title: str = Field(description="The kind of problem in words.", examples=["Unknown table"])
+    model_config = ConfigDict(title="Problem")  # the name of the component in the OpenAPI document
+
+    type: str = Field(description="Identifies the kind of problem.", examples=["urn:tidyberg:problem:unknown-table"])
+    title: str = Field(description="A short summary of the kind of problem.", examples=["Unknown table"])
     status: int = Field(description="The HTTP status.", examples=[404])
-    detail: str = Field(description="What happened, to what.")
-    code: str = Field(description="Stable; programs may rely on it.", examples=["unknown-table"])
+    detail: str = Field(description="What happened.")
+    code: str = Field(description="A stable code for programs.", examples=["unknown-table"])
     hint: str | None = Field(None, description="What to do next.")
-    instance: str | None = Field(None, description="Of a defect: what the service's log knows it by.")
-    errors: list[FieldProblem] | None = Field(None, description="What is not valid, field by field.")
+    instance: str | None = Field(None, description="Identifies an internal error in the log of the service.")
+    errors: list[FieldProblem] | None = Field(None, description="The invalid fields.")
 
 
 def problem_of(
@@ -54,8 +58,8 @@ def problem_of(
     errors: list[FieldProblem] | None = None,
     instance: str | None = None,
     scrub: Callable[[str], str] = redact_text,
-) -> Problem:
-    return Problem(
+) -> ProblemDetails:
+    return ProblemDetails(
         type=f"urn:tidyberg:problem:{error.code}",
         title=error.code.replace("-", " ").capitalize(),
         status=error.http_status,
@@ -84,7 +88,7 @@ def respond(
 
 
 class PreparedProblem:
-    """An ASGI application that gives one answer, made in advance: refusing must cost little while there is too much."""
+    """An ASGI application with one prepared response, so that refusals stay cheap under overload."""
 
     def __init__(self, error: TidybergError, *, closes: bool = False) -> None:
         response = respond(error)
@@ -108,16 +112,18 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def on_invalid(request: Request, error: RequestValidationError) -> Response:
         fields = [_field_problem(request, problem) for problem in error.errors()]
-        told = " ".join(field.message for field in fields[:3])
-        return respond(BadInput(f"The request is not valid. {told}", hint="`errors` names every field."), fields)
+        messages = " ".join(field.message for field in fields[:3])
+        return respond(BadInput(f"The request is not valid. {messages}", hint="`errors` names every field."), fields)
 
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> Response:
         if error.status_code == HTTPStatus.NOT_FOUND:
-            return respond(NoSuchRoute(f"There is no {_path(request)} here.", hint="GET /docs lists what there is."))
+            return respond(NoSuchRoute(f"There is no route {_path(request)}.", hint="GET /docs lists all routes."))
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             allowed = ", ".join(_allowed_methods(request))
-            refused = MethodNotAllowed(f"{_path(request)} does not take {request.method}.", hint=f"It takes {allowed}.")
+            refused = MethodNotAllowed(
+                f"{_path(request)} does not accept {request.method}.", hint=f"It accepts {allowed}."
+            )
             response = respond(refused)
             response.headers["Allow"] = allowed
             return response
@@ -125,7 +131,7 @@ def install(app: FastAPI) -> None:
 
 
 class Defects:
-    """The outermost layer: what nobody foresaw is logged, without secrets, and answered by a problem."""
+    """Middleware for unexpected exceptions: it logs them without secrets and answers with a problem."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -140,13 +146,13 @@ class Defects:
 
         try:
             await self._app(scope, receive, watched_send)
-        except Exception as error:  # noqa: BLE001 - the edge of the process: nobody above could handle it
+        except Exception as error:  # noqa: BLE001 - nothing above could handle it
             instance = f"urn:uuid:{uuid.uuid4()}"
-            # I12: a traceback may quote what a library was given
+            # I12: a traceback may contain arguments
             _log.error("%s %s", instance, redact_text("".join(traceback.format_exception(error))))
             if scope["type"] == "http" and not started:
                 defect = InternalError(
-                    "The service met a defect of its own.", hint=f"Its log tells more, under {instance}."
+                    "The service failed unexpectedly.", hint=f"Its log has the details under {instance}."
                 )
                 await respond(defect, instance=instance)(scope, receive, send)
 
@@ -158,7 +164,7 @@ def _field_problem(request: Request, problem: ErrorDetails) -> FieldProblem:
     body = getattr(request.scope.get("route"), "body_field", None)
     model = body.field_info.annotation if body is not None and location == "body" else None
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        model = FieldProblem  # has no names to suggest
+        model = FieldProblem  # no field names to suggest
     described: ErrorDetails = {**problem, "loc": tuple(parts)}
     message = describe_problem(model, described).replace("is not a setting", "is not known")
     return FieldProblem(location=str(location), field=_dotted(parts), message=message)

@@ -1,4 +1,4 @@
-"""One HTTP connection: probes are always answered, and clients that are idle, slow or too many do not stay."""
+"""The HTTP protocol of one connection. It always answers probes, and closes idle, slow and surplus connections."""
 
 import asyncio
 import time
@@ -11,15 +11,15 @@ from tidyberg.api.connections import Connections, Shed
 from tidyberg.api.problems import PreparedProblem
 from tidyberg.api.refusals import Overloaded, RateLimited
 
-MOST_HEAD_BYTES = 64 * 1024  # of a request line with its headers
+MOST_HEAD_BYTES = 64 * 1024  # request line and headers
 LIVENESS_PATHS = (b"/health", b"/health/live")
 _RETRY_SECONDS = 2
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Closes connections whose request line and headers are too long, or too long in coming.
+    """Closes a connection whose request line and headers are too long or too slow.
 
-    A subclass of it says which connections it belongs to: uvicorn makes instances by itself.
+    uvicorn creates the instances, so a subclass provides `connections_open`.
     """
 
     connections_open: Connections
@@ -48,7 +48,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._end_head()
         self.connections_open.busy(self)
         self.app = self.config.loaded_app
-        # Whether the process lives must be known most of all when it has more to do than it can.
+        # Liveness probes need an answer above all when the service is overloaded.
         method = self.parser.get_method().decode("ascii")
         is_probe = self.url.partition(b"?")[0] in LIVENESS_PATHS
         if not is_probe and (why := self.connections_open.refusal(self, method)) is not None:
@@ -95,7 +95,7 @@ _REFUSED: dict[Shed, ASGIApp] = {
 
 
 class ProbesOnly:
-    """The routes of the probes and nothing else, whatever name the prober calls the host by."""
+    """Serves only the probe routes, and accepts any `Host` header."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

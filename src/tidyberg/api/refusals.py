@@ -1,10 +1,10 @@
-"""What the API itself refuses, before anything reaches the service."""
+"""Errors that the API raises before a request reaches the service."""
 
 from tidyberg.errors import BadInput, Transient
 
 
 class MalformedRequest(BadInput):
-    """Not JSON, or JSON that no client of good will sends."""
+    """The body is not JSON, or contains values that are not accepted."""
 
     code = "malformed-request"
     http_status = 400
@@ -38,7 +38,7 @@ class NotJson(BadInput):
 
 
 class RateLimited(Transient):
-    """Too many requests of one principal or address."""
+    """A principal or an address sent too many requests."""
 
     code = "rate-limited"
     http_status = 429
@@ -49,7 +49,7 @@ class RateLimited(Transient):
 
 
 class Overloaded(Transient):
-    """More calls wait than can be answered in time."""
+    """The service has more work than it can answer in time."""
 
     code = "overloaded"
 

@@ -1,4 +1,4 @@
-"""The bodies and filters that the API takes."""
+"""Request models: bodies and query filters."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from tidyberg.api.names import Name, NewScheduleId, Priority, Shape, TableName, TenantName
+from tidyberg.api.parameters import Name, NewScheduleId, Priority, RequestModel, TableName, TenantName
 from tidyberg.model.job import JobStatus
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.submission import DEFAULT_TENANT, Schedule
@@ -25,21 +25,23 @@ _STRATEGY = "small_files, delete_files, time_series, full or auto."
 
 
 def asked_options(options: Options) -> dict[str, Any]:
-    """Options as plain JSON, each under its one name, and only those that were given."""
+    """Returns the given options as plain JSON, each under its canonical name."""
     return options.model_dump(mode="json", exclude_none=True)
 
 
-class PlanRequest(Shape):
-    """A table to plan for. Only `table` is needed; settings fill in the rest."""
+class PlanRequest(RequestModel):
+    """A table to plan for. Only `table` is required; the settings provide the rest."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_COMPACT, {"table": "sales", "strategy": "time-series"}]})
 
-    catalog: Name | None = Field(None, description="Which catalog of the configuration; its default when absent.")
-    namespace: Name | None = Field(None, description="Where the table is, when its name does not say so.")
+    catalog: Name | None = Field(None, description="A configured catalog; the default catalog if absent.")
+    namespace: Name | None = Field(None, description="The namespace, if the table name does not contain it.")
     table: TableName
     strategy: StrategyName | None = Field(None, description=_STRATEGY)
-    options: Options = Field(default_factory=Options, description="What the plan is asked.")
-    tenant: TenantName | None = Field(None, description="For whom; only admins may name another than their own.")
+    options: Options = Field(default_factory=Options, description="Options of the plan.")
+    tenant: TenantName | None = Field(
+        None, description="The tenant of the job; only admins may name a tenant other than their own."
+    )
 
     def to_request(self) -> SubmitRequest:
         return SubmitRequest(
@@ -53,47 +55,49 @@ class PlanRequest(Shape):
 
 
 class CompactRequest(PlanRequest):
-    """A table to compact. Only `table` is needed; settings fill in the rest."""
+    """A table to compact. Only `table` is required; the settings provide the rest."""
 
     priority: Priority = 0
-    verify: VerifyMode | None = Field(None, description="counts, full or off; the settings' when absent.")
+    verify: VerifyMode | None = Field(None, description="counts, full or off; from the settings if absent.")
 
     def to_request(self) -> SubmitRequest:
         verify = self.verify.value if self.verify else None
         return replace(super().to_request(), priority=self.priority, verify=verify)
 
 
-class ApplyRequest(Shape):
-    """How to run a plan; the body may be left out."""
+class ApplyRequest(RequestModel):
+    """How to run a plan. The body is optional."""
 
     priority: Priority = 0
 
 
 def _separated(value: Any) -> Any:
-    """`status=queued,running` is `status=queued&status=running`."""
+    """Treats `status=queued,running` as `status=queued&status=running`."""
     if isinstance(value, list):
         return [part for item in value for part in (item.split(",") if isinstance(item, str) else [item])]
     return value
 
 
-class JobFilters(Shape):
-    """Which jobs, in which order, and from where on."""
+class JobFilters(RequestModel):
+    """Which jobs to return, in which order, and from which page."""
 
     status: Annotated[list[JobStatus], BeforeValidator(_separated)] = Field(
-        default_factory=list, max_length=20, description="Only with one of these; may be repeated."
+        default_factory=list, max_length=20, description="Only jobs with one of these statuses; may be repeated."
     )
-    table: TableName | None = Field(None, description="Only of this table: `name` or `namespace.name`.")
-    namespace: Name | None = Field(None, description="The table's namespace, when its name does not say so.")
-    catalog: Name | None = Field(None, description="The table's catalog; the default one when absent.")
-    tenant: TenantName | None = Field(None, description="Only of this tenant.")
-    created_by: Name | None = Field(None, description="Only submitted by this principal, or `schedule:<id>`.")
+    table: TableName | None = Field(None, description="Only jobs of this table: `name` or `namespace.name`.")
+    namespace: Name | None = Field(None, description="The namespace of the table, if its name does not contain it.")
+    catalog: Name | None = Field(None, description="The catalog of the table; the default catalog if absent.")
+    tenant: TenantName | None = Field(None, description="Only jobs of this tenant.")
+    created_by: Name | None = Field(None, description="Only jobs of this principal, or of `schedule:<id>`.")
     sort: Literal["-created_at", "created_at"] = Field("-created_at", description="Newest or oldest first.")
-    limit: int = Field(50, ge=1, le=500, description="How many a page holds.")
-    cursor: str | None = Field(None, max_length=512, pattern=r"^[!-~]*$", description="A page's `next_cursor`.")
+    limit: int = Field(50, ge=1, le=500, description="Maximum number of jobs on a page.")
+    cursor: str | None = Field(
+        None, max_length=512, pattern=r"^[!-~]*$", description="The `next_cursor` of the previous page."
+    )
 
 
-class ScheduleBody(Shape):
-    """When to compact what."""
+class ScheduleBody(RequestModel):
+    """When to compact which tables."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -109,18 +113,22 @@ class ScheduleBody(Shape):
         }
     )
 
-    cron: str = Field(min_length=1, max_length=255, description="Five fields.", examples=["0 */6 * * *"])
-    table: TableName = Field(description="`namespace.name`, or a pattern such as `analytics.*`.")
-    catalog: Name | None = Field(None, description="The default one when absent.")
-    strategy: StrategyName | None = Field(None, description=_STRATEGY)
-    options: Options = Field(default_factory=Options, description="What each plan is asked.")
-    timezone: str = Field("UTC", min_length=1, max_length=64, description="Of the cron line's times.")
-    jitter_seconds: int = Field(0, ge=0, le=86_400, description="Spread over this long after the due time.")
-    missed: Literal["skip", "once", "all"] = Field(
-        "once", description="What becomes of times that passed while no replica ran."
+    cron: str = Field(
+        min_length=1, max_length=255, description="A cron expression with five fields.", examples=["0 */6 * * *"]
     )
-    enabled: bool = Field(True, description="false: keep it, but do not run it.")
-    tenant: TenantName | None = Field(None, description="For whom; your own tenant when absent.")
+    table: TableName = Field(description="A table as `namespace.name`, or a pattern such as `analytics.*`.")
+    catalog: Name | None = Field(None, description="The default catalog if absent.")
+    strategy: StrategyName | None = Field(None, description=_STRATEGY)
+    options: Options = Field(default_factory=Options, description="Options of each plan.")
+    timezone: str = Field("UTC", min_length=1, max_length=64, description="Time zone of the cron expression.")
+    jitter_seconds: int = Field(
+        0, ge=0, le=86_400, description="Spread the start over this many seconds after the due time."
+    )
+    missed: Literal["skip", "once", "all"] = Field(
+        "once", description="What to do about times that passed while no replica was running."
+    )
+    enabled: bool = Field(True, description="false: keep the schedule, but do not run it.")
+    tenant: TenantName | None = Field(None, description="The tenant of the jobs; your own tenant if absent.")
     priority: Priority = 0
 
     def to_schedule(self, schedule_id: str, tenant: str = DEFAULT_TENANT) -> Schedule:
@@ -141,4 +149,4 @@ class ScheduleBody(Shape):
 
 
 class NewSchedule(ScheduleBody):
-    schedule_id: NewScheduleId | None = Field(None, description="A name of your choice; made up when absent.")
+    schedule_id: NewScheduleId | None = Field(None, description="A name of your choice; generated if absent.")

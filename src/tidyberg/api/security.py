@@ -1,4 +1,4 @@
-"""Who sends a request: an API key or a token of an identity provider tells; and what is refused before that."""
+"""Authenticates requests by an API key or a token of an identity provider."""
 
 import logging
 from collections.abc import Callable
@@ -8,15 +8,15 @@ from hmac import compare_digest
 from fastapi import FastAPI, Request
 from starlette.middleware.cors import CORSMiddleware
 
-from tidyberg.api.headers import Guard, Headers
-from tidyberg.api.oidc import Tokens
+from tidyberg.api.headers import BrowserGuard, SecurityHeaders
+from tidyberg.api.oidc import TokenVerifier
 from tidyberg.errors import NotAuthenticated
 from tidyberg.model.principal import ALL_TENANTS, LOCAL, Principal, Role
 from tidyberg.model.submission import DEFAULT_TENANT
 from tidyberg.settings.access import KEY_PREFIX, AccessSettings, ApiKey, hash_key
 from tidyberg.settings.serving import Server
 from tidyberg.settings.settings import Settings
-from tidyberg.telemetry.sparing import kind
+from tidyberg.telemetry.log_rate_limit import rate_limited
 
 METRICS_PATHS = ("/metrics", "/api/v1/metrics")
 _MOST_KEY_CHARACTERS = 256
@@ -30,22 +30,24 @@ def _now() -> datetime:
 
 
 class Authenticator:
-    """Names the principal of a request, or raises NotAuthenticated."""
+    """Returns the principal of a request, or raises NotAuthenticated."""
 
     def __init__(self, settings: Settings, now: Callable[[], datetime] = _now) -> None:
         self._access = settings.access
-        self._tokens = Tokens(settings.access.oidc, frozenset(settings.tenants)) if settings.access.oidc else None
+        self._tokens = (
+            TokenVerifier(settings.access.oidc, frozenset(settings.tenants)) if settings.access.oidc else None
+        )
         self._now = now
-        self.version = 0  # grows with every change of the keys
+        self.version = 0  # increases with every change of the keys
 
     @property
     def access(self) -> AccessSettings:
         return self._access
 
     def take_keys(self, keys: tuple[ApiKey, ...]) -> None:
-        """From the next request on these count, and no others."""
+        """Replaces the API keys. The next request uses the new ones."""
         self._access = self._access.model_copy(update={"api_keys": keys})
-        self.version += 1  # last: whoever sees it sees the keys too
+        self.version += 1  # last, so that a reader of the new version sees the new keys
 
     async def __call__(self, request: Request) -> Principal:
         if not self._access.required:
@@ -55,30 +57,32 @@ class Authenticator:
             if credential is not None:
                 return await self._identify(*credential)
         except NotAuthenticated as error:
-            address = request.client.host if request.client else "somewhere"
-            _log.warning("A credential from %s was refused: %s", address, error.message, extra=kind("credential"))
+            address = request.client.host if request.client else "an unknown address"
+            _log.warning(
+                "A credential from %s was refused: %s", address, error.message, extra=rate_limited("credential")
+            )
             raise
         if request.url.path in METRICS_PATHS and self._access.metrics_are_open:
             return Principal("anonymous", Role.VIEWER, ALL_TENANTS)
         if (anonymous := self._anonymous()) is not None:
             return anonymous
-        raise NotAuthenticated("This needs an API key or a token.", hint=_HINT)
+        raise NotAuthenticated("This request needs an API key or a token.", hint=_HINT)
 
     async def _identify(self, header: str, credential: str) -> Principal:
         if credential.startswith(KEY_PREFIX) or header == "x-api-key":
             return self._of_key(credential)
         if self._tokens is None:
-            raise NotAuthenticated("This is no API key.", hint=_HINT)
+            raise NotAuthenticated("The credential is not an API key.", hint=_HINT)
         return await self._tokens.principal(credential)
 
     def _of_key(self, given: str) -> Principal:
         found: ApiKey | None = None
         digest = hash_key(given[:_MOST_KEY_CHARACTERS])
-        for key in self._access.api_keys:  # all of them: the time tells nothing about which one was near
+        for key in self._access.api_keys:  # check all keys, so that the time reveals nothing
             if compare_digest(key.hash, digest):
                 found = key
         if found is None:
-            raise NotAuthenticated("The API key is not known.", hint=_HINT)
+            raise NotAuthenticated("The API key is unknown.", hint=_HINT)
         if found.expires is not None and self._now() >= found.expires:
             raise NotAuthenticated(f"The API key {found.name!r} has expired.", hint="Ask for a new one.")
         return Principal(found.name, found.role, found.tenant or DEFAULT_TENANT)
@@ -89,17 +93,17 @@ class Authenticator:
 
 
 def _credential(request: Request) -> tuple[str, str] | None:
-    """The header that has it, and what it has. Two of them are refused: which one counts should not be a guess."""
+    """Returns the header and the credential in it. Two credentials are ambiguous and refused."""
     given = [(name, value) for name in ("authorization", "x-api-key") for value in request.headers.getlist(name)]
     if not given:
         return None
     if len(given) > 1:
-        raise NotAuthenticated("There is more than one credential.", hint="Send one.")
+        raise NotAuthenticated("The request has more than one credential.", hint="Send one.")
     name, value = given[0]
     if name == "authorization":
         scheme, _, value = value.partition(" ")
         if scheme.lower() != "bearer":
-            raise NotAuthenticated("Only the scheme Bearer is known.", hint=_HINT)
+            raise NotAuthenticated("Only the scheme Bearer is supported.", hint=_HINT)
     value = value.strip()
     if not value or not value.isascii():
         raise NotAuthenticated("The credential is empty or not ASCII.", hint=_HINT)
@@ -107,8 +111,8 @@ def _credential(request: Request) -> tuple[str, str] | None:
 
 
 def secure(app: FastAPI, access: AccessSettings, server: Server) -> None:
-    """Refuse requests that browsers were tricked into, and add the headers that keep answers from being misused."""
-    app.add_middleware(Guard, access=access, host=server.host)
+    """Adds the middleware that protects against misuse through browsers."""
+    app.add_middleware(BrowserGuard, access=access, host=server.host)
     if access.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -117,4 +121,4 @@ def secure(app: FastAPI, access: AccessSettings, server: Server) -> None:
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-API-Key"],
             expose_headers=["Retry-After"],
         )
-    app.add_middleware(Headers, tls=server.tls_cert is not None)
+    app.add_middleware(SecurityHeaders, tls=server.tls_cert is not None)

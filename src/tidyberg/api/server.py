@@ -1,4 +1,4 @@
-"""uvicorn as the service needs it: limits of its own, a listener for probes, and streams that end when it stops."""
+"""The uvicorn server with our connection limits, a separate listener for probes and a graceful stop."""
 
 import asyncio
 import contextlib
@@ -18,12 +18,12 @@ from uvicorn.server import ServerState
 
 from tidyberg.api.connections import Connections, affordable
 from tidyberg.api.context import Context
-from tidyberg.api.lag import LoopLag
+from tidyberg.api.event_loop_lag import LoopLag
 from tidyberg.api.protocol import BoundedProtocol, ProbesOnly
 from tidyberg.errors import BadInput
 from tidyberg.settings.serving import Server
 
-_GRACE_SECONDS = 10  # for requests under way when the server stops
+_GRACE_SECONDS = 10  # for open requests when the server stops
 _BACKLOG = 2048
 _MOST_PROBES = 64  # connections to the listener for probes
 _PROBE_SECONDS = 5.0
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class ApiServer(uvicorn.Server):
-    """Serves until it is asked to stop by a signal or `should_exit`. It ends without raising the signal again."""
+    """Serves until a signal or `should_exit` stops it. It does not raise the signal again."""
 
     def __init__(self, app: FastAPI, *, probes: socket.socket | None = None, **tls: Any) -> None:
         context: Context = app.state.context
@@ -46,7 +46,9 @@ class ApiServer(uvicorn.Server):
         metrics = context.service.metrics
         most = affordable(server.max_connections)
         if most < server.max_connections:
-            _log.warning("only %d connections can be open at once: raise the limit of open files (ulimit -n)", most)
+            _log.warning(
+                "only %d connections can be open at the same time: raise the limit of open files (ulimit -n)", most
+            )
         self._lag = LoopLag()
         context.admission.lag = self._lag.seconds
         connections = Connections(
@@ -73,7 +75,7 @@ class ApiServer(uvicorn.Server):
             self.servers.append(await self._listen_for_probes(self._probes))
 
     async def _listen_for_probes(self, listener: socket.socket) -> asyncio.base_events.Server:
-        """In the same event loop, so that an answer tells that it goes round; without TLS, which probers lack."""
+        """Listens in the same event loop, so that an answer proves that it runs. Probes use no TLS."""
         open_probes = Connections(_MOST_PROBES, _MOST_PROBES)
         config = _config(ProbesOnly(self._app), open_probes, _PROBE_SECONDS, _PROBE_SECONDS)
         config.load()
@@ -85,7 +87,7 @@ class ApiServer(uvicorn.Server):
         return await asyncio.get_running_loop().create_server(protocol, sock=listener, backlog=_MOST_PROBES)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """SIGTERM once: those who send requests here hear first that they should not. Again, or Ctrl-C: at once."""
+        """The first SIGTERM starts draining, so that load balancers notice. A second one, or Ctrl-C, stops at once."""
         if sig == signal.SIGTERM and self._drained_at is None and self._drain_seconds and not self.should_exit:
             self._drained_at = time.monotonic() + self._drain_seconds
         else:
@@ -95,7 +97,7 @@ class ApiServer(uvicorn.Server):
         if self._drained_at is not None:
             if not self._draining.is_set():
                 self._draining.set()
-                _log.info("no longer ready; requests are answered for %g s more", self._drain_seconds)
+                _log.info("draining: no longer ready, requests are answered for another %g s", self._drain_seconds)
                 self._service.claim_no_more()
             self.should_exit |= time.monotonic() >= self._drained_at
         return await super().on_tick(counter)
@@ -106,7 +108,7 @@ class ApiServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn raises the signal again when it is done, which would end the process before its jobs have stopped."""
+        """Overrides uvicorn, which raises the signal again and would end the process before its jobs stop."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -130,14 +132,14 @@ def _config(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=keep_alive_seconds,  # type: ignore[arg-type]  # any number of seconds will do
+        timeout_keep_alive=keep_alive_seconds,  # type: ignore[arg-type]  # uvicorn also accepts fractions
         timeout_graceful_shutdown=_GRACE_SECONDS,
         **tls,
     )
 
 
 def listen(server: Server, port: int | None = None) -> socket.socket:
-    """The socket to serve on, before anything else is started."""
+    """Opens the socket before anything else starts, so that a port in use fails early."""
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
     port = server.port if port is None else port
     try:
@@ -145,5 +147,5 @@ def listen(server: Server, port: int | None = None) -> socket.socket:
     except OSError as error:
         raise BadInput(
             f"Cannot listen on {server.host}:{port}: {os.strerror(error.errno) if error.errno else error}.",
-            hint="Choose another port with --port, or stop what listens there.",
+            hint="Choose another port with --port, or stop the program that uses it.",
         ) from None

@@ -1,1 +1,1 @@
-"""The command line: parse, call the control room, show."""
+"""The command line: parses arguments, calls `control` and shows the result."""

@@ -1,4 +1,4 @@
-"""Values of the model as plain JSON, for --json."""
+"""Converts model values to JSON, for --json."""
 
 import dataclasses
 import json
@@ -15,17 +15,17 @@ from tidyberg.model.left import LeftAlone
 from tidyberg.model.report import CompactionResult, HealthReport, TableSummary
 from tidyberg.model.table import TableRef
 
-# From options to the command line that has them beside the flags of this run.
+# Returns a command line with the given options and the flags of this run.
 TakeNow = Callable[[Mapping[str, Any]], str]
 
 
 def print_json(value: Any) -> None:
-    """Exactly one document on standard output."""
+    """Prints exactly one document on standard output."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, enums and mappings down to what JSON knows."""
+    """Converts dataclasses, enums and mappings to plain JSON values."""
     if isinstance(value, TableRef):
         return {"catalog": value.catalog, "namespace": list(value.namespace), "name": value.name}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -46,7 +46,7 @@ def job_json(job: Job) -> dict[str, Any]:
 
 
 def result_json(result: CompactionResult, take_now: TakeNow | None = None) -> dict[str, Any]:
-    """The contract's answer to a compaction, and what else is known."""
+    """Returns the result of a compaction as the contract defines it, plus further fields."""
     return {
         "success": result.failure is None,
         "compacted": result.has_committed,
@@ -65,7 +65,7 @@ def result_json(result: CompactionResult, take_now: TakeNow | None = None) -> di
 
 
 def left_json(left: LeftAlone, take_now: TakeNow | None = None) -> dict[str, Any]:
-    """With the command that takes it at once, where there is one."""
+    """Includes the command that rewrites the files now, if there is one."""
     command = take_now(left.take_now) if take_now is not None and left.take_now is not None else None
     return {**plain(left), "take_now": command}
 

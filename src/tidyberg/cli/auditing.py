@@ -1,8 +1,8 @@
-"""What `audit` does: look at replace snapshots in the foreground, and say by its exit code what it found."""
+"""Implements `tidyberg audit`: checks replace snapshots and sets the exit code."""
 
 from tidyberg.app import build_control
 from tidyberg.cli.as_json import plain
-from tidyberg.cli.running import run_cancellable, watching
+from tidyberg.cli.foreground import run_cancellable, watching
 from tidyberg.cli.session import Session, standard_error
 from tidyberg.cli.show_audit import show_audit
 from tidyberg.errors import TidybergError
@@ -14,7 +14,7 @@ DAMAGE = 6
 
 
 def audit(session: Session, table: str, branch: str, snapshot_id: int | None) -> int:
-    """The exit code: 6 where rows were harmed, 5 where the one snapshot asked for cannot be audited."""
+    """Returns the exit code: 6 if rows were damaged, 5 if the named snapshot cannot be audited."""
     settings, console = session.settings, standard_error()
 
     def work(cancel: CancelToken) -> AuditReport:

@@ -1,4 +1,4 @@
-"""Command lines to show: what a user would type next, with all the flags of this run."""
+"""Builds the command line that a user can type next, with the flags of this run."""
 
 import dataclasses
 import shlex
@@ -13,7 +13,7 @@ from tidyberg.redact import MASK, is_secret_key, redact_text
 
 
 def command_line(session: Session, *words: str, option: OptionFlags | None = None, **changes: Any) -> str:
-    """A command that works as printed, with the flags of this run; `changes` are options to set, or None to drop."""
+    """Returns a command that works as printed. `changes` are options to set, or to drop if None."""
     option = dataclasses.replace(option or OptionFlags(), **changes)
     common = dataclasses.replace(session.common, json=False)
     engine = [_without_secrets(word) for word in _words(session.engine_flags)]
@@ -21,7 +21,7 @@ def command_line(session: Session, *words: str, option: OptionFlags | None = Non
 
 
 def _words(group: Any) -> list[str]:
-    """The flags of a group that differ from their defaults, by their first names."""
+    """Returns the flags of a group that differ from their defaults."""
     hints = get_type_hints(type(group), include_extras=True)
     words: list[str] = []
     for field in dataclasses.fields(group):
@@ -38,13 +38,13 @@ def _words(group: Any) -> list[str]:
 
 
 def _name(option: OptionInfo) -> str:
-    """Its first long name. In an annotation, Typer takes the first of the names for a default until it is used."""
+    """Returns the first long name. In an annotation, Typer stores the first name as the default until first use."""
     names = (option.default, *(option.param_decls or ()))
     return next(name for name in names if isinstance(name, str) and name.startswith("--"))
 
 
 def _without_secrets(word: str) -> str:
-    """I12: addresses of Spark Connect and Spark's settings may hold a token, as `key=value` between semicolons."""
+    """I12: masks tokens in Spark Connect addresses and Spark settings, written as `key=value` between semicolons."""
     pieces = []
     for piece in word.split(";"):
         key, is_pair, _ = piece.partition("=")

@@ -1,4 +1,4 @@
-"""The commands about access to a service: what they are called and which flags they take."""
+"""Commands for access to a service: `key new`."""
 
 from datetime import datetime
 from typing import Annotated
@@ -8,7 +8,7 @@ import typer
 from tidyberg.cli.flags import CommonFlags, takes
 from tidyberg.model.principal import Role
 
-key_app = typer.Typer(help="Make API keys for a service.", no_args_is_help=True)
+key_app = typer.Typer(help="Create API keys for a service.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -19,16 +19,17 @@ def register(app: typer.Typer) -> None:
 @takes(CommonFlags, without=("config", "catalog"))
 def key_new(
     common: CommonFlags,
-    name: Annotated[str, typer.Option("--name", help="Who will have it.")],
-    role: Annotated[Role, typer.Option("--role", help="What they may do.")] = Role.VIEWER,
+    name: Annotated[str, typer.Option("--name", help="The holder of the key.")],
+    role: Annotated[Role, typer.Option("--role", help="What the holder may do.")] = Role.VIEWER,
     tenant: Annotated[
-        str | None, typer.Option("--tenant", help="For which tenant; * for all.", show_default=False)
+        str | None, typer.Option("--tenant", help="The tenant of the key; * for all tenants.", show_default=False)
     ] = None,
     expires: Annotated[
-        datetime | None, typer.Option("--expires", help="Until when, in UTC.", formats=["%Y-%m-%d"], show_default=False)
+        datetime | None,
+        typer.Option("--expires", help="When the key expires, in UTC.", formats=["%Y-%m-%d"], show_default=False),
     ] = None,
 ) -> None:
-    """Print a new key, once, and its entry for the settings, which holds only its hash."""
+    """Print a new key once, with its entry for the settings, which contains only its hash."""
     from tidyberg.cli import keys
 
     keys.make_key(common, name, role, tenant, expires)

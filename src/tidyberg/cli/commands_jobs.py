@@ -1,4 +1,4 @@
-"""Commands that run jobs, or tell of them: compact, apply, history, recover. Imported when they run."""
+"""Commands that run or show jobs: compact, apply, history, recover. They import their code when they run."""
 
 from typing import Annotated
 
@@ -19,8 +19,8 @@ from tidyberg.cli.commands_tables import (
 from tidyberg.cli.flags import CommonFlags, EngineFlags, OptionFlags, takes
 from tidyberg.errors import BadInput
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only plan; change nothing.")]
-OneTable = Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only of this table.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only plan, change nothing.")]
+OneTable = Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only jobs of this table.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -42,22 +42,22 @@ def compact(
     dry_run: DryRun = False,
     detailed_exitcode: DetailedExitCode = False,
 ) -> None:
-    """Plan, rewrite, verify and commit; several tables one after the other, with one Spark."""
+    """Plan, rewrite, verify and commit. Several tables run one after the other in one Spark session."""
     from tidyberg.cli.session import Session, launch_spark
 
     if tables and show_all and not (all_tables or dry_run or common.json):
-        note = "--all shows every partition of the tables that are named; --all-tables takes every table."
+        note = "--all shows every partition of the named tables; --all-tables compacts every table."
         typer.echo(f"note: {note}", err=True)
     session = Session(common, engine)
     if not dry_run:
         launch_spark(session.settings)
     from tidyberg.cli import jobs
-    from tidyberg.cli.several import SeveralTables
+    from tidyberg.cli.table_batch import TableBatch
 
     named = named_tables(tables, show_all, all_tables)
     if (table := named.single) is None:
-        several = SeveralTables(session, named, option, fail_fast=fail_fast, show_all=shows_all(tables, show_all))
-        end_as(several.plan() if dry_run else several.compact(), detailed_exitcode=detailed_exitcode)
+        batch = TableBatch(session, named, option, fail_fast=fail_fast, show_all=shows_all(tables, show_all))
+        end_as(batch.plan() if dry_run else batch.compact(), detailed_exitcode=detailed_exitcode)
         return
     nothing = jobs.compact(session, table, option, dry_run=dry_run, show_all=show_all)
     end(nothing, detailed_exitcode)
@@ -71,7 +71,7 @@ def apply(
     dry_run: DryRun = False,
     detailed_exitcode: DetailedExitCode = False,
 ) -> None:
-    """Run that very plan; groups that went stale are left out and named."""
+    """Run a plan file. Groups that are out of date are skipped and reported."""
     from tidyberg.cli.session import Session, launch_spark
 
     session = Session(common, engine)
@@ -87,9 +87,9 @@ def apply(
 def history(
     common: CommonFlags,
     table: OneTable = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many jobs.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of jobs.")] = 20,
 ) -> None:
-    """Show the latest jobs: when, why, and what came of them."""
+    """Show the latest jobs and their results."""
     from tidyberg.cli import jobs
 
     jobs.history(common, table, limit)
@@ -100,14 +100,14 @@ def recover(
     common: CommonFlags,
     table: OneTable = None,
     scan: Annotated[
-        bool, typer.Option("--scan", help="List outputs of TABLE that no snapshot references and no job claims.")
+        bool, typer.Option("--scan", help="List output files of TABLE that belong to no snapshot and no job.")
     ] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="With --scan: remove those that are old enough.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="With --scan: remove files that are old enough.")] = False,
     min_age_hours: Annotated[
-        float, typer.Option("--min-age-hours", min=24, help="With --remove: how old they must be.")
+        float, typer.Option("--min-age-hours", min=24, help="With --remove: minimum age of the files.")
     ] = 24.0,
 ) -> None:
-    """Settle jobs that died: find out what became of them and remove what they left."""
+    """Recover jobs that died: find out how they ended and remove their leftover files."""
     from tidyberg.cli import jobs
 
     if not scan:

@@ -1,4 +1,4 @@
-"""The command that serves: imported when it runs."""
+"""The `serve` command. It imports its code when it runs."""
 
 from typing import Annotated
 
@@ -16,20 +16,21 @@ def serve(
     common: CommonFlags,
     engine: EngineFlags,
     host: Annotated[
-        str | None, typer.Option("--host", help="Where to listen; 127.0.0.1 by default.", show_default=False)
+        str | None, typer.Option("--host", help="Address to listen on; 127.0.0.1 by default.", show_default=False)
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", "-p", min=0, max=65535, help="8080 by default.", show_default=False)
+        int | None,
+        typer.Option("--port", "-p", min=0, max=65535, help="Port to listen on; 8080 by default.", show_default=False),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", "-w", min=0, help="Jobs to run at once.", show_default=False)
+        int | None, typer.Option("--workers", "-w", min=0, help="Number of jobs to run at once.", show_default=False)
     ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen on any address, even if nobody has to say who they are.")
+        bool, typer.Option("--insecure", help="Listen on any address even without authentication.")
     ] = False,
-    log_json: Annotated[bool, typer.Option("--log-json", help="Log in JSON, for machines.")] = False,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Write logs as JSON.")] = False,
 ) -> None:
-    """Serve the REST API and run jobs, until it is stopped by Ctrl-C or SIGTERM."""
+    """Serve the REST API and run jobs until Ctrl-C or SIGTERM."""
     from tidyberg.cli import serve
     from tidyberg.cli.session import Session
 

@@ -1,4 +1,4 @@
-"""Commands that talk to a service: submit, jobs, watch, cancel, schedules. Imported when they run."""
+"""Commands that call a service, such as submit, jobs and watch. They import their code when they run."""
 
 from typing import Annotated
 
@@ -9,8 +9,8 @@ from tidyberg.cli.flags import OptionFlags, ServerFlags, takes
 from tidyberg.model.job import JobStatus
 from tidyberg.model.options import VerifyMode
 
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.", show_default=False)]
-CatalogName = Annotated[str | None, typer.Option("--catalog", help="Which of the service's catalogs.")]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of the job.", show_default=False)]
+CatalogName = Annotated[str | None, typer.Option("--catalog", help="A catalog of the service.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -24,14 +24,16 @@ def submit(
     server: ServerFlags,
     option: OptionFlags,
     catalog: CatalogName = None,
-    priority: Annotated[int, typer.Option("--priority", min=-100, max=100, help="Higher ones go first.")] = 0,
+    priority: Annotated[
+        int, typer.Option("--priority", min=-100, max=100, help="Jobs with a higher priority run first.")
+    ] = 0,
     verify: Annotated[VerifyMode | None, typer.Option("--verify", help="How to verify outputs.")] = None,
     key: Annotated[
-        str | None, typer.Option("--key", help="Of submissions with the same key only the first makes a job.")
+        str | None, typer.Option("--key", help="Idempotency key: only the first submission with it makes a job.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--watch", "-w", help="Stay until it has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--watch", "-w", help="Wait until the job has ended.")] = False,
 ) -> None:
-    """Give a job to a service."""
+    """Submit a job to a service."""
     from tidyberg.cli import remote
 
     remote.submit(server, table, option, catalog=catalog, priority=priority, verify=verify, key=key, follow=follow)
@@ -40,12 +42,14 @@ def submit(
 @takes(ServerFlags)
 def jobs(
     server: ServerFlags,
-    status: Annotated[list[JobStatus] | None, typer.Option("--status", help="Only these; repeatable.")] = None,
-    table: Annotated[str | None, typer.Option("--table", help="Only of this table.")] = None,
+    status: Annotated[
+        list[JobStatus] | None, typer.Option("--status", help="Only jobs with this status; repeatable.")
+    ] = None,
+    table: Annotated[str | None, typer.Option("--table", help="Only jobs of this table.")] = None,
     catalog: CatalogName = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many jobs.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of jobs.")] = 20,
 ) -> None:
-    """Show a service's jobs, newest first."""
+    """List the jobs of a service, the newest first."""
     from tidyberg.cli import remote
 
     remote.jobs(server, status=status or [], table=table, catalog=catalog, limit=limit)
@@ -53,7 +57,7 @@ def jobs(
 
 @takes(ServerFlags)
 def watch(job_id: JobId, server: ServerFlags) -> None:
-    """Follow a service's job until it has ended; fails when the job does."""
+    """Follow a job of a service until it has ended. Fails if the job fails."""
     from tidyberg.cli import remote
 
     remote.watch(server, job_id)
@@ -61,7 +65,7 @@ def watch(job_id: JobId, server: ServerFlags) -> None:
 
 @takes(ServerFlags)
 def cancel(job_id: JobId, server: ServerFlags) -> None:
-    """Stop a service's job; the table stays as it is."""
+    """Cancel a job of a service. The table stays unchanged."""
     from tidyberg.cli import remote
 
     remote.cancel(server, job_id)
@@ -69,7 +73,7 @@ def cancel(job_id: JobId, server: ServerFlags) -> None:
 
 @takes(ServerFlags)
 def schedules(server: ServerFlags) -> None:
-    """Show a service's schedules: when each came last, and when it comes next."""
+    """List the schedules of a service, with their last and next time."""
     from tidyberg.cli import remote
 
     remote.schedules(server)
@@ -79,11 +83,13 @@ def schedules(server: ServerFlags) -> None:
 def pause(
     table: TableName,
     server: ServerFlags,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for others to read.", show_default=False)],
-    hours: Annotated[float | None, typer.Option("--hours", min=0.01, help="For so long; else until resumed.")] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why the table is paused.", show_default=False)],
+    hours: Annotated[
+        float | None, typer.Option("--hours", min=0.01, help="Length of the pause; until resumed by default.")
+    ] = None,
     catalog: CatalogName = None,
 ) -> None:
-    """Let a service take and begin no jobs of a table; one that runs goes on."""
+    """Pause a table: a service accepts and starts no jobs for it. A running job continues."""
     from tidyberg.cli import remote_pauses
 
     remote_pauses.pause(server, table, catalog, reason, hours)
@@ -91,7 +97,7 @@ def pause(
 
 @takes(ServerFlags)
 def resume(table: TableName, server: ServerFlags, catalog: CatalogName = None) -> None:
-    """End a table's pause."""
+    """End the pause of a table."""
     from tidyberg.cli import remote_pauses
 
     remote_pauses.resume(server, table, catalog)
@@ -99,7 +105,7 @@ def resume(table: TableName, server: ServerFlags, catalog: CatalogName = None) -
 
 @takes(ServerFlags)
 def paused(server: ServerFlags) -> None:
-    """Show which tables are paused: by whom, why and until when."""
+    """List paused tables: by whom, why and until when."""
     from tidyberg.cli import remote_pauses
 
     remote_pauses.paused(server)

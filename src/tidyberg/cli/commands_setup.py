@@ -1,4 +1,4 @@
-"""Commands about the installation: demo, doctor, config. What they do is imported when they run."""
+"""Commands for the installation: demo, doctor, config. They import their code when they run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,10 +20,10 @@ def register(app: typer.Typer) -> None:
 def demo(
     common: CommonFlags,
     directory: Annotated[
-        Path | None, typer.Option("--directory", "-d", help="Where its catalog and files go.", show_default=False)
+        Path | None, typer.Option("--directory", "-d", help="Directory for its catalog and files.", show_default=False)
     ] = None,
 ) -> None:
-    """See it work: a messy table is made, planned, compacted on local Spark, verified and queried."""
+    """Create a table with many small files, compact it on local Spark and compare a query."""
     from tidyberg.cli.demo import run_demo
 
     run_demo(directory, as_json=common.json)
@@ -31,7 +31,7 @@ def demo(
 
 @takes(CommonFlags)
 def doctor(common: CommonFlags) -> None:
-    """Check Python, Java, Spark, the configuration, the catalog and the disk; say what to do."""
+    """Check Python, Java, Spark, the configuration, the catalog and the disk, and suggest fixes."""
     from tidyberg.cli import installation
 
     if not installation.consult_doctor(common):
@@ -58,7 +58,7 @@ def config_schema() -> None:
 @config_app.command("path")
 @takes(CommonFlags)
 def config_path(common: CommonFlags) -> None:
-    """Print which file the settings come from."""
+    """Print the path of the settings file."""
     from tidyberg.cli import installation
 
     installation.show_path(common)

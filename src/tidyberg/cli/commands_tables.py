@@ -1,4 +1,4 @@
-"""Commands that only look: tables, health, plan, explain, audit, bench. What they do is imported when they run."""
+"""Read-only commands: tables, health, plan, explain, audit, bench. They import their code when they run."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -11,7 +11,7 @@ from tidyberg.cli.flags import CommonFlags, EngineFlags, OptionFlags, takes
 from tidyberg.errors import BadInput
 
 if TYPE_CHECKING:
-    from tidyberg.cli.naming_tables import NamedTables
+    from tidyberg.cli.table_names import NamedTables
 
 
 class Opponent(StrEnum):
@@ -24,10 +24,10 @@ TableNames = Annotated[
     typer.Argument(metavar="TABLE...", help="namespace.table, or patterns such as 'sales.*'", show_default=False),
 ]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN.json", help="A plan written by `plan --out`.")]
-ShowAll = Annotated[bool, typer.Option("--all", help="Show every partition; without TABLE: take every table.")]
-AllTables = Annotated[bool, typer.Option("--all-tables", help="Take every table of the catalog.")]
+ShowAll = Annotated[bool, typer.Option("--all", help="Show every partition; without TABLE: use every table.")]
+AllTables = Annotated[bool, typer.Option("--all-tables", help="Use every table of the catalog.")]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop at the first table that fails.")]
-DetailedExitCode = Annotated[bool, typer.Option("--detailed-exitcode", help="End with 3 when there is nothing to do.")]
+DetailedExitCode = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit with 3 if there is nothing to do.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -42,12 +42,12 @@ def register(app: typer.Typer) -> None:
 @takes(CommonFlags)
 def tables(
     common: CommonFlags,
-    namespace: Annotated[str | None, typer.Argument(help="Only of this namespace.", show_default=False)] = None,
+    namespace: Annotated[str | None, typer.Argument(help="Only tables of this namespace.", show_default=False)] = None,
 ) -> None:
     """List tables with their files, sizes and last commit."""
-    from tidyberg.cli import looking
+    from tidyberg.cli import tables as table_commands
 
-    looking.list_tables(common, namespace)
+    table_commands.list_tables(common, namespace)
 
 
 @takes(CommonFlags, OptionFlags)
@@ -59,17 +59,17 @@ def health(
     all_tables: AllTables = False,
     fail_fast: FailFast = False,
 ) -> None:
-    """Score tables from 0 to 100, with the reasons."""
-    from tidyberg.cli import looking
+    """Score the health of tables from 0 to 100, with reasons."""
+    from tidyberg.cli import tables as table_commands
     from tidyberg.cli.session import Session
-    from tidyberg.cli.several import SeveralTables
+    from tidyberg.cli.table_batch import TableBatch
 
     named = named_tables(tables, show_all, all_tables)
     if (table := named.single) is not None:
-        looking.report_health(common, table, option, show_all=show_all)
+        table_commands.report_health(common, table, option, show_all=show_all)
         return
-    several = SeveralTables(Session(common), named, option, fail_fast=fail_fast, show_all=shows_all(tables, show_all))
-    end_as(several.health(), detailed_exitcode=False)
+    batch = TableBatch(Session(common), named, option, fail_fast=fail_fast, show_all=shows_all(tables, show_all))
+    end_as(batch.health(), detailed_exitcode=False)
 
 
 @takes(CommonFlags, OptionFlags, EngineFlags)
@@ -78,35 +78,35 @@ def plan(
     option: OptionFlags,
     engine: EngineFlags,
     tables: TableNames = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the plan here, for `apply`.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the plan to this file, for `apply`.")] = None,
     show_all: ShowAll = False,
     all_tables: AllTables = False,
     fail_fast: FailFast = False,
     detailed_exitcode: DetailedExitCode = False,
 ) -> None:
-    """Say what a compaction would do, why, and for how much. Changes nothing."""
-    from tidyberg.cli import looking
+    """Show what a compaction would do, why, and what it costs. Changes nothing."""
+    from tidyberg.cli import tables as table_commands
     from tidyberg.cli.session import Session
-    from tidyberg.cli.several import SeveralTables
+    from tidyberg.cli.table_batch import TableBatch
 
     named = named_tables(tables, show_all, all_tables)
     if (table := named.single) is None:
         if out is not None:
-            raise BadInput("--out takes the plan of one table.", hint="Plan each table by itself, or use --json.")
+            raise BadInput("--out needs exactly one table.", hint="Plan each table separately, or use --json.")
         session, shown = Session(common, engine), shows_all(tables, show_all)
-        several = SeveralTables(session, named, option, fail_fast=fail_fast, show_all=shown)
-        end_as(several.plan(), detailed_exitcode=detailed_exitcode)
+        batch = TableBatch(session, named, option, fail_fast=fail_fast, show_all=shown)
+        end_as(batch.plan(), detailed_exitcode=detailed_exitcode)
         return
-    nothing = looking.plan(common, engine, table, option, out=out, show_all=show_all)
+    nothing = table_commands.plan(common, engine, table, option, out=out, show_all=show_all)
     end(nothing, detailed_exitcode)
 
 
 @takes(CommonFlags)
 def explain(plan_file: PlanFile, common: CommonFlags) -> None:
-    """Print a plan file: every verdict, and the very groups that `apply` would run."""
-    from tidyberg.cli import looking
+    """Print a plan file: every verdict, and the groups that `apply` would run."""
+    from tidyberg.cli import tables as table_commands
 
-    looking.explain(common, plan_file)
+    table_commands.explain(common, plan_file)
 
 
 @takes(CommonFlags, EngineFlags, without=("verify",))
@@ -115,11 +115,11 @@ def audit(
     common: CommonFlags,
     engine: EngineFlags,
     snapshot: Annotated[
-        int | None, typer.Option("--snapshot", help="Only this one; all in the branch's history by default.")
+        int | None, typer.Option("--snapshot", help="Only this snapshot; all of the branch by default.")
     ] = None,
-    branch: Annotated[str, typer.Option("--branch", help="Whose history.")] = "main",
+    branch: Annotated[str, typer.Option("--branch", help="The branch to audit.")] = "main",
 ) -> None:
-    """Check that replace snapshots, whoever made them, lost, changed and brought back no row. Changes nothing."""
+    """Check that the replace snapshots of any tool lost, changed or restored no rows. Changes nothing."""
     from tidyberg.cli import auditing
     from tidyberg.cli.session import Session
 
@@ -134,27 +134,28 @@ def bench(
     common: CommonFlags,
     option: OptionFlags,
     engine: EngineFlags,
-    max_bytes: Annotated[
-        str, typer.Option("--max-bytes", help="How much of what a plan would rewrite is copied.")
-    ] = "1GB",
+    max_bytes: Annotated[str, typer.Option("--max-bytes", help="Maximum number of bytes to copy.")] = "1GB",
     scratch: Annotated[
         str | None,
-        typer.Option("--scratch", help="Where the copy goes: a directory, or an address in the table's own store."),
+        typer.Option(
+            "--scratch", help="Place of the copy: a directory, or an address in the object store of the table."
+        ),
     ] = None,
     against: Annotated[
-        Opponent | None, typer.Option("--against", help="Also by Iceberg's Java action; its runtime must be in Spark.")
+        Opponent | None,
+        typer.Option("--against", help="Also measure Iceberg's Java action, which needs its runtime in Spark."),
     ] = None,
 ) -> None:
-    """Measure compaction on a copy of a table, in each mode. The table itself is only read."""
-    from tidyberg.cli import bench as benching
+    """Measure compaction in each mode on a copy of a table. The table itself is only read."""
+    from tidyberg.cli import benchmark
     from tidyberg.cli.session import Session
 
-    benching.bench(Session(common, engine), table, option, max_bytes, scratch, against is not None)
+    benchmark.run(Session(common, engine), table, option, max_bytes, scratch, against is not None)
 
 
 def named_tables(tables: Sequence[str] | None, show_all: bool, all_tables: bool) -> "NamedTables":
-    """`--all` shows every partition of the tables that are named; where none is named, it takes every table."""
-    from tidyberg.cli.naming_tables import NamedTables
+    """`--all` shows every partition of the named tables. Without names it means every table."""
+    from tidyberg.cli.table_names import NamedTables
 
     return NamedTables(tuple(tables or ()), every=all_tables or (show_all and not tables))
 
@@ -164,12 +165,12 @@ def shows_all(tables: Sequence[str] | None, show_all: bool) -> bool:
 
 
 def end_as(status: int, *, detailed_exitcode: bool) -> None:
-    """As several tables ended: nothing to do is told apart from a success only when asked."""
+    """Exits with the status of several tables. 3 (nothing to do) counts only with --detailed-exitcode."""
     if status not in (0, 3) or (status == 3 and detailed_exitcode):
         raise typer.Exit(status)
 
 
 def end(nothing: bool, detailed_exitcode: bool) -> None:
-    """Nothing to do is a success, and told apart from one only when asked."""
+    """Exits with 3 if there was nothing to do, but only with --detailed-exitcode."""
     if nothing and detailed_exitcode:
         raise typer.Exit(3)

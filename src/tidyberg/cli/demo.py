@@ -1,4 +1,4 @@
-"""`tidyberg demo`: everything on one table, in under a minute, with nothing but this machine."""
+"""Implements `tidyberg demo`: creates, plans, compacts and queries one table on this machine."""
 
 import os
 import shlex
@@ -12,13 +12,13 @@ from rich.text import Text
 from tidyberg.app import build_control
 from tidyberg.cli.as_json import print_json, result_json
 from tidyberg.cli.doctor import check_java
-from tidyberg.cli.running import run_cancellable, watching
+from tidyberg.cli.foreground import run_cancellable, watching
+from tidyberg.cli.formatting import count, duration, plural
 from tidyberg.cli.session import engine_label, standard_error, standard_output
 from tidyberg.cli.show_plan import show_plan
 from tidyberg.cli.show_result import show_result
-from tidyberg.cli.words import count, duration, plural
 from tidyberg.demo.events import CATALOG, TABLE, make_events
-from tidyberg.demo.query import WORDS, Answer, run_query
+from tidyberg.demo.query import QUERY, QueryResult, run_query
 from tidyberg.errors import EngineError, StorageError, VerificationFailed
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.options import PlanOptions, VerifyMode
@@ -44,7 +44,7 @@ def run_demo(directory: Path | None, *, as_json: bool) -> None:
         _step(out, f"A streaming job wrote {TABLE} for a week: many small files, today's still coming in.")
         make_events(warehouse, wall_clock_ms())
         before = run_query(warehouse.catalog)
-        out.print(f"{WORDS}\n{count(before.rows)} rows in {duration(before.seconds)}\n", markup=False)
+        out.print(f"{QUERY}\n{count(before.rows)} rows in {duration(before.seconds)}\n", markup=False)
 
         _step(out, "What is worth doing, and what does it cost? Planning reads metadata only.")
         result = run_cancellable(lambda cancel: _plan_and_compact(settings, out, cancel), standard_error())
@@ -80,7 +80,7 @@ def _open_warehouse(directory: Path) -> Warehouse:
 
 
 def _write_config(warehouse: Warehouse) -> Path:
-    """Settings that lead to the demo's table from any other command, with a job store of their own."""
+    """Writes settings with which any other command finds the table of the demo, with its own job store."""
     settings = {
         "catalogs": {warehouse.name: warehouse.properties},
         "default_catalog": warehouse.name,
@@ -97,14 +97,16 @@ def _require_java(settings: Settings) -> None:
         raise EngineError(f"Java: {check.found}.", hint=check.cure)
 
 
-def _require_same_answer(before: Answer, after: Answer) -> None:
+def _require_same_answer(before: QueryResult, after: QueryResult) -> None:
     if (before.rows, before.result) != (after.rows, after.result):
-        raise VerificationFailed("The query answers differently after the compaction.", hint="Please report this.")
+        raise VerificationFailed(
+            "The query returns a different result after the compaction.", hint="Please report this."
+        )
 
 
-def _compared(before: Answer, after: Answer) -> Text:
+def _compared(before: QueryResult, after: QueryResult) -> Text:
     return Text.assemble(
-        f"{WORDS}\nbefore {duration(before.seconds)}, after {duration(after.seconds)}: ",
+        f"{QUERY}\nbefore {duration(before.seconds)}, after {duration(after.seconds)}: ",
         (f"{before.seconds / after.seconds:.1f}x faster", "bold green"),
         f", same answer from the same {count(after.rows)} rows",
     )
@@ -126,10 +128,12 @@ def _step(out: Console, words: str) -> None:
     out.print(words, style="bold cyan", markup=False)
 
 
-def _document(directory: Path, config: Path, result: CompactionResult, before: Answer, after: Answer) -> dict[str, Any]:
+def _document(
+    directory: Path, config: Path, result: CompactionResult, before: QueryResult, after: QueryResult
+) -> dict[str, Any]:
     return {
         **result_json(result),
         "directory": str(directory),
         "config": str(config),
-        "query": {"sql": WORDS, "rows": after.rows, "seconds_before": before.seconds, "seconds_after": after.seconds},
+        "query": {"sql": QUERY, "rows": after.rows, "seconds_before": before.seconds, "seconds_after": after.seconds},
     }

@@ -1,4 +1,4 @@
-"""Looks at everything a job needs, without changing anything, and says what to do about the rest."""
+"""Implements `tidyberg doctor`: checks what a job needs, changes nothing and suggests fixes."""
 
 import os
 import platform
@@ -19,8 +19,8 @@ from pyiceberg.table import Table
 from tidyberg.catalog.errors import catalog_errors
 from tidyberg.cli.doctor_store import check_store, existing
 from tidyberg.cli.flags import CommonFlags
+from tidyberg.cli.formatting import plural, size
 from tidyberg.cli.show_doctor import Check
-from tidyberg.cli.words import plural, size
 from tidyberg.errors import TidybergError
 from tidyberg.model.sizes import GB
 from tidyberg.settings.catalogs import catalog_secrets, known_catalogs, list_tables, load_table, open_catalog
@@ -59,7 +59,7 @@ def check_settings(common: CommonFlags) -> tuple[Settings | None, Check]:
 
 
 def check_java(settings: Settings | None, environ: Mapping[str, str]) -> Check:
-    """Spark needs it here, unless a server elsewhere runs the tasks."""
+    """Java is needed unless tasks run inline or on a remote Spark Connect server."""
     needed = settings is None or (settings.engine != "inline" and not settings.spark.connect)
     found = java_version(environ)
     if found is None:
@@ -118,10 +118,10 @@ def check_catalog(settings: Settings, name: str) -> Iterator[Check]:
 
 
 def check_first_table(catalog: Catalog, label: str) -> Iterator[Check]:
-    """One table stands for all: can it be loaded, can workers reach its storage?"""
+    """Checks with one table whether tables load and workers can reach their storage."""
     tables = list_tables(catalog)
     if not tables:
-        yield Check("warn", label, "holds no tables")
+        yield Check("warn", label, "has no tables")
         return
     table = load_table(catalog, tables[0])
     if _only_signed_remotely(table):

@@ -1,4 +1,4 @@
-"""Whether jobs can be recorded, and will be there after a restart."""
+"""Checks whether the job store accepts writes and keeps jobs after a restart."""
 
 import os
 import sqlite3
@@ -32,14 +32,16 @@ def _check_file(path: Path) -> Check:
     try:
         _try_to_write(path)
     except (OSError, sqlite3.Error) as error:
-        return Check("fail", _NAME, f"{path} takes no writes ({error})", "See that its disk has room and is well.")
+        return Check(
+            "fail", _NAME, f"{path} accepts no writes ({error})", "Check the free space and the health of its disk."
+        )
     if path.exists() and path.stat().st_mode & _BY_OTHERS:
         return Check("warn", _NAME, f"{path} can be read by other users of this machine", f"Run chmod 600 {path}*")
     return Check("ok", _NAME, str(path))
 
 
 def _try_to_write(path: Path) -> None:
-    """To the file as it is, without bringing it up to date; where there is none, to another one beside it."""
+    """Writes to the file and rolls back, without a migration. If there is no file, writes a temporary one beside it."""
     if path.exists():
         with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -64,7 +66,7 @@ def _check_redis(url: str) -> Iterator[Check]:
     yield Check("ok", _NAME, f"Redis {found.version} at {found.place}, {found.seconds:.2f} s")
     if found.write_error is not None:
         cure = "Give it more memory or disk, or shorten retention; reads still work."
-        yield Check("fail", _NAME, f"Redis takes no writes: {found.write_error}", cure)
+        yield Check("fail", _NAME, f"Redis accepts no writes: {found.write_error}", cure)
     if found.is_too_old:
         yield Check("fail", _NAME, f"Redis {found.version} is too old", "Use version 6.2 or newer.")
     if found.is_cluster:
@@ -72,20 +74,20 @@ def _check_redis(url: str) -> Iterator[Check]:
     if not found.is_master:
         yield Check("fail", _NAME, "this Redis is a replica", "Give the address of its master.")
     if abs(found.clock_seconds) > _CLOCKS_MAY_DIFFER_SECONDS:
-        said = f"this machine's clock and that of Redis differ by {abs(found.clock_seconds):.0f} s"
-        yield Check("warn", _NAME, said, "Let both follow a time server; replicas use the time of Redis.")
+        said = f"the clocks of this machine and of Redis differ by {abs(found.clock_seconds):.0f} s"
+        yield Check("warn", _NAME, said, "Synchronize both with NTP. Replicas use the time of Redis.")
     if not found.is_append_only:
-        yield Check("warn", _NAME, "Redis forgets jobs when it restarts", "Set `appendonly yes` in redis.conf.")
+        yield Check("warn", _NAME, "Redis loses jobs when it restarts", "Set `appendonly yes` in redis.conf.")
     if found.eviction != "noeviction":
         cure = "Set `maxmemory-policy noeviction` in redis.conf."
         yield Check("warn", _NAME, f"Redis may drop jobs when memory is short ({found.eviction})", cure)
     if found.is_master and found.replicas and not found.stops_alone:
         cure = "Set `min-replicas-to-write 1` and `min-replicas-max-lag 10` in redis.conf."
-        yield Check("warn", _NAME, "a Redis that was replaced may go on taking writes that are lost", cure)
+        yield Check("warn", _NAME, "a Redis that was replaced may still accept writes, which are lost", cure)
 
 
 def existing(path: Path) -> Path:
-    """The path itself, or the nearest directory above that exists."""
+    """Returns the path, or its nearest existing parent."""
     while not path.exists() and path != path.parent:
         path = path.parent
     return path

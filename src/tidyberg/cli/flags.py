@@ -1,4 +1,4 @@
-"""The flags that several commands share, as groups: a command names the groups it takes."""
+"""Groups of flags that commands share. A command names its groups with `takes`."""
 
 import dataclasses
 import functools
@@ -49,16 +49,14 @@ def _option(*names: str, help: str, panel: str | None = None, **more: Any) -> An
 
 @dataclass(frozen=True)
 class CommonFlags:
-    config: Annotated[Path | None, _option("--config", "-c", help="The settings file; ./tidyberg.yaml by default.")] = (
-        None
-    )
-    catalog: Annotated[str | None, _option("--catalog", help="Which catalog of the configuration.")] = None
+    config: Annotated[Path | None, _option("--config", "-c", help="Settings file; ./tidyberg.yaml by default.")] = None
+    catalog: Annotated[str | None, _option("--catalog", help="A configured catalog.")] = None
     json: Annotated[bool, _option("--json", help="Print one JSON document instead of text.")] = False
 
 
 @dataclass(frozen=True)
 class OptionFlags:
-    """Options of a plan; sizes are checked where all options are, so that errors read the same everywhere."""
+    """Options of a plan. The settings check the sizes, so that errors read the same everywhere."""
 
     strategy: Annotated[
         str | None,
@@ -68,49 +66,66 @@ class OptionFlags:
         str | None,
         _option("--where", "--partition-filter", help='SQL, e.g. "day >= current_date - 7".', panel="Plan"),
     ] = None
-    branch: Annotated[str | None, _option("--branch", help="Which branch; main by default.", panel="Plan")] = None
-    force: Annotated[bool, _option("--force", help="Rewrite even where it is not worth it.", panel="Plan")] = False
+    branch: Annotated[str | None, _option("--branch", help="Branch to compact; main by default.", panel="Plan")] = None
+    force: Annotated[bool, _option("--force", help="Rewrite even if it is not worth it.", panel="Plan")] = False
     rewrite_to_current_spec: Annotated[
         bool,
-        _option("--rewrite-to-current-spec", help="Move files of older partition specs into today's.", panel="Plan"),
+        _option(
+            "--rewrite-to-current-spec",
+            help="Rewrite files of older partition specs into the current one.",
+            panel="Plan",
+        ),
     ] = False
     ignore_wap_branches: Annotated[
         bool,
-        _option("--ignore-wap-branches", help="Even if an unpublished branch builds on this one.", panel="Plan"),
+        _option(
+            "--ignore-wap-branches", help="Compact even if an unpublished branch builds on this one.", panel="Plan"
+        ),
     ] = False
     mode: Annotated[
         str | None,
-        _option("--mode", help="auto, copy (row groups as they are) or encode.", panel="Plan", autocompletion=_modes),
+        _option(
+            "--mode", help="auto, copy (row groups without decoding) or encode.", panel="Plan", autocompletion=_modes
+        ),
     ] = None
     copy_min_row_group_bytes: Annotated[
         str | None,
-        _option("--copy-min-row-group-bytes", help="Smaller row groups are encoded; 8MB.", panel="Plan"),
+        _option(
+            "--copy-min-row-group-bytes", help="Encode row groups smaller than this; 8MB by default.", panel="Plan"
+        ),
     ] = None
-    target_file_size: Annotated[str | None, _option("--target-file-size", help="e.g. 512MB.", panel="Plan")] = None
-    min_file_size: Annotated[str | None, _option("--min-file-size", help="Smaller ones are taken.", panel="Plan")] = (
-        None
-    )
-    max_file_size: Annotated[str | None, _option("--max-file-size", help="Larger ones are split.", panel="Plan")] = None
+    target_file_size: Annotated[
+        str | None, _option("--target-file-size", help="Size of output files, e.g. 512MB.", panel="Plan")
+    ] = None
+    min_file_size: Annotated[
+        str | None, _option("--min-file-size", help="Rewrite files smaller than this.", panel="Plan")
+    ] = None
+    max_file_size: Annotated[
+        str | None, _option("--max-file-size", help="Split files larger than this.", panel="Plan")
+    ] = None
     small_file_threshold: Annotated[
-        str | None, _option("--small-file-threshold", help="What counts as small; 32MB.", panel="Plan")
+        str | None,
+        _option("--small-file-threshold", help="Files below this size are small; 32MB by default.", panel="Plan"),
     ] = None
     min_input_files: Annotated[
-        int | None, _option("--min-input-files", help="Fewest files worth a rewrite; 5.", panel="Plan")
+        int | None, _option("--min-input-files", help="Minimum number of files to merge; 5 by default.", panel="Plan")
     ] = None
-    max_files: Annotated[int | None, _option("--max-files", help="Most files one job takes.", panel="Plan")] = None
+    max_files: Annotated[int | None, _option("--max-files", help="Maximum number of files per job.", panel="Plan")] = (
+        None
+    )
     max_group_size: Annotated[
-        str | None, _option("--max-group-size", help="Bytes rewritten as one group.", panel="Plan")
+        str | None, _option("--max-group-size", help="Maximum bytes per group.", panel="Plan")
     ] = None
-    max_cost: Annotated[float | None, _option("--max-cost", help="Dollars one job may cost.", panel="Plan")] = None
+    max_cost: Annotated[float | None, _option("--max-cost", help="Maximum dollars per job.", panel="Plan")] = None
     max_parallelism: Annotated[
-        int | None, _option("--max-parallelism", help="Groups rewritten at the same time.", panel="Plan")
+        int | None, _option("--max-parallelism", help="Number of groups to rewrite at the same time.", panel="Plan")
     ] = None
     commit_every: Annotated[
-        int | None, _option("--commit-every", help="Commit whenever so many groups are done.", panel="Plan")
+        int | None, _option("--commit-every", help="Commit after this many groups.", panel="Plan")
     ] = None
     parquet: Annotated[
         list[str] | None,
-        _option("--parquet", help="KEY=VALUE over the table's write.parquet.KEY; repeatable.", panel="Plan"),
+        _option("--parquet", help="KEY=VALUE, overrides write.parquet.KEY of the table; repeatable.", panel="Plan"),
     ] = None
 
     def overrides(self) -> dict[str, Any]:
@@ -125,11 +140,11 @@ class OptionFlags:
 
 @dataclass(frozen=True)
 class EngineFlags:
-    engine: Annotated[EngineName | None, _option("--engine", help="Where to rewrite.", panel="Run")] = None
+    engine: Annotated[EngineName | None, _option("--engine", help="Engine that rewrites files.", panel="Run")] = None
     master: Annotated[str | None, _option("--master", help="Spark master, e.g. local[4].", panel="Run")] = None
     connect: Annotated[str | None, _option("--connect", help="Spark Connect address.", panel="Run")] = None
     spark_conf: Annotated[
-        list[str] | None, _option("--spark-conf", help="KEY=VALUE of Spark; repeatable.", panel="Run")
+        list[str] | None, _option("--spark-conf", help="KEY=VALUE, a Spark setting; repeatable.", panel="Run")
     ] = None
     verify: Annotated[VerifyMode | None, _option("--verify", help="How to verify outputs.", panel="Run")] = None
 
@@ -154,24 +169,24 @@ class EngineFlags:
 
 @dataclass(frozen=True)
 class ServerFlags:
-    """Where a service is. A token comes from a file or the environment: a command line is there for all to see."""
+    """The address of a service. The token comes from a file or the environment, because command lines are public."""
 
     server: Annotated[
         str,
-        _option("--server", help="The service's address; http://127.0.0.1:8080.", envvar="TIDYBERG_SERVER"),
+        _option("--server", help="Address of the service; http://127.0.0.1:8080 by default.", envvar="TIDYBERG_SERVER"),
     ] = "http://127.0.0.1:8080"
     token_file: Annotated[
-        Path | None, _option("--token-file", help="A file that holds the token; else $TIDYBERG_TOKEN.")
+        Path | None, _option("--token-file", help="File with the token; $TIDYBERG_TOKEN by default.")
     ] = None
     json: Annotated[bool, _option("--json", help="Print one JSON document instead of text.")] = False
 
 
 def _refuse_forgotten_unit(name: str, text: str | None) -> None:
-    """A bare number is bytes. Below a megabyte it is a number of something else whose unit was forgotten."""
+    """A bare number means bytes. Below a megabyte, the user has probably forgotten the unit."""
     if text is not None and (number := text.strip()).isdigit() and 0 < int(number) < MB:
         flag = "--" + name.replace("_", "-")
         raise BadInput(
-            f"{flag} {number}: {number} bytes? Write {number}MB.", hint=f"If bytes are meant, write {number}B."
+            f"{flag} {number}: {number} bytes? Write {number}MB.", hint=f"If you mean bytes, write {number}B."
         )
 
 
@@ -186,10 +201,10 @@ def pairs(flag: str, given: list[str] | None) -> dict[str, str]:
 
 
 def takes(*groups: type, without: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the flags of `groups`; it receives one value a group, named like the group.
+    """Adds the flags of `groups` to a command, which receives one value per group.
 
-    `CommonFlags` arrives as `common`, `OptionFlags` as `option`, and so on. Common flags may also stand
-    before the command. Flags that mean nothing to the command are left out by name.
+    The value of `CommonFlags` is `common`, of `OptionFlags` is `option`, and so on. Common flags may also come before
+    the command. `without` names flags that the command does not have.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

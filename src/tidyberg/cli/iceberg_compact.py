@@ -1,4 +1,4 @@
-"""`iceberg-compact`: the contract's one-shot command, for CronJobs: a catalog, a table, a strategy."""
+"""The `iceberg-compact` command of the contract, for CronJobs: compacts one table and exits."""
 
 import os
 import sys
@@ -25,11 +25,11 @@ def iceberg_compact(
     option: OptionFlags,
     engine: EngineFlags,
     catalog_uri: Annotated[
-        str | None, typer.Option("--catalog-uri", help="The catalog's address; $CATALOG_URI by default.")
+        str | None, typer.Option("--catalog-uri", help="Address of the catalog; $CATALOG_URI by default.")
     ] = None,
-    namespace: Annotated[str | None, typer.Option("--namespace", help="The table's namespace.")] = None,
+    namespace: Annotated[str | None, typer.Option("--namespace", help="Namespace of the table.")] = None,
 ) -> None:
-    """Compact one table of one catalog and end: 0 done or nothing to do, 2 bad input, 4 conflict, 5 failed."""
+    """Compact one table and exit with 0 (done or nothing to do), 2 (bad input), 4 (conflict) or 5 (failed)."""
     from tidyberg.cli.jobs import compact
     from tidyberg.cli.session import Session
 

@@ -1,4 +1,4 @@
-"""What the commands about the installation do."""
+"""Implements the commands doctor and config."""
 
 import os
 
@@ -19,7 +19,7 @@ from tidyberg.settings.origins import catalogs_with_origins
 
 
 def consult_doctor(common: CommonFlags) -> bool:
-    """Show every check; true when none failed."""
+    """Shows every check. Returns True if none failed."""
     checks = examine(common)
     healthy = all(check.state != "fail" for check in checks)
     Session(common).show(show_checks(checks), {"ok": healthy, "checks": plain(checks)})

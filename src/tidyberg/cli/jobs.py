@@ -1,4 +1,4 @@
-"""What the commands about jobs do: run one in the foreground, or tell of those that ran."""
+"""Implements compact, apply, history and recover."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from tidyberg.app import build_control
 from tidyberg.cli.as_json import job_json, result_json
 from tidyberg.cli.command_line import command_line
 from tidyberg.cli.flags import CommonFlags, OptionFlags
-from tidyberg.cli.looking import make_plan, present_plan, taking
+from tidyberg.cli.foreground import run_cancellable, watching
 from tidyberg.cli.plan_files import read_plan
-from tidyberg.cli.running import run_cancellable, watching
 from tidyberg.cli.session import Session, standard_error
 from tidyberg.cli.show_jobs import show_jobs
 from tidyberg.cli.show_result import show_result
 from tidyberg.cli.show_scan import scan_json, show_scan
+from tidyberg.cli.tables import make_plan, present_plan, taking
 from tidyberg.control.control import Control
 from tidyberg.control.scan import Scan
 from tidyberg.execute.engine import CancelToken
@@ -28,8 +28,8 @@ from tidyberg.settings.catalogs import named_catalog, resolve_table
 from tidyberg.settings.options import plan_options
 
 _NOTHING_TO_RECOVER = (
-    "nothing to recover: the job store knows of no job that died\n"
-    "If the store was lost or emptied since, `tidyberg recover --scan TABLE` lists what dead jobs may have left."
+    "nothing to recover: the job store has no job that died\n"
+    "If the store was lost or emptied, `tidyberg recover --scan TABLE` lists files that dead jobs may have left."
 )
 Work = Callable[[Control, EventSink, CancelToken], CompactionResult]
 
@@ -37,7 +37,7 @@ Work = Callable[[Control, EventSink, CancelToken], CompactionResult]
 def compact(
     session: Session, table: str, option: OptionFlags, *, dry_run: bool = False, show_all: bool = False
 ) -> bool:
-    """Compact a table; true when there was nothing to do."""
+    """Compacts a table. Returns True if there was nothing to do."""
     if dry_run:
         made = make_plan(session, table, option)
         next_command = command_line(session, "compact", str(made.table), option=option)
@@ -54,7 +54,7 @@ def compact(
 
 
 def apply(session: Session, plan_file: Path, *, dry_run: bool) -> bool:
-    """Run a plan file; true when there was nothing to do."""
+    """Runs a plan file. Returns True if there was nothing to do."""
     plan = read_plan(plan_file)
     if session.common.catalog:
         catalog = named_catalog(session.settings, session.common.catalog)
@@ -83,7 +83,7 @@ def recover(common: CommonFlags, table: str | None) -> None:
 
     def work(cancel: CancelToken) -> list[str]:
         with build_control(session.settings) as control, watching(console, quiet=session.common.json) as show:
-            progress = _only_stages(show)  # what was done is shown at the end
+            progress = _only_stages(show)  # the results are shown at the end
             return control.recover(_table(session, control, table), progress, cancel)
 
     done = run_cancellable(work, console)
@@ -111,13 +111,13 @@ def _table(session: Session, control: Control, table: str | None) -> TableRef | 
     if table is None:
         return None
     if "." in table:
-        # The name says it all: the history of a table can be told while its catalog is away.
+        # The full name needs no catalog, so the history also works while the catalog is down.
         return TableRef.parse(table, named_catalog(session.settings, session.common.catalog))
     return resolve_table(session.settings, control.catalog(session.common.catalog), table)
 
 
 def _run(session: Session, work: Work, option: OptionFlags | None = None) -> bool:
-    """Run a job with progress on standard error, and show what came of it; true when that is nothing."""
+    """Runs a job with progress on standard error and shows the result. Returns True if it committed nothing."""
     settings, console = session.settings, standard_error()
 
     def in_control(cancel: CancelToken) -> CompactionResult:

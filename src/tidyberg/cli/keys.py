@@ -1,4 +1,4 @@
-"""Makes an API key and shows it, the only time that anyone sees it."""
+"""Creates an API key and shows it once."""
 
 from datetime import datetime
 
@@ -21,9 +21,9 @@ def make_key(common: CommonFlags, name: str, role: Role, tenant: str | None, exp
     except ValidationError as error:
         raise BadInput(" ".join(describe_problem(ApiKey, problem) for problem in error.errors())) from None
     shown = entry.model_dump(mode="json", exclude_none=True)
-    told = yaml.safe_dump({"access": {"api_keys": [shown]}}, sort_keys=False, allow_unicode=True)
+    settings = yaml.safe_dump({"access": {"api_keys": [shown]}}, sort_keys=False, allow_unicode=True)
     words = (
-        f"{key}\n\nGive this key to {name}; it is not kept anywhere and cannot be shown again.\n"
-        f"For tidyberg.yaml, beside the keys that are there:\n\n{told.rstrip()}"
+        f"{key}\n\nGive this key to {name}. It is not stored and cannot be shown again.\n"
+        f"Add this to the keys in tidyberg.yaml:\n\n{settings.rstrip()}"
     )
     Session(common).show(Text(words, no_wrap=True, overflow="ignore"), {"key": key, "entry": shown})

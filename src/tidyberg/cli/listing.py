@@ -1,4 +1,4 @@
-"""A table that stays readable on a narrow terminal: where its columns do not fit, every row becomes a few lines."""
+"""A table that stays readable on a narrow terminal: if its columns do not fit, each row becomes a few lines."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,12 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-_READABLE = 20  # what a column that can be folded needs at least, in characters
+_READABLE = 20  # minimum width of a column that can wrap, in characters
 _PADDING = 2  # around every column
 
 
 class Listing(Table):
-    """The first column names a row; cells without a value (–) are left out where a row becomes lines."""
+    """The first column names the row. If rows become lines, cells without a value (–) are omitted."""
 
     def __init__(self) -> None:
         super().__init__(box=None, pad_edge=True, header_style="dim")
@@ -56,6 +56,6 @@ def _text(cell: RenderableType) -> Text:
 
 
 def _described(heading: str, value: Text) -> Text:
-    """A verdict or a status says by itself what it is, numbers and times do not."""
+    """Adds the heading, except to values that explain themselves, such as a verdict or a status."""
     says_itself = heading in ("", "verdict", "status", "what", "strategy")
     return value if says_itself else Text.assemble((f"{heading} ", "dim"), value)

@@ -1,6 +1,6 @@
-"""The `tidyberg` command: what it can do, and how every failure ends.
+"""The `tidyberg` command: registers all commands and turns failures into messages and exit codes.
 
-Only flags are imported here, so that help and completion answer at once; a command imports what it needs.
+This module imports only flags, so that help and completion are fast. Each command imports what it needs.
 """
 
 import gc
@@ -30,7 +30,7 @@ _OBJECTS_BEFORE_COLLECTION = 200_000
 
 app = typer.Typer(
     cls=Commands,
-    help="Keeps Apache Iceberg tables tidy: sees, plans, rewrites on Spark, verifies and commits.",
+    help="Compacts Apache Iceberg tables: plans, rewrites on Spark, verifies and commits.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -59,20 +59,20 @@ def _before_any_command(
 
 
 def run() -> None:
-    # Importing makes more than a hundred thousand objects that stay: looking through them for garbage as often as
-    # Python does by itself takes a tenth of a short command.
+    # Imports create more than a hundred thousand permanent objects. With Python's default threshold, the garbage
+    # collector would take a tenth of the time of a short command.
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
     status = main(app, sys.argv[1:])
-    gc.freeze()  # else Python looks through all of them once more before it ends: a fifth of a short command
+    gc.freeze()  # skips the final collection, a fifth of the time of a short command
     sys.exit(status)
 
 
 def main(command: typer.Typer, arguments: Sequence[str]) -> int:
-    """Run a command line; every failure becomes one message and an exit code, never a traceback."""
+    """Runs a command line. Every failure becomes a message and an exit code, never a traceback."""
     as_json = "--json" in arguments
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? and no crash
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows ?
     try:
         ended = command(args=list(arguments), standalone_mode=False)
     except TidybergError as error:
@@ -80,43 +80,43 @@ def main(command: typer.Typer, arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
-        # Whoever read our output has gone: say nothing, and keep Python from complaining at exit.
+        # The reader of the output is gone. Redirect it, so that Python does not complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except Exception as error:  # noqa: BLE001 - the edge of the process: nobody above could handle it
+    except Exception as error:  # noqa: BLE001 - nothing above could handle it
         if _was_help(error):
             return 0
-        return _fail(*_unforeseen(error), as_json=as_json)
+        return _fail(*_as_error(error), as_json=as_json)
     return ended if isinstance(ended, int) else 0
 
 
 def _was_help(error: Exception) -> bool:
-    """Without arguments, a group of commands raises its help as a usage error: that is an answer, not a failure."""
+    """Prints the help if a group was called without a command, which Typer raises as a usage error."""
     if type(error).__name__ != "NoArgsIsHelpError":
         return False
     error.show(sys.stdout)  # type: ignore[attr-defined]
     return True
 
 
-def _unforeseen(error: Exception) -> tuple[TidybergError, int]:
-    """Usage errors of the command-line library are bad input; all else is a defect."""
+def _as_error(error: Exception) -> tuple[TidybergError, int]:
+    """Converts an exception: a usage error of Typer is bad input, any other is a bug."""
     if hasattr(error, "format_message"):
         context = getattr(error, "ctx", None)
         path = getattr(context, "command_path", "tidyberg")
         return BadInput(str(error.format_message()), hint=f"See {path} --help."), BadInput.exit_code
-    from tidyberg.cli.failures import unforeseen
+    from tidyberg.cli.failures import unexpected_error
 
-    return unforeseen(error), TidybergError.exit_code
+    return unexpected_error(error), TidybergError.exit_code
 
 
 def _fail(error: TidybergError, status: int, as_json: bool) -> int:
     from tidyberg.cli.as_json import error_json, print_json
-    from tidyberg.cli.failures import tell
+    from tidyberg.cli.failures import print_error
     from tidyberg.redact import redact_text
 
     if os.environ.get("TIDYBERG_DEBUG") == "1":
         sys.stderr.write(redact_text(traceback.format_exc()))
     if as_json:
         print_json(error_json(error))
-    tell(error)
+    print_error(error)
     return status

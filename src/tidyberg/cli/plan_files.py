@@ -1,4 +1,4 @@
-"""Plans on disk."""
+"""Reads and writes plan files."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the commands about a service's jobs do."""
+"""Implements the commands for jobs and schedules of a service."""
 
 import json
 import os
@@ -13,10 +13,10 @@ from rich.text import Text
 
 from tidyberg.cli.as_json import print_json
 from tidyberg.cli.flags import OptionFlags, ServerFlags
+from tidyberg.cli.formatting import dollars, duration, plural
 from tidyberg.cli.listing import Listing
 from tidyberg.cli.session import standard_error, standard_output
 from tidyberg.cli.show_jobs import STYLES, in_words
-from tidyberg.cli.words import dollars, duration, plural
 from tidyberg.client import Client, Event, Job, Schedule
 from tidyberg.errors import BadInput
 from tidyberg.model.job import JobStatus
@@ -79,7 +79,7 @@ def watch(server: ServerFlags, job_id: str) -> None:
 def cancel(server: ServerFlags, job_id: str) -> None:
     with connect(server) as client:
         job = client.cancel(job_id)
-    words = f"job {job_id} is {job.status.value}" + ("" if job.has_ended else " and is asked to stop")
+    words = f"job {job_id} is {job.status.value}" + ("" if job.has_ended else " and will stop soon")
     show(server, Text(words), job.model_dump(mode="json"))
 
 
@@ -99,11 +99,13 @@ def _token(server: ServerFlags) -> str | None:
     try:
         return server.token_file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{server.token_file} cannot be read ({error}).", hint="--token-file holds the token.") from None
+        raise BadInput(
+            f"{server.token_file} cannot be read ({error}).", hint="--token-file must name a file with the token."
+        ) from None
 
 
 def _follow(server: ServerFlags, client: Client, job_id: str) -> None:
-    """Lines on standard error while it runs, the job at its end; ends as the job did."""
+    """Prints events on standard error and the job at the end. Exits with 1 if the job did not succeed."""
     console = standard_error()
     for event in client.watch(job_id):
         if (line := _line(event)) and not server.json:

@@ -1,4 +1,4 @@
-"""What the commands about paused tables of a service do."""
+"""Implements pause, resume and paused."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

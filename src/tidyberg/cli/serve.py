@@ -1,4 +1,4 @@
-"""`tidyberg serve`: the API and the workers of a service in one process."""
+"""Implements `tidyberg serve`: the API and the workers in one process."""
 
 import gc
 import logging
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyiceberg.io.pyarrow  # noqa: F401  # now: the first who submits would wait seconds for it
+import pyiceberg.io.pyarrow  # noqa: F401  # import now, because it takes seconds that the first submission would wait
 
 from tidyberg.api.app import create_app
-from tidyberg.api.rotation import LOOK_SECONDS, KeyRotation
+from tidyberg.api.key_rotation import LOOK_SECONDS, KeyRotation
 from tidyberg.api.security import Authenticator
 from tidyberg.api.server import ApiServer, listen
 from tidyberg.app import build_service
 from tidyberg.cli.session import Session, engine_label, standard_error
 from tidyberg.errors import ConfigurationError
 from tidyberg.redact import redact_text
-from tidyberg.service.loop import Loop
+from tidyberg.service.background_loop import BackgroundLoop
 from tidyberg.service.service import Service
 from tidyberg.settings.access import is_loopback, why_not_open
 from tidyberg.settings.catalogs import known_catalogs
@@ -30,9 +30,9 @@ from tidyberg.settings.tls import tls_arguments
 from tidyberg.telemetry.logs import set_up_logs
 
 _log = logging.getLogger(__name__)
-_WARNING = "anyone who reaches this address can compact, cancel and schedule: nobody has to say who they are"
-# Jobs compute in threads of this process. Each step of a request may wait so long for every one of them; with Python's
-# default, ten times as long, two of them hold up all requests.
+_WARNING = "no authentication is configured: anyone who can reach this address can compact, cancel and schedule"
+# Jobs compute in threads of this process, and each step of a request may wait this long for each of them. With
+# Python's default, which is ten times as long, two jobs block all requests.
 _SWITCH_SECONDS = 0.0005
 _OBJECTS_BEFORE_COLLECTION = 50_000
 
@@ -71,7 +71,7 @@ def run(session: Session, flags: ServeFlags) -> None:
     if not catalogs:
         raise ConfigurationError("No catalog is configured.", hint="Set CATALOG_URI, or write a tidyberg.yaml.")
     tls = tls_arguments(settings.server)
-    with ExitStack() as sockets:  # first: a port that is taken should cost nothing
+    with ExitStack() as sockets:  # first, so that a port in use fails early
         socket = sockets.enter_context(listen(settings.server))
         probe_port = settings.server.probe_port
         probes = sockets.enter_context(listen(settings.server, probe_port)) if probe_port is not None else None
@@ -86,7 +86,7 @@ def run(session: Session, flags: ServeFlags) -> None:
         try:
             _greet(settings, catalogs, socket.getsockname()[1])
             server.run(sockets=[socket])
-            _log.info("stopping: jobs that run may end, or go back to the queue")
+            _log.info("stopping: running jobs finish or go back to the queue")
         finally:
             service.stop()
     _log.info("stopped")
@@ -94,13 +94,13 @@ def run(session: Session, flags: ServeFlags) -> None:
 
 def _rotate_keys(service: Service, authenticator: Authenticator, settings: Settings, config: Path | None) -> None:
     rotation = KeyRotation(authenticator, settings, lambda: load_settings(config), find_config(config, os.environ))
-    service.loops.append(Loop("keys", rotation.look, LOOK_SECONDS))
+    service.loops.append(BackgroundLoop("keys", rotation.look, LOOK_SECONDS))
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: rotation.ask())
 
 
 def _spare_collector() -> None:
-    """What was imported stays: looking through it for garbage again and again held up all requests for 0.2 s."""
+    """Excludes imported objects from garbage collection, which otherwise blocked all requests for 0.2 s."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
@@ -111,9 +111,9 @@ def _greet(settings: Settings, catalogs: list[str], port: int) -> None:
     address = f"{scheme}://{_authority(settings.server.host)}:{port}"
     if not settings.access.required and not is_loopback(settings.server.host):
         _log.warning(_WARNING)
-    _log.info("listening on %s, the API is described at %s/docs", address, address)
+    _log.info("listening on %s, API documentation at %s/docs", address, address)
     shown = ", ".join(catalogs), settings.queue.workers, engine_label(settings), _store(settings)
-    _log.info("catalogs: %s; jobs at once: %d on %s; recorded in %s", *shown)
+    _log.info("catalogs: %s; jobs at once: %d on %s; job store: %s", *shown)
     if settings.telemetry.log_format == "console":
         json = "-H 'Content-Type: application/json' -d '{\"table\": \"namespace.table\"}'"
         for line in ("Try", f"  curl {address}/api/v1/tables", f"  curl -X POST {address}/api/v1/compact {json}"):
@@ -126,6 +126,6 @@ def _authority(host: str) -> str:
 
 
 def _store(settings: Settings) -> str:
-    """Where jobs are kept, without a password [I12]."""
+    """Returns the place of the job store, without a password [I12]."""
     url = settings.store.url
     return redact_text(url.get_secret_value()) if url is not None else str(settings.store.path)

@@ -1,4 +1,4 @@
-"""One run of a command: its settings, its consoles, and the words that lead to it."""
+"""The state of one command: its flags, settings and consoles."""
 
 import os
 import sys
@@ -19,12 +19,12 @@ _WIDTH_WITHOUT_TERMINAL = 120
 
 
 def standard_output() -> Console:
-    """Results; plain text of a fixed width when nobody looks at a terminal."""
+    """Returns the console for results. Without a terminal it writes plain text of a fixed width."""
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL, highlight=False)
 
 
 def standard_error() -> Console:
-    """Progress, notices and errors."""
+    """Returns the console for progress, notices and errors."""
     return Console(file=sys.stderr, width=None if sys.stderr.isatty() else _WIDTH_WITHOUT_TERMINAL, highlight=False)
 
 
@@ -39,7 +39,7 @@ class Session:
         return self.engine_flags.applied_to(self.adjust(load_settings(self.common.config)))
 
     def show(self, text: RenderableType, document: Any, *, soft_wrap: bool = False) -> None:
-        """The result: text for people, or the document for programs. With `soft_wrap` no line is ever broken or cut."""
+        """Shows the result as text, or as JSON with --json. With `soft_wrap`, lines are never wrapped or cut."""
         if self.common.json:
             from tidyberg.cli.as_json import print_json
 
@@ -52,7 +52,7 @@ THIS_PROCESS = "this process"
 
 
 def engine_label(settings: Settings, *, inline: bool = False) -> str:
-    """Where a job runs; `inline`: one that is better run here, where there is a choice."""
+    """Returns where a job runs. `inline` means that `engine: auto` would run it in this process."""
     if settings.engine == "inline" or (settings.engine == "auto" and inline):
         return THIS_PROCESS
     if settings.spark.connect:
@@ -61,7 +61,7 @@ def engine_label(settings: Settings, *, inline: bool = False) -> str:
 
 
 def launch_spark(settings: Settings) -> None:
-    """Begin to start the JVM that a job on this machine's own Spark needs, before anything else is imported."""
+    """Starts the JVM of local Spark early, while other modules are imported."""
     spark = settings.spark
     if settings.engine != "spark" or spark.connect is not None:
         return
@@ -69,7 +69,7 @@ def launch_spark(settings: Settings) -> None:
     from tidyberg.execute.spark.launch import launch_ahead
     from tidyberg.execute.spark.session import engine_launch, retrying_master
 
-    with suppress(TidybergError):  # whatever it is, the job will say it
+    with suppress(TidybergError):  # the job will report the error
         master = retrying_master(spark.master)
         launch_ahead(
             *engine_launch(master, spark.driver_memory, spark.conf, APP_NAME, class_archive=spark.class_archive)

@@ -1,27 +1,27 @@
-"""What an audit found: a line a snapshot, and where the harmed rows are."""
+"""Shows an audit: a line per snapshot, and where damaged rows are."""
 
 from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tidyberg.cli.words import count, moment, plural
+from tidyberg.cli.formatting import count, moment, plural
 from tidyberg.model.audit import AuditReport, Harm, Receipt, SnapshotAudit, Verdict
 
 _HARMS = {
     Harm.LOST: "lost",
-    Harm.HIDDEN: "lost to a delete that must not apply to them",
+    Harm.HIDDEN: "hidden by a delete that must not apply to them",
     Harm.CHANGED: "changed",
-    Harm.CAME_BACK: "came back, though they were deleted",
-    Harm.DOUBLED: "doubled",
-    Harm.APPEARED: "appeared, though they never were in the table",
-    Harm.LINEAGE: "lost their row id or the number of their last update",
+    Harm.CAME_BACK: "reappeared after they were deleted",
+    Harm.DOUBLED: "duplicated",
+    Harm.APPEARED: "appeared that were never in the table",
+    Harm.LINEAGE: "lost their row id or their last updated sequence number",
 }
 _MARKS = {Verdict.INTACT: ("✓", "bold green"), Verdict.DAMAGED: ("✗", "bold red"), Verdict.NOT_AUDITED: ("?", "yellow")}
 _RECEIPTS = {
-    Receipt.HOLDS: "receipt holds",
-    Receipt.FOOTERS_HOLD: "receipt holds, of copied files by size and footer",
-    Receipt.BROKEN: "receipt broken: files are not those that were written",
+    Receipt.HOLDS: "receipt matches",
+    Receipt.FOOTERS_HOLD: "receipt matches (copied files by size and footer)",
+    Receipt.BROKEN: "receipt does not match: files changed since they were written",
     Receipt.UNCHECKED: "receipt not checked",
 }
 
@@ -32,7 +32,7 @@ def show_audit(report: AuditReport, *, timezone: str) -> Group:
         parts += _lines(audited, timezone)
     parts += _refused(report.partly_numbered)
     if report.repair:
-        parts.append(Text(f"Files that some readers refuse are rewritten by: {report.repair}", style="yellow"))
+        parts.append(Text(f"To rewrite the files that some readers refuse: {report.repair}", style="yellow"))
     return Group(*parts)
 
 
@@ -45,8 +45,8 @@ def _summary(report: AuditReport) -> str:
         Verdict.DAMAGED: "damaged",
         Verdict.NOT_AUDITED: "could not be audited",
     }
-    told = [f"{verdicts.count(verdict)} {word}" for verdict, word in words.items() if verdict in verdicts]
-    return f"{plural(len(verdicts), 'replace snapshot')}: {', '.join(told)}"
+    counts = [f"{verdicts.count(verdict)} {word}" for verdict, word in words.items() if verdict in verdicts]
+    return f"{plural(len(verdicts), 'replace snapshot')}: {', '.join(counts)}"
 
 
 def _lines(audited: SnapshotAudit, timezone: str) -> Iterator[RenderableType]:
@@ -77,7 +77,7 @@ def _verdict(audited: SnapshotAudit) -> str:
     if audited.verdict is Verdict.NOT_AUDITED:
         return f"not audited: {audited.reason}"
     if not audited.files_before and not audited.files_after:
-        return "intact: no data file or delete changed for a reader"
+        return "intact: no data file or delete changed"
     files = f"{count(audited.files_before)} → {plural(audited.files_after, 'file')}"
     if audited.verdict is Verdict.INTACT:
         lineage = ", row ids too" if audited.lineage_compared else ""

@@ -1,4 +1,4 @@
-"""Known catalogs, as comments below the settings: what is printed stays YAML."""
+"""Shows known catalogs as YAML comments below the settings."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What the doctor found."""
+"""Shows the checks of `doctor`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from tidyberg.cli.words import plural
+from tidyberg.cli.formatting import plural
 
 State = Literal["ok", "warn", "fail"]
 _STYLES: dict[State, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}

@@ -1,14 +1,14 @@
-"""How tidy a table is, and why; and the list of tables."""
+"""Shows the health of a table, and the list of tables."""
 
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from tidyberg.cli.formatting import ago, count, plural, short_id, size
 from tidyberg.cli.listing import Listing
 from tidyberg.cli.show_plan import title_line
 from tidyberg.cli.show_sizes import show_histogram
-from tidyberg.cli.words import ago, count, plural, short_id, size
 from tidyberg.model.report import HealthReport, TableSummary
 
 SHOWN_PARTITIONS = 10
@@ -18,7 +18,7 @@ def show_health(report: HealthReport, *, now_ms: int, next_command: str, show_al
     when = f" ({ago(report.snapshot_ms, now_ms)})" if report.snapshot_ms is not None else ""
     title = f"{report.table} · {report.branch} @ {short_id(report.snapshot_id)}{when}"
     parts: list[RenderableType] = [title_line(title, report.health.score), _totals(report), Text()]
-    parts += [Text(f"  {reason}") for reason in report.health.reasons] or [Text("  nothing to complain about")]
+    parts += [Text(f"  {reason}") for reason in report.health.reasons] or [Text("  no problems found")]
     if report.file_sizes:
         parts += [Text(), show_histogram(report.file_sizes), Text(), _partitions(report, now_ms, show_all)]
     parts += [Text(), Text(f"next: {next_command}", style="dim")]
@@ -45,7 +45,7 @@ def show_tables(tables: Sequence[TableSummary], *, now_ms: int) -> RenderableTyp
 
 
 def _when(then_ms: int | None, now_ms: int) -> str:
-    """No snapshot may be left that tells; that is not `never`."""
+    """Returns the age, or – if no remaining snapshot has the time. That does not mean `never`."""
     return "–" if then_ms is None else ago(then_ms, now_ms)
 
 

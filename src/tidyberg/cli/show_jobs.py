@@ -1,12 +1,12 @@
-"""The history of jobs: when, what, why, and what came of it."""
+"""Shows the history of jobs."""
 
 from collections.abc import Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
 
+from tidyberg.cli.formatting import count, dollars, duration, moment, plural, size
 from tidyberg.cli.listing import Listing
-from tidyberg.cli.words import count, dollars, duration, moment, plural, size
 from tidyberg.model.job import CompactionStats, Job, JobStatus
 
 STYLES = {JobStatus.SUCCEEDED: "green", JobStatus.FAILED: "red", JobStatus.CANCELLED: "yellow"}

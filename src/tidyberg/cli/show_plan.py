@@ -1,4 +1,4 @@
-"""A plan for people: verdicts per partition, the price, when it pays back, and what to type next."""
+"""Shows a plan: verdicts per partition, the price, the payback and the next command."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,14 +7,14 @@ from rich.table import Table
 from rich.text import Text
 
 from tidyberg.cli.as_json import TakeNow
+from tidyberg.cli.formatting import ago, count, dollars, duration, partition_label, plural, short_id, size
 from tidyberg.cli.listing import Listing
 from tidyberg.cli.session import THIS_PROCESS
-from tidyberg.cli.words import ago, count, dollars, duration, partition_label, plural, short_id, size
 from tidyberg.model.left import LeftAlone, left_alone, outcome_without_commit
 from tidyberg.model.plan import Estimate, PartitionVerdict, Plan, Rewrite, Skip
 
 SHOWN_PARTITIONS = 12
-TIDY_HEALTH = 80  # below, a table is not called tidy
+TIDY_HEALTH = 80  # below this, a table is not called tidy
 
 
 def show_plan(
@@ -31,7 +31,7 @@ def show_plan(
         parts += [_verdicts(plan, show_all), Text()]
     parts += _conclusion(plan, engine)
     parts += [Text(f"warning: {words}", style="yellow") for words in plan.warnings]
-    parts += [Text(f"left for another time: {words}", style="yellow") for words in plan.left_out]
+    parts += [Text(f"not in this plan: {words}", style="yellow") for words in plan.left_out]
     parts += show_left(left_alone(plan), take_now)
     closing = f"plan {plan.hash[:8]}"
     if next_command and not plan.is_empty:
@@ -41,7 +41,7 @@ def show_plan(
 
 
 def show_groups(plan: Plan) -> Table:
-    """The very list that `apply` runs."""
+    """Returns the groups that `apply` runs."""
     table = Listing()
     for heading, justify in (("group", "right"), ("partition", "left"), ("files", "right"), ("rows", "right"),
                              ("read", "right"), ("outputs", "right"), ("mode", "left"), ("because", "left"),
@@ -57,7 +57,7 @@ def show_groups(plan: Plan) -> Table:
 
 
 def nothing_done(plan: Plan) -> Text:
-    """Why nothing is rewritten. Only a table of which nothing waits and nothing is refused is called tidy."""
+    """Returns why nothing is rewritten. A table is called tidy only if no file waits and none is refused."""
     left = left_alone(plan)
     outcome = outcome_without_commit(left)
     files = sum(each.files for each in left if each.disposition == outcome)
@@ -70,16 +70,18 @@ def nothing_done(plan: Plan) -> Text:
     if any(isinstance(each.verdict, Skip) and each.verdict.code == "filtered" for each in plan.partitions):
         return Text("nothing to do: what the filter selects is tidy", style="green")
     if plan.health < TIDY_HEALTH:
-        return Text("nothing to do: no rewrite of data files would make this table better; its health says what would")
+        return Text(
+            "nothing to do: rewriting data files would not improve this table; `tidyberg health` shows what would"
+        )
     return Text("nothing to do, it is tidy", style="green")
 
 
 def show_left(left: Sequence[LeftAlone], take_now: TakeNow | None = None) -> list[Text]:
-    """What was found and left, why, until when, and the command that takes it now."""
+    """Returns what was left unchanged, why, until when, and the command that rewrites it now."""
     lines = [Text(str(each), style="yellow") for each in left]
     first = next((each for each in left if each.take_now is not None), None)
     if first is not None and first.take_now is not None and take_now is not None:
-        lines.append(Text(f"to take it now: {take_now(first.take_now)}", style="yellow"))
+        lines.append(Text(f"to rewrite it now: {take_now(first.take_now)}", style="yellow"))
     return lines
 
 
@@ -174,7 +176,7 @@ def _conclusion(plan: Plan, engine: str) -> list[RenderableType]:
         lines.append(
             "Spark would take longer to start than this takes here"
             if engine == THIS_PROCESS
-            else "Spark takes longer to start than one core takes for all of it: --engine auto runs it in this process"
+            else "Spark takes longer to start than one core needs for the job: --engine auto runs it in this process"
         )
     if estimate.storage_dollars:
         kept = dollars(estimate.storage_dollars)

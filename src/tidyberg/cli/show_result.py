@@ -1,13 +1,13 @@
-"""What a job did: before and after."""
+"""Shows the result of a job: before and after."""
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from tidyberg.cli.as_json import TakeNow
+from tidyberg.cli.formatting import count, dollars, duration, plural, short_id, size
 from tidyberg.cli.show_plan import TIDY_HEALTH, nothing_done, show_left
 from tidyberg.cli.show_sizes import show_histogram
-from tidyberg.cli.words import count, dollars, duration, plural, short_id, size
 from tidyberg.model.job import Job
 from tidyberg.model.report import CompactionResult
 
@@ -60,7 +60,7 @@ def _summary(result: CompactionResult) -> str:
     stats, job = result.stats, result.job
     words = f"{plural(stats.files_compacted, 'file')} replaced"
     words += f" · {size(stats.bytes_saved)} less to read" if stats.bytes_saved > 0 else ""
-    if stats.small_files_remaining > max(1, len(result.plan.partitions)):  # one in each partition is as few as can be
+    if stats.small_files_remaining > max(1, len(result.plan.partitions)):  # one per partition is the minimum
         words += f" · {plural(stats.small_files_remaining, 'small file')} left"
     if job.actual_dollars is not None:
         words += f" · cost {dollars(job.actual_dollars)}"
@@ -70,7 +70,7 @@ def _summary(result: CompactionResult) -> str:
 
 
 def _storage(result: CompactionResult) -> str | None:
-    """What storage gained and when it loses what was replaced: a rewrite frees nothing by itself."""
+    """Returns how much was written, and how much is freed when snapshots expire. A rewrite itself frees nothing."""
     freed = result.stats.bytes_freed_at_expiry
     if not freed:
         return None
@@ -79,7 +79,7 @@ def _storage(result: CompactionResult) -> str | None:
 
 
 def _how(job: Job) -> list[str]:
-    """What was copied or spliced, what could not be, and the requests that it took, if there is something to tell."""
+    """Returns lines about copied and spliced groups, groups encoded instead, and storage requests."""
     copied = job.copied
     lines = []
     if copied.groups:
@@ -104,8 +104,8 @@ def _how(job: Job) -> list[str]:
 
 
 def _left_behind(result: CompactionResult) -> list[RenderableType]:
-    told = {*result.groups_left, *map(str, result.left)}
+    shown = {*result.groups_left, *map(str, result.left)}
     left = [Text(f"left: {reason}", style="yellow") for reason in result.groups_left]
-    notes = [Text(note, style="dim") for note in result.job.notes if note not in told]
-    failure = [Text(f"failed before its end: {result.failure}", style="bold red")] if result.failure else []
+    notes = [Text(note, style="dim") for note in result.job.notes if note not in shown]
+    failure = [Text(f"failed after its first commit: {result.failure}", style="bold red")] if result.failure else []
     return [*left, *notes, *failure]

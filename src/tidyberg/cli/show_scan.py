@@ -1,4 +1,4 @@
-"""What `tidyberg recover --scan` found: as a table, and as JSON."""
+"""Shows the result of `tidyberg recover --scan`, as a table and as JSON."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tidyberg.cli.words import plural, size
+from tidyberg.cli.formatting import plural, size
 from tidyberg.control.scan import HOUR_MS, LEAST_AGE_HOURS, Scan
 
 _MOST_SHOWN = 50

@@ -7,7 +7,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from tidyberg.cli.words import count, size
+from tidyberg.cli.formatting import count, size
 from tidyberg.model.sizes import GB, KB, MB
 
 _EDGES = (64 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 32 * MB, 128 * MB, 512 * MB, GB)
@@ -15,7 +15,7 @@ _BAR = 24
 
 
 def size_buckets(sizes: Sequence[int]) -> list[int]:
-    """How many files lie below each edge and not below the one before; the last counts all above."""
+    """Counts the files between each pair of edges. The last bucket has no upper edge."""
     buckets = [0] * (len(_EDGES) + 1)
     for each in sizes:
         buckets[next((n for n, edge in enumerate(_EDGES) if each < edge), len(_EDGES))] += 1
@@ -32,9 +32,9 @@ def bucket_label(number: int) -> str:
 
 @dataclass(frozen=True)
 class Histogram:
-    """One row a range of sizes, from the smallest that holds a file to the largest; bars shrink with the terminal."""
+    """A row per range of sizes, from the smallest to the largest file. Bars shrink with the terminal."""
 
-    counts: Sequence[Sequence[int]]  # by range, before and maybe after
+    counts: Sequence[Sequence[int]]  # by range: before, and optionally after
     headings: Sequence[str]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

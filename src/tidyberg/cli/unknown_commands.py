@@ -1,4 +1,4 @@
-"""What to say of commands that other tools have and this one calls differently, or does not have."""
+"""Hints for command names of other tools, which tidyberg calls differently or does not have."""
 
 import re
 from typing import Any
@@ -17,7 +17,7 @@ _NOT_EXPIRED = (
     "table.maintenance.expire_snapshots()."
 )
 _NO_ORPHANS = (
-    "`tidyberg recover` removes what jobs of tidyberg left. For orphan files of other writers use Iceberg's "
+    "`tidyberg recover` removes leftover files of tidyberg jobs. For orphan files of other writers use Iceberg's "
     "remove_orphan_files on Spark."
 )
 _TABLES = "`tidyberg tables` lists tables, `tidyberg health TABLE` looks at one."
@@ -26,7 +26,7 @@ _SERVE = "`tidyberg serve` serves the REST API and runs jobs."
 _SCHEDULES = "`tables[].schedule` in tidyberg.yaml and the REST API make schedules; `tidyberg schedules` lists them."
 _CHECKS = "`tidyberg audit TABLE` checks past compactions, `tidyberg doctor` the installation."
 
-# By the name without case, dashes and underscores.
+# Keys are lower case, without dashes and underscores.
 _HINTS = {
     **dict.fromkeys(("optimize", "optimise", "rewrite", "rewritedatafiles", "rewritefiles", "merge"), _COMPACT),
     **dict.fromkeys(("binpack", "compaction", "compacttable", "run", "tidy"), _COMPACT),
@@ -64,7 +64,7 @@ def hint_for(name: str) -> str | None:
 
 
 class Commands(TyperGroup):
-    """The commands; unknown ones get the hint for that name, where there is one."""
+    """The command group. An unknown command gets a hint, if there is one for its name."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and self.get_command(ctx, args[0]) is None and (hint := hint_for(args[0])) is not None:

@@ -2,19 +2,11 @@
 
 from tidyberg.client.asynchronous import AsyncClient
 from tidyberg.client.client import Client
-from tidyberg.client.shapes import (
-    Event,
-    Job,
-    JobCreated,
-    JobError,
-    JobPage,
-    Pause,
-    Plan,
-    Readiness,
-    Schedule,
-    Table,
-    TableHealth,
-)
+from tidyberg.client.models import Event, JobCreated, JobError, JobPage, Readiness, Table, TableHealth
+from tidyberg.client.models import RemoteJob as Job
+from tidyberg.client.models import RemotePause as Pause
+from tidyberg.client.models import RemotePlan as Plan
+from tidyberg.client.models import RemoteSchedule as Schedule
 
 __all__ = [
     "AsyncClient",

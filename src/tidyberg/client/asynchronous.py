@@ -1,4 +1,4 @@
-"""The client for asyncio: every method is to be awaited."""
+"""The asyncio client."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,16 +9,30 @@ from typing import Unpack
 import httpx
 
 from tidyberg.client import calls
-from tidyberg.client.answers import is_answer, read
-from tidyberg.client.calls import Asked, Call, Submitted, T, Which
+from tidyberg.client.calls import Call, JobListArguments, PlanArguments, SubmitArguments, T
 from tidyberg.client.connection import RETRIES, TIMEOUT_SECONDS, arguments
-from tidyberg.client.retrying import Patience, Retrying
-from tidyberg.client.shapes import Event, Job, JobCreated, JobPage, Pause, Plan, Readiness, Schedule, Table, TableHealth
+from tidyberg.client.models import (
+    Event,
+    JobCreated,
+    JobPage,
+    Readiness,
+    RemoteJob,
+    RemotePause,
+    RemotePlan,
+    RemoteSchedule,
+    Table,
+    TableHealth,
+)
+from tidyberg.client.responses import is_final, read
+from tidyberg.client.retrying import JobPolling, Retrying
 from tidyberg.client.stream import EventReader
 
 
 class AsyncClient:
-    """A context manager. Calls that get no answer are sent again; a submission still makes one job."""
+    """A client of the REST API, to be used as a context manager.
+
+    It retries calls that get no answer. A retried submission still makes only one job.
+    """
 
     def __init__(
         self,
@@ -43,30 +57,30 @@ class AsyncClient:
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def submit(self, table: str, **asked: Unpack[Submitted]) -> JobCreated:
-        """Queue a compaction."""
+    async def submit(self, table: str, **asked: Unpack[SubmitArguments]) -> JobCreated:
+        """Queues a compaction."""
         return await self._send(calls.submit(table, asked))
 
-    async def job(self, job_id: str) -> Job:
+    async def job(self, job_id: str) -> RemoteJob:
         return await self._send(calls.job(job_id))
 
-    async def jobs(self, **which: Unpack[Which]) -> JobPage:
-        """One page."""
+    async def jobs(self, **which: Unpack[JobListArguments]) -> JobPage:
+        """Returns one page of jobs."""
         return await self._send(calls.jobs(which))
 
-    async def cancel(self, job_id: str) -> Job:
-        """A queued job ends at once, a running one soon; one that ended stays."""
+    async def cancel(self, job_id: str) -> RemoteJob:
+        """Cancels a job. A queued job ends at once, a running job soon. A finished job stays."""
         return await self._send(calls.cancel(job_id))
 
-    async def wait(self, job_id: str, *, timeout_seconds: float | None = None) -> Job:
-        """The job, once it has ended. Raises TimeoutError when it has not by then."""
-        patience = Patience(job_id, timeout_seconds)
+    async def wait(self, job_id: str, *, timeout_seconds: float | None = None) -> RemoteJob:
+        """Waits until the job has ended and returns it. Raises TimeoutError after `timeout_seconds`."""
+        polling = JobPolling(job_id, timeout_seconds)
         while not (job := await self.job(job_id)).has_ended:
-            await asyncio.sleep(patience.pause(job))
+            await asyncio.sleep(polling.pause(job))
         return job
 
     async def watch(self, job_id: str, *, after: int = 0) -> AsyncIterator[Event]:
-        """The job's events as they come, until it has ended. A connection that breaks is made again."""
+        """Yields the events of the job until it has ended. Reconnects if the connection breaks."""
         reader, retrying = EventReader(last=after), Retrying(self._retries, self._http.base_url)
         while True:
             call = calls.events(job_id, reader.last)
@@ -86,8 +100,8 @@ class AsyncClient:
                 retrying.failed(error)
             await asyncio.sleep(retrying.pause())
 
-    async def plan(self, table: str, **asked: Unpack[Asked]) -> Plan:
-        """What a job would do; changes nothing. `apply` runs it by its hash."""
+    async def plan(self, table: str, **asked: Unpack[PlanArguments]) -> RemotePlan:
+        """Returns what a job would do, and changes nothing. `apply` runs the plan by its hash."""
         return await self._send(calls.plan(table, asked))
 
     async def apply(self, plan_hash: str, *, priority: int = 0, key: str | None = None) -> JobCreated:
@@ -99,23 +113,23 @@ class AsyncClient:
     async def health(self, catalog: str, namespace: str, table: str) -> TableHealth:
         return await self._send(calls.health(catalog, namespace, table))
 
-    async def schedules(self) -> list[Schedule]:
+    async def schedules(self) -> list[RemoteSchedule]:
         return await self._send(calls.schedules())
 
-    async def save_schedule(self, schedule: Schedule) -> Schedule:
-        """Create it, or replace the one of its id."""
+    async def save_schedule(self, schedule: RemoteSchedule) -> RemoteSchedule:
+        """Creates the schedule, or replaces the one with the same id."""
         return await self._send(calls.save_schedule(schedule))
 
     async def delete_schedule(self, schedule_id: str) -> None:
         await self._send(calls.delete_schedule(schedule_id))
 
-    async def pauses(self) -> list[Pause]:
+    async def pauses(self) -> list[RemotePause]:
         return await self._send(calls.pauses())
 
     async def pause(
         self, table: str, *, reason: str, until: datetime | None = None, catalog: str | None = None
-    ) -> Pause:
-        """The service takes and begins no job of the table until then, or until it is resumed."""
+    ) -> RemotePause:
+        """Pauses a table: the service accepts and starts no job for it until then, or until it is resumed."""
         return await self._send(calls.pause(table, reason, until, catalog))
 
     async def resume(self, table: str, *, catalog: str | None = None) -> None:
@@ -131,7 +145,7 @@ class AsyncClient:
                 response = await self._http.request(
                     call.method, call.path, params=dict(call.query), json=call.body, headers=dict(call.headers)
                 )
-                if is_answer(call, response):
+                if is_final(call, response):
                     return read(call, response)
                 retrying.refused(response)
             except httpx.TransportError as error:

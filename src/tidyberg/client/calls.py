@@ -1,4 +1,4 @@
-"""Every call of the API as a value, so that the two clients, one that waits and one that does not, share them."""
+"""The calls of the API as values, shared by the synchronous and the asyncio client."""
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -7,19 +7,19 @@ from datetime import datetime
 from typing import Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote
 
-from tidyberg.client import shapes
-from tidyberg.client.shapes import Answer
+from tidyberg.client import models
+from tidyberg.client.models import ResponseModel
 from tidyberg.model.job import JobStatus
 
 T = TypeVar("T")
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=ResponseModel)
 
 PREFIX = "/api/v1"
 
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """A request, and how its answer is read. All of them may be sent again: those that submit carry a key."""
+    """A request and how to read its response. Every call can be repeated: submissions have an idempotency key."""
 
     method: str
     path: str
@@ -27,11 +27,11 @@ class Call(Generic[T]):
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Mapping[str, Any] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    accepted: frozenset[int] = frozenset()  # statuses that are answers too, besides those of success
+    accepted: frozenset[int] = frozenset()  # statuses besides 2xx that carry a result
 
 
-class Asked(TypedDict, total=False):
-    """What may be said of a table besides its name."""
+class PlanArguments(TypedDict, total=False):
+    """Optional arguments of a plan."""
 
     catalog: str
     namespace: str
@@ -40,14 +40,14 @@ class Asked(TypedDict, total=False):
     tenant: str
 
 
-class Submitted(Asked, total=False):
+class SubmitArguments(PlanArguments, total=False):
     priority: int
     verify: str
-    key: str  # a second submission with the same one gets the job of the first
+    key: str  # a second submission with the same key returns the first job
 
 
-class Which(TypedDict, total=False):
-    """Which jobs."""
+class JobListArguments(TypedDict, total=False):
+    """Optional arguments of a job list."""
 
     status: Sequence[JobStatus | str]
     table: str
@@ -55,81 +55,81 @@ class Which(TypedDict, total=False):
     tenant: str
     oldest_first: bool
     limit: int
-    cursor: str  # the page before's `next_cursor`
+    cursor: str  # the `next_cursor` of the previous page
 
 
-def submit(table: str, asked: Submitted) -> Call[shapes.JobCreated]:
+def submit(table: str, asked: SubmitArguments) -> Call[models.JobCreated]:
     key = asked.get("key")
     body = {"table": table, **{name: value for name, value in asked.items() if name != "key"}}
-    return Call("POST", f"{PREFIX}/compact", _one(shapes.JobCreated), body=body, headers=_key(key))
+    return Call("POST", f"{PREFIX}/compact", _one(models.JobCreated), body=body, headers=_key(key))
 
 
-def plan(table: str, asked: Asked) -> Call[shapes.Plan]:
-    return Call("POST", f"{PREFIX}/plan", _one(shapes.Plan), body={"table": table, **asked})
+def plan(table: str, asked: PlanArguments) -> Call[models.RemotePlan]:
+    return Call("POST", f"{PREFIX}/plan", _one(models.RemotePlan), body={"table": table, **asked})
 
 
-def apply(plan_hash: str, priority: int, key: str | None) -> Call[shapes.JobCreated]:
+def apply(plan_hash: str, priority: int, key: str | None) -> Call[models.JobCreated]:
     path = f"{PREFIX}/plans/{_part(plan_hash)}/apply"
-    return Call("POST", path, _one(shapes.JobCreated), body={"priority": priority}, headers=_key(key))
+    return Call("POST", path, _one(models.JobCreated), body={"priority": priority}, headers=_key(key))
 
 
-def job(job_id: str) -> Call[shapes.Job]:
-    return Call("GET", _job(job_id), _one(shapes.Job))
+def job(job_id: str) -> Call[models.RemoteJob]:
+    return Call("GET", _job(job_id), _one(models.RemoteJob))
 
 
-def jobs(which: Which) -> Call[shapes.JobPage]:
+def jobs(which: JobListArguments) -> Call[models.JobPage]:
     query: dict[str, Any] = {name: value for name, value in which.items() if name not in ("status", "oldest_first")}
     query["sort"] = "created_at" if which.get("oldest_first") else "-created_at"
     if status := which.get("status"):
         query["status"] = [JobStatus(one).value for one in status]
-    return Call("GET", f"{PREFIX}/jobs", _one(shapes.JobPage), query=query)
+    return Call("GET", f"{PREFIX}/jobs", _one(models.JobPage), query=query)
 
 
-def cancel(job_id: str) -> Call[shapes.Job]:
-    return Call("DELETE", _job(job_id), _one(shapes.Job))
+def cancel(job_id: str) -> Call[models.RemoteJob]:
+    return Call("DELETE", _job(job_id), _one(models.RemoteJob))
 
 
 def events(job_id: str, after: int) -> Call[None]:
-    """Read as a stream; see `stream`."""
+    """The response is a stream; `EventReader` reads it."""
     headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
     return Call("GET", f"{_job(job_id)}/events", lambda _: None, headers=headers)
 
 
-def tables(catalog: str | None, namespace: str | None) -> Call[list[shapes.Table]]:
+def tables(catalog: str | None, namespace: str | None) -> Call[list[models.Table]]:
     given = {"catalog": catalog, "namespace": namespace}
     query = {name: value for name, value in given.items() if value is not None}
-    return Call("GET", f"{PREFIX}/tables", _many("tables", shapes.Table), query=query)
+    return Call("GET", f"{PREFIX}/tables", _many("tables", models.Table), query=query)
 
 
-def health(catalog: str, namespace: str, table: str) -> Call[shapes.TableHealth]:
+def health(catalog: str, namespace: str, table: str) -> Call[models.TableHealth]:
     path = f"{PREFIX}/tables/{_part(catalog)}/{_part(namespace)}/{_part(table)}/health"
-    return Call("GET", path, _one(shapes.TableHealth))
+    return Call("GET", path, _one(models.TableHealth))
 
 
-def schedules() -> Call[list[shapes.Schedule]]:
-    return Call("GET", f"{PREFIX}/schedules", _many("schedules", shapes.Schedule))
+def schedules() -> Call[list[models.RemoteSchedule]]:
+    return Call("GET", f"{PREFIX}/schedules", _many("schedules", models.RemoteSchedule))
 
 
-_TOLD_OF_SCHEDULES = {"schedule_id", "source", "last_due", "next_due"}
+_READ_ONLY_FIELDS = {"schedule_id", "source", "last_due", "next_due"}
 
 
-def save_schedule(schedule: shapes.Schedule) -> Call[shapes.Schedule]:
-    body = schedule.model_dump(mode="json", exclude=_TOLD_OF_SCHEDULES, exclude_none=True)
-    return Call("PUT", _schedule(schedule.schedule_id), _one(shapes.Schedule), body=body)
+def save_schedule(schedule: models.RemoteSchedule) -> Call[models.RemoteSchedule]:
+    body = schedule.model_dump(mode="json", exclude=_READ_ONLY_FIELDS, exclude_none=True)
+    return Call("PUT", _schedule(schedule.schedule_id), _one(models.RemoteSchedule), body=body)
 
 
 def delete_schedule(schedule_id: str) -> Call[None]:
     return Call("DELETE", _schedule(schedule_id), lambda _: None)
 
 
-def pauses() -> Call[list[shapes.Pause]]:
-    return Call("GET", f"{PREFIX}/pauses", _many("pauses", shapes.Pause))
+def pauses() -> Call[list[models.RemotePause]]:
+    return Call("GET", f"{PREFIX}/pauses", _many("pauses", models.RemotePause))
 
 
-def pause(table: str, reason: str, until: datetime | None, catalog: str | None) -> Call[shapes.Pause]:
+def pause(table: str, reason: str, until: datetime | None, catalog: str | None) -> Call[models.RemotePause]:
     given = {"catalog": catalog, "until": None if until is None else until.astimezone().isoformat()}
     body = {"table": table, "reason": reason, **{name: value for name, value in given.items() if value is not None}}
-    return Call("POST", f"{PREFIX}/pauses", _one(shapes.Pause), body=body)
+    return Call("POST", f"{PREFIX}/pauses", _one(models.RemotePause), body=body)
 
 
 def resume(table: str, catalog: str | None) -> Call[None]:
@@ -137,8 +137,8 @@ def resume(table: str, catalog: str | None) -> Call[None]:
     return Call("DELETE", f"{PREFIX}/pauses", lambda _: None, query=query)
 
 
-def ready() -> Call[shapes.Readiness]:
-    return Call("GET", "/health/ready", _one(shapes.Readiness), accepted=frozenset((503,)))
+def ready() -> Call[models.Readiness]:
+    return Call("GET", "/health/ready", _one(models.Readiness), accepted=frozenset((503,)))
 
 
 def _one(shape: type[A]) -> Callable[[Any], A]:
@@ -150,7 +150,7 @@ def _many(name: str, shape: type[A]) -> Callable[[Any], list[A]]:
 
 
 def _key(key: str | None) -> dict[str, str]:
-    """So that a request whose answer was lost can be sent again and still makes one job."""
+    """Returns an idempotency header, so that a repeated request makes only one job."""
     return {"Idempotency-Key": key or str(uuid.uuid4())}
 
 

@@ -1,4 +1,4 @@
-"""The client that waits for its answers."""
+"""The synchronous client."""
 
 import time
 from collections.abc import Iterator
@@ -9,16 +9,30 @@ from typing import Unpack
 import httpx
 
 from tidyberg.client import calls
-from tidyberg.client.answers import is_answer, read
-from tidyberg.client.calls import Asked, Call, Submitted, T, Which
+from tidyberg.client.calls import Call, JobListArguments, PlanArguments, SubmitArguments, T
 from tidyberg.client.connection import RETRIES, TIMEOUT_SECONDS, arguments
-from tidyberg.client.retrying import Patience, Retrying
-from tidyberg.client.shapes import Event, Job, JobCreated, JobPage, Pause, Plan, Readiness, Schedule, Table, TableHealth
+from tidyberg.client.models import (
+    Event,
+    JobCreated,
+    JobPage,
+    Readiness,
+    RemoteJob,
+    RemotePause,
+    RemotePlan,
+    RemoteSchedule,
+    Table,
+    TableHealth,
+)
+from tidyberg.client.responses import is_final, read
+from tidyberg.client.retrying import JobPolling, Retrying
 from tidyberg.client.stream import EventReader
 
 
 class Client:
-    """A context manager. Calls that get no answer are sent again; a submission still makes one job."""
+    """A client of the REST API, to be used as a context manager.
+
+    It retries calls that get no answer. A retried submission still makes only one job.
+    """
 
     def __init__(
         self,
@@ -43,30 +57,30 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    def submit(self, table: str, **asked: Unpack[Submitted]) -> JobCreated:
-        """Queue a compaction."""
+    def submit(self, table: str, **asked: Unpack[SubmitArguments]) -> JobCreated:
+        """Queues a compaction."""
         return self._send(calls.submit(table, asked))
 
-    def job(self, job_id: str) -> Job:
+    def job(self, job_id: str) -> RemoteJob:
         return self._send(calls.job(job_id))
 
-    def jobs(self, **which: Unpack[Which]) -> JobPage:
-        """One page."""
+    def jobs(self, **which: Unpack[JobListArguments]) -> JobPage:
+        """Returns one page of jobs."""
         return self._send(calls.jobs(which))
 
-    def cancel(self, job_id: str) -> Job:
-        """A queued job ends at once, a running one soon; one that ended stays."""
+    def cancel(self, job_id: str) -> RemoteJob:
+        """Cancels a job. A queued job ends at once, a running job soon. A finished job stays."""
         return self._send(calls.cancel(job_id))
 
-    def wait(self, job_id: str, *, timeout_seconds: float | None = None) -> Job:
-        """The job, once it has ended. Raises TimeoutError when it has not by then."""
-        patience = Patience(job_id, timeout_seconds)
+    def wait(self, job_id: str, *, timeout_seconds: float | None = None) -> RemoteJob:
+        """Waits until the job has ended and returns it. Raises TimeoutError after `timeout_seconds`."""
+        polling = JobPolling(job_id, timeout_seconds)
         while not (job := self.job(job_id)).has_ended:
-            time.sleep(patience.pause(job))
+            time.sleep(polling.pause(job))
         return job
 
     def watch(self, job_id: str, *, after: int = 0) -> Iterator[Event]:
-        """The job's events as they come, until it has ended. A connection that breaks is made again."""
+        """Yields the events of the job until it has ended. Reconnects if the connection breaks."""
         reader, retrying = EventReader(last=after), Retrying(self._retries, self._http.base_url)
         while True:
             call = calls.events(job_id, reader.last)
@@ -86,8 +100,8 @@ class Client:
                 retrying.failed(error)
             time.sleep(retrying.pause())
 
-    def plan(self, table: str, **asked: Unpack[Asked]) -> Plan:
-        """What a job would do; changes nothing. `apply` runs it by its hash."""
+    def plan(self, table: str, **asked: Unpack[PlanArguments]) -> RemotePlan:
+        """Returns what a job would do, and changes nothing. `apply` runs the plan by its hash."""
         return self._send(calls.plan(table, asked))
 
     def apply(self, plan_hash: str, *, priority: int = 0, key: str | None = None) -> JobCreated:
@@ -99,21 +113,23 @@ class Client:
     def health(self, catalog: str, namespace: str, table: str) -> TableHealth:
         return self._send(calls.health(catalog, namespace, table))
 
-    def schedules(self) -> list[Schedule]:
+    def schedules(self) -> list[RemoteSchedule]:
         return self._send(calls.schedules())
 
-    def save_schedule(self, schedule: Schedule) -> Schedule:
-        """Create it, or replace the one of its id."""
+    def save_schedule(self, schedule: RemoteSchedule) -> RemoteSchedule:
+        """Creates the schedule, or replaces the one with the same id."""
         return self._send(calls.save_schedule(schedule))
 
     def delete_schedule(self, schedule_id: str) -> None:
         self._send(calls.delete_schedule(schedule_id))
 
-    def pauses(self) -> list[Pause]:
+    def pauses(self) -> list[RemotePause]:
         return self._send(calls.pauses())
 
-    def pause(self, table: str, *, reason: str, until: datetime | None = None, catalog: str | None = None) -> Pause:
-        """The service takes and begins no job of the table until then, or until it is resumed."""
+    def pause(
+        self, table: str, *, reason: str, until: datetime | None = None, catalog: str | None = None
+    ) -> RemotePause:
+        """Pauses a table: the service accepts and starts no job for it until then, or until it is resumed."""
         return self._send(calls.pause(table, reason, until, catalog))
 
     def resume(self, table: str, *, catalog: str | None = None) -> None:
@@ -129,7 +145,7 @@ class Client:
                 response = self._http.request(
                     call.method, call.path, params=dict(call.query), json=call.body, headers=dict(call.headers)
                 )
-                if is_answer(call, response):
+                if is_final(call, response):
                     return read(call, response)
                 retrying.refused(response)
             except httpx.TransportError as error:

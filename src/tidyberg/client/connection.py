@@ -1,4 +1,4 @@
-"""How both clients connect."""
+"""Connection settings of both clients."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ import httpx
 from tidyberg._version import __version__
 from tidyberg.errors import BadInput
 
-TIMEOUT_SECONDS = 60.0  # a plan of a large table takes a while
+TIMEOUT_SECONDS = 60.0  # planning a large table takes a while
 RETRIES = 3
 
 
 def arguments(url: str, token: str | None, timeout_seconds: float) -> dict[str, Any]:
-    """For httpx's clients. The token goes into one header and nowhere else [I12]."""
+    """Returns the arguments of the httpx client. Only one header contains the token [I12]."""
     try:
         address = httpx.URL(url)
     except httpx.InvalidURL:
@@ -23,7 +23,7 @@ def arguments(url: str, token: str | None, timeout_seconds: float) -> dict[str, 
             hint="Write http://host:8080 or https://…",
         )
     if address.userinfo:
-        raise BadInput("A service's address holds no password.", hint="Give a token instead.")
+        raise BadInput("The address of a service must not contain a password.", hint="Use a token instead.")
     headers = {"User-Agent": f"tidyberg/{__version__}", "Accept": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"

@@ -1,12 +1,12 @@
-"""When a client asks again, and when it gives up."""
+"""When a client retries, when it gives up, and how often it polls."""
 
 import time
 from dataclasses import dataclass, field
 
 import httpx
 
-from tidyberg.client.answers import error_of
-from tidyberg.client.shapes import Job
+from tidyberg.client.models import RemoteJob
+from tidyberg.client.responses import error_of
 from tidyberg.errors import ServiceUnreachable, TidybergError, Transient
 from tidyberg.model.retry import backoff_seconds
 
@@ -16,7 +16,7 @@ LONGEST_PAUSE_SECONDS = 10.0
 
 @dataclass
 class Retrying:
-    """Of one call. Raises what went wrong last when it has been tried often enough, or when trying cannot help."""
+    """The retries of one call. Raises the last error after too many tries, or if a retry cannot help."""
 
     retries: int
     url: httpx.URL
@@ -27,12 +27,12 @@ class Retrying:
         self._failures = 0
 
     def failed(self, error: httpx.TransportError) -> None:
-        """No answer came."""
+        """Records that no response arrived."""
         if self._failures >= self.retries:
             where = f"{self.url.scheme}://{self.url.netloc.decode()}"
             raise ServiceUnreachable(
                 f"No tidyberg service answers at {where} ({str(error) or type(error).__name__}).",
-                hint="Is `tidyberg serve` running there? --server names another address.",
+                hint="Check that `tidyberg serve` is running there, or use --server for another address.",
             ) from error
         self._again(None)
 
@@ -44,7 +44,7 @@ class Retrying:
         self._again(float(asked) if asked.isdigit() else None)
 
     def pause(self) -> float:
-        """How long to wait now, so that not all clients come back at once."""
+        """Returns how long to wait before the next try, with jitter."""
         if self._asked_for is not None:
             return min(self._asked_for, LONGEST_PAUSE_SECONDS)
         return backoff_seconds(self._failures, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
@@ -55,16 +55,16 @@ class Retrying:
 
 
 @dataclass
-class Patience:
-    """Of one who waits for a job to end."""
+class JobPolling:
+    """How long a client waits between two checks of a job, and in total."""
 
     job_id: str
     seconds: float | None
     _began: float = field(default_factory=time.monotonic)
     _pause: float = 0.2
 
-    def pause(self, job: Job) -> float:
+    def pause(self, job: RemoteJob) -> float:
         if self.seconds is not None and time.monotonic() - self._began >= self.seconds:
-            raise TimeoutError(f"Job {self.job_id} is still {job.status.value} after {self.seconds} s.")
+            raise TimeoutError(f"RemoteJob {self.job_id} is still {job.status.value} after {self.seconds} s.")
         pause, self._pause = self._pause, min(self._pause * 1.5, 5.0)
         return pause

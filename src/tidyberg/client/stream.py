@@ -1,21 +1,21 @@
-"""Server-sent events, line by line."""
+"""Parses server-sent events line by line."""
 
 import json
 from dataclasses import dataclass, field
 
-from tidyberg.client.shapes import Event
+from tidyberg.client.models import Event
 
 
 @dataclass
 class EventReader:
-    """Give it lines; it gives an event whenever one is whole. `last` is the number to go on after."""
+    """Takes lines and returns an event when it is complete. `last` is the number of the last event."""
 
     last: int = 0
     _fields: dict[str, str] = field(default_factory=dict)
 
     def line(self, text: str) -> Event | None:
         if text.startswith(":"):
-            return None  # a sign of life
+            return None  # a keep-alive comment
         if text:
             name, _, value = text.partition(":")
             value = value.removeprefix(" ")

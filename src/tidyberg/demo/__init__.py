@@ -1,1 +1,1 @@
-"""A table to play with: events as a streaming job leaves them, and a query to time on them."""
+"""The demo: a table as a streaming job leaves it, and a query to time on it."""

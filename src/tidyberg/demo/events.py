@@ -1,4 +1,4 @@
-"""Makes demo.events: a week of a streaming job's small files, one hot day, one tidy day."""
+"""Creates demo.events: a week of small files from a streaming job, with one hot day and one tidy day."""
 
 import json
 import uuid
@@ -51,7 +51,7 @@ class _Batch:
 
 
 def make_events(warehouse: Warehouse, now_ms: int) -> Table:
-    """Create the table anew and fill it; its history looks as if it had grown over a week."""
+    """Recreates the table and fills it. Its history looks as if it had grown over a week."""
     _drop(warehouse)
     table = warehouse.create_table(TABLE, _SCHEMA, _SPEC)
     batches = _week(now_ms)
@@ -75,7 +75,7 @@ def _week(now_ms: int) -> list[_Batch]:
 def _rows(batch: _Batch, first_seed: int, file: int) -> pa.Table:
     generator = np.random.default_rng(first_seed + file)
     rows = batch.rows
-    # Never past the day's end, nor (for today, where it may be early) past the commit.
+    # Times end with the day, and for today with the commit.
     latest = min(_DAY_MS, max(batch.committed_ms - batch.day_ms, 1_000))
     milliseconds = batch.day_ms + np.sort(generator.integers(0, latest, rows))
     digits = generator.bytes(16 * rows).hex()
@@ -107,7 +107,7 @@ def _remove_files(directory: Path) -> None:
 
 
 def _backdate(warehouse: Warehouse, table: Table, times_ms: list[int]) -> Table:
-    """The same table, registered with metadata that says when each commit would have been made."""
+    """Registers the table again, with metadata that dates each commit back."""
     old = Path(local_path(table.refresh().metadata_location))
     metadata = json.loads(old.read_text())
     when = {snapshot["snapshot-id"]: at for snapshot, at in zip(metadata["snapshots"], times_ms, strict=True)}

@@ -1,4 +1,4 @@
-"""One query over all of demo.events, timed."""
+"""Times one query over all of demo.events."""
 
 import statistics
 import time
@@ -9,18 +9,18 @@ from pyiceberg.catalog import Catalog
 from tidyberg.demo.events import TABLE
 
 RUNS = 3
-WORDS = "select kind, count(*), sum(amount) from demo.events group by kind"
+QUERY = "select kind, count(*), sum(amount) from demo.events group by kind"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    seconds: float  # median of a few runs, each with metadata read anew
+class QueryResult:
+    seconds: float  # median of a few runs, each of which reads the metadata again
     rows: int
     result: tuple[tuple[str, int, float], ...]
 
 
-def run_query(catalog: Catalog) -> Answer:
-    """Run it with PyIceberg, as any Python reader would."""
+def run_query(catalog: Catalog) -> QueryResult:
+    """Runs the query with PyIceberg, as any Python reader would."""
     times: list[float] = []
     rows, result = 0, tuple[tuple[str, int, float], ...]()
     for _ in range(RUNS):
@@ -33,4 +33,4 @@ def run_query(catalog: Catalog) -> Answer:
             (row["kind"], row["amount_count"], round(row["amount_sum"], 2))
             for row in grouped.sort_by("kind").to_pylist()
         )
-    return Answer(statistics.median(times), rows, result)
+    return QueryResult(statistics.median(times), rows, result)

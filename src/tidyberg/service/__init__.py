@@ -1,1 +1,1 @@
-"""The service: what waits, what runs, and when; the API and the scheduler call it."""
+"""The service: it accepts, queues, schedules and runs jobs. The API and the scheduler call it."""

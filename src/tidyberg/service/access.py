@@ -1,6 +1,6 @@
-"""Who may do what to which table, and for which tenant: the rules the service asks.
+"""Authorization: who may do what to which table, and for which tenant.
 
-What belongs to others is refused before a catalog is asked, so that no answer tells whether it exists.
+A table of another tenant is refused before the catalog is called, so that no answer reveals whether it exists.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from tidyberg.settings.access import Tenant
 
 @dataclass
 class Access:
-    """Without tenants everything belongs to one, and nothing is limited."""
+    """Without tenants, everything belongs to the default tenant and nothing is limited."""
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
 
@@ -25,28 +25,30 @@ class Access:
         self._quotas = Quotas(self.tenants)
 
     def require(self, who: Principal, role: Role) -> None:
-        """Raises AccessDenied unless this one's role includes it."""
+        """Raises AccessDenied unless the role of the caller includes `role`."""
         if not who.role.includes(role):
             raise AccessDenied(f"{who.name} is {_a(who.role)}; this needs {_a(role)}.")
 
     def require_everyone(self, who: Principal) -> None:
-        """Raises AccessDenied unless this one may see what tells of all tenants together."""
+        """Raises AccessDenied unless the caller may see all tenants."""
         if self.tenants and who.tenants is not None:
-            raise AccessDenied(f"{who.name} sees tenant {who.tenant!r} only; this tells of all tenants.")
+            raise AccessDenied(f"{who.name} may see only tenant {who.tenant!r}; this covers all tenants.")
 
     def check_tenant(self, tenant: str) -> None:
         if tenant != DEFAULT_TENANT and tenant not in self.tenants:
-            known = f"Known: {', '.join(self.tenants)}." if self.tenants else "No tenants are configured: leave it out."
+            known = (
+                f"Known: {', '.join(self.tenants)}." if self.tenants else "No tenants are configured: omit the tenant."
+            )
             raise BadInput(f"There is no tenant {tenant[:100]!r}.", hint=known)
 
     def tenant_for(self, who: Principal, table: TableRef, asked: str | None) -> str:
-        """For which tenant this one works on a table; AccessDenied when it is not theirs to touch."""
+        """Returns the tenant for which the caller works on a table. Raises AccessDenied if the table is not theirs."""
         if who.tenants is None:
             tenant = asked if asked is not None else self._owner(table)
             self.check_tenant(tenant)
         else:
             tenant = who.tenant
-            if asked not in (None, tenant):  # the same for tenants that exist and for those that do not
+            if asked not in (None, tenant):  # the same answer whether or not the tenant exists
                 raise AccessDenied(f"{who.name} may not work for tenant {str(asked)[:100]!r}.")
         if not self._owns(tenant, table):
             raise AccessDenied(f"{table} in catalog {table.catalog!r} does not belong to tenant {tenant!r}.")
@@ -59,20 +61,20 @@ class Access:
         return self.may_see(who, TableRef(catalog, tuple(namespace.split(".")), ""))
 
     def may_see_catalog(self, who: Principal, catalog: str) -> bool:
-        """Whether this one may know that there is such a catalog."""
+        """Returns True if the caller may know that the catalog exists."""
         return who.tenants is None or any(self._has_part_of(tenant, catalog) for tenant in who.tenants)
 
     def admit(self, tenant: str, queue: JobQueue, now_ms: int) -> None:
-        """Raises QuotaExceeded when the tenant may not queue another job now."""
+        """Raises QuotaExceeded if the tenant may not queue another job now."""
         self._quotas.admit(tenant, queue, now_ms)
 
     def limits(self, limits: Limits) -> Limits:
-        """How much may run at once, with what tenants have of their own."""
+        """Returns how many jobs may run at once, including the limits of each tenant."""
         own = {name: tenant.max_running for name, tenant in self.tenants.items() if tenant.max_running is not None}
         return replace(limits, of_tenant={**limits.of_tenant, **own})
 
     def _owner(self, table: TableRef) -> str:
-        """The first whose it is. What nobody owns is the default tenant's."""
+        """Returns the first tenant that owns the table, or the default tenant."""
         return next((name for name, tenant in self.tenants.items() if tenant.owns(table)), DEFAULT_TENANT)
 
     def _owns(self, tenant: str, table: TableRef) -> bool:

@@ -1,4 +1,4 @@
-"""One attempt at a submission: runs it through the control room and decides what becomes of it [I7]."""
+"""One attempt to run a submitted job: it runs the job and decides whether it ends or is retried [I7]."""
 
 import logging
 import time
@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidyberg.control.control import Control
-from tidyberg.control.recovery import DIED
 from tidyberg.errors import (
     Cancelled,
     GivenUp,
@@ -26,9 +25,10 @@ from tidyberg.model.retry import backoff_seconds
 from tidyberg.model.submission import Pause, Query, Submission
 from tidyberg.planning.document import plan_from_json
 from tidyberg.record.records import Records
+from tidyberg.service.earlier_runs import died, earlier_runs, has_committed, owners, successful_run
 from tidyberg.service.estimates import Estimates
-from tidyberg.service.heartbeat import Heartbeat, Stop
-from tidyberg.service.watching import Watch
+from tidyberg.service.heartbeat import Heartbeat, StopReason
+from tidyberg.service.job_events import JobEventWriter
 from tidyberg.settings.notifications import NotifiedEvent
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import Settings
@@ -39,13 +39,12 @@ from tidyberg.telemetry.metrics import Metrics
 log = logging.getLogger(__name__)
 
 _STORE_PAUSE_SECONDS = 1.0
-_EARLIER_RUNS = 200
 PAUSE_LOOK_SECONDS = 300.0
 
 
 @dataclass
 class Attempt:
-    """Of a submission that a worker has claimed. `run` returns when it ended, waits again, or is another's."""
+    """An attempt to run a claimed job. `run` returns when the job ended, was put back or belongs to another worker."""
 
     settings: Settings
     control: Control
@@ -67,7 +66,7 @@ class Attempt:
             ttl_ms=round(self.settings.queue.claim_seconds * 1000),
             now_ms=self.now_ms,
         )
-        self._watch = Watch(
+        self._events = JobEventWriter(
             self.records.queue,
             self.submission.job_id,
             self.now_ms,
@@ -76,8 +75,8 @@ class Attempt:
         )
 
     def stop(self) -> None:
-        """The service stops: end soon, and leave the job to another."""
-        self._heartbeat.stop(Stop.SHUTDOWN)
+        """Ends the attempt soon, because the service stops. Another worker continues the job."""
+        self._heartbeat.stop(StopReason.SHUTDOWN)
 
     def run(self) -> None:
         submission = self.submission
@@ -93,34 +92,34 @@ class Attempt:
                 self._finish(JobStatus.FAILED, {"error_code": "internal", "error": text})
             if self._heartbeat.is_lost:
                 self.metrics.claim_lost()
-                log.warning("another worker has the job now, or may have it: this one stops without a word")
+                log.warning("another worker has the job now, or may have it: this worker stops and reports nothing")
 
     def _run(self) -> None:
         submission = self.submission
         earlier = self._settled_runs()
-        if (done := _success(earlier)) is not None:
+        if (done := successful_run(earlier)) is not None:
             return self._finish_as(done)
         if submission.cancel_requested:
             raise Cancelled("The job was cancelled.")
         if (pause := self.records.ledger.pause(submission.table)) is not None and pause.holds_at(self.now_ms()):
             return self._wait_for(pause)
-        if submission.run_id is None:  # else it was taken over
+        if submission.run_id is None:  # otherwise the job was taken over
             self.metrics.job_started(submission)
-        if (deaths := sum(map(_died, earlier))) >= self.settings.queue.max_attempts:
+        if (deaths := sum(map(died, earlier))) >= self.settings.queue.max_attempts:
             raise GivenUp(
-                f"{deaths} processes died while they ran it.",
-                hint="See whether it needs more memory than they have.",
+                f"{deaths} processes died while they ran the job.",
+                hint="Check whether the job needs more memory than the processes have.",
             )
-        # Names of outputs contain it, so it is never computed: a store that was put back to an earlier moment gives the
-        # same job again, and its files may be the table's by now [I5].
+        # Names of output files contain the run id, so it is random. A store that was restored from a backup returns the
+        # same job again, and its earlier files may be part of the table by now [I5].
         self._run_id = str(uuid.uuid4())
         if not self.records.queue.update(submission.job_id, self._token, {"run_id": self._run_id}):
-            return self._heartbeat.stop(Stop.LOST)
-        self._watch.status("running", attempt=submission.attempts)
+            return self._heartbeat.stop(StopReason.LOST)
+        self._events.status("running", attempt=submission.attempts)
         with self.control.tracer.continued(submission.trace):
             result = self._compact()
-        if not result.has_committed and (done := _success(self._earlier_runs())) is not None:
-            return self._finish_as(done)  # an earlier run had committed, as the table told this one
+        if not result.has_committed and (done := successful_run(self._earlier_runs())) is not None:
+            return self._finish_as(done)  # the table shows that an earlier run had committed
         return self._finish_with(result)
 
     def _compact(self) -> CompactionResult:
@@ -140,40 +139,36 @@ class Attempt:
             )
         kept = self.records.ledger.kept_plan(submission.plan_hash)
         if kept is None:
-            raise UnknownPlan(f"The plan {submission.plan_hash} is no longer kept.", hint="Plan again.")
+            raise UnknownPlan(f"The plan {submission.plan_hash} is no longer kept.", hint="Make a new plan.")
         return self.control.apply(plan_from_json(kept.document), **common)
 
     def _on_event(self, event: Event) -> None:
         log_event(event)
-        self._watch(event)
+        self._events(event)
         if isinstance(event, StageStarted) and event.stage is Stage.EXECUTE and self._run_id is not None:
             self.estimates.take_from(self.submission, self.records.store.get(self._run_id))
 
     def _settled_runs(self) -> list[Job]:
-        """Earlier runs, of which those that died after their commit landed are known to have succeeded."""
+        """Returns the earlier runs, after the outcome of runs that died was settled."""
         runs = self._earlier_runs()
         left_open = [run for run in runs if run.is_open]
         if not left_open:
             return runs
         self.metrics.job_taken_over()
-        log.warning("taken over: %s stopped answering while it ran the job", _owners(left_open))
-        self._watch.tell(
-            "notice", {"level": "warning", "message": "Its worker stopped answering; another one goes on."}
+        log.warning("job taken over: %s stopped responding while it ran the job", owners(left_open))
+        self._events.write(
+            "notice",
+            {"level": "warning", "message": "The worker stopped responding; another worker continues the job."},
         )
         for run in left_open:
             self.control.settled(run.job_id)
         return self._earlier_runs()
 
     def _earlier_runs(self) -> list[Job]:
-        """Those of this submission, newest first, but the one that is at work now."""
-        if self.submission.run_id is None:
-            return []
-        found = self.records.store.find(table=self.submission.table, limit=_EARLIER_RUNS)
-        mine = [job for job in found if job.submission_id == self.submission.job_id]
-        return [job for job in mine if job.job_id != self._run_id]
+        return earlier_runs(self.records.store, self.submission, self._run_id)
 
     def _finish_as(self, done: Job) -> None:
-        outcome = done.outcome or ("committed" if _has_committed(done) else "nothing")
+        outcome = done.outcome or ("committed" if has_committed(done) else "nothing")
         changes = {"run_id": done.job_id, "outcome": outcome, "dollars": done.actual_dollars}
         self._finish(JobStatus.SUCCEEDED, {**changes, "error_code": None, "error": None})
 
@@ -192,23 +187,23 @@ class Attempt:
 
     def _end_badly(self, error: TidybergError) -> None:
         why, queue = self._heartbeat.stopped, self.settings.queue
-        if why is Stop.LOST:
-            return  # it is another's now
-        # Hints at namespaces that are near would name those of other tenants.
+        if why is StopReason.LOST:
+            return  # another worker has the job now
+        # The hint suggests similar namespaces, which may belong to other tenants.
         words = self.control.scrub(error.message if isinstance(error, UnknownNamespace) else str(error))  # I12
-        said = {"error_code": error.code, "error": words}
-        if isinstance(error, Cancelled) and why is Stop.SHUTDOWN:
-            # It is no fault of the job's: it costs no attempt.
-            self._put_back(0.0, "The service that ran it was stopped.", attempts=self.submission.attempts - 1)
+        reported = {"error_code": error.code, "error": words}
+        if isinstance(error, Cancelled) and why is StopReason.SHUTDOWN:
+            # The job is not at fault, so this costs no attempt.
+            self._put_back(0.0, "The service that ran the job was stopped.", attempts=self.submission.attempts - 1)
         elif isinstance(error, Cancelled):
-            self._finish(JobStatus.CANCELLED, said)
+            self._finish(JobStatus.CANCELLED, reported)
         elif isinstance(error, Transient) and self.submission.attempts < queue.max_attempts:
             wait = backoff_seconds(self.submission.attempts - 1, queue.retry_seconds, queue.max_retry_seconds)
             self.metrics.job_retried()
             self._put_back(wait, f"{error.code}: {words}")
         else:
             gave_up = isinstance(error, GivenUp | Transient)
-            self._finish(JobStatus.FAILED, said, event="given_up" if gave_up else "failed")
+            self._finish(JobStatus.FAILED, reported, event="given_up" if gave_up else "failed")
 
     def _finish(
         self,
@@ -224,7 +219,7 @@ class Attempt:
 
         if self._settle(finish):
             log.info("the job %s", status.value)
-            self._watch.status(status.value, outcome=changes.get("outcome"), error=changes.get("error"))
+            self._events.status(status.value, outcome=changes.get("outcome"), error=changes.get("error"))
             if changes.get("outcome") in ("committed", "partly"):
                 self.estimates.forget(self.submission.table)
             self._count(sizes)
@@ -241,7 +236,7 @@ class Attempt:
                 self.metrics.job_ended(ended, run, sizes)
 
     def _count_in_a_row(self) -> None:
-        """A schedule whose table waits time after time does nothing for it: somebody should know."""
+        """Warns if the last jobs of a schedule all left the table waiting: the schedule has no effect."""
         submission, wanted = self.submission, self.settings.scheduler.waiting_in_a_row
         if submission.created_by != "auto" and not submission.created_by.startswith("schedule:"):
             return
@@ -258,7 +253,7 @@ class Attempt:
                 log.warning("the last %d jobs of %s left the table waiting", wanted, submission.created_by)
 
     def _wait_for(self, pause: Pause) -> None:
-        """Look again when it is over, and now and then before: someone may resume the table. That costs no attempt."""
+        """Puts the job back until the pause ends. Checks earlier too, as the table may be resumed. Costs no attempt."""
         left = PAUSE_LOOK_SECONDS if pause.until_ms is None else (pause.until_ms - self.now_ms()) / 1000
         reason = f"table-paused: {pause.paused_by} has paused the table: {pause.reason}"
         self._put_back(min(left, PAUSE_LOOK_SECONDS), reason, attempts=self.submission.attempts - 1)
@@ -274,15 +269,15 @@ class Attempt:
             )
 
         if self._settle(put_back):
-            self._watch.status("queued", reason=reason, retry_in_seconds=round(wait_seconds, 1))
+            self._events.status("queued", reason=reason, retry_in_seconds=round(wait_seconds, 1))
 
     def _settle(self, write: Callable[[], bool]) -> bool:
-        """Say what became of the job; while the store is down, for as long as the claim may still be ours."""
+        """Writes the result of the job. Retries while the store is down and the claim may still be valid."""
         while not self._heartbeat.is_lost:
             try:
                 if write():
                     return True
-                self._heartbeat.stop(Stop.LOST)
+                self._heartbeat.stop(StopReason.LOST)
             except Transient:
                 self.sleep(_STORE_PAUSE_SECONDS)
         return False
@@ -291,23 +286,3 @@ class Attempt:
     def _token(self) -> int:
         assert self.submission.claim is not None
         return self.submission.claim.token
-
-
-def _success(runs: Sequence[Job]) -> Job | None:
-    """A run that did the work, but whose worker could not say so any more; one that committed goes first."""
-    done = [job for job in runs if job.status is JobStatus.SUCCEEDED and not job.unresolved and job.error_code is None]
-    return next(filter(_has_committed, done), done[0] if done else None)
-
-
-def _died(job: Job) -> bool:
-    return not job.status.is_final or job.error_code == DIED
-
-
-def _has_committed(job: Job) -> bool:
-    return bool(job.commits) or job.snapshot_id is not None
-
-
-def _owners(runs: Sequence[Job]) -> str:
-    """Where they ran, as far as that is known."""
-    known = sorted({f"{run.owner.host}:{run.owner.pid}" for run in runs if run.owner is not None})
-    return ", ".join(known) or "its worker"

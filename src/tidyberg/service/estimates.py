@@ -1,6 +1,6 @@
-"""How long a job will take: from plans of the same request lately made, else planned in the background.
+"""Estimates how long a job will take: from a recent plan of the same request, or from a plan in the background.
 
-Until a plan is made, a guess stands in: what earlier jobs of the table took, or what its files are thought to take.
+Until there is a plan, the estimate is a guess: the duration of earlier jobs, or the time to rewrite all files.
 """
 
 import json
@@ -20,22 +20,22 @@ from tidyberg.model.plan import Plan
 from tidyberg.model.submission import Submission
 from tidyberg.model.table import TableRef
 from tidyberg.record.queue import JobQueue
-from tidyberg.service.lookup import KnownTable
+from tidyberg.service.catalog_lookup import KnownTable
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import Settings
 
 FRESH_SECONDS = 600.0
 TOOK_SECONDS = 10.0
 MOST_KEPT = 10_000
-MOST_WANTED = 1_000  # more that wait are told when they run
-EARLIER_RUNS, NEWEST_RUNS = 20, 5  # of a table: looked at, and compared
+MOST_WANTED = 1_000  # further jobs get their estimate when they run
+EARLIER_RUNS, NEWEST_RUNS = 20, 5  # runs of a table that are read, and that count
 
 Request = tuple[TableRef, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Thought:
-    """What a job is thought to take."""
+class JobEstimate:
+    """The estimated seconds and dollars of a job."""
 
     seconds: float
     dollars: float
@@ -48,36 +48,36 @@ class Estimates:
     queue: JobQueue
     clock: Callable[[], float] = time.monotonic
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _known: "OrderedDict[Request, tuple[float, Thought]]" = field(default_factory=OrderedDict)
+    _known: "OrderedDict[Request, tuple[float, JobEstimate]]" = field(default_factory=OrderedDict)
     _took: "OrderedDict[tuple[TableRef, str], tuple[float, float | None]]" = field(default_factory=OrderedDict)
     _wanted: "deque[str]" = field(default_factory=lambda: deque(maxlen=MOST_WANTED))
 
-    def known(self, submission: Submission) -> Thought | None:
-        """From memory alone."""
+    def known(self, submission: Submission) -> JobEstimate | None:
+        """Returns the estimate in memory, if it is recent."""
         with self._lock:
             found = self._known.get(_request(submission))
             return found[1] if found is not None and self.clock() - found[0] < FRESH_SECONDS else None
 
     def added_to(self, submission: Submission, observed: KnownTable | None) -> Submission:
-        """The submission with what a plan told lately, else with a guess, which a plan will replace."""
+        """Returns the submission with the estimate of a recent plan, or with a guess."""
         if (thought := self.known(submission)) is not None:
             return replace(submission, estimated_seconds=thought.seconds, estimated_dollars=thought.dollars)
         return replace(submission, estimated_seconds=self.guess(submission, observed))
 
     def guess(self, submission: Submission, observed: KnownTable | None) -> float | None:
-        """Seconds, without a plan; None: there is nothing to go by."""
+        """Returns a guess in seconds without a plan, or None if nothing is known."""
         took = self._took_before(submission)
         if took is not None:
             return took
         if observed is None or observed.files is None or observed.bytes is None:
             return None
-        # Every file encoded anew, at the speed that is assumed before any job was measured.
+        # Assumes that every file is encoded, at the default speed.
         speed, cores = Calibration(), self.control.resources.cores
         encoding = observed.bytes / speed.encode_bytes_per_core_second + observed.files * speed.seconds_per_file
         return speed.seconds_per_job + encoding / max(1, cores)
 
     def _took_before(self, submission: Submission) -> float | None:
-        """Looked up anew after a while only: reading twenty records costs more than all else about a submission."""
+        """Caches the result, because reading twenty records costs more than the rest of a submission."""
         key, now = (submission.table, submission.strategy), self.clock()
         with self._lock:
             found = self._took.get(key)
@@ -94,20 +94,20 @@ class Estimates:
         return found[1]
 
     def want(self, submission: Submission) -> None:
-        """Find it out in the background."""
+        """Requests an estimate in the background."""
         self._wanted.append(submission.job_id)
 
     def take_from(self, submission: Submission, run: Job | None) -> None:
-        """A run has planned: now it is known."""
+        """Takes the estimate from a run that has made its plan."""
         if run is not None and run.predicted_seconds is not None:
-            self._learn(submission, Thought(run.predicted_seconds, run.predicted_dollars or 0.0))
+            self._learn(submission, JobEstimate(run.predicted_seconds, run.predicted_dollars or 0.0))
             self._tell(submission.job_id, submission)
 
     def learn_plan(self, submission: Submission, plan: Plan) -> None:
-        self._learn(submission, Thought(plan.estimate.seconds, plan.estimate.dollars))
+        self._learn(submission, JobEstimate(plan.estimate.seconds, plan.estimate.dollars))
 
     def forget(self, table: TableRef) -> None:
-        """It was compacted: what was thought of it holds no more."""
+        """Drops the estimates of a table that was compacted."""
         with self._lock:
             for known in (self._known, self._took):
                 for request in [request for request in known if request[0] == table]:
@@ -115,7 +115,7 @@ class Estimates:
 
     def find_out_wanted(self) -> None:
         while self._wanted:
-            with suppress(TidybergError):  # the run will tell
+            with suppress(TidybergError):  # the run will provide the estimate
                 self._find_out(self._wanted.popleft())
 
     def _find_out(self, job_id: str) -> None:
@@ -133,7 +133,7 @@ class Estimates:
             with suppress(TidybergError):
                 self.queue.estimate(job_id, seconds=thought.seconds, dollars=thought.dollars)
 
-    def _learn(self, submission: Submission, thought: Thought) -> None:
+    def _learn(self, submission: Submission, thought: JobEstimate) -> None:
         request = _request(submission)
         with self._lock:
             self._known[request] = (self.clock(), thought)
@@ -148,7 +148,7 @@ def _request(submission: Submission) -> Request:
 
 
 def _took(runs: Sequence[Job], strategy: str) -> float | None:
-    """The median of the newest runs that did the most alike: committed, and by the same strategy, if there are such."""
+    """Returns the median duration of the newest similar runs: best committed ones with the same strategy."""
     ended = [run for run in runs if run.status is JobStatus.SUCCEEDED and run.started_ms and run.finished_ms]
     for alike in (
         [run for run in ended if run.commits and run.strategy == strategy],

@@ -1,4 +1,4 @@
-"""Keeps a claim while its job runs, and stops the run when the claim is lost or somebody wants it to end."""
+"""Renews the claim while a job runs, and stops the run if the claim is lost or the job is cancelled."""
 
 import threading
 import time
@@ -14,14 +14,14 @@ from tidyberg.record.queue import JobQueue
 BEATS_PER_CLAIM = 4
 
 
-class Stop(StrEnum):
-    CANCELLED = "cancelled"  # somebody asked for it
-    SHUTDOWN = "shutdown"  # the service stops: the job is for another to go on with
+class StopReason(StrEnum):
+    CANCELLED = "cancelled"  # a user cancelled the job
+    SHUTDOWN = "shutdown"  # the service stops and another worker continues the job
     LOST = "lost"  # another worker has the job, or may have it
 
 
 class Heartbeat:
-    """A context manager around a run. `stopped` says why the run was told to stop, None while it was not."""
+    """A context manager around a run. `stopped` is the reason why the run was stopped, or None."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Heartbeat:
         self._now_ms = now_ms
         self._clock = clock
         self._lock = threading.Lock()
-        self._stopped: Stop | None = None
+        self._stopped: StopReason | None = None
         self._ended = threading.Event()
         self._heard = clock()
         self._thread = threading.Thread(target=self._beat_until_ended, name="tidyberg-heartbeat", daemon=True)
@@ -58,17 +58,17 @@ class Heartbeat:
         self._thread.join()
 
     @property
-    def stopped(self) -> Stop | None:
+    def stopped(self) -> StopReason | None:
         return self._stopped
 
     @property
     def is_lost(self) -> bool:
-        return self._stopped is Stop.LOST
+        return self._stopped is StopReason.LOST
 
-    def stop(self, why: Stop) -> None:
-        """The first reason stays, but that the claim is lost goes before all others."""
+    def stop(self, why: StopReason) -> None:
+        """Stops the run. The first reason stays, except that a lost claim replaces any other."""
         with self._lock:
-            if self._stopped is None or why is Stop.LOST:
+            if self._stopped is None or why is StopReason.LOST:
                 self._stopped = why
         self._cancel.cancel()
 
@@ -82,12 +82,12 @@ class Heartbeat:
         try:
             answer = self._queue.beat(self._job_id, self._token, now_ms=self._now_ms(), ttl_ms=self._ttl_ms)
         except TidybergError:
-            # The store may answer again in time. Once the claim may have run out there, another may have the job.
+            # The store may recover in time. Once the claim may have expired, another worker may have the job.
             if (self._clock() - self._heard) * 1000 >= self._ttl_ms:
-                self.stop(Stop.LOST)
+                self.stop(StopReason.LOST)
             return
         self._heard = self._clock()
         if answer == "lost":
-            self.stop(Stop.LOST)
+            self.stop(StopReason.LOST)
         elif answer == "cancel":
-            self.stop(Stop.CANCELLED)
+            self.stop(StopReason.CANCELLED)

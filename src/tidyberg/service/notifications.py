@@ -1,4 +1,4 @@
-"""Tells webhooks of jobs that failed or wait too long; every job once, however many replicas there are."""
+"""Notifies webhooks about jobs that failed or wait too long. Each job is reported once, by one replica."""
 
 import uuid
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Query, Submission
 from tidyberg.record.process import this_process
 from tidyberg.record.records import Records
-from tidyberg.service.webhooks import Notice, Sender
+from tidyberg.service.webhooks import JobNotification, WebhookSender
 from tidyberg.settings.notifications import Notifications, NotifiedEvent
 
 LOOK_SECONDS = 30.0
 STOP_SECONDS = 5.0
-_TURN = "tidyberg:notifications"  # the lease of the one replica that looks for jobs that wait
+_TURN = "tidyberg:notifications"  # the lease of the replica that looks for waiting jobs
 _TURN_MS = 120_000
-_REACHED = "tidyberg:notified-waiting"  # in the ledger: up to when jobs that wait were told of
+_REACHED = "tidyberg:notified-waiting"  # in the ledger: waiting jobs up to this time were reported
 _PAGE = 100
 
 
@@ -30,13 +30,13 @@ class Notifier:
     _holder: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def __post_init__(self) -> None:
-        self._senders = [Sender(webhook, self.count) for webhook in self.settings.webhooks]
+        self._senders = [WebhookSender(webhook, self.count) for webhook in self.settings.webhooks]
 
-    def tell(self, event: NotifiedEvent, job: Submission) -> None:
-        """Never waits, never raises: a worker calls it."""
+    def notify(self, event: NotifiedEvent, job: Submission) -> None:
+        """Queues a notification. Never blocks and never raises, because workers call it."""
         if not self._senders:
             return
-        notice = Notice(
+        notice = JobNotification(
             event=event,
             at=_text(self.now_ms()),
             job_id=job.job_id,
@@ -64,7 +64,7 @@ class Notifier:
                 break
             if job.created_ms > reached:
                 self.records.ledger.advance(_REACHED, job.created_ms)
-            self.tell("waiting", job)
+            self.notify("waiting", job)
 
     def stop(self) -> None:
         for sender in self._senders:

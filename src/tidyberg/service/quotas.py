@@ -1,7 +1,7 @@
-"""How much a tenant may queue and submit, counted over all replicas.
+"""Limits how many jobs a tenant may queue and submit, over all replicas.
 
-The store is asked at most once a second for each tenant and replica; between two looks a replica counts what it let
-in itself. So replicas together may exceed a quota by what the others take in within that second.
+A replica reads the store at most once a second per tenant, and counts its own admissions in between. So all replicas
+together may exceed a quota by the jobs that other replicas admit within that second.
 """
 
 import threading
@@ -17,17 +17,17 @@ from tidyberg.settings.access import Tenant
 
 MINUTE_MS = 60_000
 LOOK_EVERY_MS = 1_000
-LOOK_AGAIN_MS = 100  # before a refusal: jobs may have started since
+LOOK_AGAIN_MS = 100  # before a refusal, because jobs may have started since
 PAGE = 500
 
 
 @dataclass
-class _Look:
-    """What the store told, and what was let in since."""
+class _QuotaUsage:
+    """The counts from the store, and the jobs admitted since."""
 
     at_ms: int
     queued: int
-    submitted: int  # within the minute before
+    submitted: int  # within the last minute
     admitted: int = 0
 
 
@@ -35,7 +35,7 @@ class _Look:
 class Quotas:
     tenants: Mapping[str, Tenant]
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _looks: dict[str, _Look] = field(default_factory=dict)
+    _looks: dict[str, _QuotaUsage] = field(default_factory=dict)
 
     def admit(self, tenant: str, queue: JobQueue, now_ms: int) -> None:
         quota = self.tenants.get(tenant)
@@ -49,16 +49,16 @@ class Quotas:
                 raise refusal
             look.admitted += 1
 
-    def _look(self, tenant: str, quota: Tenant, queue: JobQueue, now_ms: int, every_ms: int) -> _Look:
+    def _look(self, tenant: str, quota: Tenant, queue: JobQueue, now_ms: int, every_ms: int) -> _QuotaUsage:
         found = self._looks.get(tenant)
         if found is None or not 0 <= now_ms - found.at_ms < every_ms:
             queued = queue.counts().get((tenant, JobStatus.QUEUED), 0) if quota.max_queued is not None else 0
-            found = self._looks[tenant] = _Look(now_ms, queued, _submitted(tenant, quota, queue, now_ms))
+            found = self._looks[tenant] = _QuotaUsage(now_ms, queued, _submitted(tenant, quota, queue, now_ms))
         return found
 
 
 def _submitted(tenant: str, quota: Tenant, queue: JobQueue, now_ms: int) -> int:
-    """Within the last minute; not counted further than the quota."""
+    """Counts the submissions of the last minute, up to the quota."""
     most = quota.submissions_per_minute or 0
     found, cursor = 0, None
     while found < most:
@@ -76,16 +76,16 @@ def _submitted(tenant: str, quota: Tenant, queue: JobQueue, now_ms: int) -> int:
     return found
 
 
-def _refusal(tenant: str, quota: Tenant, look: _Look) -> QuotaExceeded | None:
+def _refusal(tenant: str, quota: Tenant, look: _QuotaUsage) -> QuotaExceeded | None:
     if quota.max_queued is not None and look.queued + look.admitted >= quota.max_queued:
         return QuotaExceeded(
-            f"Tenant {tenant!r} has {plural(quota.max_queued, 'job')} waiting, which is all it may have.",
-            hint="Try again when some have run, or cancel some.",
+            f"Tenant {tenant!r} has {plural(quota.max_queued, 'job')} waiting, which is its limit.",
+            hint="Try again when some have finished, or cancel some.",
         )
     if quota.submissions_per_minute is not None and look.submitted + look.admitted >= quota.submissions_per_minute:
         return QuotaExceeded(
-            f"Tenant {tenant!r} has submitted {plural(quota.submissions_per_minute, 'job')} within a minute:"
-            " that is all it may.",
+            f"Tenant {tenant!r} has submitted {plural(quota.submissions_per_minute, 'job')} within a minute,"
+            " which is its limit.",
             hint="Try again in a minute.",
         )
     return None

@@ -1,4 +1,4 @@
-"""Whether jobs can be taken and run now: store, catalogs and engine, each asked for a short time only."""
+"""Checks whether the service can accept and run jobs: the store, the catalogs and the engine."""
 
 import threading
 import time
@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 from tidyberg.errors import StoreUnreachable, TidybergError
 from tidyberg.record.records import Records
-from tidyberg.service.lookup import Lookup
-from tidyberg.service.requests import Readiness
+from tidyberg.service.catalog_lookup import CatalogLookup
+from tidyberg.service.requests import ReadinessReport
 
 OK = "ok"
-FRESH_SECONDS = 2.0  # anybody may ask, and each look writes
+FRESH_SECONDS = 2.0  # cached, because each check writes and callers need no credential
 
 
 @dataclass
 class ReadinessCheck:
     records: Records
-    lookup: Lookup
+    lookup: CatalogLookup
     catalogs: Iterable[str]
     check_engine: Callable[[], None]
     needs_catalog: bool = False
@@ -26,17 +26,17 @@ class ReadinessCheck:
     _seen: float = float("-inf")
     _error: TidybergError | None = None
 
-    def ready(self) -> Readiness:
-        """Jobs of a catalog that is down wait, and can be looked at meanwhile: the store is what counts."""
+    def ready(self) -> ReadinessReport:
+        """Needs the store and the engine. While a catalog is down, its jobs wait and the service stays ready."""
         store = _outcome(self.check_store)
         engine = _outcome(self.check_engine)
         catalogs = {f"catalog {name}": _outcome(lambda name=name: self.lookup.answers(name)) for name in self.catalogs}  # type: ignore[misc]
         lost_all = bool(catalogs) and OK not in catalogs.values()
         ok = store == engine == OK and not (self.needs_catalog and lost_all)
-        return Readiness(ok, {"store": store, "engine": engine, **catalogs})
+        return ReadinessReport(ok, {"store": store, "engine": engine, **catalogs})
 
     def check_store(self) -> None:
-        """Raises unless it answers and takes writes: a full disk, or Redis at its `maxmemory`, can still be read."""
+        """Raises unless the store accepts writes. With a full disk, or Redis at `maxmemory`, reads still work."""
         if self._lock.acquire(blocking=False):
             try:
                 if self.clock() - self._seen >= FRESH_SECONDS:

@@ -1,4 +1,4 @@
-"""What callers of the service give and get: requests, the view of a job, and whether the service is ready."""
+"""Arguments and results of the service."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,29 +10,29 @@ from tidyberg.model.submission import Submission
 
 @dataclass(frozen=True)
 class SubmitRequest:
-    """A table to compact, or to plan for; what is not given comes from the settings."""
+    """A table to compact or to plan for. Missing values come from the settings."""
 
     table: str  # "name" or "namespace.name"
     catalog: str | None = None
     namespace: str | None = None
     strategy: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)  # in any spelling of the contract
+    options: Mapping[str, Any] = field(default_factory=dict)  # with any option names of the contract
     priority: int = 0
     verify: str | None = None
-    tenant: str | None = None  # for whom; whoever asks may have to be an admin to name another
+    tenant: str | None = None  # only admins may name another tenant
 
 
 @dataclass(frozen=True)
 class JobView:
-    """A job as the API shows it: what was submitted, and its newest run once there is one."""
+    """A job as the API shows it: the submission and its newest run."""
 
     submission: Submission
     run: Job | None = None
 
 
 @dataclass(frozen=True)
-class Readiness:
-    """Whether jobs can be taken and run now; each check says "ok" or what is wrong."""
+class ReadinessReport:
+    """The result of the readiness checks. Each check is "ok" or says what is wrong."""
 
     ok: bool
     checks: Mapping[str, str]
@@ -40,5 +40,5 @@ class Readiness:
 
 @dataclass(frozen=True)
 class ScheduleTimes:
-    last_due_ms: int | None  # None: it has not come yet
-    next_due_ms: int | None  # None: it is paused
+    last_due_ms: int | None  # None before the first due time
+    next_due_ms: int | None  # None if disabled

@@ -1,7 +1,7 @@
-"""Submits what is due, on every replica: whichever comes first, each time of a schedule makes one job a table.
+"""Submits the jobs of schedules that are due. Each due time makes one job per table.
 
-Replicas need no leader. A time and a table make an idempotency key, so that any number of replicas may submit it; the
-ledger remembers up to when a schedule is dealt with, so that they seldom do, and so that a restart misses nothing.
+Replicas need no leader. The due time and the table form an idempotency key, so several replicas may submit the same
+job. The ledger stores the last handled time of each schedule, so that this is rare and a restart misses nothing.
 """
 
 import hashlib
@@ -13,15 +13,15 @@ from tidyberg.errors import CatalogUnreachable, IdempotencyMismatch, QuotaExceed
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Query, Schedule
 from tidyberg.model.table import TableRef
-from tidyberg.service.due import DAY_MS, Due, next_due, passed, to_fire
+from tidyberg.service.due_times import DAY_MS, DueTime, next_due, passed, to_fire
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.service.service import Service
-from tidyberg.service.timetable import ENABLED_PROPERTY, TimedTables, acting_for, timetable
+from tidyberg.service.timetable import ENABLED_PROPERTY, ScheduledTables, acting_for, timetable
 
 LOOK_SECONDS = 5.0
-RETRY_MS = 30_000  # what could not be carried out is tried again
+RETRY_MS = 30_000  # how soon a failed due time is tried again
 GIVE_UP_MS = DAY_MS
-FIRST_LOOK_MS = 60_000  # replicas that start together agree on what came since
+FIRST_LOOK_MS = 60_000  # so that replicas that start together agree on the first due time
 _LONGEST_KEY = 255
 
 log = logging.getLogger("tidyberg.scheduler")
@@ -29,11 +29,11 @@ log = logging.getLogger("tidyberg.scheduler")
 
 @dataclass
 class _Progress:
-    """What this replica knows of a schedule; the ledger knows the rest."""
+    """The state of a schedule on this replica. The ledger holds the shared state."""
 
     schedule: Schedule
-    wake_ms: int = 0  # nothing is to be done before
-    done: dict[int, set[TableRef]] = field(default_factory=dict)  # of times that are not yet carried out for all
+    wake_ms: int = 0  # nothing to do before this time
+    done: dict[int, set[TableRef]] = field(default_factory=dict)  # tables done, per due time that is not complete
     failed: set[TableRef] = field(default_factory=set)
 
 
@@ -43,7 +43,7 @@ class Scheduler:
     _progress: dict[str, _Progress] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Deal with all that is due."""
+        """Handles everything that is due."""
         known = timetable(self.service.settings, self.service.records.ledger.schedules())
         now_ms = self.service.now_ms()
         self._forget_others(timed.schedule.schedule_id for timed in known)
@@ -54,7 +54,7 @@ class Scheduler:
     def _forget_others(self, ids: Iterable[str]) -> None:
         self._progress = {key: self._progress[key] for key in ids if key in self._progress}
 
-    def _look_at(self, timed: TimedTables, now_ms: int) -> None:
+    def _look_at(self, timed: ScheduledTables, now_ms: int) -> None:
         schedule = timed.schedule
         progress = self._progress.get(schedule.schedule_id)
         if progress is None or progress.schedule != schedule:
@@ -63,12 +63,12 @@ class Scheduler:
             return
         try:
             progress.wake_ms = self._catch_up(timed, progress, now_ms)
-        except Exception:  # one schedule must not keep the others waiting
-            log.exception("Schedule %s cannot be dealt with now; it is tried again.", schedule.schedule_id)
+        except Exception:  # one schedule must not block the others
+            log.exception("Schedule %s failed unexpectedly and will be tried again.", schedule.schedule_id)
             progress.wake_ms = now_ms + RETRY_MS
 
-    def _catch_up(self, timed: TimedTables, progress: _Progress, now_ms: int) -> int:
-        """Carry out what has come up; says when to look again."""
+    def _catch_up(self, timed: ScheduledTables, progress: _Progress, now_ms: int) -> int:
+        """Handles the due times that have passed. Returns when to look again."""
         schedule, ledger = timed.schedule, self.service.records.ledger
         start_ms = self._start(schedule, now_ms)
         dues = passed(schedule, start_ms, now_ms)
@@ -76,20 +76,20 @@ class Scheduler:
         chosen = to_fire(schedule, dues, now_ms, late_ms, progress.done)
         if len(chosen) < len(dues):
             left = len(dues) - len(chosen)
-            log.warning("Schedule %s missed %d of its times; they are not made up for.", schedule.schedule_id, left)
+            log.warning("Schedule %s missed %d due times, which are skipped.", schedule.schedule_id, left)
         carried_out = [self._carry_out(timed, progress, due, now_ms) for due in chosen]
         if not all(carried_out):
             return now_ms + RETRY_MS
         progress.done.clear()
         if dues:
-            if (ledger.last_due(schedule.schedule_id) or 0) < dues[-1].due_ms:  # else another replica counts them
+            if (ledger.last_due(schedule.schedule_id) or 0) < dues[-1].due_ms:  # otherwise another replica counts them
                 self.service.metrics.schedule_fired(len(chosen))
                 self.service.metrics.schedule_missed(len(dues) - len(chosen))
             start_ms = max(start_ms, ledger.advance(schedule.schedule_id, dues[-1].due_ms))
         return next_due(schedule, start_ms).fire_ms
 
     def _start(self, schedule: Schedule, now_ms: int) -> int:
-        """Up to when its times are dealt with; those before it was saved, or first seen, do not count."""
+        """Returns the last handled time. Times before the schedule was saved or first seen do not count."""
         ledger = self.service.records.ledger
         reached_ms = ledger.last_due(schedule.schedule_id)
         if reached_ms is None:
@@ -97,13 +97,13 @@ class Scheduler:
             reached_ms = ledger.advance(schedule.schedule_id, first_ms)
         return max(reached_ms, schedule.updated_ms)
 
-    def _carry_out(self, timed: TimedTables, progress: _Progress, due: Due, now_ms: int) -> bool:
-        """Submit a job for every table of the schedule. False: not for all of them yet."""
+    def _carry_out(self, timed: ScheduledTables, progress: _Progress, due: DueTime, now_ms: int) -> bool:
+        """Submits a job for every table of the schedule. Returns False if some are still missing."""
         schedule_id = timed.schedule.schedule_id
         if (self.service.records.ledger.last_due(schedule_id) or 0) >= due.due_ms:
             return True  # another replica was faster
         if now_ms - due.fire_ms > GIVE_UP_MS and due.due_ms in progress.done:
-            log.error("Schedule %s: its time %d is given up after a day of failures.", schedule_id, due.due_ms)
+            log.error("Schedule %s: due time %d is given up after a day of failures.", schedule_id, due.due_ms)
             return True
         done = progress.done.setdefault(due.due_ms, set())
         try:
@@ -112,14 +112,14 @@ class Scheduler:
             log.warning("Schedule %s waits: %s", schedule_id, error)
             return False
         except TidybergError as error:
-            log.error("Schedule %s cannot be carried out: %s", schedule_id, error)
+            log.error("Schedule %s cannot run: %s", schedule_id, error)
             return True
-        # What failed the last time goes last, so that it keeps no other waiting.
+        # Tables that failed last time go last, so that they do not delay others.
         for ref in sorted((ref for ref in tables if ref not in done), key=progress.failed.__contains__):
             try:
                 self._submit(timed.schedule, due, ref)
             except Transient as error:
-                log.warning("Schedule %s waits with %s: %s", schedule_id, ref, error)
+                log.warning("Schedule %s waits to submit %s: %s", schedule_id, ref, error)
                 progress.failed.add(ref)
                 if not isinstance(error, QuotaExceeded):
                     break
@@ -131,29 +131,29 @@ class Scheduler:
             done.add(ref)
         return done.issuperset(tables)
 
-    def _tables(self, timed: TimedTables) -> list[TableRef]:
+    def _tables(self, timed: ScheduledTables) -> list[TableRef]:
         only = timed.only_table
         found = [only] if only is not None else self.service.lookup.tables(timed.catalog)
         who = acting_for(timed.schedule)
         return [ref for ref in found if timed.covers(ref) and self.service.access.may_see(who, ref)]
 
-    def _submit(self, schedule: Schedule, due: Due, ref: TableRef) -> None:
+    def _submit(self, schedule: Schedule, due: DueTime, ref: TableRef) -> None:
         known = self.service.lookup.table(ref)
         if known is None:
             raise CatalogUnreachable(f"Catalog {ref.catalog!r} does not answer.")
         if is_opted_out(known.properties):
-            log.info(
-                "Schedule %s leaves %s alone: its property %s is false.", schedule.schedule_id, ref, ENABLED_PROPERTY
-            )
+            log.info("Schedule %s skips %s: its property %s is false.", schedule.schedule_id, ref, ENABLED_PROPERTY)
         elif (pause := self.service.pauses.of(ref)) is not None:
             self.service.metrics.paused()
-            log.info("Schedule %s leaves %s alone: %s has paused it.", schedule.schedule_id, ref, pause.paused_by)
+            log.info("Schedule %s skips %s: %s has paused it.", schedule.schedule_id, ref, pause.paused_by)
         elif self._still_waits(schedule, due, ref):
             log.warning(
-                "Schedule %s: the earlier job of %s still waits; no other is queued.", schedule.schedule_id, ref
+                "Schedule %s: an earlier job of %s is still queued, so no other is submitted.",
+                schedule.schedule_id,
+                ref,
             )
         else:
-            of_api = schedule.source == "api"  # what settings say of a table is found again when the job runs
+            of_api = schedule.source == "api"  # the job reads the options of the settings when it runs
             request = SubmitRequest(
                 table=str(ref),
                 catalog=ref.catalog,
@@ -162,10 +162,10 @@ class Scheduler:
                 priority=schedule.priority,
             )
             job = self.service.submit(request, acting_for(schedule), key=submission_key(schedule, due.due_ms, ref))
-            log.info("Schedule %s: job %s for %s.", schedule.schedule_id, job.job_id, ref)
+            log.info("Schedule %s submitted job %s for %s.", schedule.schedule_id, job.job_id, ref)
 
-    def _still_waits(self, schedule: Schedule, due: Due, ref: TableRef) -> bool:
-        """Whether a job of an earlier time is queued; one of this very time may be, from another replica."""
+    def _still_waits(self, schedule: Schedule, due: DueTime, ref: TableRef) -> bool:
+        """Returns True if a job of an earlier due time is queued. A job of this due time does not count."""
         page = self.service.records.queue.submissions(
             Query(
                 statuses=frozenset((JobStatus.QUEUED,)),
@@ -187,7 +187,7 @@ def submission_key(schedule: Schedule, due_ms: int, ref: TableRef) -> str:
 
 
 def key_for(what: str, when: str, ref: TableRef) -> str:
-    """An idempotency key; names that do not fit into one are hashed."""
+    """Returns an idempotency key. Names that do not fit are hashed."""
     table = f"{ref.catalog}.{ref}"
     key = f"{what}:{when}:{table}"
     if len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable():

@@ -1,4 +1,4 @@
-"""Schedules as people keep them: checked, owned by a tenant, and audited."""
+"""Reads and changes schedules, with checks, tenants and an audit log."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,10 +11,10 @@ from tidyberg.model.submission import DEFAULT_TENANT, Schedule
 from tidyberg.model.table import TableRef
 from tidyberg.record.ledger import Ledger
 from tidyberg.service.access import Access
-from tidyberg.service.auditing import AuditLog
-from tidyberg.service.checks import check_plan_options, checked_priority
-from tidyberg.service.due import next_due
-from tidyberg.service.names import is_id
+from tidyberg.service.audit_log import AuditLog
+from tidyberg.service.due_times import next_due
+from tidyberg.service.identifiers import is_id
+from tidyberg.service.request_checks import check_plan_options, checked_priority
 from tidyberg.service.requests import ScheduleTimes
 from tidyberg.service.timetable import has_wildcards, settings_schedules
 from tidyberg.settings.catalogs import named_catalog
@@ -55,7 +55,7 @@ class Schedules:
         return found
 
     def save(self, schedule: Schedule, who: Principal, *, new: bool = False) -> Schedule:
-        """`new`: one that exists is not replaced."""
+        """Creates or replaces a schedule. With `new`, an existing schedule is a conflict."""
         with self.log.acting(who, "schedule.save", schedule.schedule_id) as act:
             self.access.require(who, Role.OPERATOR)
             catalog = named_catalog(self.settings, schedule.catalog)
@@ -71,11 +71,9 @@ class Schedules:
             self._refuse_of_settings(schedule.schedule_id)
             before = self.ledger.schedule(schedule.schedule_id)
             if before is not None and not _is_visible(before, who):
-                raise AccessDenied(f"The id {schedule.schedule_id!r} is taken.", hint="Choose another.")
+                raise AccessDenied(f"The id {schedule.schedule_id!r} is in use.", hint="Choose another id.")
             if before is not None and new:
-                raise ScheduleConflict(
-                    f"There is a schedule {schedule.schedule_id!r} already.", hint="PUT replaces it."
-                )
+                raise ScheduleConflict(f"Schedule {schedule.schedule_id!r} already exists.", hint="PUT replaces it.")
             act.details["table"] = schedule.table
             now = self.now_ms()
             created_ms = before.created_ms if before else now
@@ -91,22 +89,22 @@ class Schedules:
             self.ledger.delete_schedule(schedule_id)
 
     def times(self, schedule: Schedule) -> ScheduleTimes:
-        """When it was dealt with last, and when it comes next."""
+        """Returns the last handled due time and the next one."""
         reached_ms = self.ledger.last_due(schedule.schedule_id)
-        # A schedule that has not come yet is dealt with up to when it was saved, which is none of its times.
+        # Before the first due time, the ledger holds the time when the schedule was saved, which is not a due time.
         came = reached_ms is not None and next_due(schedule, reached_ms - 1).due_ms == reached_ms
         upcoming = next_due(schedule, self.now_ms()).due_ms if schedule.enabled else None
         return ScheduleTimes(reached_ms if came else None, upcoming)
 
     def _for_its_owner(self, schedule: Schedule, catalog: str, who: Principal) -> Schedule:
-        """Who works for all tenants schedules tables of a namespace for the one that owns it, others for nobody."""
+        """Assigns a schedule of an admin to the tenant that owns its namespace, or to the default tenant."""
         if who.tenants is not None or schedule.tenant not in (DEFAULT_TENANT, ALL_TENANTS):
             return schedule
         table = _in_namespace(schedule, catalog)
         return replace(schedule, tenant=DEFAULT_TENANT if table is None else self.access.tenant_for(who, table, None))
 
     def _check_tables(self, schedule: Schedule, catalog: str, who: Principal) -> None:
-        """Tables of others are refused now, not at every time of the schedule; patterns take one's own only."""
+        """Refuses tables of other tenants now, not at each due time. Patterns match only own tables."""
         if not self.access.may_see_catalog(who, catalog):
             raise AccessDenied(f"Catalog {catalog!r} does not belong to tenant {schedule.tenant!r}.")
         if (table := _in_namespace(schedule, catalog)) is not None:
@@ -127,7 +125,7 @@ class Schedules:
 
 
 def _in_namespace(schedule: Schedule, catalog: str) -> TableRef | None:
-    """The table, or the pattern as one, where the schedule names the namespace; None where it may be for any."""
+    """Returns the table or pattern if the schedule names its namespace, otherwise None."""
     namespace, dot, name = schedule.table.rpartition(".")
     return TableRef(catalog, tuple(namespace.split(".")), name) if dot and not has_wildcards(namespace) else None
 
@@ -138,13 +136,13 @@ def _is_visible(schedule: Schedule, who: Principal) -> bool:
 
 def _check(schedule: Schedule) -> None:
     if not is_id(schedule.schedule_id):
-        raise BadInput("The id of a schedule has up to 255 ASCII characters.")
+        raise BadInput("The id of a schedule must have 1 to 255 ASCII characters.")
     parse_cron(schedule.cron)
     time_zone(schedule.timezone)
     if not 0 <= schedule.jitter_seconds <= MOST_JITTER_SECONDS:
         raise BadInput(f"jitter_seconds must be from 0 to {MOST_JITTER_SECONDS}, not {schedule.jitter_seconds}.")
     if schedule.missed not in ("skip", "once", "all"):
-        raise BadInput(f"missed is skip, once or all, not {schedule.missed!r}.")
+        raise BadInput(f"missed must be skip, once or all, not {schedule.missed!r}.")
     if schedule.strategy is not None:
         Strategy.parse(schedule.strategy)
     parse_options(schedule.options)

@@ -1,4 +1,4 @@
-"""The service as the API, the scheduler and tests see it: checks what is asked, and who asks, and keeps it."""
+"""The service that the API and the scheduler call: it checks requests and callers, and queues jobs."""
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -30,19 +30,19 @@ from tidyberg.record.clock import wall_clock_ms
 from tidyberg.record.records import Records
 from tidyberg.service.access import Access
 from tidyberg.service.attempt import Attempt
-from tidyberg.service.auditing import AuditLog
-from tidyberg.service.checks import check_plan_options, checked_priority, options_as_asked
+from tidyberg.service.audit_log import AuditLog
+from tidyberg.service.background_loop import BackgroundLoop
+from tidyberg.service.catalog_lookup import CatalogLookup
 from tidyberg.service.estimates import Estimates
-from tidyberg.service.lookup import Lookup
-from tidyberg.service.loop import Loop
-from tidyberg.service.names import is_id, table_ref
+from tidyberg.service.housekeeping import Housekeeping
+from tidyberg.service.identifiers import is_id, table_ref
 from tidyberg.service.notifications import LOOK_SECONDS as NOTIFIER_SECONDS
 from tidyberg.service.notifications import Notifier
 from tidyberg.service.pauses import Pauses
 from tidyberg.service.readiness import ReadinessCheck
-from tidyberg.service.requests import JobView, Readiness, ScheduleTimes, SubmitRequest
+from tidyberg.service.request_checks import check_plan_options, checked_priority, options_as_asked
+from tidyberg.service.requests import JobView, ReadinessReport, ScheduleTimes, SubmitRequest
 from tidyberg.service.schedules import Schedules
-from tidyberg.service.upkeep import Upkeep
 from tidyberg.service.workers import Workers
 from tidyberg.settings.catalogs import default_catalog_name, known_catalogs, unknown_namespace
 from tidyberg.settings.options import plan_options
@@ -62,11 +62,11 @@ class Service:
     records: Records
     access: Access = field(default_factory=Access)
     metrics: Metrics = field(default_factory=Metrics)
-    check_engine: Callable[[], None] = lambda: None  # raises when it cannot run jobs
+    check_engine: Callable[[], None] = lambda: None  # raises if the engine cannot run jobs
     now_ms: Callable[[], int] = wall_clock_ms
 
     def __post_init__(self) -> None:
-        self.lookup = Lookup(self.control.catalog)
+        self.lookup = CatalogLookup(self.control.catalog)
         self._catalogs = frozenset(known_catalogs(self.settings))
         self._readiness = ReadinessCheck(
             self.records,
@@ -86,34 +86,34 @@ class Service:
             self.now_ms,
         )
         every_seconds = self.settings.queue.upkeep_seconds
-        self._upkeep = upkeep = Upkeep(self.control, self.records, self.settings.retention, self.now_ms)
-        self.loops = [  # what else is to go on while the service runs may be added before it starts
-            Loop("retention", upkeep.forget_old, every_seconds),
-            Loop("recovery", upkeep.settle_dead_runs, every_seconds),
+        self._upkeep = upkeep = Housekeeping(self.control, self.records, self.settings.retention, self.now_ms)
+        self.loops = [  # callers may add loops before `start`
+            BackgroundLoop("retention", upkeep.forget_old, every_seconds),
+            BackgroundLoop("recovery", upkeep.settle_dead_runs, every_seconds),
         ]
         if self.settings.queue.estimate:
-            self.loops.append(Loop("estimates", self._estimates.find_out_wanted, ESTIMATE_SECONDS))
-        told = self.settings.notifications
-        self.notifier = Notifier(told, self.records, self.now_ms, self.metrics.notified, self.control.scrub)
-        if told.webhooks:
-            self.loops.append(Loop("notifications", self.notifier.look_for_waiting, NOTIFIER_SECONDS))
+            self.loops.append(BackgroundLoop("estimates", self._estimates.find_out_wanted, ESTIMATE_SECONDS))
+        notifications = self.settings.notifications
+        self.notifier = Notifier(notifications, self.records, self.now_ms, self.metrics.notified, self.control.scrub)
+        if notifications.webhooks:
+            self.loops.append(BackgroundLoop("notifications", self.notifier.look_for_waiting, NOTIFIER_SECONDS))
         self.pauses = Pauses(self.records.ledger, self._audit, self.access, self.now_ms)
         self._schedules = Schedules(self.records.ledger, self._audit, self.access, self.settings, self.now_ms)
 
     def start(self) -> None:
-        """Run jobs, and what else goes on in the background. Without it jobs are taken in and wait."""
+        """Starts the workers and background loops. Without it, jobs are accepted and wait."""
         self._workers.start()
         for loop in self.loops:
             loop.start()
 
     def claim_no_more(self) -> None:
-        """The service is about to stop: what runs goes on, what waits is for others."""
+        """Starts no more jobs, because the service will stop. Running jobs continue; others stay for other replicas."""
         for loop in self.loops:
             loop.stop(0.0)
         self._workers.claim_no_more()
 
     def stop(self) -> None:
-        """End what runs within the grace time, or put it back for others, and let go of the store."""
+        """Waits for running jobs within the grace time, puts back the others and closes the store."""
         for loop in self.loops:
             loop.stop(0.0)
         self._upkeep.cancel.cancel()
@@ -121,8 +121,8 @@ class Service:
         for loop in self.loops:
             loop.stop(LOOP_GRACE_SECONDS)
         self.notifier.stop()
-        if ended:  # else a run would lose its engine and its store under its feet; the process ends anyway
-            self.control.close()  # with the store, whose connection the queue and the ledger share
+        if ended:  # otherwise a run still uses the engine and the store
+            self.control.close()  # also closes the store, whose connection the queue and the ledger share
             self.control.tracer.close()
 
     def submit(self, request: SubmitRequest, who: Principal, key: str | None = None) -> Submission:
@@ -132,7 +132,7 @@ class Service:
             act.target = f"{ref.catalog}.{ref}"
             act.tenant = tenant = self.access.tenant_for(who, ref, request.tenant)
             self.pauses.refuse_paused(ref)
-            with self._telling_nothing_of_others(who):
+            with self._without_namespace_hints(who):
                 options = self._checked_options(ref, request)
             submission = Submission(
                 job_id=str(uuid.uuid4()),
@@ -150,16 +150,16 @@ class Service:
             return kept
 
     def apply(self, plan_hash: str, who: Principal, key: str | None = None, priority: int = 0) -> Submission:
-        """Queue this very plan, which was kept when it was shown."""
+        """Queues a job that runs exactly this plan, which the ledger kept."""
         with self._audit.acting(who, "plan.apply", plan_hash) as act:
             self.access.require(who, Role.OPERATOR)
             kept = self.records.ledger.kept_plan(plan_hash) if is_id(plan_hash) else None
             if kept is None or not self.access.may_see(who, kept.table):
-                raise UnknownPlan(f"There is no plan {plan_hash[:100]!r}.", hint="Plans are kept for some days only.")
+                raise UnknownPlan(f"There is no plan {plan_hash[:100]!r}.", hint="Plans are kept only for some days.")
             act.tenant = tenant = self.access.tenant_for(who, kept.table, None)
             self.pauses.refuse_paused(kept.table)
             plan = plan_from_json(kept.document)
-            self.records.ledger.keep_plan(replace(kept, created_ms=self.now_ms()))  # it lasts while its job waits
+            self.records.ledger.keep_plan(replace(kept, created_ms=self.now_ms()))  # keeps it while its job waits
             submission = Submission(
                 job_id=str(uuid.uuid4()),
                 table=plan.table,
@@ -178,11 +178,11 @@ class Service:
             return queued
 
     def plan(self, request: SubmitRequest, who: Principal) -> Plan:
-        """What a job would do; kept, so that it can be applied by its hash."""
+        """Returns what a job would do. The ledger keeps the plan, so that it can be applied by its hash."""
         self.access.require(who, Role.VIEWER)
         ref = self.resolve(request.table, request.catalog, request.namespace, who=who)
         tenant = self.access.tenant_for(who, ref, request.tenant)
-        with self._telling_nothing_of_others(who):
+        with self._without_namespace_hints(who):
             plan = self.control.plan(ref, self._options(ref, request))
         self.records.ledger.keep_plan(KeptPlan(plan.hash, ref, tenant, self.now_ms(), plan_to_json(plan)))
         return plan
@@ -192,7 +192,7 @@ class Service:
         return JobView(submission, self.records.store.get(submission.run_id) if submission.run_id else None)
 
     def jobs(self, query: Query, who: Principal) -> SubmissionPage:
-        """Of those tenants only that this one may see."""
+        """Returns jobs of the tenants that the caller may see."""
         self.access.require(who, Role.VIEWER)
         if not 1 <= query.limit <= MOST_ON_A_PAGE:
             raise BadInput(f"limit must be from 1 to {MOST_ON_A_PAGE}, not {query.limit}.")
@@ -216,18 +216,18 @@ class Service:
     def tables(self, who: Principal, catalog: str | None = None, namespace: str | None = None) -> list[TableSummary]:
         self.access.require(who, Role.VIEWER)
         catalog = self._catalog(catalog, who)
-        with self._telling_nothing_of_others(who):
+        with self._without_namespace_hints(who):
             found = self.control.tables(catalog, namespace)
         mine = [summary for summary in found if self.access.may_see(who, summary.table)]
         if not mine and namespace is not None and not self.access.may_see_namespace(who, catalog, namespace):
-            raise unknown_namespace(catalog, namespace)  # as if it were not there
+            raise unknown_namespace(catalog, namespace)  # as if the namespace did not exist
         return mine
 
     def health(self, ref: TableRef, who: Principal) -> HealthReport:
         self.access.require(who, Role.VIEWER)
         self._catalog(ref.catalog, who)
         self.access.tenant_for(who, ref, None)
-        with self._telling_nothing_of_others(who):
+        with self._without_namespace_hints(who):
             return self.control.health(ref, plan_options(self.settings, ref, {}))
 
     def schedules(self, who: Principal) -> list[Schedule]:
@@ -252,17 +252,17 @@ class Service:
         return self.records.ledger.audit(tenants=who.tenants, before=before, limit=limit)
 
     def calibration(self, who: Principal) -> CalibrationReport:
-        """What estimates are made from, and how good they were for the tables that this one may see."""
+        """Returns the speeds behind estimates, and their accuracy for tables that the caller may see."""
         self.access.require(who, Role.VIEWER)
         return self.control.calibration(lambda table: self.access.may_see(who, table))
 
-    def ready(self) -> Readiness:
+    def ready(self) -> ReadinessReport:
         return self._readiness.ready()
 
     def resolve(
         self, table: str, catalog: str | None = None, namespace: str | None = None, *, who: Principal
     ) -> TableRef:
-        """The table that this one means, whether or not it exists."""
+        """Returns the table that a name means, whether or not it exists."""
         catalog = self._catalog(catalog, who)
         return table_ref(catalog, namespace, table, lambda: self._namespace(catalog, table, who))
 
@@ -273,13 +273,13 @@ class Service:
 
     @cached_property
     def _default_catalog(self) -> str:
-        return default_catalog_name(self.settings)  # reads PyIceberg's own configuration too
+        return default_catalog_name(self.settings)  # also reads the configuration of PyIceberg
 
     def _catalog(self, name: str | None, who: Principal) -> str:
-        """Catalogs of other tenants are as unknown as those that never were."""
+        """Returns the catalog. One of another tenant is reported as unknown."""
         visible = [known for known in sorted(self._catalogs) if self.access.may_see_catalog(who, known)]
         if name == DEFAULT_CATALOG and name not in self._catalogs and len(self._catalogs) == 1:
-            name = None  # where there is just one, that is the default, whatever it is called
+            name = None  # a single catalog is the default, whatever its name
         name = name if name is not None else self._default_catalog
         if name not in visible:
             known = ", ".join(visible) or "none is configured"
@@ -290,14 +290,14 @@ class Service:
         return plan_options(self.settings, ref, options_as_asked(request))
 
     def _checked_options(self, ref: TableRef, request: SubmitRequest) -> PlanOptions:
-        """As they would be now, checked against the table's columns, partition fields and properties when known."""
+        """Returns the options, checked against the columns, partition fields and properties of the table if known."""
         options = self._options(ref, request)
         known = self.lookup.table(ref)
         if options.where is not None and known is not None:
             try:
                 parse_predicate(options.where, known.schema, self.now_ms(), known.fields)
-            except BadPredicate:  # a column may be new
-                if (known := self.lookup.table(ref, anew=True)) is not None:
+            except BadPredicate:  # the cached schema may lack a new column
+                if (known := self.lookup.table(ref, refresh=True)) is not None:
                     parse_predicate(options.where, known.schema, self.now_ms(), known.fields)
         if known is None:
             check_plan_options(options)
@@ -306,8 +306,8 @@ class Service:
         return options
 
     @contextmanager
-    def _telling_nothing_of_others(self, who: Principal) -> Iterator[None]:
-        """Hints at namespaces that are near would name those of other tenants."""
+    def _without_namespace_hints(self, who: Principal) -> Iterator[None]:
+        """Removes the hint from UnknownNamespace, because it may name namespaces of other tenants."""
         try:
             yield
         except UnknownNamespace as error:
@@ -322,7 +322,7 @@ class Service:
         if submission.estimated_dollars is None:
             submission = self._estimates.added_to(submission, self.lookup.remembered(submission.table))
         kept = self.records.queue.submit(replace(submission, trace=self.control.tracer.traceparent()), key=key)
-        if kept.job_id == submission.job_id:  # else its key was used before
+        if kept.job_id == submission.job_id:  # otherwise the key was used before
             self.metrics.job_submitted(kept)
             if kept.estimated_dollars is None:
                 self._estimates.want(kept)
@@ -342,7 +342,7 @@ class Service:
             self.metrics,
             claimed,
             self.now_ms,
-            notify=self.notifier.tell,
+            notify=self.notifier.notify,
         )
 
     def _limits(self) -> Limits:
@@ -351,7 +351,7 @@ class Service:
         return self.access.limits(Limits(running, queue.max_running_per_tenant))
 
     def _visible(self, job_id: str, who: Principal) -> Submission:
-        """Jobs of other tenants are as unknown as those that never were."""
+        """Returns the submission. A job of another tenant is reported as unknown."""
         self.access.require(who, Role.VIEWER)
         found = self.records.queue.submission(job_id) if is_id(job_id) else None
         if found is None or (who.tenants is not None and found.tenant not in who.tenants):

@@ -1,4 +1,4 @@
-"""The time of the shared store, which all replicas agree on: claims and leases are judged by it."""
+"""The clock of the shared store. All replicas use it for claims and leases."""
 
 import logging
 import threading
@@ -12,14 +12,14 @@ from tidyberg.record.clock import wall_clock_ms
 log = logging.getLogger(__name__)
 
 MEASURE_SECONDS = 30.0
-_SLOWEST_ANSWER_MS = 1000  # an answer that took longer says too little
-_SMALLEST_STEP_MS = 250  # by less than that the time is not set again
+_SLOWEST_ANSWER_MS = 1000  # a slower answer is too inaccurate
+_SMALLEST_STEP_MS = 250  # smaller differences are ignored
 _WORTH_A_WARNING_MS = 2000
 _ASK_AGAIN_SECONDS = 1.0
 
 
 class StoreClock:
-    """A replica whose own clock is wrong would take the jobs of others over, or lose its own."""
+    """Corrects the local clock. With a wrong clock, a replica would take over jobs of others or lose its own."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class StoreClock:
         if not self._is_known and self._lock.acquire(blocking=False):
             try:
                 if time.monotonic() - self._asked >= _ASK_AGAIN_SECONDS:
-                    with suppress(TidybergError):  # nothing can be claimed either while the store is away
+                    with suppress(TidybergError):  # without the store, nothing can be claimed either
                         self._measure()
             finally:
                 self._lock.release()
@@ -61,8 +61,6 @@ class StoreClock:
         if self._is_known and abs(offset - self._offset_ms) < _SMALLEST_STEP_MS:
             return
         if abs(offset) >= _WORTH_A_WARNING_MS:
-            words = (
-                "this machine's clock is %.1f s %s that of the store, whose time is used; let both follow a time server"
-            )
+            words = "the local clock is %.1f s %s the clock of the store, which is used; synchronize both with NTP"
             log.warning(words, abs(offset) / 1000, "behind" if offset > 0 else "ahead of")
         self._offset_ms, self._is_known = offset, True

@@ -1,4 +1,4 @@
-"""All schedules, those of the settings and those people keep through the API, and which tables each is for."""
+"""All schedules, from the settings and from the API, with the tables that each one covers."""
 
 import hashlib
 import re
@@ -15,13 +15,13 @@ from tidyberg.settings.options import entry_for
 from tidyberg.settings.sections import TableEntry
 from tidyberg.settings.settings import Settings
 
-ENABLED_PROPERTY = "tidyberg.enabled"  # of a table; "false" keeps schedules and `auto` off it
+ENABLED_PROPERTY = "tidyberg.enabled"  # a table property; "false" excludes the table from schedules and `auto`
 _WILDCARDS = frozenset("*?[")
 
 
 @dataclass(frozen=True)
-class TimedTables:
-    """A schedule, and which tables of its catalog it is for."""
+class ScheduledTables:
+    """A schedule and the tables of its catalog that it covers."""
 
     schedule: Schedule
     catalog: str
@@ -29,7 +29,7 @@ class TimedTables:
 
     @property
     def only_table(self) -> TableRef | None:
-        """The one table that it can be for; None: the catalog must be asked."""
+        """The single table of the schedule, or None if the catalog must be listed."""
         name = self.schedule.table
         if "." not in name or has_wildcards(name):
             return None
@@ -43,8 +43,8 @@ def has_wildcards(name: str) -> bool:
     return bool(_WILDCARDS & set(name))
 
 
-def timetable(settings: Settings, kept: Sequence[Schedule]) -> list[TimedTables]:
-    """`kept` are the API's."""
+def timetable(settings: Settings, kept: Sequence[Schedule]) -> list[ScheduledTables]:
+    """Combines the schedules of the settings with `kept`, the schedules of the API."""
     of_api = [timed for schedule in kept if (timed := _of_api(settings, schedule)) is not None]
     return [*_of_settings(settings, of_api), *of_api]
 
@@ -54,7 +54,7 @@ def settings_schedules(settings: Settings) -> list[Schedule]:
 
 
 def acting_for(schedule: Schedule) -> Principal:
-    """Who submits what is due: settings speak for everyone, what was saved through the API for its tenant only."""
+    """Returns the principal that submits the jobs. A schedule of the API acts only for its tenant."""
     name = f"schedule:{schedule.schedule_id}"
     if schedule.source == "settings":
         return Principal(name, Role.ADMIN)
@@ -62,7 +62,7 @@ def acting_for(schedule: Schedule) -> Principal:
 
 
 def scheduled_catalogs(settings: Settings, named: Sequence[str]) -> list[str]:
-    """The named ones, else all of the settings, else the one that PyIceberg's own configuration prefers."""
+    """Returns the named catalogs, or all of the settings, or the default of PyIceberg's configuration."""
     if named or settings.known_catalogs:
         return list(named or settings.known_catalogs)
     try:
@@ -71,14 +71,14 @@ def scheduled_catalogs(settings: Settings, named: Sequence[str]) -> list[str]:
         return []
 
 
-def _of_settings(settings: Settings, of_api: Sequence[TimedTables]) -> list[TimedTables]:
-    found: dict[str, TimedTables] = {}
+def _of_settings(settings: Settings, of_api: Sequence[ScheduledTables]) -> list[ScheduledTables]:
+    found: dict[str, ScheduledTables] = {}
     catalogs = scheduled_catalogs(settings, settings.scheduler.catalogs)
     for entry in settings.tables:
         for catalog in [entry.catalog] if entry.catalog else catalogs:
             timed = _of_entry(settings, entry, catalog)
             if timed is not None:
-                found.setdefault(timed.schedule.schedule_id, timed)  # a second entry of that name never counts
+                found.setdefault(timed.schedule.schedule_id, timed)  # the first entry of a name wins
     for catalog in catalogs:
         if settings.scheduler.default_schedule is not None:
             timed = _default(settings, settings.scheduler.default_schedule, catalog, of_api)
@@ -86,7 +86,7 @@ def _of_settings(settings: Settings, of_api: Sequence[TimedTables]) -> list[Time
     return list(found.values())
 
 
-def _of_entry(settings: Settings, entry: TableEntry, catalog: str) -> TimedTables | None:
+def _of_entry(settings: Settings, entry: TableEntry, catalog: str) -> ScheduledTables | None:
     if entry.schedule is None:
         return None
     scheduler = settings.scheduler
@@ -99,14 +99,14 @@ def _of_entry(settings: Settings, entry: TableEntry, catalog: str) -> TimedTable
         jitter_seconds=entry.jitter_seconds if entry.jitter_seconds is not None else scheduler.jitter_seconds,
         missed=entry.missed if entry.missed is not None else scheduler.missed,
         strategy=entry.strategy.value if entry.strategy is not None else None,
-        options=entry.options.model_dump(mode="json", exclude_none=True),  # to be shown
+        options=entry.options.model_dump(mode="json", exclude_none=True),  # only to be shown
         source="settings",
     )
-    # The first entry that matches a table is the table's; its options are found again when the job runs.
-    return TimedTables(schedule, catalog, lambda ref: entry_for(settings, ref) is entry)
+    # The first entry that matches a table applies to it. The job reads its options when it runs.
+    return ScheduledTables(schedule, catalog, lambda ref: entry_for(settings, ref) is entry)
 
 
-def _default(settings: Settings, cron: str, catalog: str, of_api: Sequence[TimedTables]) -> TimedTables:
+def _default(settings: Settings, cron: str, catalog: str, of_api: Sequence[ScheduledTables]) -> ScheduledTables:
     scheduler = settings.scheduler
     schedule = Schedule(
         schedule_id=_schedule_id("default", catalog, "*"),
@@ -126,10 +126,10 @@ def _default(settings: Settings, cron: str, catalog: str, of_api: Sequence[Timed
         own = (timed for timed in of_api if timed.schedule.enabled and timed.catalog == ref.catalog)
         return not any(timed.covers(ref) for timed in own)
 
-    return TimedTables(schedule, catalog, covers)
+    return ScheduledTables(schedule, catalog, covers)
 
 
-def _of_api(settings: Settings, schedule: Schedule) -> TimedTables | None:
+def _of_api(settings: Settings, schedule: Schedule) -> ScheduledTables | None:
     try:
         catalog = schedule.catalog if schedule.catalog is not None else default_catalog_name(settings)
     except UnknownCatalog:
@@ -138,11 +138,11 @@ def _of_api(settings: Settings, schedule: Schedule) -> TimedTables | None:
     def covers(ref: TableRef) -> bool:
         return fnmatchcase(str(ref) if "." in schedule.table else ref.name, schedule.table)
 
-    return TimedTables(schedule, catalog, covers)
+    return ScheduledTables(schedule, catalog, covers)
 
 
 def _schedule_id(kind: str, catalog: str, name: str) -> str:
-    """Readable, plain, and the same on every replica and after every restart."""
+    """Returns a readable id that is the same on every replica and after every restart."""
     digest = hashlib.sha256(f"{kind}\n{catalog}\n{name}".encode()).hexdigest()[:8]
     readable = re.sub(r"[^A-Za-z0-9_.]+", "-", f"{catalog}.{name}").strip("-.")[:80]
     return f"{kind}-{readable}-{digest}"

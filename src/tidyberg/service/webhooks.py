@@ -1,4 +1,4 @@
-"""Sends notices to webhooks, each from a thread of its own: nobody waits for an address that does not answer."""
+"""Sends notifications to webhooks. Each webhook has its own thread, so a slow one delays no other."""
 
 import hashlib
 import hmac
@@ -18,7 +18,7 @@ from tidyberg.settings.notifications import NotifiedEvent, Webhook
 
 log = logging.getLogger(__name__)
 
-MOST_WAITING = 1000  # notices of one webhook; more are dropped, and counted
+MOST_WAITING = 1000  # notifications per webhook; further ones are dropped and counted
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 _RETRIED_STATUSES = frozenset({408, 425, 429})
@@ -30,7 +30,7 @@ _TITLES: dict[NotifiedEvent, str] = {
 
 
 @dataclass(frozen=True)
-class Notice:
+class JobNotification:
     """What happened to a job, without secrets [I12]."""
 
     event: NotifiedEvent
@@ -51,18 +51,18 @@ class Notice:
         return "\n".join(lines)
 
 
-class Sender:
-    """One webhook. `count` is told what became of each notice: sent, failed or dropped."""
+class WebhookSender:
+    """Sends to one webhook. Calls `count` with the outcome of each notification: sent, failed or dropped."""
 
     def __init__(self, webhook: Webhook, count: Callable[[str], None]) -> None:
         self._webhook = webhook
         self._count = count
-        self._notices: queue.Queue[Notice | None] = queue.Queue(MOST_WAITING)
+        self._notices: queue.Queue[JobNotification | None] = queue.Queue(MOST_WAITING)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._send_all, name="tidyberg-webhook", daemon=True)
         self._thread.start()
 
-    def offer(self, notice: Notice) -> None:
+    def offer(self, notice: JobNotification) -> None:
         if notice.event not in self._webhook.events:
             return
         if self._webhook.tenants is not None and notice.tenant not in self._webhook.tenants:
@@ -73,7 +73,7 @@ class Sender:
             self._count("dropped")
 
     def stop(self, seconds: float) -> None:
-        """What waits may still be sent within this time, once each."""
+        """Tries each queued notification once more within this time, then stops."""
         self._stopping.set()
         try:
             self._notices.put_nowait(None)
@@ -82,16 +82,16 @@ class Sender:
         self._thread.join(seconds)
 
     def _send_all(self) -> None:
-        # Neither a redirect nor a proxy of the environment leads elsewhere than the settings say.
+        # No redirects and no proxy from the environment: only the address in the settings is called.
         with httpx.Client(timeout=self._webhook.timeout_seconds, follow_redirects=False, trust_env=False) as client:
             while (notice := self._notices.get()) is not None:
                 try:
                     self._count("sent" if self._deliver(client, notice) else "failed")
-                except Exception as error:  # noqa: BLE001  # I12: its text may hold the address
+                except Exception as error:  # noqa: BLE001  # I12: the text may contain the address
                     self._count("failed")
                     log.error("a webhook failed unexpectedly (%s)", type(error).__name__)
 
-    def _deliver(self, client: httpx.Client, notice: Notice) -> bool:
+    def _deliver(self, client: httpx.Client, notice: JobNotification) -> bool:
         body = render(notice, self._webhook)
         delivery, pause, reason = str(uuid.uuid4()), _FIRST_PAUSE_SECONDS, ""
         for attempt in range(self._webhook.retries + 1):
@@ -103,21 +103,21 @@ class Sender:
                 headers = _headers(notice, self._webhook, delivery, body)
                 status = client.post(self._webhook.url.get_secret_value(), content=body, headers=headers).status_code
             except httpx.HTTPError as error:
-                reason = type(error).__name__  # I12: its text may hold the address
+                reason = type(error).__name__  # I12: the text may contain the address
                 continue
             if 200 <= status < 300:
                 return True
             reason = f"status {status}"
             if status < 500 and status not in _RETRIED_STATUSES:
                 break
-        log.warning("a webhook did not take the notice of job %s: %s", notice.job_id, reason)
+        log.warning("a webhook did not accept the notification of job %s: %s", notice.job_id, reason)
         return False
 
 
-def render(notice: Notice, webhook: Webhook) -> bytes:
+def render(notice: JobNotification, webhook: Webhook) -> bytes:
     if webhook.format == "slack":
         text = notice.text()
-        for mark, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):  # so that nobody can mention everybody
+        for mark, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):  # so that a message cannot mention a channel
             text = text.replace(mark, name)
         return json.dumps({"text": text}).encode()
     return json.dumps(asdict(notice)).encode()
@@ -127,7 +127,7 @@ def sign(secret: str, timestamp: str, body: bytes) -> str:
     return "sha256=" + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
-def _headers(notice: Notice, webhook: Webhook, delivery: str, body: bytes) -> dict[str, str]:
+def _headers(notice: JobNotification, webhook: Webhook, delivery: str, body: bytes) -> dict[str, str]:
     timestamp = str(int(time.time()))
     headers = {
         "Content-Type": "application/json",

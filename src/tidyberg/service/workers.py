@@ -1,4 +1,4 @@
-"""The threads that claim jobs and run them, until they are told to stop."""
+"""The worker threads that claim and run jobs."""
 
 import logging
 import os
@@ -18,8 +18,8 @@ from tidyberg.settings.serving import Queue
 
 log = logging.getLogger(__name__)
 
-_LONGEST_PAUSE_SECONDS = 15.0  # between questions to a store that does not answer
-_CANCEL_SECONDS = 60.0  # how long a cancelled run may take to tidy up after itself
+_LONGEST_PAUSE_SECONDS = 15.0  # between calls to a store that does not answer
+_CANCEL_SECONDS = 60.0  # how long a cancelled run may clean up
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Workers:
             thread.start()
 
     def wake(self) -> None:
-        """A job was taken in here: no need to wait for the next look."""
+        """Wakes a worker, because this process queued a job."""
         with self._news:
             self._news.notify()
 
@@ -55,7 +55,7 @@ class Workers:
             self._news.notify_all()
 
     def stop(self) -> bool:
-        """Claim nothing more; let runs end within the grace time, then cancel and put back. False: some go on."""
+        """Claims no more jobs, waits for the grace time, then cancels. Returns False if a run still continues."""
         self.claim_no_more()
         if self._join(self.settings.grace_seconds):
             return True
@@ -81,7 +81,7 @@ class Workers:
                 if not isinstance(error, TidybergError):
                     log.exception("claiming a job failed unexpectedly")
                 elif failures == 1:
-                    log.warning("the queue does not answer, workers wait: %s", error)
+                    log.warning("the queue does not answer, so workers wait: %s", error)
                 self._stopping.wait(min(_LONGEST_PAUSE_SECONDS, 0.5 * 2.0 ** min(failures, 10)))
                 continue
             if claimed is None:
@@ -102,7 +102,7 @@ class Workers:
         try:
             attempt.run()
         except Exception:
-            log.exception("job %s: its attempt ended unexpectedly", submission.job_id)  # its claim runs out
+            log.exception("job %s: its attempt ended unexpectedly", submission.job_id)  # its claim expires
         finally:
             with self._lock:
                 del self._running[worker]

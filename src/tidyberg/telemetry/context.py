@@ -1,4 +1,4 @@
-"""What the present thread or request is about, so that every log line and span of it can say so."""
+"""Context fields of the current thread or request, such as the job id, for its log lines and spans."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,13 +8,13 @@ _FIELDS: ContextVar[Mapping[str, str]] = ContextVar("tidyberg_fields", default={
 
 
 def current_fields() -> Mapping[str, str]:
-    """Such as job_id, run_id, table, tenant, request_id; those that are known, the widest first."""
+    """Returns the known fields, such as job_id, run_id, table, tenant and request_id. Outer fields come first."""
     return _FIELDS.get()
 
 
 @contextmanager
 def about(**fields: str | None) -> Iterator[None]:
-    """Everything within, also in threads that take the context along, is about this."""
+    """Adds fields to all log lines and spans inside, also in threads that copy the context."""
     known = {name: value for name, value in fields.items() if value is not None}
     before = _FIELDS.set({**_FIELDS.get(), **known})
     try:

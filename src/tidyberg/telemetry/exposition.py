@@ -1,6 +1,6 @@
-"""Prometheus' text format, with numbers as its own clients write them: 60 and not 60.0, in bounds of buckets too.
+"""Writes the text format of Prometheus with whole numbers as 60, not 60.0, also in bucket bounds.
 
-prometheus-client writes Python's floats, and a creation time beside every counter.
+prometheus-client writes floats, and adds a creation time to every counter.
 """
 
 import math
@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-_WHOLE = 2**53  # above it not every whole number is a float
+_WHOLE = 2**53  # above this, a float cannot hold every whole number
 
 
 def as_text(registry: CollectorRegistry) -> bytes:

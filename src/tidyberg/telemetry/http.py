@@ -1,4 +1,4 @@
-"""Measures, traces, logs and names every HTTP request; wraps any ASGI application."""
+"""Middleware that measures, traces and logs every HTTP request, and gives it an id."""
 
 import logging
 import re
@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from tidyberg.telemetry.context import about
+from tidyberg.telemetry.log_rate_limit import rate_limited
 from tidyberg.telemetry.metrics import UNMATCHED, Metrics
-from tidyberg.telemetry.sparing import kind
 from tidyberg.telemetry.traces import Tracer
 
 _LOG = logging.getLogger(__name__)
@@ -21,15 +21,15 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 REQUEST_ID = "x-request-id"
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._:\-]{1,64}")
 _PREFIX = "/api/v1"
-_PROBES = frozenset({"/health", "/health/live", "/health/ready", "/metrics"})  # asked all the time
-_MANY = frozenset({400, 401, 403, 404, 405, 408, 421, 429, 503})  # refusals, of which a client may cause any number
-_CLOSED_BY_CLIENT = 499  # what is counted when it went away before there was an answer
+_PROBES = frozenset({"/health", "/health/live", "/health/ready", "/metrics"})  # called all the time
+_MANY = frozenset({400, 401, 403, 404, 405, 408, 421, 429, 503})  # a client can cause any number of these
+_CLOSED_BY_CLIENT = 499  # counted if the client disconnected before the response
 
 
 class TelemetryMiddleware:
-    """Around all that is not refused at once.
+    """Wraps every request that passes admission control.
 
-    A caller may name its request; the answer has the name, and so have all log lines of it.
+    A caller may set the request id. The response and all log lines of the request contain it.
     """
 
     def __init__(self, app: Application, metrics: Metrics, tracer: Tracer) -> None:
@@ -45,7 +45,7 @@ class TelemetryMiddleware:
         given = headers.get(REQUEST_ID, "")
         request_id = given if _ACCEPTED_ID.fullmatch(given) else uuid.uuid4().hex
         method = str(scope["method"])
-        asked = _Asked(method, str(scope["path"]))
+        asked = _RequestTiming(method, str(scope["path"]))
 
         async def send_named(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -58,7 +58,7 @@ class TelemetryMiddleware:
             try:
                 await self._app(scope, receive, send_named)
             except Exception:
-                asked.answered(500)  # the server below answers so
+                asked.answered(500)  # the server will answer with this status
                 raise
             finally:
                 asked.answered(_CLOSED_BY_CLIENT)
@@ -69,12 +69,12 @@ class TelemetryMiddleware:
                 self._metrics.http(method, route, asked.status, asked.seconds)
                 level = logging.DEBUG if route in _PROBES else logging.INFO
                 words = "%s %s %d in %.1f ms"
-                limited = kind(f"answer {asked.status}") if asked.status in _MANY else None
+                limited = rate_limited(f"answer {asked.status}") if asked.status in _MANY else None
                 _LOG.log(level, words, method, asked.path, asked.status, asked.seconds * 1000, extra=limited)
 
 
-class _Asked:
-    """A request, until its answer begins: a stream goes on for as long as somebody watches."""
+class _RequestTiming:
+    """Times a request until its response starts, because a stream can stay open for long."""
 
     def __init__(self, method: str, path: str) -> None:
         self.method, self.path = method, path
@@ -83,12 +83,12 @@ class _Asked:
         self._started = time.perf_counter()
 
     def answered(self, status: int) -> None:
-        """The first answer counts."""
+        """Records the first status only."""
         if not self.status:
             self.status = status
             self.seconds = time.perf_counter() - self._started
 
 
 def route_of(scope: Message) -> str:
-    """The template that matched, never the path: paths have no bounds. The short paths count as the same."""
+    """Returns the route template, never the path, which is unbounded. Routes without the prefix count as the same."""
     return str(getattr(scope.get("route"), "path", UNMATCHED)).removeprefix(_PREFIX)

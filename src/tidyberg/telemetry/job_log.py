@@ -1,4 +1,4 @@
-"""Tells in the log what a running job tells whoever watches it."""
+"""Writes the events of a running job to the log."""
 
 import logging
 

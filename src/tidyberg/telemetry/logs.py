@@ -1,4 +1,4 @@
-"""Logs of a service: one line each, for people or as JSON, saying what they are about and never a secret [I12]."""
+"""Log formats of the service: one line per message, as text or JSON, with context fields and without secrets [I12]."""
 
 import json
 import logging
@@ -13,13 +13,13 @@ from urllib.parse import quote, unquote
 from tidyberg.redact import is_secret_key, redact_text, secrets_of
 from tidyberg.settings.settings import Settings
 from tidyberg.telemetry.context import current_fields
-from tidyberg.telemetry.sparing import Sparing
+from tidyberg.telemetry.log_rate_limit import LogRateLimit
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://(?:[^/@:]*:(?P<password>[^/@]*)@)?")
-_OURS = ("tidyberg", "uvicorn")  # of libraries only warnings are worth a line
+_OURS = ("tidyberg", "uvicorn")  # other libraries log only warnings
 _ANSI = {"DEBUG": "\x1b[2m", "WARNING": "\x1b[33m", "ERROR": "\x1b[31m", "CRITICAL": "\x1b[31;1m"}
 _PLAIN = "\x1b[0m"
-# A message is one line that moves no cursor, whoever wrote parts of it; what follows in a traceback is indented.
+# Control characters are escaped, so that a message is one line. The lines of a traceback are indented.
 _VISIBLE = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {ord("\n"): "\\n", ord("\t"): "    "}
 _VISIBLE_BELOW = _VISIBLE | {ord("\n"): "\n    "}
 
@@ -31,12 +31,12 @@ def set_up_logs(
     stream: TextIO | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> logging.Handler:
-    """All logs of this process, also those of uvicorn and of libraries, to one handler."""
+    """Sends all logs of this process, also those of uvicorn and libraries, to one handler."""
     secrets = known_secrets(settings, os.environ if environ is None else environ)
     handler = logging.StreamHandler(stream or sys.stderr)
     formatter = JsonLines if (log_format or settings.telemetry.log_format) == "json" else ConsoleLines
     handler.setFormatter(formatter(secrets, colours=_wants_colours(handler.stream)))
-    handler.addFilter(Sparing())
+    handler.addFilter(LogRateLimit())
     root = logging.getLogger()
     for former in root.handlers[:]:
         root.removeHandler(former)
@@ -54,7 +54,7 @@ def set_up_logs(
 
 
 def known_secrets(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Every secret that this process was given, also as it looks inside a quoted text or an address."""
+    """Returns every secret of this process, also in its quoted and URL-encoded forms."""
     of_settings = (secret for secret in secrets_of(settings) if not _is_open_address(secret))
     given = (*of_settings, *(value for name, value in environ.items() if is_secret_key(name)))
     found = {part for secret in given for part in (secret, *_secret_parts(secret))}
@@ -64,16 +64,16 @@ def known_secrets(settings: Settings, environ: Mapping[str, str]) -> tuple[str, 
         for form in (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret, safe=""), quote(secret))
         if len(secret) >= 4
     }
-    return tuple(sorted(spelled, key=len, reverse=True))  # one may contain another
+    return tuple(sorted(spelled, key=len, reverse=True))  # longest first, because one may contain another
 
 
 def _is_open_address(secret: str) -> bool:
-    """An address without a password is kept with the secrets because it could have one; logs may name it."""
+    """Returns True for an address without a password. The settings treat it as a secret, but logs may show it."""
     return _ADDRESS.match(secret) is not None and redact_text(secret) == secret
 
 
 def _secret_parts(secret: str) -> Iterator[str]:
-    """The password of an address, and the secret of `client:secret`: libraries may quote these alone."""
+    """Yields the password of an address, and the secret of `client:secret`, because libraries may print only these."""
     address = _ADDRESS.match(secret)
     if address is not None and address["password"]:
         yield address["password"]
@@ -91,8 +91,8 @@ class _Lines(logging.Formatter):
     def _safe(self, text: str) -> str:
         return redact_text(text, self._secrets)
 
-    def _story(self, record: logging.LogRecord) -> str | None:
-        """The traceback, if the line has one."""
+    def _traceback(self, record: logging.LogRecord) -> str | None:
+        """Returns the traceback, if there is one."""
         if record.exc_info and record.exc_info[0] is not None:
             return self._safe(self.formatException(record.exc_info))
         return None
@@ -108,8 +108,8 @@ class ConsoleLines(_Lines):
         line = f"{_time(record).strftime('%Y-%m-%d %H:%M:%S')} {level} {message}"
         if fields:
             line += f"  [{self._safe(fields).translate(_VISIBLE)}]"
-        story = self._story(record)
-        return line if story is None else f"{line}\n    {story.translate(_VISIBLE_BELOW)}"
+        traceback = self._traceback(record)
+        return line if traceback is None else f"{line}\n    {traceback.translate(_VISIBLE_BELOW)}"
 
 
 class JsonLines(_Lines):
@@ -121,8 +121,8 @@ class JsonLines(_Lines):
             "message": self._safe(record.getMessage()),
         }
         document |= {name: self._safe(value) for name, value in current_fields().items()}
-        if (story := self._story(record)) is not None:
-            document["exception"] = story
+        if (traceback := self._traceback(record)) is not None:
+            document["exception"] = traceback
         return json.dumps(document, ensure_ascii=False)
 
 

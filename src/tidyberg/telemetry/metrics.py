@@ -1,4 +1,4 @@
-"""What a service counts, for Prometheus: one registry per process, nothing global, no label without bounds."""
+"""The Prometheus metrics of a service: one registry per process, no globals, no unbounded labels."""
 
 import platform
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ from tidyberg.telemetry.store_gauges import StoreGauges
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OTHER_TENANTS: Final = "other"
-UNMATCHED: Final = "unmatched"  # the route of a request that no route answers
+UNMATCHED: Final = "unmatched"  # the route label of a request that matches no route
 
 _STATUS_LABEL: Mapping[JobStatus, str] = {
     JobStatus.SUCCEEDED: "success",
@@ -44,10 +44,10 @@ def _of(metric: _M, table: tuple[str, ...]) -> _M:
 
 
 class Metrics:
-    """Safe to call from any thread. With `table_labels` what concerns a job also says which table it was for."""
+    """Metrics of a service. Safe to call from any thread. With `table_labels`, job metrics have a table label."""
 
     def __init__(self, *, table_labels: bool = False, tenants: Iterable[str] = (DEFAULT_TENANT,)) -> None:
-        """`tenants`: those that are told apart; all others together are `other`."""
+        """`tenants` get their own label value. All other tenants share `other`."""
         self.registry = CollectorRegistry(auto_describe=False)
         self._tenants = frozenset(tenants)
         self._table_labels = table_labels
@@ -58,11 +58,11 @@ class Metrics:
         GCCollector(registry=self.registry)
 
     def _define_jobs(self, table: tuple[str, ...]) -> None:
-        def counter(name: str, words: str, labels: tuple[str, ...] = ()) -> Counter:
-            return Counter(name, words, labels, registry=self.registry)
+        def counter(name: str, description: str, labels: tuple[str, ...] = ()) -> Counter:
+            return Counter(name, description, labels, registry=self.registry)
 
-        def histogram(name: str, words: str, buckets: Iterable[float], labels: tuple[str, ...] = ()) -> Histogram:
-            return Histogram(name, words, labels, buckets=tuple(buckets), registry=self.registry)
+        def histogram(name: str, description: str, buckets: Iterable[float], labels: tuple[str, ...] = ()) -> Histogram:
+            return Histogram(name, description, labels, buckets=tuple(buckets), registry=self.registry)
 
         self._jobs = counter("compaction_jobs_total", "Total number of compaction jobs", ("status", *table))
         self._duration = histogram("compaction_duration_seconds", "Compaction job duration", _DURATIONS, table)
@@ -70,38 +70,46 @@ class Metrics:
         self._bytes_read = counter("compaction_bytes_read_total", "Bytes of the files that jobs read", table)
         self._bytes_written = counter("compaction_bytes_written_total", "Bytes of the files that jobs wrote", table)
         self._cost = counter("compaction_cost_dollars_total", "Dollars that jobs cost: requests and compute", table)
-        self._groups = counter("compaction_groups_total", "Groups of files rewritten, by how", ("mode",))
-        self._group_bytes = counter("compaction_group_bytes_total", "Bytes of the files in these groups", ("mode",))
-        self._moved = counter("compaction_bytes_moved_total", "Bytes copied inside the store, through no worker")
+        self._groups = counter("compaction_groups_total", "Rewritten file groups, by mode", ("mode",))
+        self._group_bytes = counter(
+            "compaction_group_bytes_total", "Bytes of the files in rewritten groups, by mode", ("mode",)
+        )
+        self._moved = counter("compaction_bytes_moved_total", "Bytes that the object store copied itself")
         self._spliced = counter(
-            "compaction_bytes_spliced_total", "Bytes of pages moved undecoded into files that were encoded"
+            "compaction_bytes_spliced_total", "Bytes of pages copied without decoding into encoded files"
         )
-        self._requests = counter(
-            "compaction_storage_requests_total", "Requests to storage that were counted", ("kind",)
-        )
+        self._requests = counter("compaction_storage_requests_total", "Storage requests of jobs, by kind", ("kind",))
         self._succeeded = counter("compactions_succeeded_total", "Compaction jobs that succeeded")
         self._failed = counter("compactions_failed_total", "Compaction jobs that failed")
-        self._outcomes = counter("compaction_outcomes_total", "Jobs that succeeded, by what came of them", ("outcome",))
-        self._submitted = counter("compaction_jobs_submitted_total", "Compaction jobs asked for, by whom", ("source",))
+        self._outcomes = counter("compaction_outcomes_total", "Jobs that succeeded, by outcome", ("outcome",))
+        self._submitted = counter(
+            "compaction_jobs_submitted_total", "Submitted compaction jobs, by source", ("source",)
+        )
         self._sizes = histogram("file_size_distribution_bytes", "Sizes of the files that jobs wrote", _FILE_SIZES)
         self._compression = histogram(
             "compression_ratio", "Bytes read per byte written, of jobs that committed", _COMPRESSIONS
         )
         self._accuracy = histogram(
             "compaction_actual_to_predicted_ratio",
-            "What a job took, divided by what its plan had predicted",
+            "Actual divided by predicted, per job",
             _RATIOS,
             ("quantity",),
         )
-        self._wait = histogram("compaction_queue_wait_seconds", "How long jobs waited before they ran", _WAITS)
-        self._retries = counter("compaction_retries_total", "Runs that failed in a way that may pass: queued again")
-        self._takeovers = counter("compaction_takeovers_total", "Jobs taken over from a worker that stopped answering")
-        self._claims_lost = counter("compaction_claims_lost_total", "Jobs that this process lost to another worker")
-        self._commit_retries = counter("compaction_commit_retries_total", "Attempts to commit that lost a race")
-        self._conflicts = counter("compaction_conflicts_total", "Groups of files that other writers changed first")
+        self._wait = histogram("compaction_queue_wait_seconds", "Seconds that jobs waited before they started", _WAITS)
+        self._retries = counter(
+            "compaction_retries_total", "Runs that failed with a transient error and were queued again"
+        )
+        self._takeovers = counter("compaction_takeovers_total", "Jobs taken over from a worker that stopped responding")
+        self._claims_lost = counter(
+            "compaction_claims_lost_total", "Jobs whose claim this process lost to another worker"
+        )
+        self._commit_retries = counter("compaction_commit_retries_total", "Commit attempts that lost a race")
+        self._conflicts = counter(
+            "compaction_conflicts_total", "File groups dropped because other writers changed their files"
+        )
         if not table:
             for status in _STATUS_LABEL.values():
-                self._jobs.labels(status)  # so that a rate can be taken of the first one
+                self._jobs.labels(status)  # starts at 0, so that a rate includes the first job
         for mode in ("copy", "encode"):
             self._groups.labels(mode)
             self._group_bytes.labels(mode)
@@ -111,10 +119,10 @@ class Metrics:
             self._submitted.labels(source)
 
     def _define_tenants(self) -> None:
-        """Metrics of their own, so that the others keep their labels."""
+        """Defines separate metrics per tenant, so that the others keep their labels."""
 
-        def counter(name: str, words: str, *more: str) -> Counter:
-            return Counter(f"compaction_tenant_{name}", words, ("tenant", *more), registry=self.registry)
+        def counter(name: str, description: str, *more: str) -> Counter:
+            return Counter(f"compaction_tenant_{name}", description, ("tenant", *more), registry=self.registry)
 
         self._tenant_jobs = counter("jobs_total", "Jobs that ended, by tenant", "status")
         self._tenant_cost = counter("cost_dollars_total", "Dollars that jobs cost, by tenant")
@@ -130,37 +138,41 @@ class Metrics:
         )
         self._http_seconds = Histogram(
             "http_request_duration_seconds",
-            "How long it took to answer",
+            "Seconds until the response started",
             ("method", "route"),
             buckets=_REQUESTS,
             registry=registry,
         )
-        self._connections = Gauge("http_connections", "Connections that are open", registry=registry)
-        self._streams = Gauge("http_streams", "Watched jobs: streams that are open", registry=registry)
+        self._connections = Gauge("http_connections", "Open connections", registry=registry)
+        self._streams = Gauge("http_streams", "Open event streams", registry=registry)
         self._shed = Counter(
             "http_connections_shed_total",
-            "Idle connections closed to make room (idle), and requests refused before they were read",
+            "Idle connections that were closed (idle), and requests that were refused before they were read",
             ("reason",),
             registry=registry,
         )
         for reason in ("idle", "address", "full", "lag", "wait"):
             self._shed.labels(reason)
-        self._fired = Counter("compaction_schedules_fired_total", "Times of schedules dealt with", registry=registry)
-        self._missed = Counter("compaction_schedules_missed_total", "Times of schedules let pass", registry=registry)
+        self._fired = Counter(
+            "compaction_schedules_fired_total", "Due times of schedules that were handled", registry=registry
+        )
+        self._missed = Counter(
+            "compaction_schedules_missed_total", "Due times of schedules that were missed", registry=registry
+        )
         self._starved = Counter(
             "compaction_schedules_starved_total",
-            "Jobs of schedules and of auto that left a table waiting, as those before them did",
+            "Jobs of schedules and auto that left a table waiting, like several before them",
             registry=registry,
         )
         self._paused_jobs = Counter(
             "compaction_schedules_paused_total",
-            "Times of schedules that made no job, because the table is paused",
+            "Due times of schedules that were skipped because the table is paused",
             registry=registry,
         )
         self._store_errors = Counter("tidyberg_store_errors_total", "Failed calls of the job store", registry=registry)
         self._notices = Counter(
             "tidyberg_notifications_total",
-            "Notices to webhooks, by what became of them",
+            "Notifications to webhooks, by outcome",
             ("outcome",),
             registry=registry,
         )
@@ -168,10 +180,10 @@ class Metrics:
             self._notices.labels(outcome)
         self._skew = Gauge(
             "tidyberg_clock_skew_seconds",
-            "How far this machine's clock is ahead of that of the shared store",
+            "Seconds that the local clock is ahead of the clock of the shared store",
             registry=registry,
         )
-        build = Gauge("tidyberg_build_info", "Which version runs", ("version", "python"), registry=registry)
+        build = Gauge("tidyberg_build_info", "The running version", ("version", "python"), registry=registry)
         build.labels(__version__, platform.python_version()).set(1)
 
     def watch(
@@ -180,7 +192,7 @@ class Metrics:
         check_write: Callable[[], None] = lambda: None,
         paused: Callable[[], int] | None = None,
     ) -> None:
-        """Also tell, whenever someone asks, what waits and runs, what is paused, and whether the store takes writes."""
+        """Adds gauges that are read from the store: queued, running and paused work, and whether it accepts writes."""
         self.registry.register(
             StoreGauges(queue, check_write=check_write, paused=paused, tenant_label=self.tenant_label)
         )
@@ -189,17 +201,17 @@ class Metrics:
         return as_text(self.registry)
 
     def job_submitted(self, submission: Submission) -> None:
-        """A new one; not the answer to an idempotency key that was used before."""
+        """Counts a new job, not a repeated idempotency key."""
         source = submission.created_by.partition(":")[0]
         self._submitted.labels(source if source in ("schedule", "auto") else "api").inc()
 
     def job_started(self, submission: Submission) -> None:
-        """A worker has claimed it; only the first time counts as waiting."""
+        """Records the waiting time when a worker claims a job for the first time."""
         if submission.attempts <= 1 and submission.started_ms is not None:
             self._wait.observe(max(0, submission.started_ms - submission.created_ms) / 1000)
 
     def job_ended(self, submission: Submission, run: Job | None = None, sizes: Iterable[int] = ()) -> None:
-        """It ended for good, here: with its last run, if any came that far, and the sizes of the files committed."""
+        """Counts a job that ended in this process, with its last run and the sizes of the committed files."""
         table = (f"{submission.table.catalog}.{submission.table}",) if self._table_labels else ()
         self._jobs.labels(_STATUS_LABEL[submission.status], *table).inc()
         tenant = self.tenant_label(submission.tenant)
@@ -240,7 +252,7 @@ class Metrics:
         self._groups.labels("copy").inc(copied.groups)
         self._groups.labels("encode").inc(progress.groups_completed - copied.groups)
         self._group_bytes.labels("copy").inc(copied.bytes)
-        # What was read of copied files is what did not move inside the store.
+        # Bytes of copied files were read only if the store did not copy them itself.
         self._group_bytes.labels("encode").inc(max(0, progress.bytes_read - (copied.bytes - copied.bytes_moved)))
         self._moved.inc(copied.bytes_moved)
         self._spliced.inc(run.spliced.bytes_spliced)
@@ -257,13 +269,13 @@ class Metrics:
         self._claims_lost.inc()
 
     def http(self, method: str, route: str, status: int, seconds: float) -> None:
-        """`route` is a template such as /jobs/{job_id}, never the path that was asked for."""
+        """Counts a request. `route` is a template such as /jobs/{job_id}, never the path."""
         known = method if method in _METHODS else "OTHER"
         self._http.labels(known, route, str(status)).inc()
         self._http_seconds.labels(known, route).observe(seconds)
 
     def count_connections(self, number: Callable[[], int]) -> None:
-        """Ask this whenever someone looks."""
+        """Sets the function that returns the number of open connections."""
         self._connections.set_function(number)
 
     def count_streams(self, number: Callable[[], int]) -> None:
@@ -282,7 +294,7 @@ class Metrics:
         self._starved.inc()
 
     def paused(self) -> None:
-        """A job was not made because its table is paused."""
+        """Counts a job that was not submitted because its table is paused."""
         self._paused_jobs.inc()
 
     def notified(self, outcome: str) -> None:

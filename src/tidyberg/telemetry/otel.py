@@ -1,4 +1,4 @@
-"""The tracer that traces, through OpenTelemetry. Imported only when an exporter is set; nothing global is touched."""
+"""The OpenTelemetry tracer. It is imported only if an exporter is configured, and changes no global state."""
 
 import traceback
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ _W3C = TraceContextTextMapPropagator()
 
 
 def exporting_tracer(endpoint: str | None, service_name: str, ratio: float) -> "OpenTelemetryTracer":
-    """Sends to a collector over HTTP. Without an endpoint the exporter takes that of the environment."""
+    """Returns a tracer that sends to a collector over HTTP. The default endpoint comes from the environment."""
     address = None if endpoint is None else endpoint.rstrip("/").removesuffix(_PATH) + _PATH
     return OpenTelemetryTracer(BatchSpanProcessor(OTLPSpanExporter(endpoint=address)), service_name, ratio)
 
@@ -61,7 +61,7 @@ class OpenTelemetryTracer(Tracer):
 
     @contextmanager
     def continued(self, traceparent: str | None) -> Iterator[None]:
-        # A context of its own: what this thread happens to trace is no parent of what another one began.
+        # An empty context, so that a span of this thread does not become the parent.
         carrier = {} if traceparent is None else {"traceparent": traceparent}
         token = contexts.attach(_W3C.extract(carrier, contexts.Context()))
         try:
@@ -84,7 +84,7 @@ class OpenTelemetryTracer(Tracer):
     @contextmanager
     def _started(self, name: str, kind: trace.SpanKind, attributes: Mapping[str, Value]) -> Iterator[Span]:
         said = _safe({**current_fields(), **attributes})
-        # Errors are recorded here, for OpenTelemetry would keep their words as they are [I12].
+        # OpenTelemetry would record the error text with secrets, so errors are recorded here [I12].
         with self._tracer.start_as_current_span(
             name, kind=kind, attributes=said, record_exception=False, set_status_on_exception=False
         ) as span:

@@ -1,4 +1,4 @@
-"""How many jobs wait and run, asked of the shared store when someone looks; a store that is away hinders nobody."""
+"""Gauges that are read from the shared store at each scrape. A scrape also works while the store is down."""
 
 import logging
 import threading
@@ -22,14 +22,14 @@ _PATIENCE_SECONDS = 2.0  # a scrape gives up after ten by default
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """All replicas see the same."""
+    """The state of the shared queue, the same for all replicas."""
 
     pending: int
     active: int
-    oldest_pending_ms: int | None  # when the one that waits longest was asked for
+    oldest_pending_ms: int | None  # when the oldest queued job was submitted
     last_succeeded_ms: int | None
-    paused: int | None = None  # tables
-    of_tenants: Mapping[tuple[str, JobStatus], int] = field(default_factory=dict)  # those that wait and run
+    paused: int | None = None  # paused tables
+    of_tenants: Mapping[tuple[str, JobStatus], int] = field(default_factory=dict)  # queued and running jobs
 
 
 def look_at(
@@ -53,7 +53,7 @@ def look_at(
 
 
 class StoreGauges(Collector):
-    """Asks in a thread of its own, one at a time: a store that hangs costs a scrape two seconds, once per look."""
+    """Reads the store in its own thread, one read at a time. A store that hangs delays a scrape by two seconds."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class StoreGauges(Collector):
         self._looking: threading.Thread | None = None
 
     def describe(self) -> Iterator[Metric]:
-        """Names only: registering must not ask the store."""
+        """Returns the names only, because registration must not read the store."""
         return iter(_families(None, 0.0, takes_writes=False))
 
     def collect(self) -> Iterator[Metric]:
@@ -100,7 +100,7 @@ class StoreGauges(Collector):
             state = look_at(self._queue, self._paused, self._tenant_label)
             self._check_write()
             takes_writes = True
-        except Exception as error:  # noqa: BLE001  # whatever a store raises: the scrape says that it is away
+        except Exception as error:  # noqa: BLE001  # any error means that the store is down
             _LOG.debug("the job store does not answer: %s", error)
         with self._lock:
             self._state, self._takes_writes, self._seen_at = state, takes_writes, self._clock()
@@ -108,16 +108,16 @@ class StoreGauges(Collector):
 
 def _families(state: QueueState | None, now: float, *, takes_writes: bool) -> list[Metric]:
     is_up = float(state is not None and takes_writes)
-    up = GaugeMetricFamily("tidyberg_store_up", "Whether the job store answers and takes writes", value=is_up)
-    pending = GaugeMetricFamily("pending_compactions", "Jobs that wait, over all replicas")
-    active = GaugeMetricFamily("active_compactions", "Jobs that run, over all replicas")
+    up = GaugeMetricFamily("tidyberg_store_up", "1 if the job store answers and accepts writes", value=is_up)
+    pending = GaugeMetricFamily("pending_compactions", "Queued jobs of all replicas")
+    active = GaugeMetricFamily("active_compactions", "Running jobs of all replicas")
     oldest = GaugeMetricFamily(
-        "oldest_pending_compaction_age_seconds", "How long the job that waits longest has waited; 0 when none waits"
+        "oldest_pending_compaction_age_seconds", "Age of the oldest queued job; 0 if none is queued"
     )
-    last = GaugeMetricFamily("last_compaction_timestamp_seconds", "When the newest job that succeeded ended")
-    paused = GaugeMetricFamily("tidyberg_paused_tables", "Tables that are paused, over all replicas")
-    waiting = GaugeMetricFamily("tenant_pending_compactions", "Jobs that wait, by tenant", labels=("tenant",))
-    running = GaugeMetricFamily("tenant_active_compactions", "Jobs that run, by tenant", labels=("tenant",))
+    last = GaugeMetricFamily("last_compaction_timestamp_seconds", "When the newest successful job ended")
+    paused = GaugeMetricFamily("tidyberg_paused_tables", "Paused tables")
+    waiting = GaugeMetricFamily("tenant_pending_compactions", "Queued jobs, by tenant", labels=("tenant",))
+    running = GaugeMetricFamily("tenant_active_compactions", "Running jobs, by tenant", labels=("tenant",))
     for (tenant, status), count in sorted(state.of_tenants.items()) if state is not None else ():
         (waiting if status is JobStatus.QUEUED else running).add_metric((tenant,), count)
     if state is not None and state.paused is not None:

@@ -1,4 +1,4 @@
-"""Traces as the rest of tidyberg sees them. Without an exporter nothing is traced nor is OpenTelemetry imported."""
+"""The interface for traces. Without an exporter it does nothing and does not import OpenTelemetry."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -12,45 +12,45 @@ _VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 
 
 class Span:
-    """One that is not traced."""
+    """A span that is not recorded."""
 
     def set(self, **attributes: Value) -> None:
-        """Say more of it, once more is known."""
+        """Sets attributes."""
 
     def rename(self, name: str) -> None:
-        """Call it better, once more is known."""
+        """Changes the name."""
 
 
 _UNTRACED = Span()
 
 
 class Tracer:
-    """Traces nothing; the one that does is in `otel`."""
+    """A tracer that records nothing. `OpenTelemetryTracer` records spans."""
 
     @contextmanager
     def span(self, name: str, **attributes: Value) -> Iterator[Span]:  # noqa: ARG002
-        """What happens within, in this thread or request; an error that leaves it is recorded."""
+        """Starts a span around the block and records an error that leaves it."""
         yield _UNTRACED
 
     @contextmanager
     def serving(self, name: str, traceparent: str | None, **attributes: Value) -> Iterator[Span]:  # noqa: ARG002
-        """A request that someone else sent."""
+        """Starts a span for a request from another process."""
         yield _UNTRACED
 
     @contextmanager
     def continued(self, traceparent: str | None) -> Iterator[None]:  # noqa: ARG002
-        """Spans within belong to that trace, which another thread or process began."""
+        """Continues a trace that another thread or process started."""
         yield
 
     def add(self, name: str, start_ns: int, end_ns: int, **attributes: Value) -> None:
-        """A span that is over, of something that happened elsewhere, below the present one."""
+        """Adds a finished span, measured elsewhere, below the current one."""
 
     def traceparent(self) -> str | None:
-        """The present span in W3C's words, to be continued; None where nothing is traced."""
+        """Returns the W3C traceparent of the current span, or None."""
         return None
 
     def close(self) -> None:
-        """Send what is not sent yet."""
+        """Sends the remaining spans."""
 
 
 def open_tracer(telemetry: Telemetry, environ: Mapping[str, str] | None = None) -> Tracer:
@@ -61,7 +61,7 @@ def open_tracer(telemetry: Telemetry, environ: Mapping[str, str] | None = None) 
         from tidyberg.telemetry.otel import exporting_tracer
     except ImportError as error:
         raise ConfigurationError(
-            f"Traces are asked for (telemetry.otlp_endpoint or ${_VARIABLES[1]}), but OpenTelemetry is not installed "
+            f"Traces are configured (telemetry.otlp_endpoint or ${_VARIABLES[1]}), but OpenTelemetry is not installed "
             f"({error.name or error} is missing).",
             hint="pip install 'tidyberg[otel]', or unset it.",
         ) from None

@@ -1,1 +1,0 @@
-"""Measures compaction on a copy of a table: `tidyberg bench`."""

@@ -1,0 +1,1 @@
+"""Measures compaction on a copy of a table, for `tidyberg bench`."""
