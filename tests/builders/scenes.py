@@ -72,7 +72,7 @@ class File:
     format: str = "PARQUET"
     encrypted: bool = False
     manifest: int = 0
-    file_sequence: int | None = None  # when it came into the table, if not at its data sequence number
+    file_sequence: int | None = None  # if it was added at another sequence number than its data sequence number
     row_groups: int | None = None
 
 
@@ -94,13 +94,13 @@ class Delete:
 
 @dataclass(frozen=True)
 class Scene:
-    """A table as the tests describe it; snapshots are (id, age in milliseconds, operation)."""
+    """A table as a test describes it. Snapshots are (id, age in milliseconds, operation)."""
 
     files: Sequence[File]
     deletes: Sequence[Delete] = ()
     days: Sequence[int | None] = (TODAY - 10,)
     snapshots: Sequence[tuple[int, int, str]] = ((1, 48 * HOUR, "append"),)
-    full_targets: Mapping[int, int] = field(default_factory=dict)  # of snapshots that a full compaction committed
+    full_targets: Mapping[int, int] = field(default_factory=dict)  # by snapshot: targets of full compactions
     properties: Mapping[str, str] = field(default_factory=dict)
     format_version: int = 2
     partitioned: bool = True
@@ -197,7 +197,7 @@ class Scene:
 
 
 def statistics_of(inventory: Inventory, options: PlanOptions, now_ms: int = NOW) -> list[PartitionStatistics]:
-    """The contract of the observing side, spelled out in plain Python."""
+    """Computes statistics as the observer does, in plain Python."""
     data, deletes = inventory.data_files.to_pylist(), inventory.delete_files.to_pylist()
     history = inventory.pinned.snapshots
     everywhere = [row for row in deletes if row["scope"] == "global"]
@@ -245,7 +245,7 @@ def plan_for(source: Scene | Inventory, options: PlanOptions | None = None, **se
 
 
 def applies(delete: Mapping[str, Any], file: Mapping[str, Any]) -> bool:
-    """The specification's rules, and that nothing names a file before it is there, spelled out in plain Python."""
+    """Applies the rules of the specification in plain Python. A delete cannot list a file that was added later."""
     if delete["kind"] == "equality":
         in_scope = delete["scope"] == "global" or delete["partition"] == file["partition"]
         return in_scope and bool(file["sequence_number"] < delete["sequence_number"])
@@ -258,9 +258,9 @@ def applies(delete: Mapping[str, Any], file: Mapping[str, Any]) -> bool:
 
 
 def applied(inventory: Inventory, plan: Plan, ratio: float, removed: float = 0.5) -> Inventory:
-    """The inventory after the plan's commit.
+    """Returns the inventory after the plan's commit.
 
-    Every output is `ratio` times as large as the bytes it stands for. A delete of one file removes all rows it
+    Every output is `ratio` times as large as its share of the input. A delete of one file removes all rows it
     holds, others together the share `removed` of each file. Delete files go when no file that stays needs them.
     """
     replaced = {file.path for group in plan.groups for file in group.files}
@@ -321,7 +321,7 @@ def applied(inventory: Inventory, plan: Plan, ratio: float, removed: float = 0.5
 
 
 def full_summary(target: int | None) -> dict[str, str]:
-    """What a commit says in its summary when it belongs to a full compaction."""
+    """Returns the summary entries of a commit of a full compaction with this target."""
     return {} if target is None else {FULL_TARGET: str(target)}
 
 

@@ -19,7 +19,7 @@ from tidyberg.planning.deletes import DeleteIndex
 
 
 def index_of(inventory: Inventory) -> tuple[Inventory, DeleteIndex]:
-    """Files in the order that the index asks for."""
+    """Sorts the files as the index requires."""
     order = [("partition", "ascending"), ("sequence_number", "ascending"), ("path", "ascending")]
     files = inventory.data_files.sort_by(order)
     return inventory, DeleteIndex(files, inventory.delete_files)
@@ -140,7 +140,7 @@ def test_only_deletes_of_one_file_say_how_many_rows_they_remove() -> None:
 
 @pytest.mark.parametrize(("files", "partitions"), [(500, 1), (5_000, 1), (5_000, 5_000)])
 def test_ten_times_the_deletes_and_files_take_about_ten_times_as_long(files: int, partitions: int) -> None:
-    """Each delete asked about each file would take a hundred times as long."""
+    """Comparing each delete with each file would take a hundred times as long."""
     few = _planning_with_deletes(files // 10, max(1, partitions // 10), deletes=500)
     many = _planning_with_deletes(files, partitions, deletes=5_000)
     for small, large in zip(few, many, strict=True):

@@ -124,12 +124,12 @@ def test_the_hash_is_that_of_the_whole_canonical_document(
     number: int | None,
 ) -> None:
     estimate = replace(PLAN.groups[0].estimate, seconds=score, payback_scans=number)
-    told: dict[str, Any] = {"partition_path": path, "score": score}
+    values: dict[str, Any] = {"partition_path": path, "score": score}
     groups = [
-        replace(group, files=files, deletes=deletes, estimate=estimate, output_spec_id=number, **told)
+        replace(group, files=files, deletes=deletes, estimate=estimate, output_spec_id=number, **values)
         for group in PLAN.groups
     ]
-    partitions = [replace(one, verdict=verdict, last_write_ms=number, **told) for one in PLAN.partitions]
+    partitions = [replace(one, verdict=verdict, last_write_ms=number, **values) for one in PLAN.partitions]
     changed = replace(PLAN, groups=tuple(groups), partitions=tuple(partitions))
     document = json.loads(plan_to_json(changed))
     del document["hash"], document["created_ms"]

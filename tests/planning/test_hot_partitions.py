@@ -57,7 +57,7 @@ def test_cold_files_wait_if_they_are_too_few() -> None:
     ],
 )
 def test_a_hot_partition_keeps_all_files_after_a_recent_delete_of_older_rows(delete: Delete) -> None:
-    """The next MERGE may touch any of them, and fails when it is gone."""
+    """The next MERGE may touch any of these files, and fails if one is gone."""
     plan = plan_for(replace(STREAM, deletes=[delete]))
     assert isinstance(verdict(plan), Skip)
     assert taken(plan_for(replace(STREAM, deletes=[replace(delete, snapshot=1)]))) == 20, "not just now"
@@ -71,7 +71,7 @@ def test_a_hot_partition_keeps_all_files_after_a_recent_delete_of_older_rows(del
     ],
 )
 def test_a_stream_of_upserts_gives_up_its_cold_files(delete: Delete) -> None:
-    """Equality deletes change no file, and these positions are of a file that came with them."""
+    """Equality deletes change no file. The position deletes are for a file that was added by the same commit."""
     assert taken(plan_for(replace(STREAM, deletes=[delete]))) == 20
 
 
@@ -79,7 +79,7 @@ def test_a_stream_of_upserts_gives_up_its_cold_files(delete: Delete) -> None:
     ("operation", "summary", "given_up"),
     [
         ("overwrite", {"deleted-data-files": "1", "added-data-files": "1"}, 0),
-        ("overwrite", {}, 0),  # nothing tells what it did
+        ("overwrite", {}, 0),  # the summary does not say what it did
         ("overwrite", {"added-delete-files": "1", "added-data-files": "1"}, 20),  # upserts
         ("append", {"added-data-files": "1"}, 20),
     ],
@@ -91,7 +91,7 @@ def test_a_hot_partition_keeps_all_files_after_a_recent_copy_on_write_change(
 
 
 def test_a_file_larger_than_all_smaller_ones_together_waits() -> None:
-    """Else a stream would write its first rows again at every look."""
+    """Otherwise a stream would rewrite its first rows in every run."""
     files = [File(40 * MB), File(3 * MB), *STREAM.files]
     plan = plan_for(replace(STREAM, files=files), PlanOptions(small_file_threshold=64 * MB))
     assert taken(plan) == 20
@@ -100,7 +100,7 @@ def test_a_file_larger_than_all_smaller_ones_together_waits() -> None:
 
 
 def test_files_that_were_too_fresh_for_the_last_compaction_are_merged_with_its_outputs_later() -> None:
-    """They are older than the compaction, and all the same new to it."""
+    """These files are older than the compaction, but it did not take them."""
     snapshots = (
         (1, 25 * MINUTE, "append"),
         (2, 24 * MINUTE, "append"),

@@ -36,7 +36,7 @@ def spec(number: int, *transforms: tuple[int, Transform[Any, Any]]) -> Partition
 
 
 def table(files: list[File], old: PartitionSpec, current: PartitionSpec, there: int = 0) -> Inventory:
-    """All files are in one partition of the old spec; `there` partitions of the current one exist, without files."""
+    """All files are in one partition of the old spec. The current spec has `there` partitions without files."""
     inventory = Scene(files).inventory()
     pinned = replace(inventory.pinned, specs={0: old, 1: current}, default_spec_id=1)
     partitions = [Partition(0, inventory.partitions[0].values, "p0=x")]
@@ -116,7 +116,7 @@ def test_a_spec_that_cannot_be_computed_is_skipped_with_the_name_of_the_field(
 
 
 def test_files_that_were_written_one_after_another_share_a_group() -> None:
-    """What was written at one time often falls into the same partitions; by size alone they would be mixed."""
+    """Files written at one time often belong to the same partitions. Packing by size would mix them with others."""
     files = [File(size=(600 if n % 2 else 300) * MB, sequence=n + 1, path=f"f{n}") for n in range(6)]
     plan = plan_for(table(files, spec(0), DAYS), replace(MOVE, max_group_size=1 * GB))
     assert sorted(tuple(file.path for file in group.files) for group in plan.groups) == [

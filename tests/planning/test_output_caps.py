@@ -21,7 +21,7 @@ def test_a_table_property_below_the_minimum_target_is_raised_to_it() -> None:
 
 @given(sizes=st.lists(st.integers(1 * KB, 14 * MB), min_size=1, max_size=30))
 def test_outputs_are_never_more_than_inputs_unless_oversized_files_are_split(sizes: list[int]) -> None:
-    """14 MB are below the maximum of 1.8 x 8 MB: one of them alone would else become two."""
+    """14 MB are below the maximum of 1.8 x 8 MB, but rounding alone would make two files of one."""
     plan = plan_for(Scene([File(size) for size in sizes]), FORCED)
     for group in plan.groups:
         assert group.outputs <= len(group.files)
@@ -30,7 +30,7 @@ def test_outputs_are_never_more_than_inputs_unless_oversized_files_are_split(siz
 @pytest.mark.parametrize("kind", ["position", "equality"])
 @pytest.mark.parametrize("size", [12 * MB + 1, 13 * MB, 14 * MB])
 def test_a_file_within_the_maximum_stays_one_file_when_its_deletes_are_applied(size: int, kind: str) -> None:
-    """From 1.5 times the target on, two files are nearer to it; but nobody asked for the file to be split."""
+    """From 1.5 times the target on, two files would be nearer to it. But the file is not to be split."""
     scene = Scene([File(size)], [Delete(kind, sequence=2)])
     plan = plan_for(scene, FORCED)
     assert [group.outputs for group in plan.groups] == [1]

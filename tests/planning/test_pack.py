@@ -118,7 +118,7 @@ def test_outputs_are_as_near_to_the_target_as_whole_files_allow() -> None:
 
 
 def test_ten_times_the_files_take_about_ten_times_as_long() -> None:
-    """n log(bins): looking through all bins for each file would take a hundred times as long."""
+    """Packing takes n log(bins) steps. Searching all bins for each file would take a hundred times as long."""
     sizes = resolve_sizes(PlanOptions(), {})
     random = np.random.default_rng(7)
     for spread in (32 * MB, 600 * MB):
@@ -158,7 +158,7 @@ def test_a_table_property_that_is_no_size_is_refused(text: str) -> None:
 
 @given(st.lists(st.integers(1, 20), min_size=30, max_size=200))
 def test_groups_of_small_files_are_filled_evenly(sizes: list[int]) -> None:
-    """A task that has half the work of the others leaves its core idle for the rest of the time."""
+    """A task with half the work of the others would leave its core idle for the rest of the time."""
     settings = FileSizes(target=100, minimum=75, maximum=180, group_limit=200, small=10)
     totals = [sum(sizes[n] for n in group) for group in pack_files(sizes, settings)]
     assert max(totals) - sum(totals) / len(totals) <= max(sizes)

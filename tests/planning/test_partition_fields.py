@@ -41,7 +41,7 @@ def spec_of(number: int, *fields: tuple[int, Transform[Any, Any], str]) -> Parti
 def select(
     sql: str, specs: list[PartitionSpec], *tuples: tuple[int, tuple[Any, ...]], schema: Schema = WITHOUT_DAY
 ) -> tuple[list[bool], dict[int, str]]:
-    """`tuples` are spec ids with partition values; the last spec is the current one."""
+    """`tuples` are spec ids with partition values. The last spec is the current one."""
     by_id = {spec.spec_id: spec for spec in specs}
     fields = partition_fields(by_id, specs[-1].spec_id, schema, {0: SCHEMA})
     expression, _ = parse_predicate(sql, schema, NOW, fields)
@@ -178,7 +178,7 @@ def test_a_field_whose_column_was_dropped_can_be_named() -> None:
 def test_no_file_of_another_spec_that_holds_a_selected_row_is_dropped(
     micros: int | None, asked: Transform[Any, Any], other: Transform[Any, Any], sign: str, back: int, negate: bool
 ) -> None:
-    """A row is written under both specs: wherever the field selects it, the file without the field is selected too."""
+    """A row is written under both specs. If the field selects it, the file without the field is selected too."""
     kind = SCHEMA.find_field("ts").field_type
     old, new = spec_of(3, (TS, other, "q")), spec_of(4, (TS, asked, "p"))
     sql = f"p {sign} current_timestamp - interval '{back}' hour"

@@ -53,7 +53,7 @@ def random_delete(random: Random, files: Sequence[File]) -> Delete:
 
 @st.composite
 def scenes(draw: st.DrawFn) -> Scene:
-    """Up to 60 files; drawn from a seeded generator, so that crowded partitions are as common as bare ones."""
+    """Draws up to 60 files from a seeded generator, so that full partitions are as common as empty ones."""
     random = draw(st.randoms(use_true_random=False))
     largest = draw(st.sampled_from([40 * KB, 300 * KB, 1_000 * KB, 4_000 * KB]))
     snapshots = draw(st.sampled_from([(1,), (0, 1, 3), (1, 2, 3, 4, 5), (2, 4), (1, 4), (4, 5, 6)]))
@@ -258,7 +258,7 @@ def test_limited_runs_finish_the_work_in_the_end(scene: Scene, options: PlanOpti
 
 @pytest.mark.parametrize(("files", "partitions"), [(10_000, 1), (10_000, 10_000), (50_000, 100)])
 def test_ten_times_the_files_are_planned_in_about_ten_times_as_long(files: int, partitions: int) -> None:
-    """Each file compared with each other would take a hundred times as long."""
+    """Comparing each file with each other would take a hundred times as long."""
     few, many = _planning(files // 10, max(1, partitions // 10)), _planning(files, partitions)
     assert cpu_of(many) < 30 * cpu_of(few, times=3)
 

@@ -14,7 +14,7 @@ from tidyberg.model.table import SnapshotInfo
 def table_with(
     history: dict[int, int | None], branches: dict[str, int], staged: dict[int, tuple[str, str]] | None = None
 ) -> Inventory:
-    """Snapshots with their parents; of the staged ones the operation and `wap.id`. Main is the branch compacted."""
+    """Builds snapshots with their parents. Staged ones have an operation and a `wap.id`. The branch is main."""
     inventory = Scene([File() for _ in range(6)]).inventory()
     snapshots = {}
     for number, parent in history.items():

@@ -7,7 +7,7 @@ import pytest
 
 from tidyberg.planning import decide
 
-MODULES = sorted(Path(decide.__file__).parent.glob("*.py"))
+MODULES = sorted(Path(decide.__file__).parent.rglob("*.py"))
 # Types, expressions and evaluators of PyIceberg do no I/O; its catalogs, tables and file access do.
 IMPURE = ("pyiceberg.io", "pyiceberg.catalog", "pyiceberg.table", "os", "pathlib", "time", "random", "socket", "io")
 
