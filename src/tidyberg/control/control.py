@@ -23,7 +23,7 @@ from tidyberg.control.lease import LEASE_MS, Lease
 from tidyberg.control.planner import CALIBRATING_JOBS, Planner
 from tidyberg.control.workbench import Workbench
 from tidyberg.errors import BadInput, Cancelled, TidybergError
-from tidyberg.execute.engine import CancelToken, Engine, StartsAhead
+from tidyberg.execute.engine import CancelToken, Engine, StartsInBackground
 from tidyberg.model.accuracy import CalibrationReport
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.job import Job, JobStatus, Stage
@@ -101,8 +101,8 @@ class Control:
         if self.open_inline is not None:
             return  # only the plan will tell
         engine = self._get_engine()
-        if isinstance(engine, StartsAhead):
-            engine.start_ahead()
+        if isinstance(engine, StartsInBackground):
+            engine.start_in_background()
 
     def catalog(self, name: str | None = None) -> Catalog:
         """This thread's own."""
