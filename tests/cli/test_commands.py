@@ -192,7 +192,7 @@ def test_recover_scans_a_table_for_what_no_store_knows_of(run: Run, warehouse: W
 def test_a_target_of_a_byte_is_refused(run: Run) -> None:
     ran = run("compact", "analytics.events", "--target-file-size", "1B", "--force")
     assert ran.status == 2
-    assert "the smallest that is taken is 1 MB" in ran.err
+    assert "below the minimum of 1 MB" in ran.err
 
 
 def test_options_of_the_command_line_reach_the_plan(run: Run) -> None:
