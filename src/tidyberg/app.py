@@ -31,7 +31,7 @@ from tidyberg.telemetry.traces import open_tracer
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from tidyberg.execute.spark.kept import SparkSettings
+    from tidyberg.execute.spark.shared_spark import SparkSettings
     from tidyberg.service.service import Service
 
 
@@ -124,7 +124,7 @@ def _inline_engine(settings: Settings) -> Engine:
 
 
 def _spark_settings(settings: Settings) -> "SparkSettings":
-    from tidyberg.execute.spark.kept import SparkSettings
+    from tidyberg.execute.spark.shared_spark import SparkSettings
 
     return SparkSettings(
         master=settings.spark.master,
@@ -138,18 +138,18 @@ def _spark_settings(settings: Settings) -> "SparkSettings":
 
 def stop_spark() -> None:
     """Stop the Spark that the calls of this process share, after all of them have ended. The next call starts it."""
-    from tidyberg.execute.spark.kept import kept_spark
+    from tidyberg.execute.spark.shared_spark import shared_spark
 
-    kept_spark.stop()
+    shared_spark.stop()
 
 
 def _borrow_engine(settings: Settings) -> Engine:
     """Return an engine for one call of the Python API. Spark keeps running for the next call."""
     if settings.engine == "inline":
         return build_engine(settings)
-    from tidyberg.execute.spark.kept import kept_spark
+    from tidyberg.execute.spark.shared_spark import shared_spark
 
-    return kept_spark.borrow(_spark_settings(settings))
+    return shared_spark.borrow(_spark_settings(settings))
 
 
 def planned_resources(settings: Settings) -> Resources:

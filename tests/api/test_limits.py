@@ -88,7 +88,7 @@ def test_target_of_one_byte_is_refused_with_a_hint(shared_client: httpx.Client) 
     for path in ("/api/v1/compact", "/api/v1/plan"):
         answer = shared_client.post(path, json=asked)
         assert code_of(answer) == (422, "bad-input")
-        assert "target_file_size is 1 B; the smallest that is taken is 1 MB" in answer.json()["detail"]
+        assert "target_file_size is 1 B, below the minimum of 1 MB" in answer.json()["detail"]
         assert "Give a larger one, such as 512MB" in answer.text
 
 

@@ -192,7 +192,7 @@ def test_recover_scan_finds_files_unknown_to_the_store(run: Run, warehouse: Ware
 def test_target_of_one_byte_is_refused(run: Run) -> None:
     ran = run("compact", "analytics.events", "--target-file-size", "1B", "--force")
     assert ran.status == 2
-    assert "the smallest that is taken is 1 MB" in ran.err
+    assert "below the minimum of 1 MB" in ran.err
 
 
 def test_command_line_options_reach_the_plan(run: Run) -> None:

@@ -166,7 +166,7 @@ def test_unusable_redis_fails_with_a_hint(
     monkeypatch.setenv("REDIS_URL", f"redis://:hunter2@127.0.0.1:{port}")
     ran = run("doctor")
     assert ran.status == 5
-    assert ("password" if wrong == "password" else "See that Redis runs") in " ".join(ran.out.split())
+    assert ("password" if wrong == "password" else "Check that Redis runs") in " ".join(ran.out.split())
     assert "hunter2" not in ran.out
 
 

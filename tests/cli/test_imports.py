@@ -66,7 +66,7 @@ def test_filter_imports_its_parser(config: Path) -> None:
 
 def test_only_jobs_on_spark_launch_a_jvm(run: Run, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launched: list[object] = []
-    monkeypatch.setattr("tidyberg.execute.spark.launch.launch_ahead", lambda *given: launched.append(given))
+    monkeypatch.setattr("tidyberg.execute.spark.launch.launch_in_background", lambda *given: launched.append(given))
     monkeypatch.setattr("tidyberg.control.control.Control.expect_work", lambda _: launched.append("engine"))
     assert run("compact", "analytics.events", "--engine", "inline").status == 0
     launched.clear()  # the inline engine starts no JVM
@@ -87,7 +87,7 @@ def test_jvm_starts_before_table_libraries_are_imported(config: Path) -> None:
         "def launch(*_):\n"
         "    print('LOADED', *sorted(sys.modules), flush=True)\n"
         "    raise SystemExit(0)\n"
-        "spark_launch.launch_ahead = launch\n"
+        "spark_launch.launch_in_background = launch\n"
         "from tidyberg.cli.main import run\n"
         "sys.argv = ['tidyberg', 'compact', 'analytics.events']\n"
         "run()\n"

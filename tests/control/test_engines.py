@@ -95,7 +95,7 @@ def test_auto_runs_a_large_plan_on_spark_and_the_result_says_why(config: Path, w
 def test_auto_is_an_engine_of_the_python_api(
     config: Path, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidyberg.execute.spark.kept.KeptSpark.borrow", lambda *_: no_spark())
+    monkeypatch.setattr("tidyberg.execute.spark.shared_spark.SharedSpark.borrow", lambda *_: no_spark())
     table = warehouse.catalog.load_table("db.events")
     result = tidyberg.compact(table, engine="auto", strategy="full", hot_window_seconds=0)
     assert (result.outcome, result.job.engine) == ("committed", "inline")

@@ -119,7 +119,7 @@ def test_spark_starts_again_without_an_archive_that_its_jvm_crashes_over(
     assert made.path is not None
     broken = put(empty, made.path.read_bytes()[:1_000_000])
     engine = SparkEngine("local[1]", class_archive=True)
-    engine.start_ahead()
+    engine.start_in_background()
     assert not run_on(engine, tmp_path, empty)[0]
     assert not broken.exists()
     assert not empty.is_wanted

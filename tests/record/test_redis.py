@@ -59,7 +59,7 @@ def test_while_redis_is_down_every_call_says_so_and_afterwards_all_is_there(redi
         before = [records.queue.submission(job_id) for job_id in "abc"]
         redis_to_kill.kill()
         for call in CALLS:
-            with pytest.raises(StoreUnreachable, match=r"did not answer.*See that Redis runs") as caught:
+            with pytest.raises(StoreUnreachable, match=r"did not answer.*Check that Redis runs") as caught:
                 call(records)
             assert redis_to_kill.password not in str(caught.value)
         redis_to_kill.start()

@@ -62,7 +62,7 @@ def test_options_in_the_spelling_of_the_contract(given: dict[str, Any], name: st
 
 
 def test_a_target_of_a_byte_is_refused_whoever_asks_for_it() -> None:
-    said = "target_file_size is 1 B; the smallest that is taken is 1 MB"
+    said = "target_file_size is 1 B, below the minimum of 1 MB"
     with pytest.raises(BadInput, match=said):
         resolve({}, {"target_file_size": 1, "force": True})
     with pytest.raises(BadInput, match=said):

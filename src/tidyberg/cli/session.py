@@ -66,11 +66,11 @@ def launch_spark(settings: Settings) -> None:
     if settings.engine != "spark" or spark.connect is not None:
         return
     from tidyberg.execute.engine import APP_NAME
-    from tidyberg.execute.spark.launch import launch_ahead
+    from tidyberg.execute.spark.launch import launch_in_background
     from tidyberg.execute.spark.session import engine_launch, retrying_master
 
     with suppress(TidybergError):  # the job will report the error
         master = retrying_master(spark.master)
-        launch_ahead(
+        launch_in_background(
             *engine_launch(master, spark.driver_memory, spark.conf, APP_NAME, class_archive=spark.class_archive)
         )

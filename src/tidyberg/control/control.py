@@ -22,6 +22,9 @@ from tidyberg.control.lease import LEASE_MS
 from tidyberg.control.planner import CALIBRATING_JOBS, Planner
 from tidyberg.control.table_health import health_report, summarise
 from tidyberg.execute.engine import CancelToken, Engine, StartsAhead
+from tidyberg.control.workbench import Workbench
+from tidyberg.errors import BadInput, Cancelled, TidybergError
+from tidyberg.execute.engine import CancelToken, Engine, StartsInBackground
 from tidyberg.model.accuracy import CalibrationReport
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.job import Job, Stage
@@ -92,8 +95,8 @@ class Control:
         if self.open_inline is not None:
             return  # the plan decides which engine is used
         engine = self._get_engine()
-        if isinstance(engine, StartsAhead):
-            engine.start_ahead()
+        if isinstance(engine, StartsInBackground):
+            engine.start_in_background()
 
     def catalog(self, name: str | None = None) -> Catalog:
         """The catalog of this thread."""

@@ -82,10 +82,10 @@ class CancelToken:
 
 
 @runtime_checkable
-class StartsAhead(Protocol):
+class StartsInBackground(Protocol):
     """An engine that takes long to start, and can start while the caller does other work."""
 
-    def start_ahead(self) -> None: ...
+    def start_in_background(self) -> None: ...
 
 
 class Engine(Protocol):

@@ -114,9 +114,9 @@ class PlanOptions:
                 raise BadInput(f"{name} must be at least 1, not {value}.")
         if self.target_file_size is not None and self.target_file_size < self.min_target_file_size:
             raise BadInput(
-                f"target_file_size is {format_size(self.target_file_size)}; the smallest that is taken is "
+                f"target_file_size is {format_size(self.target_file_size)}, below the minimum of "
                 f"{format_size(self.min_target_file_size)}.",
-                hint="Give a larger one, such as 512MB. The floor is the setting limits.min_target_file_size.",
+                hint="Give a larger one, such as 512MB. The setting limits.min_target_file_size is the minimum.",
             )
         if self.max_cost is not None and self.max_cost < 0:
             raise BadInput(f"max_cost must not be negative, not {self.max_cost}.")

@@ -62,7 +62,7 @@ def check_address(value: str) -> str:
     """Public keys must come over HTTPS, because plain HTTP can be forged. The loopback interface is an exception."""
     parts = urlsplit(value)
     if parts.username or parts.password:
-        raise ValueError("an address with a password is refused")
+        raise ValueError("an address must not contain a password")
     if not parts.hostname or parts.scheme not in ("https", "http"):
         raise ValueError("an address begins with https://")
     if parts.scheme == "http" and not is_loopback(parts.hostname):

@@ -191,8 +191,8 @@ def _add_store(data: dict[str, Any], environ: Mapping[str, str]) -> None:
 
 def _explain(error: ValidationError, path: Path | None, lines: Mapping[KeyPath, int]) -> ConfigurationError:
     problems = sorted((_line(problem["loc"], lines), describe_problem(Settings, problem)) for problem in error.errors())
-    told = [f"{path}, line {line}: {words}" if line else f"Environment: {words}" for line, words in problems]
-    return ConfigurationError("\n".join(told), hint="`tidyberg config schema` prints all settings.")
+    messages = [f"{path}, line {line}: {words}" if line else f"Environment: {words}" for line, words in problems]
+    return ConfigurationError("\n".join(messages), hint="`tidyberg config schema` prints all settings.")
 
 
 def _line(loc: Sequence[str | int], lines: Mapping[KeyPath, int]) -> int:

@@ -64,8 +64,8 @@ class SparkEngine:
         self._shipped = False
         self._closing = False
         self._lock = threading.Lock()
-        self._launch: Launch | None = None  # set while `start_ahead` is running
-        self._ahead: threading.Thread | None = None
+        self._launch: Launch | None = None  # set while `start_in_background` is running
+        self._background_start: threading.Thread | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._is_own_local = session is None and connect is None and local_cores(self._master) is not None
         self._cores = self._find_cores()
@@ -104,9 +104,9 @@ class SparkEngine:
             if self._spark is None:
                 self._spark = self._start()
 
-    def start_ahead(self) -> None:
+    def start_in_background(self) -> None:
         """Start Spark in the background. If that fails, the first run reports why."""
-        if self._spark is not None or self._connect is not None or self._ahead is not None:
+        if self._spark is not None or self._connect is not None or self._background_start is not None:
             return
         if "pyspark" in sys.modules and active_context() is not None:
             return
@@ -115,8 +115,10 @@ class SparkEngine:
         )
         with contextlib.suppress(OSError, EngineError):
             self._launch = launched(*launch, self._directory() / "spark.log")
-            self._ahead = threading.Thread(target=self._start_quietly, name="tidyberg-spark-start", daemon=True)
-            self._ahead.start()
+            self._background_start = threading.Thread(
+                target=self._start_quietly, name="tidyberg-spark-start", daemon=True
+            )
+            self._background_start.start()
 
     def _start_quietly(self) -> None:
         with contextlib.suppress(Exception):
@@ -143,9 +145,9 @@ class SparkEngine:
             if self._scratch is not None:
                 self._scratch.cleanup()
                 self._scratch = None
-        if self._ahead is not None:
-            self._ahead.join()
-        self._ahead, self._closing = None, False
+        if self._background_start is not None:
+            self._background_start.join()
+        self._background_start, self._closing = None, False
 
     def run(
         self,

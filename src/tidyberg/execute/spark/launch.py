@@ -129,7 +129,7 @@ _waiting = _PendingLaunch()
 atexit.register(_waiting.abandon)
 
 
-def launch_ahead(settings: Mapping[str, str], environment: Mapping[str, str]) -> None:
+def launch_in_background(settings: Mapping[str, str], environment: Mapping[str, str]) -> None:
     """Launch a JVM before there is an engine. The first engine with these settings takes it."""
     _waiting.put(settings, environment)
 

@@ -1,6 +1,6 @@
--- Takes a table for a job. ARGV: table's uuid, job id, owner, now, when the lease runs out, then an owner that the caller
--- has looked at and what it saw: 'alive', 'dead' or 'unknown'. The answer: 'taken'; 'held' and by which job; or 'look' and
--- the owner that the caller must look at first, because only the machine where a process runs can tell.
+-- Takes the lease of a table. ARGV: table's uuid, job id, owner, now, when the lease expires, then an owner that the
+-- caller has checked and its state: 'alive', 'dead' or 'unknown'. Returns 'taken', or 'held' and the holder, or 'look' and
+-- the owner that the caller must check first, because only the machine of a process can see whether it is alive.
 local uuid, id, owner, now, expires, looked_at, seen = unpack(ARGV)
 local key = P .. 'lease:' .. uuid
 local holder, held_by, until_ms = unpack(redis.call('HMGET', key, 'job_id', 'owner', 'expires_ms'))

@@ -1,4 +1,4 @@
--- Appends a step of a job; the oldest ones go. ARGV: job id, how many to keep, at, kind, data.
+-- Appends an event of a job and drops the oldest ones. ARGV: job id, how many to keep, at, kind, data.
 local key = P .. 'job:' .. ARGV[1]
 if answered() or redis.call('EXISTS', key) == 0 then return end
 local id = redis.call('HINCRBY', key, 'last_event', 1) .. '-0'

@@ -1,4 +1,4 @@
--- Numbers and keeps an entry. ARGV: tenant, at_ms, document.
+-- Assigns a number to an entry and saves it. ARGV: tenant, at_ms, document.
 local earlier = answered()
 if earlier then return earlier end
 local number = tostring(redis.call('INCR', P .. 'last_audit'))

@@ -1,4 +1,4 @@
--- Renews a claim. ARGV: job id, token, when it runs out.
+-- Renews a claim. ARGV: job id, token, when it expires.
 local job = find(ARGV[1])
 if not held(job, ARGV[2]) then return 'lost' end
 redis.call('HSET', job.key, 'expires_ms', ARGV[3])

@@ -1,4 +1,4 @@
--- Ends a queued submission, asks a running one to stop; gives what is kept. ARGV: job id, now.
+-- Ends a queued submission or asks a running one to stop, and returns it. ARGV: job id, now.
 local job = find(ARGV[1])
 if not job then return {} end
 if job.status == 'queued' then

@@ -1,8 +1,8 @@
--- Gives the next submission to a worker. ARGV: worker, now, when the claim runs out, how many may run, how many of a
--- tenant, then tenant and number for those with a number of their own.
+-- Gives the next submission to a worker. ARGV: worker, now, when the claim expires, how many may run, how many may run
+-- per tenant, then tenant and number for tenants that have their own limit.
 local worker, now, expires, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
--- From the clock too: a replica that became master may have missed the last tokens, and none may be given twice.
+-- Tokens also follow the clock: a replica that became master may have missed the last ones, and none may repeat.
 local function next_token()
   local clock = redis.call('TIME')
   local token = math.max((redis.call('GET', P .. 'last_token') or 0) + 1, clock[1] * 1000000 + clock[2])

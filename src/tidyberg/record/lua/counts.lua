@@ -1,4 +1,4 @@
--- How many submissions there are by tenant and status: tenant, status, number, … ARGV: the statuses.
+-- Counts submissions by tenant and status. Returns tenant, status, number, …. ARGV: the statuses.
 local found = {}
 for _, tenant in ipairs(redis.call('SMEMBERS', P .. 'tenants')) do
   for _, status in ipairs(ARGV) do

@@ -1,2 +1,2 @@
--- Forgets what only recovery needed of a job. ARGV: job id.
+-- Deletes the data of a job that only recovery needs. ARGV: job id.
 forget(ARGV[1])

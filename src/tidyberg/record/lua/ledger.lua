@@ -1,5 +1,5 @@
--- What the scripts of the ledger share: it stands in front of each of them. Below the prefix P there are
---   schedules, dues     hashes by schedule id: documents; up to when their times are dealt with
+-- The shared code of the ledger's scripts, which precedes each of them. The keys below the prefix P are
+--   schedules, dues     hashes by schedule id: documents; the time up to which each is handled
 --   pauses              hash by table: documents
 --   kept_plan:<hash>    a document; kept_plans: their hashes, by the time of their creation
 --   audit               hash: number -> document; audit_numbers, audit_of:<tenant>: numbers; audit_times: by time

@@ -1,5 +1,5 @@
--- The client sends a call again when its answer was lost: what such a call did is remembered for a while under a name of
--- its own, KEYS[2], and answered again instead of being done again.
+-- The client sends a call again if its answer was lost. So the answer of a call is kept for a while under its own key,
+-- KEYS[2], and returned again instead of running the call again.
 local function answered() return redis.call('GET', KEYS[2]) end
 
 local function remember(answer)

@@ -1,6 +1,6 @@
--- Submissions by number. ARGV: 'newest' or 'oldest' first, the number to go on after or '', how many are wanted, how many
--- to look at, created_by or '', created from or '', how many tenants are named (0: any) and which, then the indexes to
--- read. The answer: the number to go on after ('' when there are no more), then the submissions.
+-- Returns submissions by number. ARGV: 'newest' or 'oldest' first, the number to continue after or '', how many to
+-- return, how many to read, created_by or '', created from or '', the number of tenants (0: any), the tenants, then the
+-- indexes to read. Returns the number to continue after ('' if there are no more), then the submissions.
 local newest, wanted, most = ARGV[1] == 'newest', tonumber(ARGV[3]), tonumber(ARGV[4])
 local created_by, from, named = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local bound = ARGV[2] ~= '' and '(' .. ARGV[2]

@@ -1,4 +1,4 @@
--- Forgets submissions that ended, oldest first, with all that belongs to them. ARGV: ended before, how many at most.
+-- Deletes ended submissions and all their data, oldest first. ARGV: ended before, how many at most.
 local found = redis.call('ZRANGE', P .. 'ended', '-inf', '(' .. ARGV[1], 'BYSCORE', 'LIMIT', 0, ARGV[2])
 for _, id in ipairs(found) do
   local job = find(id)

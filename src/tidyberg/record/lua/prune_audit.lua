@@ -1,4 +1,4 @@
--- Forgets entries of the audit log, oldest first. ARGV: from before, how many at most.
+-- Deletes entries of the audit log, oldest first. ARGV: from before, how many at most.
 local found = redis.call('ZRANGE', P .. 'audit_times', '-inf', '(' .. ARGV[1], 'BYSCORE', 'LIMIT', 0, ARGV[2])
 for _, member in ipairs(found) do
   local number, tenant = string.match(member, '^(%d+):(.*)$')

@@ -1,5 +1,5 @@
--- Forgets jobs that are settled and hold no table, oldest first. ARGV: ended before, how many to look at, how many to
--- pass over. The answer: how many it forgot, how many it looked at.
+-- Deletes settled jobs that hold no table, oldest first. ARGV: ended before, how many to read, how many to skip. Returns
+-- how many it deleted and how many it read.
 local found = redis.call('ZRANGE', P .. 'settled_runs', '-inf', '(' .. ARGV[1], 'BYSCORE', 'LIMIT', ARGV[3], ARGV[2])
 local gone = 0
 for _, id in ipairs(found) do

@@ -1,15 +1,15 @@
--- What the scripts of the queue share: it stands in front of each of them. Below the prefix P there are
---   job:<id>                  hash: the fields of a submission, and its number: it was the how many-th to arrive
---   waiting:<tenant>:<table>  queued ones that may run now, by priority, then number
---   waiting_for:<table>       tenants that have some waiting for it
---   ready:<tenant>            of each of its tables that is not busy the first one waiting, by priority, then number
---   heads:<tenant>            hash: table -> which one that is
---   tenants_ready             tenants with something ready: the fewest running first, then served longest ago
---   delayed                   queued ones, by the time before which they must not run
---   running                   by the time at which their claim runs out
+-- The shared code of the queue's scripts, which precedes each of them. The keys below the prefix P are
+--   job:<id>                  hash: the fields of a submission, and its number in the order of arrival
+--   waiting:<tenant>:<table>  queued submissions that may run now, by priority, then number
+--   waiting_for:<table>       tenants with submissions that wait for it
+--   ready:<tenant>            the first waiting submission of each idle table, by priority, then number
+--   heads:<tenant>            hash: table -> that submission
+--   tenants_ready             tenants with ready submissions: fewest running first, then served longest ago
+--   delayed                   queued submissions, by the time before which they must not run
+--   running                   running submissions, by the time at which their claim expires
 --   busy                      hash: table -> the job that runs on it
---   ended                     by the time at which they ended
---   all:<status>, of_tenant:<tenant>:<status>, of_table:<table>:<status>: by number, to page through and to count
+--   ended                     ended submissions, by the time at which they ended
+--   all:<status>, of_tenant:<tenant>:<status>, of_table:<table>:<status>: submissions by number, for pages and counts
 local P = KEYS[1]
 local SHIFT = 2 ^ 40  -- two numbers in a score, which is exact up to 2^53
 
@@ -58,7 +58,7 @@ local function rank_tenant(tenant)
   redis.call('ZADD', P .. 'tenants_ready', string.format('%.0f', running * SHIFT + served), tenant)
 end
 
--- Makes ready:<tenant> true again after its waiting ones, or whether the table is busy, have changed.
+-- Updates ready:<tenant> after its waiting submissions or the state of the table have changed.
 local function refresh(tenant, table_id)
   local ready, heads = P .. 'ready:' .. tenant, P .. 'heads:' .. tenant
   local before = redis.call('HGET', heads, table_id)
@@ -93,7 +93,7 @@ local function stop_waiting(job)
   refresh(job.tenant, job.table_id)
 end
 
--- It holds neither its claim nor its table any more; its status says already what it does instead.
+-- Releases the claim and the table of a submission whose status has already changed.
 local function stop_running(job)
   redis.call('ZREM', P .. 'running', job.id)
   redis.call('HDEL', job.key, 'worker', 'expires_ms')

@@ -1,4 +1,4 @@
--- Entries, newest first: number, document, … ARGV: the number before which to start or '', how many, then indexes.
+-- Returns entries, newest first, as number, document, …. ARGV: the number to start before or '', how many, indexes.
 local numbers, entries = {}, {}
 for at = 3, #ARGV do
   local start = ARGV[1] == '' and '+inf' or '(' .. ARGV[1]

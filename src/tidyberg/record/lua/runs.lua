@@ -1,11 +1,11 @@
--- What the scripts of the job store share: it stands in front of each of them. Below the prefix P there are
---   run:<id>                     hash: document, table, and its member of the indexes: its number, then its id
---   runs, runs:<table>           by the time of their creation, then number
---   open_runs, open_runs:<table> those that run or are for recovery to look at
---   settled_runs                 the others, by the time at which they ended
+-- The shared code of the job store's scripts, which precedes each of them. The keys below the prefix P are
+--   run:<id>                     hash: document, table, and its member in the indexes: number, then id
+--   runs, runs:<table>           jobs by the time of their creation, then number
+--   open_runs, open_runs:<table> running jobs, and those that recovery has to look at
+--   settled_runs                 all other jobs, by the time at which they ended
 --   lease:<table's uuid>         hash: job_id, owner, expires_ms
---   leases:<id>                  which tables a job holds
---   paths:<id>, plan:<id>, finished:<id>: what recovery needs of a job
+--   leases:<id>                  the tables that a job holds
+--   paths:<id>, plan:<id>, finished:<id>: the data of a job that recovery needs
 local P = KEYS[1]
 
 local function forget(id) redis.call('DEL', P .. 'paths:' .. id, P .. 'plan:' .. id, P .. 'finished:' .. id) end

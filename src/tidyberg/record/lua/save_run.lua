@@ -1,5 +1,5 @@
 -- Inserts a job or replaces it. ARGV: job id, document, table, created_ms, '1' while it is open, finished_ms or '', the
--- table's uuid, who must have it or ''.
+-- table's uuid, the required holder or ''.
 local id, document, table_id, created, open, ended, uuid, holder = unpack(ARGV)
 if holder ~= '' and not holds(uuid, holder) then return 0 end
 local key = P .. 'run:' .. id

@@ -1,4 +1,4 @@
--- Keeps a submission and queues it; gives what is kept under its id or its key. Sent again it finds its own id.
+-- Saves and queues a submission. Returns the one that is saved under its id or its key, so it can be sent again.
 -- ARGV: job id, tenant, table, idempotency key or '', not_before_ms, then fields.
 local id, tenant, table_id, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local earlier = name ~= '' and redis.call('HGET', P .. 'keys:' .. tenant, name)

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 import tidyberg
 from tidyberg.errors import BadInput
 from tidyberg.execute.spark.engine import SparkEngine
-from tidyberg.execute.spark.kept import KeptSpark, SparkSettings, kept_spark
+from tidyberg.execute.spark.shared_spark import SharedSpark, SparkSettings, shared_spark
 from tidyberg.testing import Warehouse
 
 SETTINGS = SparkSettings("local[1]", {}, None, "1g", 4.0)
@@ -23,7 +23,7 @@ OTHER = SparkSettings("local[2]", {}, None, "1g", 4.0)
 
 
 def test_the_same_settings_share_an_engine_and_others_replace_it() -> None:
-    kept = KeptSpark()
+    kept = SharedSpark()
     first, second = kept.borrow(SETTINGS), kept.borrow(SETTINGS)
     engine = kept._engine
     first.close()
@@ -39,7 +39,7 @@ def test_the_same_settings_share_an_engine_and_others_replace_it() -> None:
 
 
 def test_other_settings_wait_for_those_that_are_used() -> None:
-    kept = KeptSpark()
+    kept = SharedSpark()
     used = kept.borrow(SETTINGS)
     got = threading.Event()
 
@@ -58,7 +58,7 @@ def test_other_settings_wait_for_those_that_are_used() -> None:
 
 
 def test_a_call_within_a_call_does_not_wait_for_itself() -> None:
-    kept = KeptSpark()
+    kept = SharedSpark()
     outer = kept.borrow(SETTINGS)
     inner = kept.borrow(OTHER)
     assert isinstance(inner, SparkEngine)
@@ -92,16 +92,16 @@ def more(table: Table) -> None:
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_calls_share_a_spark_until_it_dies_or_is_stopped(table: Table) -> None:
     assert tidyberg.compact(table).outcome == "committed"
-    assert kept_spark._engine is not None
-    jvm = kept_spark._engine._spark._gateway.proc
+    assert shared_spark._engine is not None
+    jvm = shared_spark._engine._spark._gateway.proc
     more(table)
     assert tidyberg.compact(table).outcome == "committed"
-    assert kept_spark._engine._spark._gateway.proc is jvm
+    assert shared_spark._engine._spark._gateway.proc is jvm
     os.killpg(jvm.pid, signal.SIGKILL)
     jvm.wait()
     more(table)
     assert tidyberg.compact(table).outcome == "committed"
-    second = kept_spark._engine._spark._gateway.proc
+    second = shared_spark._engine._spark._gateway.proc
     assert second.pid != jvm.pid
     tidyberg.stop_spark()
     assert second.poll() is not None
@@ -115,8 +115,8 @@ def test_it_ends_with_the_process_and_says_nothing(table: Table, tmp_path: Path)
         "from pyiceberg.catalog import load_catalog\n"
         f"table = load_catalog({table.catalog.name!r}, **{dict(properties)!r}).load_table('db.events')\n"
         "assert tidyberg.compact(table).outcome == 'committed'\n"
-        "from tidyberg.execute.spark.kept import kept_spark\n"
-        "print(kept_spark._engine._spark._gateway.proc.pid)\n"
+        "from tidyberg.execute.spark.shared_spark import shared_spark\n"
+        "print(shared_spark._engine._spark._gateway.proc.pid)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

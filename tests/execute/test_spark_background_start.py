@@ -10,7 +10,7 @@ import pytest
 from tests.builders.tasks import STORAGE
 from tests.execute.spark_checks import check_results_and_progress, group_tasks
 from tidyberg.errors import ConfigurationError
-from tidyberg.execute.engine import CancelToken, StartsAhead
+from tidyberg.execute.engine import CancelToken, StartsInBackground
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.execute.spark.engine import SparkEngine
 
@@ -42,10 +42,10 @@ def run_alone(code: str, scratch: Path) -> None:
 
 def test_a_run_uses_the_spark_that_was_started_ahead(tmp_path: Path) -> None:
     engine = SparkEngine("local[2]")
-    assert isinstance(engine, StartsAhead)
-    assert not isinstance(InlineEngine(), StartsAhead)
+    assert isinstance(engine, StartsInBackground)
+    assert not isinstance(InlineEngine(), StartsInBackground)
     try:
-        engine.start_ahead()
+        engine.start_in_background()
         launch = engine._launch
         assert launch is not None
         check_results_and_progress(engine, tmp_path)
@@ -68,7 +68,7 @@ def test_a_start_that_is_abandoned_ends_its_jvm_and_removes_its_files(tmp_path: 
         "import psutil, time\n"
         "from tidyberg.execute.spark.engine import SparkEngine\n"
         "engine = SparkEngine('local[1]')\n"
-        f"engine.start_ahead(); time.sleep({seconds})\n"
+        f"engine.start_in_background(); time.sleep({seconds})\n"
         "children = psutil.Process().children(recursive=True)\n"
         "assert children\n"
         "engine.close()\n"
@@ -78,9 +78,9 @@ def test_a_start_that_is_abandoned_ends_its_jvm_and_removes_its_files(tmp_path: 
 
 def test_a_launch_that_no_engine_takes_ends_with_the_process(tmp_path: Path) -> None:
     launch = (
-        "from tidyberg.execute.spark.launch import launch_ahead\n"
+        "from tidyberg.execute.spark.launch import launch_in_background\n"
         "from tidyberg.execute.spark.session import engine_launch\n"
-        "launch_ahead(*engine_launch('local[1]', '1g', {}, 'tidyberg'))\n"
+        "launch_in_background(*engine_launch('local[1]', '1g', {}, 'tidyberg'))\n"
     )
     run_alone(launch, tmp_path / "scratch")
 
@@ -105,7 +105,7 @@ def test_where_spark_cannot_start_ahead_the_run_says_why(tmp_path: Path, monkeyp
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     engine = SparkEngine("local[1]")
     try:
-        engine.start_ahead()
+        engine.start_in_background()
         with pytest.raises(ConfigurationError, match="needs Java 17"):
             list(engine.run(group_tasks(tmp_path, 1), STORAGE, cancel=CancelToken()))
     finally:

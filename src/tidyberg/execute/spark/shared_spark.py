@@ -41,7 +41,7 @@ class SparkSettings:
         )
 
 
-class KeptSpark:
+class SharedSpark:
     def __init__(self) -> None:
         self._unused = threading.Condition()
         self._settings: SparkSettings | None = None
@@ -134,7 +134,7 @@ class _Borrowed:
             give_back()
 
 
-kept_spark = KeptSpark()
-atexit.register(kept_spark.stop_at_exit)
+shared_spark = SharedSpark()
+atexit.register(shared_spark.stop_at_exit)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=kept_spark.forget)
+    os.register_at_fork(after_in_child=shared_spark.forget)
