@@ -32,14 +32,13 @@ def test_damage_exits_with_6_and_names_the_rows(run: Run, warehouse: Warehouse) 
     table = warehouse.catalog.load_table("analytics.events")
     (output,) = (local_path(file.path) for file in warehouse.live_files(table))
     rows = pq.read_table(output, partitioning=None)
-    pq.write_table(
-        rows.slice(1).take([0, *range(rows.num_rows - 1)]), output
-    )  # loses the first row and duplicates the second
+    # This loses the first row and duplicates the second.
+    pq.write_table(rows.slice(1).take([0, *range(rows.num_rows - 1)]), output)
     ran = run("audit", "analytics.events")
     assert ran.status == 6
     assert "DAMAGED" in ran.out
     assert "1 row lost" in ran.out
-    assert "1 row doubled" in ran.out
+    assert "1 row duplicated" in ran.out
     assert "receipt does not match" in ran.out
     told = run("audit", "analytics.events", "--json")
     assert told.status == 6

@@ -127,7 +127,7 @@ def test_a_table_that_fails_does_not_stop_the_others(run: Run, warehouse: Wareho
 def test_fail_fast_stops_at_the_first_failure(run: Run, warehouse: Warehouse) -> None:
     ran = run("compact", "sales.orders", "sales.nothing", "sales.bills", "analytics.events", "--fail-fast")
     assert ran.status == 2
-    assert "stopped by --fail-fast; 2 tables not begun" in ran.err
+    assert "stopped by --fail-fast; 2 tables not started" in ran.err
     assert [files_of(warehouse, name) for name in ("sales.orders", "sales.bills")] == [1, 6]
 
 

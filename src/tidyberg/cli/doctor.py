@@ -77,12 +77,12 @@ def java_version(environ: Mapping[str, str]) -> tuple[int, str] | None:
     if java is None:
         return None
     try:
-        said = subprocess.run(  # noqa: S603 - the java that Spark itself would start
+        output = subprocess.run(  # noqa: S603 - the java that Spark itself would start
             [java, "-version"], capture_output=True, text=True, timeout=20, check=False
         ).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r'version "(?:1\.)?(\d+)([^"]*)"', said)
+    match = re.search(r'version "(?:1\.)?(\d+)([^"]*)"', output)
     return (int(match[1]), f"{match[1]}{match[2]} ({java})") if match else None
 
 

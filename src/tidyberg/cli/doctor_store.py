@@ -74,8 +74,8 @@ def _check_redis(url: str) -> Iterator[Check]:
     if not found.is_master:
         yield Check("fail", _NAME, "this Redis is a replica", "Give the address of its master.")
     if abs(found.clock_seconds) > _CLOCKS_MAY_DIFFER_SECONDS:
-        said = f"the clocks of this machine and of Redis differ by {abs(found.clock_seconds):.0f} s"
-        yield Check("warn", _NAME, said, "Synchronize both with NTP. Replicas use the time of Redis.")
+        difference = f"the clocks of this machine and of Redis differ by {abs(found.clock_seconds):.0f} s"
+        yield Check("warn", _NAME, difference, "Synchronize both with NTP. Replicas use the time of Redis.")
     if not found.is_append_only:
         yield Check("warn", _NAME, "Redis loses jobs when it restarts", "Set `appendonly yes` in redis.conf.")
     if found.eviction != "noeviction":

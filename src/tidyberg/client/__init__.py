@@ -2,11 +2,13 @@
 
 from tidyberg.client.asynchronous import AsyncClient
 from tidyberg.client.client import Client
-from tidyberg.client.models import Event, JobCreated, JobError, JobPage, Readiness, Table, TableHealth
+from tidyberg.client.models import JobCreated, JobError, JobPage, Readiness, TableHealth
+from tidyberg.client.models import RemoteEvent as Event
 from tidyberg.client.models import RemoteJob as Job
 from tidyberg.client.models import RemotePause as Pause
 from tidyberg.client.models import RemotePlan as Plan
 from tidyberg.client.models import RemoteSchedule as Schedule
+from tidyberg.client.models import RemoteTable as Table
 
 __all__ = [
     "AsyncClient",

@@ -10,17 +10,17 @@ import httpx
 
 from tidyberg.client import calls
 from tidyberg.client.calls import Call, JobListArguments, PlanArguments, SubmitArguments, T
-from tidyberg.client.connection import RETRIES, TIMEOUT_SECONDS, arguments
+from tidyberg.client.connection import RETRIES, TIMEOUT_SECONDS, httpx_arguments
 from tidyberg.client.models import (
-    Event,
     JobCreated,
     JobPage,
     Readiness,
+    RemoteEvent,
     RemoteJob,
     RemotePause,
     RemotePlan,
     RemoteSchedule,
-    Table,
+    RemoteTable,
     TableHealth,
 )
 from tidyberg.client.responses import is_final, read
@@ -43,7 +43,7 @@ class AsyncClient:
         retries: int = RETRIES,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._http = httpx.AsyncClient(transport=transport, **arguments(url, token, timeout_seconds))
+        self._http = httpx.AsyncClient(transport=transport, **httpx_arguments(url, token, timeout_seconds))
         self._retries = retries
 
     async def __aenter__(self) -> "AsyncClient":
@@ -57,16 +57,16 @@ class AsyncClient:
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def submit(self, table: str, **asked: Unpack[SubmitArguments]) -> JobCreated:
+    async def submit(self, table: str, **arguments: Unpack[SubmitArguments]) -> JobCreated:
         """Queues a compaction."""
-        return await self._send(calls.submit(table, asked))
+        return await self._send(calls.submit(table, arguments))
 
     async def job(self, job_id: str) -> RemoteJob:
         return await self._send(calls.job(job_id))
 
-    async def jobs(self, **which: Unpack[JobListArguments]) -> JobPage:
+    async def jobs(self, **arguments: Unpack[JobListArguments]) -> JobPage:
         """Returns one page of jobs."""
-        return await self._send(calls.jobs(which))
+        return await self._send(calls.jobs(arguments))
 
     async def cancel(self, job_id: str) -> RemoteJob:
         """Cancels a job. A queued job ends at once, a running job soon. A finished job stays."""
@@ -79,7 +79,7 @@ class AsyncClient:
             await asyncio.sleep(polling.pause(job))
         return job
 
-    async def watch(self, job_id: str, *, after: int = 0) -> AsyncIterator[Event]:
+    async def watch(self, job_id: str, *, after: int = 0) -> AsyncIterator[RemoteEvent]:
         """Yields the events of the job until it has ended. Reconnects if the connection breaks."""
         reader, retrying = EventReader(last=after), Retrying(self._retries, self._http.base_url)
         while True:
@@ -100,14 +100,14 @@ class AsyncClient:
                 retrying.failed(error)
             await asyncio.sleep(retrying.pause())
 
-    async def plan(self, table: str, **asked: Unpack[PlanArguments]) -> RemotePlan:
+    async def plan(self, table: str, **arguments: Unpack[PlanArguments]) -> RemotePlan:
         """Returns what a job would do, and changes nothing. `apply` runs the plan by its hash."""
-        return await self._send(calls.plan(table, asked))
+        return await self._send(calls.plan(table, arguments))
 
     async def apply(self, plan_hash: str, *, priority: int = 0, key: str | None = None) -> JobCreated:
         return await self._send(calls.apply(plan_hash, priority, key))
 
-    async def tables(self, *, catalog: str | None = None, namespace: str | None = None) -> list[Table]:
+    async def tables(self, *, catalog: str | None = None, namespace: str | None = None) -> list[RemoteTable]:
         return await self._send(calls.tables(catalog, namespace))
 
     async def health(self, catalog: str, namespace: str, table: str) -> TableHealth:

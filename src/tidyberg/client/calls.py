@@ -58,14 +58,14 @@ class JobListArguments(TypedDict, total=False):
     cursor: str  # the `next_cursor` of the previous page
 
 
-def submit(table: str, asked: SubmitArguments) -> Call[models.JobCreated]:
-    key = asked.get("key")
-    body = {"table": table, **{name: value for name, value in asked.items() if name != "key"}}
+def submit(table: str, arguments: SubmitArguments) -> Call[models.JobCreated]:
+    key = arguments.get("key")
+    body = {"table": table, **{name: value for name, value in arguments.items() if name != "key"}}
     return Call("POST", f"{PREFIX}/compact", _one(models.JobCreated), body=body, headers=_key(key))
 
 
-def plan(table: str, asked: PlanArguments) -> Call[models.RemotePlan]:
-    return Call("POST", f"{PREFIX}/plan", _one(models.RemotePlan), body={"table": table, **asked})
+def plan(table: str, arguments: PlanArguments) -> Call[models.RemotePlan]:
+    return Call("POST", f"{PREFIX}/plan", _one(models.RemotePlan), body={"table": table, **arguments})
 
 
 def apply(plan_hash: str, priority: int, key: str | None) -> Call[models.JobCreated]:
@@ -77,10 +77,10 @@ def job(job_id: str) -> Call[models.RemoteJob]:
     return Call("GET", _job(job_id), _one(models.RemoteJob))
 
 
-def jobs(which: JobListArguments) -> Call[models.JobPage]:
-    query: dict[str, Any] = {name: value for name, value in which.items() if name not in ("status", "oldest_first")}
-    query["sort"] = "created_at" if which.get("oldest_first") else "-created_at"
-    if status := which.get("status"):
+def jobs(arguments: JobListArguments) -> Call[models.JobPage]:
+    query: dict[str, Any] = {name: value for name, value in arguments.items() if name not in ("status", "oldest_first")}
+    query["sort"] = "created_at" if arguments.get("oldest_first") else "-created_at"
+    if status := arguments.get("status"):
         query["status"] = [JobStatus(one).value for one in status]
     return Call("GET", f"{PREFIX}/jobs", _one(models.JobPage), query=query)
 
@@ -95,10 +95,10 @@ def events(job_id: str, after: int) -> Call[None]:
     return Call("GET", f"{_job(job_id)}/events", lambda _: None, headers=headers)
 
 
-def tables(catalog: str | None, namespace: str | None) -> Call[list[models.Table]]:
+def tables(catalog: str | None, namespace: str | None) -> Call[list[models.RemoteTable]]:
     given = {"catalog": catalog, "namespace": namespace}
     query = {name: value for name, value in given.items() if value is not None}
-    return Call("GET", f"{PREFIX}/tables", _many("tables", models.Table), query=query)
+    return Call("GET", f"{PREFIX}/tables", _many("tables", models.RemoteTable), query=query)
 
 
 def health(catalog: str, namespace: str, table: str) -> Call[models.TableHealth]:

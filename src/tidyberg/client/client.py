@@ -10,17 +10,17 @@ import httpx
 
 from tidyberg.client import calls
 from tidyberg.client.calls import Call, JobListArguments, PlanArguments, SubmitArguments, T
-from tidyberg.client.connection import RETRIES, TIMEOUT_SECONDS, arguments
+from tidyberg.client.connection import RETRIES, TIMEOUT_SECONDS, httpx_arguments
 from tidyberg.client.models import (
-    Event,
     JobCreated,
     JobPage,
     Readiness,
+    RemoteEvent,
     RemoteJob,
     RemotePause,
     RemotePlan,
     RemoteSchedule,
-    Table,
+    RemoteTable,
     TableHealth,
 )
 from tidyberg.client.responses import is_final, read
@@ -43,7 +43,7 @@ class Client:
         retries: int = RETRIES,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._http = httpx.Client(transport=transport, **arguments(url, token, timeout_seconds))
+        self._http = httpx.Client(transport=transport, **httpx_arguments(url, token, timeout_seconds))
         self._retries = retries
 
     def __enter__(self) -> "Client":
@@ -57,16 +57,16 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    def submit(self, table: str, **asked: Unpack[SubmitArguments]) -> JobCreated:
+    def submit(self, table: str, **arguments: Unpack[SubmitArguments]) -> JobCreated:
         """Queues a compaction."""
-        return self._send(calls.submit(table, asked))
+        return self._send(calls.submit(table, arguments))
 
     def job(self, job_id: str) -> RemoteJob:
         return self._send(calls.job(job_id))
 
-    def jobs(self, **which: Unpack[JobListArguments]) -> JobPage:
+    def jobs(self, **arguments: Unpack[JobListArguments]) -> JobPage:
         """Returns one page of jobs."""
-        return self._send(calls.jobs(which))
+        return self._send(calls.jobs(arguments))
 
     def cancel(self, job_id: str) -> RemoteJob:
         """Cancels a job. A queued job ends at once, a running job soon. A finished job stays."""
@@ -79,7 +79,7 @@ class Client:
             time.sleep(polling.pause(job))
         return job
 
-    def watch(self, job_id: str, *, after: int = 0) -> Iterator[Event]:
+    def watch(self, job_id: str, *, after: int = 0) -> Iterator[RemoteEvent]:
         """Yields the events of the job until it has ended. Reconnects if the connection breaks."""
         reader, retrying = EventReader(last=after), Retrying(self._retries, self._http.base_url)
         while True:
@@ -100,14 +100,14 @@ class Client:
                 retrying.failed(error)
             time.sleep(retrying.pause())
 
-    def plan(self, table: str, **asked: Unpack[PlanArguments]) -> RemotePlan:
+    def plan(self, table: str, **arguments: Unpack[PlanArguments]) -> RemotePlan:
         """Returns what a job would do, and changes nothing. `apply` runs the plan by its hash."""
-        return self._send(calls.plan(table, asked))
+        return self._send(calls.plan(table, arguments))
 
     def apply(self, plan_hash: str, *, priority: int = 0, key: str | None = None) -> JobCreated:
         return self._send(calls.apply(plan_hash, priority, key))
 
-    def tables(self, *, catalog: str | None = None, namespace: str | None = None) -> list[Table]:
+    def tables(self, *, catalog: str | None = None, namespace: str | None = None) -> list[RemoteTable]:
         return self._send(calls.tables(catalog, namespace))
 
     def health(self, catalog: str, namespace: str, table: str) -> TableHealth:

@@ -11,7 +11,7 @@ TIMEOUT_SECONDS = 60.0  # planning a large table takes a while
 RETRIES = 3
 
 
-def arguments(url: str, token: str | None, timeout_seconds: float) -> dict[str, Any]:
+def httpx_arguments(url: str, token: str | None, timeout_seconds: float) -> dict[str, Any]:
     """Returns the arguments of the httpx client. Only one header contains the token [I12]."""
     try:
         address = httpx.URL(url)

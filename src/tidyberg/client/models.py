@@ -92,7 +92,7 @@ class JobPage(ResponseModel):
     next_cursor: str | None = None
 
 
-class Event(ResponseModel):
+class RemoteEvent(ResponseModel):
     """An event of a job. The last event of a stream has the kind "end"."""
 
     number: int | None
@@ -116,7 +116,7 @@ class RemotePlan(ResponseModel):
     better_inline: bool = False  # starting Spark would take longer than the whole job on one core
 
 
-class Table(ResponseModel):
+class RemoteTable(ResponseModel):
     catalog: str
     namespace: str
     table: str

@@ -40,8 +40,8 @@ class Retrying:
         error: TidybergError = error_of(response)
         if not isinstance(error, Transient) or self._failures >= self.retries:
             raise error
-        asked = response.headers.get("Retry-After", "")
-        self._again(float(asked) if asked.isdigit() else None)
+        retry_after = response.headers.get("Retry-After", "")
+        self._again(float(retry_after) if retry_after.isdigit() else None)
 
     def pause(self) -> float:
         """Returns how long to wait before the next try, with jitter."""

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field
 
-from tidyberg.client.models import Event
+from tidyberg.client.models import RemoteEvent
 
 
 @dataclass
@@ -13,7 +13,7 @@ class EventReader:
     last: int = 0
     _fields: dict[str, str] = field(default_factory=dict)
 
-    def line(self, text: str) -> Event | None:
+    def line(self, text: str) -> RemoteEvent | None:
         if text.startswith(":"):
             return None  # a keep-alive comment
         if text:
@@ -27,4 +27,4 @@ class EventReader:
             return None
         number = int(fields["id"]) if fields.get("id", "").isdigit() else None
         self.last = number if number is not None else self.last
-        return Event(number=number, kind=fields.get("event", "message"), data=json.loads(fields["data"]))
+        return RemoteEvent(number=number, kind=fields.get("event", "message"), data=json.loads(fields["data"]))

@@ -45,11 +45,11 @@ class TelemetryMiddleware:
         given = headers.get(REQUEST_ID, "")
         request_id = given if _ACCEPTED_ID.fullmatch(given) else uuid.uuid4().hex
         method = str(scope["method"])
-        asked = _RequestTiming(method, str(scope["path"]))
+        timing = _RequestTiming(method, str(scope["path"]))
 
         async def send_named(message: Message) -> None:
             if message["type"] == "http.response.start":
-                asked.answered(int(message["status"]))
+                timing.answered(int(message["status"]))
                 others = [(name, value) for name, value in message["headers"] if name.lower() != REQUEST_ID.encode()]
                 message = {**message, "headers": [*others, (REQUEST_ID.encode(), request_id.encode())]}
             await send(message)
@@ -58,19 +58,19 @@ class TelemetryMiddleware:
             try:
                 await self._app(scope, receive, send_named)
             except Exception:
-                asked.answered(500)  # the server will answer with this status
+                timing.answered(500)  # the server will answer with this status
                 raise
             finally:
-                asked.answered(_CLOSED_BY_CLIENT)
+                timing.answered(_CLOSED_BY_CLIENT)
                 route = route_of(scope)
                 span.rename(f"{method} {route}")
                 span.set(**{"http.request.method": method, "http.route": route})
-                span.set(**{"http.response.status_code": asked.status})
-                self._metrics.http(method, route, asked.status, asked.seconds)
+                span.set(**{"http.response.status_code": timing.status})
+                self._metrics.http(method, route, timing.status, timing.seconds)
                 level = logging.DEBUG if route in _PROBES else logging.INFO
                 words = "%s %s %d in %.1f ms"
-                limited = rate_limited(f"answer {asked.status}") if asked.status in _MANY else None
-                _LOG.log(level, words, method, asked.path, asked.status, asked.seconds * 1000, extra=limited)
+                limited = rate_limited(f"answer {timing.status}") if timing.status in _MANY else None
+                _LOG.log(level, words, method, timing.path, timing.status, timing.seconds * 1000, extra=limited)
 
 
 class _RequestTiming:

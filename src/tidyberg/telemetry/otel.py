@@ -83,10 +83,10 @@ class OpenTelemetryTracer(Tracer):
 
     @contextmanager
     def _started(self, name: str, kind: trace.SpanKind, attributes: Mapping[str, Value]) -> Iterator[Span]:
-        said = _safe({**current_fields(), **attributes})
+        safe_attributes = _safe({**current_fields(), **attributes})
         # OpenTelemetry would record the error text with secrets, so errors are recorded here [I12].
         with self._tracer.start_as_current_span(
-            name, kind=kind, attributes=said, record_exception=False, set_status_on_exception=False
+            name, kind=kind, attributes=safe_attributes, record_exception=False, set_status_on_exception=False
         ) as span:
             try:
                 yield _Traced(span)
@@ -96,13 +96,13 @@ class OpenTelemetryTracer(Tracer):
 
 
 def _record(span: trace.Span, error: BaseException) -> None:
-    words = redact_text(str(error))
-    span.set_status(trace.StatusCode.ERROR, words)
+    message = redact_text(str(error))
+    span.set_status(trace.StatusCode.ERROR, message)
     span.add_event(
         "exception",
         {
             "exception.type": type(error).__qualname__,
-            "exception.message": words,
+            "exception.message": message,
             "exception.stacktrace": redact_text("".join(traceback.format_exception(error))),
         },
     )
