@@ -89,7 +89,7 @@ def test_a_part_that_fails_leaves_nothing_of_the_others(warehouse: Warehouse, ta
 
 def test_parts_of_a_dead_job_are_removed_and_done_again(warehouse: Warehouse, table: Table) -> None:
     before, options = warehouse.rows(table), options_for(warehouse, table)
-    kill(warehouse, "_trace", 3, options)
+    kill(warehouse, "trace", 3, options)
     names = {Path(path).name.split("-g")[1][:10] for path in leftovers(warehouse, table)}
     assert names == {"00000p0000", "00000p0001", "00000p0002"}
     assert go_on(warehouse, options) == [0, 0, 0, 0]

@@ -17,6 +17,7 @@ from tests.control.test_chunks import ONE_BY_ONE, REF, REGIONS, OneAtATime, chun
 from tidyberg.commit.fence import FenceInDoubtError
 from tidyberg.control.control import DAY_MS
 from tidyberg.control.journal import JobRecord
+from tidyberg.control.progress import RoundProgress
 from tidyberg.control.round import Round
 from tidyberg.model.job import JobStatus
 from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
@@ -34,7 +35,7 @@ def table(warehouse: Warehouse) -> Table:
 
 def die_after(directory: str, method: str, calls: int, options: PlanOptions, verify: VerifyMode) -> None:
     """In a process of its own: compact one group after the other, and be gone after so many calls."""
-    owner: Any = Round if hasattr(Round, method) else JobRecord
+    owner: Any = next(owner for owner in (Round, RoundProgress, JobRecord) if hasattr(owner, method))
     original, made = getattr(owner, method), []
 
     def counted(*args: Any, **kwargs: Any) -> Any:
