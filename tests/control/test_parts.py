@@ -13,6 +13,7 @@ from tests.control.test_resume import go_on, kill
 from tidyberg.control.control import Control
 from tidyberg.errors import EngineError
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy, VerifyMode
+from tidyberg.planning.document import plan_from_json, plan_hash, plan_to_json
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import EqualTo, Positions, commit_deletes
 from tidyberg.testing.warehouse import local_path
@@ -59,6 +60,18 @@ def test_a_large_file_is_rewritten_by_several_tasks_and_committed_as_one_group(
         assert all("-g00000p000" in file.path for file in warehouse.live_files(table))
         assert not leftovers(warehouse, table)
         assert control.compact(REF, options).outcome == "tidy"
+
+
+def test_apply_divides_a_group_as_the_plan_says(warehouse: Warehouse, table: Table) -> None:
+    before, engine = warehouse.rows(table), OneAtATime()
+    with make_control(warehouse, engine) as control:
+        plan = control.plan(REF, options_for(warehouse, table))
+        assert [group.tasks for group in plan.groups] == [4]
+        halved = replace(plan, groups=tuple(replace(group, tasks=2) for group in plan.groups))
+        document = plan_to_json(replace(halved, hash=plan_hash(halved)))
+        assert control.apply(plan_from_json(document)).outcome == "committed"
+    assert engine.rewritten == [0, 0]
+    assert warehouse.rows(table) == before
 
 
 def test_deletes_reach_every_part(warehouse: Warehouse, control: Control, table: Table) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from tidyberg.model.table import TableRef
 
-PLAN_FORMAT = 4
+PLAN_FORMAT = 5
 
 # Row groups moved as bytes under a new footer, or rows decoded and written anew.
 Mode = Literal["copy", "encode"]
@@ -93,6 +93,7 @@ class FileGroup:
     output_spec_id: int | None = None  # rows move to their partitions of this spec; None: outputs stay with the inputs
     deletes: tuple[int, ...] = ()  # positions in the plan's deletes: those that apply to some of the files
     mode_reason: str = ""  # why this mode, in a few words that many groups share
+    tasks: int = 1  # how many tasks divide the group among them; each writes at least one of the outputs
 
     @property
     def bytes(self) -> int:
