@@ -32,10 +32,11 @@ def referenced_paths(
 ) -> set[str]:
     """Those of the candidates that some snapshot of a freshly loaded table references.
 
-    Manifests of the plan's snapshot and older (by sequence number) cannot list what was written after it. Whoever
-    knows that number only from a record gives None: then all are read, as in v1 tables, which have no such numbers.
+    Manifests of the plan's snapshot and older (by sequence number) cannot list what was written after it. A
+    caller that knows this number only from a record passes None. Then all manifests are read, as in v1 tables, which
+    have no such numbers.
 
-    Compared by name, which is unique: one place may be spelled in several ways (`s3://`, `s3a://`, `file:/`).
+    Files are compared by name, which is unique: one location has several spellings (`s3://`, `s3a://`, `file:/`).
     """
     wanted = {name_of(path) for path in candidates}
     if not wanted:

@@ -22,7 +22,7 @@ _NONE_LEFT = np.iinfo(np.int64).max
 def dangling_deletes(parent: Inventory, groups: Sequence[Replaceable], applied: Collection[Identity]) -> pa.Table:
     """Rows of the parent's delete files, of those that were applied, that no remaining data file can need.
 
-    The DV of a replaced file goes with it in any case: it may have been written anew meanwhile.
+    The DV of a replaced file goes with it in any case: it may have been rewritten meanwhile.
     """
     deletes = parent.delete_files
     replaced = pa.array([file.path for group in groups for file in group.group.files], pa.string())

@@ -1,7 +1,7 @@
-"""Entries of a manifest: read with what they inherit, and encoded anew with as little change as the spec allows.
+"""Reads manifest entries with their inherited values, and encodes them with as few changes as the spec allows.
 
-Entries that stay are carried over as bytes; only what a commit must say anew is encoded again: status, snapshot id,
-and the sequence numbers and first row ids that were inherited so far [I3, I8, I9].
+Entries that stay are copied as bytes. Only the fields that a commit changes are encoded: status, snapshot id, and the
+sequence numbers and first row ids that were inherited until now [I3, I8, I9].
 """
 
 from collections.abc import Iterator, Mapping
@@ -127,7 +127,7 @@ class EntryEncoder:
         return bytes(out)
 
     def _with_first_row_id(self, entry: Entry) -> bytes:
-        """I8: left null, it would be inherited anew from the new manifest, and the rows would get other ids."""
+        """I8: a null would be inherited from the new manifest, and the rows would get other ids."""
         if self._write_first_row_id is None or entry.first_row_id_at is None:
             return entry.data_file
         out = bytearray(entry.data_file[: entry.first_row_id_at.start])

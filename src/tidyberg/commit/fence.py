@@ -27,7 +27,7 @@ from pyiceberg.table.update import (
 from tidyberg.catalog.metadata_file import send_commit
 
 PREFIX = "tidyberg-fence-"
-KEPT_MS = 5 * 24 * 60 * 60 * 1000  # as long as Iceberg keeps snapshots unless told otherwise
+KEPT_MS = 5 * 24 * 60 * 60 * 1000  # Iceberg's default age of snapshots to keep
 _TRIES = 5
 _PAUSE_SECONDS = 0.2
 

@@ -153,7 +153,7 @@ def manifest_list(
 ) -> tuple[bytes, int]:
     """The list, and how many rows it gives ids to: in v3, from `first_row_id` on, the table's next.
 
-    Sequence numbers of this commit's own manifests and first row ids of all that have none are assigned here, anew on
+    Sequence numbers of this commit's own manifests and first row ids of all that have none are assigned here, again on
     every attempt.
     """
     schema = _list_schema(format_version)
@@ -188,7 +188,7 @@ def manifest_list(
 
 
 def header_of(source: Manifest, format_version: int) -> dict[str, bytes]:
-    """What a manifest written anew says of itself."""
+    """The header of a rewritten manifest."""
     header = dict(source.container.metadata)
     header["format-version"] = str(format_version).encode()
     if format_version > 1:

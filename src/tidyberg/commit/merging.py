@@ -1,4 +1,4 @@
-"""Which manifests that lose entries in one commit are written anew as one: a request each would be most of its price.
+"""Decides which manifests that lose entries in one commit are merged. One request for each would dominate its cost.
 
 Manifests that keep nothing are no part of one that keeps something: nobody reads those again after the next commit,
 while their DELETED entries would stay as long as anything that is kept beside them.

@@ -1,7 +1,7 @@
 """Says which paths a run may delete: files below its table's own locations whose names carry the run's id [I6].
 
 Both come from what is trusted: the locations from the table's metadata, the id from the names that this code gives.
-The job's record only says where to look. Whoever can write to the job store could else have any object deleted.
+The job's record only says where to look. Otherwise anyone with access to the job store could delete any object.
 """
 
 import re

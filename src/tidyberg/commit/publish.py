@@ -53,7 +53,7 @@ STORAGE_RETRIES = 3  # of a commit
 
 
 class Journal(Protocol):
-    """Where a commit says what it is about to do, so that whoever finds it dead can tell what may exist."""
+    """Records what a commit is about to do, so that recovery knows which files may exist."""
 
     def about_to_write(self, paths: Sequence[str]) -> None: ...
 
@@ -189,7 +189,7 @@ class Publisher:
             raise TableReplaced(f"{self.plan.table} was dropped or renamed while the job ran{ending}.") from error
         if str(table.metadata.table_uuid) != self.plan.table_uuid:
             raise TableReplaced(
-                f"{self.plan.table} was dropped and created anew while the job ran{ending}.", hint="Plan again."
+                f"{self.plan.table} was dropped and created again while the job ran{ending}.", hint="Plan again."
             )
         return table
 

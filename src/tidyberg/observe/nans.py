@@ -1,4 +1,4 @@
-"""What manifests say of NaN in data files: the one thing that copied files cannot tell from their own footers."""
+"""Reads NaN counts of data files from manifests. Parquet footers lack them, so a copied file needs them from here."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -19,14 +19,14 @@ from tidyberg.storage.metadata_files import Fetch, damaged, read_bytes, through_
 
 _STATUS, _PATH, _LOWER, _UPPER = (FIELD_IDS[name] for name in ("status", "path", "lower_bounds", "upper_bounds"))
 _NANS = 137
-_MOST_BOUNDED = 64  # columns of a file: what travels with a task stays below 2 KB a file
+_MOST_BOUNDED = 64  # columns per file, so that a task carries less than 2 KB per file
 _WANTED = frozenset((_STATUS, _PATH, _NANS, _LOWER, _UPPER))
 
 
 def read_nans(
     io: FileIO, inventory: Inventory, paths: Sequence[str], fetch: Fetch = through_pyiceberg
 ) -> dict[str, tuple[NanFacts, ...]]:
-    """Of these data files, by path; columns whose NaN a manifest does not count are left out."""
+    """Returns the facts by path. Columns without a NaN count in the manifest are left out."""
     columns = frozenset(_float_columns(inventory.pinned.schema.fields))
     if not columns or not paths:
         return {}
@@ -44,7 +44,7 @@ def read_nans(
 
 
 def _float_columns(fields: Iterable[NestedField]) -> Iterator[int]:
-    """Not those of lists and maps: they have no metrics."""
+    """Float columns outside of lists and maps, which have no metrics."""
     for field in fields:
         if isinstance(field.field_type, StructType):
             yield from _float_columns(field.field_type.fields)
@@ -67,11 +67,11 @@ def _facts(raw: bytes, wanted: frozenset[str], columns: frozenset[int]) -> dict[
         )
         for status, path, counts, lower, upper in zip(statuses, paths, nans, lowers, uppers, strict=True):
             if status != DELETED and path in wanted:
-                found[path] = tuple(_told(dict(counts or ()), dict(lower or ()), dict(upper or ()), columns))
+                found[path] = tuple(_nan_facts(dict(counts or ()), dict(lower or ()), dict(upper or ()), columns))
     return found
 
 
-def _told(
+def _nan_facts(
     counts: dict[int, int], lower: dict[int, bytes], upper: dict[int, bytes], columns: frozenset[int]
 ) -> Iterator[NanFacts]:
     bounded = 0

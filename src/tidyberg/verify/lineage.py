@@ -8,11 +8,11 @@ from tidyberg.execute.kernel.columns.lineage import LAST_UPDATED_NAME, ROW_ID_NA
 from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID
 from tidyberg.model.plan import FileGroup
 from tidyberg.model.task import ColumnFacts, TaskResult
-from tidyberg.verify.bounds import Leaf
+from tidyberg.verify.bounds import BoundedColumn
 
 LINEAGE_LEAVES = {
-    ROW_ID: Leaf(ROW_ID_NAME, LongType(), repeated=False),
-    LAST_UPDATED: Leaf(LAST_UPDATED_NAME, LongType(), repeated=False),
+    ROW_ID: BoundedColumn(ROW_ID_NAME, LongType(), repeated=False),
+    LAST_UPDATED: BoundedColumn(LAST_UPDATED_NAME, LongType(), repeated=False),
 }
 
 
@@ -37,7 +37,7 @@ def _most_nulls(field_id: int, group: FileGroup) -> int:
 
 
 def _problems(
-    leaf: Leaf, before: ColumnFacts, after: ColumnFacts, result: TaskResult, most_nulls: int
+    leaf: BoundedColumn, before: ColumnFacts, after: ColumnFacts, result: TaskResult, most_nulls: int
 ) -> Iterator[str]:
     if after.values != result.rows_written:
         yield f"{after.values} values in {result.rows_written} rows"

@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.kernel.columns.checksum import added_up
 from tidyberg.model.task import ColumnFacts, Task, TaskResult
-from tidyberg.verify.bounds import Leaf, leaves
+from tidyberg.verify.bounds import BoundedColumn, bounded_columns
 from tidyberg.verify.lineage import LINEAGE_LEAVES
 
 
@@ -19,7 +19,7 @@ class Joining:
 
     def __init__(self, tasks: Mapping[int, Task], schema: Schema) -> None:
         self._tasks = tasks  # whole ones, by group
-        self._leaves = leaves(schema) | LINEAGE_LEAVES
+        self._leaves = bounded_columns(schema) | LINEAGE_LEAVES
         self._waiting: dict[int, dict[int, TaskResult]] = {}
 
     def take(self, result: TaskResult) -> TaskResult | None:
@@ -35,7 +35,7 @@ class Joining:
         return joined(task, [parts[number] for number in range(task.parts)], self._leaves)
 
 
-def joined(task: Task, parts: Sequence[TaskResult], known: Mapping[int, Leaf]) -> TaskResult:
+def joined(task: Task, parts: Sequence[TaskResult], known: Mapping[int, BoundedColumn]) -> TaskResult:
     """`parts` in their order; raises VerificationFailed unless they took every row of shared files once."""
     _check_cuts(task, parts)
     _check_splices(task, parts)
@@ -99,13 +99,15 @@ def _check_splices(task: Task, parts: Sequence[TaskResult]) -> None:
             )
 
 
-def _facts_together(parts: Sequence[Mapping[int, ColumnFacts]], known: Mapping[int, Leaf]) -> dict[int, ColumnFacts]:
+def _facts_together(
+    parts: Sequence[Mapping[int, ColumnFacts]], known: Mapping[int, BoundedColumn]
+) -> dict[int, ColumnFacts]:
     """Of columns that each of them tells of."""
     columns = [column for column in parts[0] if all(column in part for part in parts)]
     return {column: _together([part[column] for part in parts], known.get(column)) for column in columns}
 
 
-def _together(parts: Sequence[ColumnFacts], leaf: Leaf | None) -> ColumnFacts:
+def _together(parts: Sequence[ColumnFacts], leaf: BoundedColumn | None) -> ColumnFacts:
     nulls = [part.nulls for part in parts]
     bounded = [part for part in parts if part.nulls != part.values]
     return ColumnFacts(
@@ -116,7 +118,7 @@ def _together(parts: Sequence[ColumnFacts], leaf: Leaf | None) -> ColumnFacts:
     )
 
 
-def _outermost(choose: Callable[..., Any], bounds: Sequence[bytes | None], leaf: Leaf | None) -> bytes | None:
+def _outermost(choose: Callable[..., Any], bounds: Sequence[bytes | None], leaf: BoundedColumn | None) -> bytes | None:
     """None where one of them is not known, or cannot be compared."""
     values = [leaf.decode(bound) if leaf is not None else None for bound in bounds]
     if not bounds or any(value is None for value in values):

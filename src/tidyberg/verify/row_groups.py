@@ -12,7 +12,7 @@ def row_group_problems(group: FileGroup, result: TaskResult) -> Iterator[str]:
     if result.mode != "copy":
         return
     if group.mode != "copy" or group.deletes or group.output_spec_id is not None or result.rows_deleted:
-        yield "it was copied, but the plan says that its rows must be written anew"
+        yield "it was copied, but the plan says that its rows must be encoded again"
     before, after = Counter(result.input_row_groups), Counter(result.output_row_groups)
     if sum(rows for rows, _ in result.input_row_groups) != result.rows_read:
         yield f"the row groups of its files do not hold the {result.rows_read} rows that were copied"

@@ -96,7 +96,7 @@ class SparkEngine:
         return self._spark is None or self._owns_spark or is_alive(self._spark)
 
     def start(self) -> None:
-        """Start the session now, or anew where it has died; a run does it by itself."""
+        """Starts the session, or starts it again if it has died. A run does this by itself."""
         with self._lock:
             if self._spark is not None and self._owns_spark and not is_alive(self._spark):
                 forget(self._spark)
