@@ -1,4 +1,4 @@
-"""Which delete files nothing can need any more once a commit's inputs are gone [I4].
+"""Finds the delete files that no data file can need once a commit's inputs are gone [I4].
 
 Judged per delete file against the very snapshot that the commit builds on, again on every attempt: a rule that only
 looks at the oldest sequence number of what is left would drop deletes that other writers' files still need.
@@ -40,7 +40,7 @@ def dangling_deletes(parent: Inventory, groups: Sequence[Replaceable], applied: 
 
 
 class _Need:
-    """What the data files that stay can need. Outputs need none of the deletes that were applied to their inputs."""
+    """What the remaining data files can need. Outputs need no delete that was applied to their inputs."""
 
     def __init__(self, remaining: pa.Table, partitions: int) -> None:
         self._paths = set(remaining["path"].to_pylist())
@@ -62,7 +62,7 @@ class _Need:
 
 
 def _oldest(numbers: Sequences, partition: npt.NDArray[np.int32], partitions: int) -> Sequences:
-    """The lowest number in each partition."""
+    """Returns the lowest sequence number of each partition."""
     lowest = np.full(partitions, _NONE_LEFT)
     np.minimum.at(lowest, partition, numbers)
     return lowest

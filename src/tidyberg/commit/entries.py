@@ -30,7 +30,7 @@ Identity = tuple[str, int | None, int | None]  # path, content offset, content s
 
 @dataclass(frozen=True)
 class Entry:
-    """A live entry of a manifest, its inherited values filled in."""
+    """A live entry of a manifest, with its inherited values."""
 
     identity: Identity
     snapshot_id: int
@@ -50,7 +50,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest read for rewriting."""
+    """A manifest that was read to be rewritten."""
 
     listed: ListedManifest
     container: Container
@@ -78,7 +78,7 @@ class AddedFile:
 
 
 class EntryEncoder:
-    """Encodes entries in one schema: the source's own where its format version fits, else the version's."""
+    """Encodes entries in the schema of the source, or in that of the format version if the source's does not fit."""
 
     def __init__(self, schema: Any, source: Manifest, keeps_bytes: bool) -> None:
         self.schema = schema

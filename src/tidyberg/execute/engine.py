@@ -1,4 +1,4 @@
-"""The engine port: what runs tasks, how a run is cancelled, and how a kernel's failure becomes an error."""
+"""The engine port: the interface of engines, how a run is cancelled, and how kernel failures become errors."""
 
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -29,7 +29,7 @@ Results = Generator[AnyResult, None, None]
 
 
 class CancelToken:
-    """Tells a run to stop; may be cancelled from any thread, and from a signal handler."""
+    """Stops a run. Any thread or signal handler may cancel it."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -48,7 +48,7 @@ class CancelToken:
         return self._event.is_set()
 
     def add_callback(self, callback: Callable[[], None]) -> None:
-        """Call it once on cancel; at once if that has happened already."""
+        """Calls `callback` once on cancel, or immediately if the token is already cancelled."""
         with self._lock:
             if not self.cancelled:
                 self._callbacks.append(callback)
@@ -62,25 +62,25 @@ class CancelToken:
 
 @runtime_checkable
 class StartsAhead(Protocol):
-    """An engine that takes long to start, and can do so beside other work."""
+    """An engine that takes long to start, and can start in the background."""
 
     def start_ahead(self) -> None: ...
 
 
 class Engine(Protocol):
-    """Runs tasks somewhere; every engine runs the same kernels."""
+    """Runs tasks. Every engine runs the same kernels."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def attempts(self) -> int:
-        """Upper bound of the attempts that a task may get: attempt numbers are below it."""
+        """Upper bound of the attempts of a task. Attempt numbers are below it."""
         ...
 
     @property
     def settle_seconds(self) -> float:
-        """How long workers may go on writing after a run was cancelled or failed."""
+        """How long workers may still write after a run was cancelled or failed."""
         ...
 
     @property
@@ -110,7 +110,7 @@ def gathered(results: Iterable[AnyResult]) -> list[AnyResult]:
 
 
 def use_idle_cores(tasks: Sequence[AnyTask], cores: int | None, most: int | None = None) -> list[AnyTask]:
-    """Let rewrites take several cores each, at most so many, where there are more cores than tasks."""
+    """If there are more cores than tasks, gives each rewrite several cores, but at most `most`."""
     each = 1 if cores is None else cores_of_task(cores, len(tasks))
     each = each if most is None else min(each, most)
     if each < 2:

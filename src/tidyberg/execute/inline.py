@@ -20,7 +20,7 @@ _FIRST_WAIT_SECONDS = 0.025  # doubled before each new attempt of a task
 
 
 class InlineEngine:
-    """Threads suffice: Arrow leaves the interpreter's lock alone while it decodes and encodes."""
+    """Uses threads, because Arrow releases the interpreter lock while it decodes and encodes."""
 
     name = "inline"
     attempts = 4  # as many as Spark gives a task
@@ -82,7 +82,7 @@ class _Run:
                 self._done.put(error)
 
     def _run(self, task: AnyTask) -> AnyResult:
-        """Storage that refused or lost a request may answer the next one; nothing else is worth another attempt."""
+        """Tries again only after storage errors. Other failures would repeat."""
         attempt = 0
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Rows, values, nulls and bounds of a group before and after, compared without reading the data again."""
+"""Compares rows, values, nulls and bounds of a group before and after, without reading the data again."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -94,7 +94,7 @@ def _value_problems(leaf: BoundedColumn, before: ColumnFacts, after: ColumnFacts
 
 
 def _null_problems(before: ColumnFacts, after: ColumnFacts, result: TaskResult) -> Iterator[str]:
-    """Files older than the column add to it: nulls, or one constant. Nothing else may change the nulls."""
+    """Files that are older than a column add nulls or one constant to it. Nothing else may change the nulls."""
     if before.nulls is None or after.nulls is None:
         return
     if result.rows_deleted == 0:
@@ -129,7 +129,7 @@ def _bound_problems(leaf: BoundedColumn, before: ColumnFacts, after: ColumnFacts
 
 
 def _metrics_problems(field_id: int, leaf: BoundedColumn, after: ColumnFacts, result: TaskResult) -> Iterator[str]:
-    """I9: what the manifests will say must be true of the files; bounds may be cut, but only outwards."""
+    """I9: manifest entries must be true of the files. Bounds may be truncated, but only outwards."""
     outputs = result.outputs
     values = [output.value_counts[field_id] for output in outputs if field_id in output.value_counts]
     nulls = [output.null_value_counts[field_id] for output in outputs if field_id in output.null_value_counts]
@@ -152,6 +152,6 @@ def _metrics_problems(field_id: int, leaf: BoundedColumn, after: ColumnFacts, re
 
 
 def _has_bounded_values(output: WrittenFile, field_id: int) -> bool:
-    """Not a file where the column is all null or NaN: such a file has no bounds and needs none."""
+    """Skips files in which the column is all null or NaN: they need no bounds."""
     others = output.null_value_counts.get(field_id, 0) + output.nan_value_counts.get(field_id, 0)
     return output.value_counts.get(field_id) != others

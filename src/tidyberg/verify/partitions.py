@@ -1,4 +1,4 @@
-"""Partition values of outputs sorted into another spec, checked against the outputs' own column bounds [I9]."""
+"""Checks partition values of outputs in a new spec against the outputs' own column bounds [I9]."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ _SHOWN = 3
 
 
 def verify_partitions(group: FileGroup, result: TaskResult, schema: Schema, spec: PartitionSpec) -> None:
-    """Raise VerificationFailed unless each output's rows can all be of the partition it claims.
+    """Raises VerificationFailed unless all rows of each output can belong to the partition that it claims.
 
     The values are computed again by PyIceberg, not by the kernel's own transforms. All but `bucket` keep the order of
     their source, so the lowest and the highest value of a column must both fall into the partition.

@@ -1,4 +1,4 @@
-"""What the tasks among which a group was divided did, as one result, after proof that no row lies between them [I1]."""
+"""Joins the results of the tasks that divided a group, after proof that they cover every row once [I1]."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from tidyberg.verify.lineage import LINEAGE_LEAVES
 
 
 class Joining:
-    """Collects results; gives one for each group, when its last part is there."""
+    """Collects results, and joins those of a group when its last part arrives."""
 
     def __init__(self, tasks: Mapping[int, Task], schema: Schema) -> None:
         self._tasks = tasks  # whole ones, by group
@@ -23,7 +23,7 @@ class Joining:
         self._waiting: dict[int, dict[int, TaskResult]] = {}
 
     def take(self, result: TaskResult) -> TaskResult | None:
-        """The result of its group; None while parts are missing."""
+        """Returns the result of the whole group, or None while parts are missing."""
         if result.part is None:
             return result
         task = self._tasks[result.group_id]
@@ -67,7 +67,7 @@ def joined(task: Task, parts: Sequence[TaskResult], known: Mapping[int, BoundedC
 
 
 def _check_cuts(task: Task, parts: Sequence[TaskResult]) -> None:
-    """Each file that was shared is taken from its first row to its last, without a gap and without an overlap."""
+    """Checks that the parts of each shared file cover all its rows, without a gap or an overlap."""
     for file in task.inputs:
         taken = [part.rows_taken[file.path] for part in parts if file.path in part.rows_taken]
         row = 0
@@ -86,7 +86,7 @@ def _check_cuts(task: Task, parts: Sequence[TaskResult]) -> None:
 
 
 def _check_splices(task: Task, parts: Sequence[TaskResult]) -> None:
-    """Pages hold all rows of their file: they are moved only by a task that takes all of them, and by one alone."""
+    """Checks that pages were moved only by a task that had all rows of their file."""
     moved = Counter(path for part in parts for path in part.spliced_files)
     for file in task.inputs:
         ends = [part.rows_taken[file.path] for part in parts if file.path in part.rows_taken]
@@ -102,7 +102,7 @@ def _check_splices(task: Task, parts: Sequence[TaskResult]) -> None:
 def _facts_together(
     parts: Sequence[Mapping[int, ColumnFacts]], known: Mapping[int, BoundedColumn]
 ) -> dict[int, ColumnFacts]:
-    """Of columns that each of them tells of."""
+    """Adds up columns that every part reports."""
     columns = [column for column in parts[0] if all(column in part for part in parts)]
     return {column: _together([part[column] for part in parts], known.get(column)) for column in columns}
 
@@ -119,7 +119,7 @@ def _together(parts: Sequence[ColumnFacts], leaf: BoundedColumn | None) -> Colum
 
 
 def _outermost(choose: Callable[..., Any], bounds: Sequence[bytes | None], leaf: BoundedColumn | None) -> bytes | None:
-    """None where one of them is not known, or cannot be compared."""
+    """Returns None if a value is unknown or cannot be compared."""
     values = [leaf.decode(bound) if leaf is not None else None for bound in bounds]
     if not bounds or any(value is None for value in values):
         return None

@@ -1,4 +1,4 @@
-"""Runs tasks on Spark: local, a cluster, a session the caller has, or Spark Connect; one API for all."""
+"""Runs tasks on Spark: local, on a cluster, in the caller's session, or through Spark Connect."""
 
 import contextlib
 import sys
@@ -79,7 +79,7 @@ class SparkEngine:
 
     @property
     def attempts(self) -> int:
-        """Settled at the first look: it is recorded before a run, and workers refuse attempts beyond it [I6]."""
+        """Fixed at the first call: it is recorded before a run, and workers refuse attempts beyond it [I6]."""
         if self._attempts is None:
             failures = int(self._setting("spark.task.maxFailures") or 4)
             self._attempts = failures + (0 if self._is_own_local else _LOST_ATTEMPTS)
@@ -92,7 +92,7 @@ class SparkEngine:
 
     @property
     def is_usable(self) -> bool:
-        """Whether a run will find or start a Spark: not with somebody else's that has been stopped."""
+        """Whether a run will have a Spark. False if the caller's own session has been stopped."""
         return self._spark is None or self._owns_spark or is_alive(self._spark)
 
     def start(self) -> None:
@@ -105,7 +105,7 @@ class SparkEngine:
                 self._spark = self._start()
 
     def start_ahead(self) -> None:
-        """Begin to start, beside what the caller does before its first run; where it fails, that run says why."""
+        """Starts Spark in the background, before the first run. If that fails, the first run reports why."""
         if self._spark is not None or self._connect is not None or self._ahead is not None:
             return
         if "pyspark" in sys.modules and running_context() is not None:
@@ -185,7 +185,7 @@ class SparkEngine:
         return context if self._is_own_local else session_of(context)
 
     def _handle(self) -> Handle:
-        """What one run talks to, with the kernels on their way to the executors."""
+        """The handle of one run. Ships the kernels to the executors if needed."""
         if self._is_own_local:
             return LocalHandle(self._spark)  # whose workers import the very package that runs here
         if is_connect(self._spark):
@@ -205,14 +205,14 @@ class SparkEngine:
             self._shipped = True
 
     def _setting(self, name: str) -> str | None:
-        """A Spark setting, of the Spark that runs where one does; Connect servers may keep some to themselves."""
+        """A Spark setting, of the running Spark if there is one. Connect servers may hide some."""
         if self._spark is not None:
             with contextlib.suppress(Exception):
                 return setting_of(self._spark, name)
         return self._conf.get(name)
 
     def _find_cores(self) -> int | None:
-        """Cores that tasks will have; None where only the cluster knows."""
+        """The number of cores for tasks, or None if only the cluster knows it."""
         own_master = self._master if self._spark is None and self._connect is None else ""
         cores = local_cores(self._setting("spark.master") or own_master)
         if cores is not None:
@@ -224,7 +224,7 @@ class SparkEngine:
         return int(most) if most else None
 
     def _cores_of_executor(self) -> int | None:
-        """The most that one task can use; None where it is not known, or one executor has all."""
+        """The most cores that one task can use. None if unknown, or if one executor has all cores."""
         each = self._setting("spark.executor.cores")
         return int(each) if each and not self._is_own_local else None
 

@@ -1,4 +1,4 @@
-"""One run on Spark: tasks spread over Spark jobs, submitted from threads, gathered, interrupted."""
+"""One run on Spark: spreads tasks over Spark jobs, submits them from threads, and yields their results."""
 
 import contextlib
 import queue
@@ -39,7 +39,7 @@ _INTERRUPT_SECONDS = 10.0  # how long to wait for Spark to give up cancelled job
 
 
 class Handle(Protocol):
-    """Spark as one run sees it: submit from many threads, interrupt from another."""
+    """The interface to Spark of one run. Many threads submit, another one interrupts."""
 
     def collect(self, work: Work, partitions: int) -> list[Outcome]:
         """Called in the thread that submits."""
@@ -48,7 +48,7 @@ class Handle(Protocol):
 
 
 class SessionHandle:
-    """A session of the run's own."""
+    """A session for this run only."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -90,7 +90,7 @@ class LocalHandle:
         return [unpack_outcome(outcome) for outcome in numbers.mapPartitions(in_own_worker(work)).collect()]
 
     def warm_up(self, workers: int) -> None:
-        """Start so many Python workers and let them import the kernels, before the first task needs them."""
+        """Starts Python workers and lets them import the kernels before the first task needs them."""
         numbers = self._context.parallelize(range(workers), workers)
         numbers.mapPartitions(in_own_worker(import_kernels)).collect()
 
@@ -145,7 +145,7 @@ def _work(task: AnyTask) -> int:
 
 @dataclass(frozen=True)
 class _Failed:
-    """A Spark job that ended with an error, and the tasks it had."""
+    """A Spark job that failed, and its tasks."""
 
     error: BaseException
     partitions: list[Partition]
@@ -227,7 +227,7 @@ class SparkRun:
                 yield outcome.result
 
     def _interrupt(self, workers: list[threading.Thread]) -> None:
-        """Interrupt until every thread is back: one of them may just have been about to submit."""
+        """Interrupts until every thread has returned, because one of them may have been about to submit."""
         self._stopping.set()
         deadline = time.monotonic() + _INTERRUPT_SECONDS
         while any(worker.is_alive() for worker in workers) and time.monotonic() < deadline:
