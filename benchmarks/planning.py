@@ -108,13 +108,13 @@ def measure(directory: str, name: str, spark: str | None) -> dict[str, Any]:
     import sqlalchemy.dialects.sqlite  # noqa: F401
     from pyiceberg.catalog.sql import SqlCatalog
 
-    from tidyberg.control.remote_manifests import reading_on, resting_for
+    from tidyberg.control.remote_manifests import counting_rule, reading_on
     from tidyberg.execute.spark.engine import SparkEngine
     from tidyberg.model.options import PlanOptions
     from tidyberg.model.table import TableRef
     from tidyberg.observe.inventory import take_inventory
     from tidyberg.observe.pin import pin
-    from tidyberg.observe.reading import Elsewhere
+    from tidyberg.observe.reading import RemoteReader
     from tidyberg.observe.statistics import partition_statistics
     from tidyberg.planning.decide import make_plan
 
@@ -129,9 +129,9 @@ def measure(directory: str, name: str, spark: str | None) -> dict[str, Any]:
     table = catalog.load_table(name)
     pinned = pin(table, TableRef.parse(name, "lab"))
     now_ms = int(time.time() * 1000) + 3_600_000
-    resting = resting_for(pinned, options, now_ms)
-    elsewhere = Elsewhere(0, reading_on(lambda: engine, table), resting) if engine is not None else None
-    inventory = take_inventory(table, pinned, elsewhere=elsewhere)
+    resting = counting_rule(pinned, options, now_ms)
+    remote = RemoteReader(0, reading_on(lambda: engine, table), resting) if engine is not None else None
+    inventory = take_inventory(table, pinned, remote=remote)
     seen, seen_cpu = time.perf_counter() - started, time.process_time() - started_cpu
     seen_peak = peak_megabytes()
     statistics = partition_statistics(

@@ -16,6 +16,7 @@ from tidyberg.commit import snapshot as snapshot_module
 from tidyberg.commit.publish import Publisher
 from tidyberg.control.journal import JobRecord
 from tidyberg.control.planner import Planner
+from tidyberg.control.progress import RoundProgress
 from tidyberg.control.round import Round
 from tidyberg.model.job import Job, JobStatus
 from tidyberg.model.options import PlanOptions, VerifyMode
@@ -38,7 +39,7 @@ def die(*_: Any, **__: Any) -> None:
 
 def die_after(directory: str, method: str, calls: int, options: PlanOptions, verify: VerifyMode) -> None:
     """In a process of its own: compact one group after the other, and be gone after so many calls."""
-    owner: Any = Round if hasattr(Round, method) else JobRecord
+    owner: Any = next(owner for owner in (Round, RoundProgress, JobRecord) if hasattr(owner, method))
     original, made = getattr(owner, method), []
 
     def counted(*args: Any, **kwargs: Any) -> Any:

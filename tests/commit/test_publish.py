@@ -336,7 +336,7 @@ def test_the_plans_snapshot_may_be_expired_before_the_commit(warehouse: Warehous
     assert warehouse.rows(table) == before
 
 
-def test_a_table_dropped_or_created_anew_gets_no_commit(warehouse: Warehouse) -> None:
+def test_a_table_dropped_or_created_again_gets_no_commit(warehouse: Warehouse) -> None:
     table = regional(warehouse)
     plan = plan_of(table)
     publish = publisher(table, plan)
@@ -345,7 +345,7 @@ def test_a_table_dropped_or_created_anew_gets_no_commit(warehouse: Warehouse) ->
     with pytest.raises(TableReplaced):
         publish.publish(finished)
     regional(warehouse)
-    with pytest.raises(TableReplaced, match="anew"):
+    with pytest.raises(TableReplaced, match="created again"):
         publish.publish(finished)
 
 

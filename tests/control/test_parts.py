@@ -14,6 +14,7 @@ from tests.builders.sales_table import REF
 from tidyberg.control.control import Control
 from tidyberg.errors import EngineError
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy, VerifyMode
+from tidyberg.planning.document import plan_from_json, plan_hash, plan_to_json
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import EqualTo, Positions, commit_deletes
 from tidyberg.testing.warehouse import local_path
@@ -62,6 +63,18 @@ def test_a_large_file_is_rewritten_by_several_tasks_and_committed_as_one_group(
         assert control.compact(REF, options).outcome == "tidy"
 
 
+def test_apply_divides_a_group_as_the_plan_says(warehouse: Warehouse, table: Table) -> None:
+    before, engine = warehouse.rows(table), OneAtATime()
+    with make_control(warehouse, engine) as control:
+        plan = control.plan(REF, options_for(warehouse, table))
+        assert [group.tasks for group in plan.groups] == [4]
+        halved = replace(plan, groups=tuple(replace(group, tasks=2) for group in plan.groups))
+        document = plan_to_json(replace(halved, hash=plan_hash(halved)))
+        assert control.apply(plan_from_json(document)).outcome == "committed"
+    assert engine.rewritten == [0, 0]
+    assert warehouse.rows(table) == before
+
+
 def test_deletes_reach_every_part(warehouse: Warehouse, control: Control, table: Table) -> None:
     options = options_for(warehouse, table)
     (file,) = warehouse.live_files(table)
@@ -90,7 +103,7 @@ def test_a_part_that_fails_leaves_nothing_of_the_others(warehouse: Warehouse, ta
 
 def test_parts_of_a_dead_job_are_removed_and_done_again(warehouse: Warehouse, table: Table) -> None:
     before, options = warehouse.rows(table), options_for(warehouse, table)
-    kill(warehouse, "_trace", 3, options)
+    kill(warehouse, "trace", 3, options)
     names = {Path(path).name.split("-g")[1][:10] for path in leftovers(warehouse, table)}
     assert names == {"00000p0000", "00000p0001", "00000p0002"}
     assert go_on(warehouse, options) == [0, 0, 0, 0]

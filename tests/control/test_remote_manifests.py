@@ -18,7 +18,7 @@ from pyiceberg.types import IntegerType, NestedField, StructType
 from tests.builders.events_table import REF
 from tests.builders.inventories import BY_REGION, SCHEMA, inventory_of
 from tidyberg.control import remote_manifests
-from tidyberg.control.remote_manifests import reading_on, resting_for
+from tidyberg.control.remote_manifests import counting_rule, reading_on
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.options import PlanOptions, Strategy
@@ -26,7 +26,7 @@ from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.manifest_list import read_manifest_list
 from tidyberg.observe.pin import pin
-from tidyberg.observe.reading import Elsewhere
+from tidyberg.observe.reading import RemoteReader
 from tidyberg.observe.statistics import partition_statistics
 from tidyberg.planning.decide import make_plan
 from tidyberg.planning.document import plan_to_json
@@ -143,9 +143,9 @@ def random_options(random: Random) -> PlanOptions:
 def far_inventory(table: Table, options: PlanOptions, cache: ManifestCache | None = None) -> Inventory:
     """As a plan under these options sees the table when tasks read its manifests, two in each."""
     pinned = pin(table, REF)
-    elsewhere = Elsewhere(0, reading_on(InlineEngine, table), resting_for(pinned, options, NOW))
+    remote = RemoteReader(0, reading_on(InlineEngine, table), counting_rule(pinned, options, NOW))
     with patch.object(remote_manifests, "_TASK_MANIFESTS", 2):
-        return take_inventory(table, pinned, cache, elsewhere)
+        return take_inventory(table, pinned, cache, remote)
 
 
 def plan_text(inventory: Inventory, options: PlanOptions) -> str:

@@ -11,7 +11,7 @@ import pytest
 from tests.builders.delete_files import equality_delete
 from tests.builders.inventories import BY_REGION, SCHEMA, inventory_of
 from tests.builders.tasks import NUMBERS, STORAGE, field, make_task, number_files, read_rows
-from tidyberg.control.remote_manifests import reading_on, resting_for
+from tidyberg.control.remote_manifests import counting_rule, reading_on
 from tidyberg.errors import Cancelled, DamagedFile, StorageError
 from tidyberg.execute.engine import CancelToken, gathered
 from tidyberg.execute.kernel.write.sizing import most_outputs
@@ -21,7 +21,7 @@ from tidyberg.model.inventory import Inventory
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.task import Task, TaskResult, output_name
 from tidyberg.observe.inventory import take_inventory
-from tidyberg.observe.reading import Elsewhere
+from tidyberg.observe.reading import RemoteReader
 from tidyberg.observe.statistics import partition_statistics
 from tidyberg.planning.decide import make_plan
 from tidyberg.testing import ForgedEntry, ForgedManifest, forge_static_table
@@ -142,20 +142,20 @@ def check_manifests(engine: SparkEngine, directory: Path) -> None:
         directory, [*manifests, ForgedManifest(deletes, content=1, sequence_number=2)], schema=SCHEMA, specs=[BY_REGION]
     )
     here = inventory_of(table)
-    there = take_inventory(table, here.pinned, elsewhere=Elsewhere(0, reading_on(lambda: engine, table)))
+    there = take_inventory(table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table)))
     assert there.data_files == here.data_files
     assert there.delete_files == here.delete_files
     assert there.partitions == here.partitions
     everything = PlanOptions(strategy=Strategy.FULL)
     assert _plan_hash(there, everything) == _plan_hash(here, everything)
     tidy = PlanOptions(strategy=Strategy.FULL, target_file_size=1_010)  # only deletes give something to do
-    resting = resting_for(here.pinned, tidy, 0)
-    some = take_inventory(table, here.pinned, elsewhere=Elsewhere(0, reading_on(lambda: engine, table), resting))
+    resting = counting_rule(here.pinned, tidy, 0)
+    some = take_inventory(table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table), resting))
     assert 0 < some.data_files.num_rows < here.data_files.num_rows / 2
     assert _plan_hash(some, tidy) == _plan_hash(here, tidy)
     (directory / "manifest-00003.avro").write_bytes(b"Obj\x01 and nothing else" * 1000)
     with pytest.raises(DamagedFile, match=r"manifest-00003.avro is damaged: as a manifest"):
-        take_inventory(table, here.pinned, elsewhere=Elsewhere(0, reading_on(lambda: engine, table)))
+        take_inventory(table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table)))
 
 
 def _plan_hash(inventory: Inventory, options: PlanOptions) -> str:

@@ -1,4 +1,4 @@
-"""Audits replace snapshots: a replace must leave every reader the rows it had before, whoever made it [I1]."""
+"""Audits replace snapshots of any tool: a replace must not change the rows that readers see [I1]."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -36,7 +36,7 @@ from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.storage.access import storage_access
 
-_MOST_ROWS = 20_000_000  # compared one by one: 25 bytes each in the driver
+_MOST_ROWS = 20_000_000  # that are compared one by one; each takes 25 bytes in the driver
 
 Parts = npt.NDArray[np.uint64]
 
@@ -52,7 +52,7 @@ class Auditor:
     max_parallelism: int | None = None
 
     def audit(self, snapshot_id: int | None = None) -> AuditReport:
-        """One snapshot, or every replace in the branch's history, newest first."""
+        """Audits one snapshot, or every replace in the branch's history, newest first."""
         chosen = list(self._replaces()) if snapshot_id is None else [self._replace(snapshot_id)]
         audited = []
         for number, snapshot in enumerate(chosen, start=1):
@@ -69,7 +69,7 @@ class Auditor:
         return self._with_repair(report, files)
 
     def _of_expired_snapshots(self, files: pa.Table, report: AuditReport) -> tuple[str, ...]:
-        """Outputs of ours, by their names, that no audited snapshot added and some readers refuse."""
+        """Outputs of tidyberg, by name, that no audited snapshot added and that some readers refuse."""
         audited = {one.snapshot_id for one in report.snapshots}
         paths, added_by = files["path"].to_pylist(), files["snapshot_id"].to_pylist()
         ours = [
@@ -85,11 +85,11 @@ class Auditor:
         try:
             results = self._run(digest_tasks(rows, first_number=0, footers_of=frozenset(ours)))
         except DamagedFile:
-            return ()  # for those to find who read the file
+            return ()  # a reader of the file will find the damage
         return tuple(path for one in results if isinstance(one, DigestResult) for path in one.partly_numbered)
 
     def _with_repair(self, report: AuditReport, files: pa.Table) -> AuditReport:
-        """Only files that are still live need one: smaller outputs are what makes a plan take a file of any size."""
+        """Adds the command that repairs live files. Its small target size makes a plan take files of any size."""
         named = {path for audited in report.snapshots for path in audited.partly_numbered} | {*report.partly_numbered}
         live = dict(zip(files["path"].to_pylist(), files["size"].to_pylist(), strict=True))
         snapshots = [
@@ -137,7 +137,7 @@ class Auditor:
             after = self._inventory(snapshot.snapshot_id, snapshot)
             receipt, partly_numbered = self._check_receipt(snapshot, after)
             blank = replace(blank, receipt=receipt, partly_numbered=partly_numbered)
-            if snapshot.parent_id is None:  # some tools forget a parent when they expire it
+            if snapshot.parent_id is None:  # some tools drop the parent id when they expire the parent
                 return replace(blank, reason="its parent is expired")
             if snapshot.parent_id not in self.pinned.snapshots:
                 return replace(blank, reason=f"its parent {snapshot.parent_id} is expired")
@@ -147,7 +147,7 @@ class Auditor:
             return replace(blank, reason=error.message)
 
     def _inventory(self, snapshot_id: int, shown_as: SnapshotInfo) -> Inventory:
-        """A state in the schema of the audited snapshot, so that evolution changes no row."""
+        """Uses the schema of the audited snapshot for both states, so that schema evolution changes no row."""
         pinned = replace(self.pinned, snapshot_id=snapshot_id, schema=self._schema(shown_as.snapshot_id))
         return take_inventory(self.table, pinned, self.cache)
 
@@ -157,14 +157,14 @@ class Auditor:
         return self.pinned.schema if schema_id is None else self.pinned.schemas[schema_id]
 
     def _check_receipt(self, snapshot: SnapshotInfo, after: Inventory) -> tuple[Receipt, tuple[str, ...]]:
-        """Also the copied files whose footers, read for it anyway, some readers refuse."""
+        """Also returns copied files whose footers some readers refuse, because the footers are read anyway."""
         promised = _promised(snapshot)
         if promised is None:
             return Receipt.NONE, ()
         added = after.data_files.filter(pc.equal(after.data_files["snapshot_id"], snapshot.snapshot_id))
-        told = snapshot.summary.get(COPIED_FILES)
+        listed = snapshot.summary.get(COPIED_FILES)
         try:
-            copied = copied_files(added["path"].to_pylist(), told) if told else frozenset[str]()
+            copied = copied_files(added["path"].to_pylist(), listed) if listed else frozenset[str]()
         except ValueError:
             return Receipt.BROKEN, ()
         tasks = digest_tasks(added, first_number=0, footers_of=copied)
@@ -191,7 +191,7 @@ class Auditor:
         without = self._compare_rows(audited, before, after, lineage=False)
         if without.verdict is not Verdict.INTACT:
             return without
-        # The rows are the same, but for their lineage: every one that seems gone has lost its own.
+        # Without lineage the rows are equal, so each row that seems lost has only lost its lineage.
         harmed = [(harm, rows) for harm, rows in found.harms if harm in (Harm.LOST, Harm.HIDDEN, Harm.CHANGED)]
         examples = [replace(example, harm=Harm.LINEAGE) for example in found.examples]
         return replace(found, harms=((Harm.LINEAGE, sum(rows for _, rows in harmed)),), examples=tuple(examples))
@@ -270,7 +270,7 @@ def _made_by(snapshot: SnapshotInfo) -> str:
 
 
 def _all_rows_have_ids(state: State) -> bool:
-    """An upgraded table gives the rows of older files their ids with its next commit: before, there is none to keep."""
+    """An upgraded table assigns ids to older rows in its next commit. Before that there are none to keep."""
     ids = state.files["first_row_id"].take(pa.array(state.differing))
     return bool(ids.null_count == 0)
 
@@ -283,7 +283,7 @@ def _sum(results: Sequence[AuditResult]) -> Parts:
 
 
 def _that_fit(parts: npt.NDArray[np.int64], rows: Parts) -> list[int]:
-    """The parts with the fewest rows, as many as may be compared one by one; at least one."""
+    """The parts with the fewest rows, up to the limit for comparing rows one by one. At least one."""
     ordered = parts[np.argsort(rows[parts], kind="stable")]
     fitting = int(np.searchsorted(np.cumsum(rows[ordered]), _MOST_ROWS, side="right"))
     return [int(part) for part in ordered[: max(1, fitting)]]

@@ -1,4 +1,4 @@
-"""Compares the rows of two states as multisets of hashes, and says of each difference what became of the row."""
+"""Compares the rows of two states as multisets of hashes, and classifies each difference."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

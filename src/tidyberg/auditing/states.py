@@ -1,7 +1,7 @@
-"""Two states of a table and the data files a reader sees differently in them.
+"""Compares two states of a table and finds the data files that a reader sees differently.
 
-A file differs when it is in one state only, or is there more often, with another sequence number or first row id; and
-when a delete that applies to it is in one state only. All other files read the same in both and need no look.
+A file differs if it is in one state only, or more often in one, or has another sequence number or first row id. It also
+differs if a delete that applies to it is in one state only. All other files read the same in both states.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ _DELETE = ("path", "content_offset", "content_size", "kind", "sequence_number", 
 
 @dataclass(frozen=True)
 class State:
-    """One state: its data files in the order that DeleteIndex wants, and which of them differ in the other state."""
+    """One state: its data files in the order that DeleteIndex needs, and the files that differ in the other state."""
 
     inventory: Inventory
     files: pa.Table
@@ -65,7 +65,7 @@ def _ordered(inventory: Inventory) -> pa.Table:
 
 
 def _strict_index(files: pa.Table, inventory: Inventory) -> DeleteIndex:
-    """By the specification alone: as if all files had been there first, no position delete came too early for one."""
+    """Applies deletes by the specification alone: a file sequence number of zero makes no position delete too early."""
     at = files.schema.get_field_index("file_sequence_number")
     zeros = pa.array(np.zeros(files.num_rows, np.int64))
     return DeleteIndex(files.set_column(at, files.schema.field(at), zeros), inventory.delete_files)
@@ -77,7 +77,7 @@ def _file_keys(files: pa.Table, inventory: Inventory) -> list[Hashable]:
 
 
 def _forgive_first_ids(keys: list[list[Any]]) -> None:
-    """A file whose rows had no ids yet may get them: its key has none in both states then."""
+    """Rows without ids may get them. Their file then has a key without an id in both states."""
     unnumbered = {key[:-1] for key in keys[0] if key[-1] is None}
     keys[1][:] = [(*key[:-1], None) if key[:-1] in unnumbered else key for key in keys[1]]
 
@@ -88,14 +88,14 @@ def _delete_keys(deletes: pa.Table, inventory: Inventory) -> list[Hashable]:
 
 
 def _keys(rows: pa.Table, names: Sequence[str], inventory: Inventory) -> list[tuple[Any, ...]]:
-    # Partitions are numbered anew in every inventory; their values as text find NaN equal to itself.
+    # Each inventory numbers partitions differently. As text, NaN equals itself.
     partitions = [repr(partition.values) for partition in inventory.partitions]
     columns = [rows[name].to_pylist() for name in names]
     return [(*values, partitions[at]) for at, *values in zip(rows["partition"].to_pylist(), *columns, strict=True)]
 
 
 def _one_sided(before: Sequence[Hashable], after: Sequence[Hashable]) -> tuple[set[Hashable], set[Hashable]]:
-    """The keys of each side that the other has not, or not as often."""
+    """The keys of each side that occur more or less often on the other side."""
     counts = Counter(before), Counter(after)
     differing = {key for key in counts[0].keys() | counts[1].keys() if counts[0][key] != counts[1][key]}
     return differing & counts[0].keys(), differing & counts[1].keys()

@@ -29,7 +29,7 @@ class Reading:
 
 
 def readings(state: State, *, first_number: int, lineage: bool) -> list[Reading]:
-    """Numbered from `first_number`; each task reads files of one partition, as its deletes are told by it."""
+    """Tasks are numbered from `first_number`. Each reads files of one partition, because deletes apply by partition."""
     pinned = state.inventory.pinned
     schemas = schemas_newest_first(pinned)
     schema = arrow_schema_bytes(pinned.schema)

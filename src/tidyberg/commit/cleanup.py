@@ -1,4 +1,4 @@
-"""Removes what a job wrote and no snapshot references. Deletes nothing that it cannot prove to be unreferenced [I6]."""
+"""Removes files that a job wrote and that no snapshot references. Deletes a file only with proof of that [I6]."""
 
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -31,12 +31,13 @@ class Removal:
 def referenced_paths(
     table: Table, candidates: Collection[str], written_after: int | None, check: Callable[[], None] = _never
 ) -> set[str]:
-    """Those of the candidates that some snapshot of a freshly loaded table references.
+    """Returns the candidates that some snapshot references. The table must be freshly loaded.
 
-    Manifests of the plan's snapshot and older (by sequence number) cannot list what was written after it. Whoever
-    knows that number only from a record gives None: then all are read, as in v1 tables, which have no such numbers.
+    Manifests of the plan's snapshot and older (by sequence number) cannot list what was written after it. A
+    caller that knows this number only from a record passes None. Then all manifests are read, as in v1 tables, which
+    have no such numbers.
 
-    Compared by name, which is unique: one place may be spelled in several ways (`s3://`, `s3a://`, `file:/`).
+    Files are compared by name, which is unique: one location has several spellings (`s3://`, `s3a://`, `file:/`).
     """
     wanted = {name_of(path) for path in candidates}
     if not wanted:
@@ -80,9 +81,9 @@ def remove(
     check: Callable[[], None] = _never,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Removal:
-    """Remove these files, and what the intent's workers had begun to upload when they were killed.
+    """Removes these files, and uploads that killed workers had begun.
 
-    `check` is called before each, and raises to end it; `progress` hears how many are gone.
+    `check` is called before each file, and stops the removal if it raises. `progress` gets the number of files so far.
     """
     adopted = frozenset(path for several in intent.adopted.values() for path in several)
     own = [path for path in sorted(paths) if ownership.owns(path, adopted)]

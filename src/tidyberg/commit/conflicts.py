@@ -1,7 +1,7 @@
-"""Which groups may still be committed on a given parent, judged by its state and never by its history.
+"""Decides which groups may still be committed on a given parent.
 
-Looking at the files that are live at the parent cannot be fooled by snapshots that were expired in between
-[I2, I3]. Groups that another writer touched are left out with the reason; the others go on.
+The state of the parent decides, never its history, because snapshots in between may have expired [I2, I3]. Groups that
+another writer touched are left out, with the reason. The others are committed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from tidyberg.planning.publishing import waiting_to_be_published
 
 @dataclass(frozen=True)
 class Replaceable:
-    """A group whose inputs are all live at the parent, with where they are listed there."""
+    """A group whose inputs are all live at the parent, and the manifests that list them there."""
 
     group: FileGroup
     partition: int  # position in the parent inventory's partitions
@@ -39,7 +39,7 @@ class Validation:
 
 
 def hindrance(plan: Plan, parent: Pinned) -> str | None:
-    """Why nothing of the plan may be committed on that parent."""
+    """The reason why no group of the plan may be committed on that parent, or None."""
     descends = _descends(plan, parent)
     if descends is False or (descends is None and parent.sequence_number < plan.sequence_number):
         return f"branch {plan.branch} was rolled back behind the plan's snapshot"
@@ -49,7 +49,7 @@ def hindrance(plan: Plan, parent: Pinned) -> str | None:
 
 
 def _descends(plan: Plan, parent: Pinned) -> bool | None:
-    """Whether the branch still builds on the plan's snapshot. None: a snapshot in between is expired."""
+    """Whether the branch still builds on the plan's snapshot. None if a snapshot in between has expired."""
     current = parent.snapshot_id
     while current is not None:
         if current == plan.snapshot_id:
@@ -144,7 +144,7 @@ class _NewDeletes:
                 self._latest[key] = (sequence_number, path)
 
     def touching(self, path: str, row: _Located) -> str | None:
-        """The delete file that has removed rows of this input meanwhile, as far as its scope tells."""
+        """A delete file that may have removed rows of this input meanwhile, judged by its scope."""
         for key in (path, (row.spec_id, row.partition)):
             if (found := self._latest.get(key)) and row.sequence_number <= found[0]:
                 return found[1]

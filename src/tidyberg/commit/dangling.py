@@ -1,4 +1,4 @@
-"""Which delete files nothing can need any more once a commit's inputs are gone [I4].
+"""Finds the delete files that no data file can need once a commit's inputs are gone [I4].
 
 Judged per delete file against the very snapshot that the commit builds on, again on every attempt: a rule that only
 looks at the oldest sequence number of what is left would drop deletes that other writers' files still need.
@@ -22,7 +22,7 @@ _NONE_LEFT = np.iinfo(np.int64).max
 def dangling_deletes(parent: Inventory, groups: Sequence[Replaceable], applied: Collection[Identity]) -> pa.Table:
     """Rows of the parent's delete files, of those that were applied, that no remaining data file can need.
 
-    The DV of a replaced file goes with it in any case: it may have been written anew meanwhile.
+    The DV of a replaced file goes with it in any case: it may have been rewritten meanwhile.
     """
     deletes = parent.delete_files
     replaced = pa.array([file.path for group in groups for file in group.group.files], pa.string())
@@ -40,7 +40,7 @@ def dangling_deletes(parent: Inventory, groups: Sequence[Replaceable], applied: 
 
 
 class _Need:
-    """What the data files that stay can need. Outputs need none of the deletes that were applied to their inputs."""
+    """What the remaining data files can need. Outputs need no delete that was applied to their inputs."""
 
     def __init__(self, remaining: pa.Table, partitions: int) -> None:
         self._paths = set(remaining["path"].to_pylist())
@@ -62,7 +62,7 @@ class _Need:
 
 
 def _oldest(numbers: Sequences, partition: npt.NDArray[np.int32], partitions: int) -> Sequences:
-    """The lowest number in each partition."""
+    """Returns the lowest sequence number of each partition."""
     lowest = np.full(partitions, _NONE_LEFT)
     np.minimum.at(lowest, partition, numbers)
     return lowest

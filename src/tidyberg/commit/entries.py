@@ -1,7 +1,7 @@
-"""Entries of a manifest: read with what they inherit, and encoded anew with as little change as the spec allows.
+"""Reads manifest entries with their inherited values, and encodes them with as few changes as the spec allows.
 
-Entries that stay are carried over as bytes; only what a commit must say anew is encoded again: status, snapshot id,
-and the sequence numbers and first row ids that were inherited so far [I3, I8, I9].
+Entries that stay are copied as bytes. Only the fields that a commit changes are encoded: status, snapshot id, and the
+sequence numbers and first row ids that were inherited until now [I3, I8, I9].
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ Identity = tuple[str, int | None, int | None]  # path, content offset, content s
 
 @dataclass(frozen=True)
 class Entry:
-    """A live entry of a manifest, its inherited values filled in."""
+    """A live entry of a manifest, with its inherited values."""
 
     identity: Identity
     snapshot_id: int
@@ -49,7 +49,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest read for rewriting."""
+    """A manifest that was read to be rewritten."""
 
     listed: ListedManifest
     container: AvroFile
@@ -77,7 +77,7 @@ class AddedFile:
 
 
 class EntryEncoder:
-    """Encodes entries in one schema: the source's own where its format version fits, else the version's."""
+    """Encodes entries in the schema of the source, or in that of the format version if the source's does not fit."""
 
     def __init__(self, schema: Any, source: Manifest, keeps_bytes: bool) -> None:
         self.schema = schema
@@ -126,7 +126,7 @@ class EntryEncoder:
         return bytes(out)
 
     def _with_first_row_id(self, entry: Entry) -> bytes:
-        """I8: left null, it would be inherited anew from the new manifest, and the rows would get other ids."""
+        """I8: a null would be inherited from the new manifest, and the rows would get other ids."""
         if self._write_first_row_id is None or entry.first_row_id_at is None:
             return entry.data_file
         out = bytearray(entry.data_file[: entry.first_row_id_at.start])

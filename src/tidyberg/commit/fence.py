@@ -1,4 +1,4 @@
-"""The fence: a tag that keeps a commit which was sent from ever landing, so that its files can be judged for good [I7].
+"""Puts up a fence: a tag that prevents a sent commit from ever landing, so that its outcome is final [I7].
 
 A process may be stopped between its last look at its lease and the commit, a server may have queued the request, an
 answer may be lost: no clock tells when such a commit can no longer land. So every commit requires that a tag named for
@@ -28,13 +28,13 @@ from tidyberg.catalog.metadata_file import send_commit
 from tidyberg.commit.ownership import metadata_file_id
 
 PREFIX = "tidyberg-fence-"
-KEPT_MS = 5 * 24 * 60 * 60 * 1000  # as long as Iceberg keeps snapshots unless told otherwise
+KEPT_MS = 5 * 24 * 60 * 60 * 1000  # Iceberg's default age of snapshots to keep
 _TRIES = 5
 _PAUSE_SECONDS = 0.2
 
 
 class FenceInDoubtError(Exception):
-    """Nobody can tell whether the fence stands: the catalog did not answer, or refused it."""
+    """It is unknown whether the fence stands: the catalog did not answer, or refused it."""
 
 
 def fence_name(job_id: str, chunk: int) -> str:
@@ -42,7 +42,7 @@ def fence_name(job_id: str, chunk: int) -> str:
 
 
 def no_fence(job_id: str, chunk: int) -> AssertRefSnapshotId:
-    """What a commit of that chunk requires."""
+    """The requirement that a commit of that chunk sends."""
     return AssertRefSnapshotId(ref=fence_name(job_id, chunk), snapshot_id=None)
 
 
@@ -67,7 +67,7 @@ def put_up_fence(
     now_ms: int,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Table:
-    """The table at a moment when the fence stood. `attempt` is a name that no other try to put it up has."""
+    """Returns the table at a moment when the fence stood. `attempt` must be unique to this call."""
     failure: Exception | None = None
     for number in range(_TRIES):
         if name in table.metadata.refs:

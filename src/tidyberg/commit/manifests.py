@@ -1,4 +1,4 @@
-"""Writes the manifests of a replace commit: touched ones with their entries marked, new ones for outputs, the list."""
+"""Writes the manifests of a replace commit: rewritten ones, new ones for outputs, and the manifest list."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -61,7 +61,7 @@ def _naming(path: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Loss:
-    """A manifest and those of its entries that go."""
+    """A manifest, and the entries that the commit removes from it."""
 
     source: Manifest
     removed: frozenset[Identity]
@@ -78,7 +78,7 @@ class Loss:
 def rewritten_manifest(
     losses: Sequence[Loss], *, snapshot_id: int, format_version: int, path: str
 ) -> tuple[bytes, ListedManifest]:
-    """One manifest in place of its sources: what goes marked DELETED, the rest EXISTING.
+    """Merges the sources into one manifest. Removed entries become DELETED, the others EXISTING.
 
     Old DELETED entries are not carried over. Several sources must agree as commit/merging.py has it.
     """
@@ -132,7 +132,7 @@ def added_manifest(
     format_version: int,
     path: str,
 ) -> tuple[bytes, ListedManifest]:
-    """A manifest of new files. I3: their data sequence number is explicit, that of the plan's snapshot."""
+    """Builds a manifest of new files. I3: they carry the data sequence number of the plan's snapshot."""
     encode = EntryEncoder.for_source(template, format_version)
     records = [encode.added(output, snapshot_id, sequence_number) for output in outputs]
     content = build_container(encode.schema, header_of(template, format_version), records)
@@ -164,9 +164,9 @@ def manifest_list(
     format_version: int,
     first_row_id: int | None,
 ) -> tuple[bytes, int]:
-    """The list, and how many rows it gives ids to: in v3, from `first_row_id` on, the table's next.
+    """Returns the list, and how many rows get ids in it. In v3 these begin at `first_row_id`, the table's next id.
 
-    Sequence numbers of this commit's own manifests and first row ids of all that have none are assigned here, anew on
+    Sequence numbers of this commit's own manifests and first row ids of all that have none are assigned here, again on
     every attempt.
     """
     schema = _list_schema(format_version)
@@ -201,7 +201,7 @@ def manifest_list(
 
 
 def header_of(source: Manifest, format_version: int) -> dict[str, bytes]:
-    """What a manifest written anew says of itself."""
+    """The header of a rewritten manifest."""
     header = dict(source.container.metadata)
     header["format-version"] = str(format_version).encode()
     if format_version > 1:

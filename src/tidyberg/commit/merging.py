@@ -1,4 +1,4 @@
-"""Which manifests that lose entries in one commit are written anew as one: a request each would be most of its price.
+"""Decides which manifests that lose entries in one commit are merged. One request for each would dominate its cost.
 
 Manifests that keep nothing are no part of one that keeps something: nobody reads those again after the next commit,
 while their DELETED entries would stay as long as anything that is kept beside them.
@@ -17,7 +17,7 @@ from tidyberg.observe.manifest_list import DATA
 
 
 def merge_losses(losses: Sequence[Loss], format_version: int, properties: Mapping[str, str]) -> list[tuple[Loss, ...]]:
-    """Each bundle becomes one manifest, of about the size that the table's properties ask for at most."""
+    """Bundles losses. Each bundle becomes one manifest, up to about the size in the table's properties."""
     limit = merged_manifest_bytes(properties)
     bundles: list[list[Loss]] = []
     open_bundles: dict[object, tuple[list[Loss], int]] = {}
@@ -34,7 +34,7 @@ def merge_losses(losses: Sequence[Loss], format_version: int, properties: Mappin
 
 
 def _likeness(loss: Loss, format_version: int) -> object:
-    """What manifests must share: kind of content, spec, all that their headers say, and the schema of entries."""
+    """What merged manifests must share: content, spec, all header fields and the entry schema."""
     source = loss.source
     if any(isinstance(kind, UUIDType) for kind in partition_types(source)):
         # Readers disagree on the order of UUIDs: summaries of several values would be wrong to some of them.

@@ -1,4 +1,4 @@
-"""Manifests for outputs that were sorted into partitions of another spec than their inputs'.
+"""Builds manifests for outputs whose partition spec differs from that of their inputs.
 
 The table may have no manifest of that spec yet to take its schema from, so it is made from the spec.
 """
@@ -50,7 +50,7 @@ _HELD_AS: dict[str, PrimitiveType] = {
 
 
 def empty_manifest(metadata: TableMetadata, spec_id: int) -> Manifest:
-    """A manifest of the spec without entries: the template of the one to come."""
+    """An empty manifest of the spec, as a template for a new one."""
     spec = metadata.specs()[spec_id]
     schema = _schema_with_sources(metadata, spec)
     # Optional, as the specification has it: a partition value is null where its source is.
@@ -75,7 +75,7 @@ def empty_manifest(metadata: TableMetadata, spec_id: int) -> Manifest:
 
 
 def encode_partition(template: Manifest, spec: PartitionSpec, values: Sequence[Any]) -> bytes:
-    """A partition tuple as the template's entries hold it."""
+    """Encodes a partition tuple as in the template's entries."""
     by_id = {field.field_id: value for field, value in zip(spec.fields, values, strict=True)}
     out = bytearray()
     for field in _partition_fields(template):
@@ -84,7 +84,7 @@ def encode_partition(template: Manifest, spec: PartitionSpec, values: Sequence[A
 
 
 def decode_partitions(template: Manifest, partitions: Iterable[bytes]) -> Iterator[tuple[Any, ...]]:
-    """The values of partition tuples that the template's entries hold."""
+    """Decodes partition tuples from the template's entries."""
     fields = [(reader(field["type"]), _held_as(field["type"])) for field in _partition_fields(template)]
     for partition in partitions:
         decoder = new_decoder(partition)
@@ -92,7 +92,7 @@ def decode_partitions(template: Manifest, partitions: Iterable[bytes]) -> Iterat
 
 
 def partition_types(template: Manifest) -> list[PrimitiveType]:
-    """As the template's entries hold them: dates and times are plain numbers there."""
+    """Types as in the template's entries, where dates and times are plain numbers."""
     return [_held_as(field["type"]) for field in _partition_fields(template)]
 
 
@@ -115,7 +115,7 @@ def _held_as(kind: Any) -> PrimitiveType:
 
 
 def partition_summaries(types: Iterable[PrimitiveType], partitions: Iterable[Sequence[Any]]) -> list[dict[int, Any]]:
-    """What a manifest list says of the partitions in a manifest: nulls, NaN, the lowest and the highest value."""
+    """Partition field summaries for the manifest list: nulls, NaN, the lowest and the highest value."""
     types = list(types)
     statistics = [PartitionFieldStats(kind) for kind in types]
     for values in partitions:
@@ -134,13 +134,13 @@ def partition_summaries(types: Iterable[PrimitiveType], partitions: Iterable[Seq
 
 
 def _with_both_zeros(kind: PrimitiveType, bound: bytes | None, zero: float) -> bytes | None:
-    """Python finds the zeros equal, so either may have become the bound; Iceberg puts -0.0 below 0.0."""
+    """Python treats the zeros as equal, so either may be the bound. Iceberg orders -0.0 below 0.0."""
     zeros = {to_bytes(kind, -0.0), to_bytes(kind, 0.0)} if isinstance(kind, FloatType | DoubleType) else set()
     return to_bytes(kind, zero) if bound in zeros else bound
 
 
 def _schema_with_sources(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
-    """The current schema, or the newest that still has all the columns that the spec is computed from."""
+    """The current schema, or the newest one that has all source columns of the spec."""
     sources = {field.source_id for field in spec.fields}
     others = sorted(metadata.schemas, key=lambda schema: schema.schema_id, reverse=True)
     for schema in (metadata.schema(), *others):
@@ -150,7 +150,7 @@ def _schema_with_sources(metadata: TableMetadata, spec: PartitionSpec) -> Schema
 
 
 def _named_once(schema: Any, seen: set[str]) -> Any:
-    """Avro lets a type be named once; after that its name stands for it."""
+    """Avro defines a named type once. Later uses refer to it by name."""
     if isinstance(schema, list):
         return [_named_once(branch, seen) for branch in schema]
     if not isinstance(schema, dict):
@@ -169,7 +169,7 @@ def _named_once(schema: Any, seen: set[str]) -> Any:
 
 
 def _raw(value: Any, schema: Any) -> Any:
-    """As Avro without logical types takes it."""
+    """Converts a value to its plain Avro type."""
     if isinstance(value, Decimal):
         unscaled = int(value.scaleb(schema["scale"], _EXACT))
         return unscaled.to_bytes(schema["size"], "big", signed=True)

@@ -1,4 +1,4 @@
-"""The files a job wrote, looked up in storage: before they are committed, and to find what was left behind."""
+"""Looks up the files of a job in storage, before they are committed and when they are cleaned up."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,7 @@ _RETRYING = Retrying(
 
 
 def check_outputs(io: FileIO, results: Sequence[TaskResult]) -> None:
-    """Before any commit every output is looked up: it exists and has the size its writer reported."""
+    """Checks that every output exists and has the size that its writer reported."""
     files = [file for result in results for file in result.outputs]
     with ThreadPoolExecutor(max_workers=LOOKUPS) as pool:
         list(pool.map(lambda file: _check_output(io, file), files))
@@ -60,7 +60,7 @@ def _size(io: FileIO, path: str) -> int:
 def existing_outputs(
     io: FileIO, intent: Intent, ownership: Ownership, check: Callable[[], None] = lambda: None
 ) -> list[str]:
-    """The outputs that are really there, those taken over from a dead job among them.
+    """The outputs that exist, including those adopted from a dead job.
 
     Found by one listing a directory, whatever the number of attempts and files; `check` is called before each, and
     raises to end it. Only directories of the table are looked into.

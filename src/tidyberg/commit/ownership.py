@@ -1,7 +1,7 @@
-"""Says which paths a run may delete: files below its table's own locations whose names carry the run's id [I6].
+"""Decides which paths a run may delete: files below its table's locations whose names carry the run's id [I6].
 
 Both come from what is trusted: the locations from the table's metadata, the id from the names that this code gives.
-The job's record only says where to look. Whoever can write to the job store could else have any object deleted.
+The job's record only says where to look. Otherwise anyone with access to the job store could delete any object.
 """
 
 import re
@@ -57,7 +57,7 @@ class Ownership:
         return cls(run_id, tuple(sorted(data)), tuple(sorted(metadata)))
 
     def holds(self, directory: str) -> bool:
-        """Whether outputs of the run may lie in it."""
+        """Whether the directory may hold outputs of the run."""
         return directory in self.data_roots or _is_below(directory, self.data_roots)
 
     def owns(self, path: str, adopted: Collection[str] = ()) -> bool:
@@ -80,7 +80,7 @@ def name_of(path: str) -> str:
 
 
 def _is_below(path: str, roots: Collection[str]) -> bool:
-    """Without a detour: `..` leads elsewhere, and no path of ours has an empty part."""
+    """Refuses `..`, which leads elsewhere, and empty parts, which no path of tidyberg has."""
     for root in roots:
         if path.startswith(f"{root}/"):
             return {"", ".", ".."}.isdisjoint(path[len(root) + 1 :].split("/"))

@@ -1,4 +1,4 @@
-"""Sends a commit until its outcome is known: retries conflicts, resolves unknown answers from the table itself.
+"""Sends a commit until its outcome is known. Retries conflicts, and asks the table about unknown outcomes.
 
 Finding our snapshot, or one of our outputs live, proves that a commit landed; an error proves nothing [I7]. A
 conflict may answer our own commit that a client library sent twice, so the table is asked before it is believed.
@@ -53,16 +53,16 @@ STORAGE_RETRIES = 3  # of a commit
 
 
 class Journal(Protocol):
-    """Where a commit says what it is about to do, so that whoever finds it dead can tell what may exist."""
+    """Records what a commit is about to do, so that recovery knows which files may exist."""
 
     def about_to_write(self, paths: Sequence[str]) -> None: ...
 
     def about_to_commit(self, sent: SentCommit) -> None:
-        """Raises when this job no longer owns the table."""
+        """Raises if the job no longer holds the table."""
         ...
 
     def check_ownership(self) -> None:
-        """The same, without a commit."""
+        """Raises if the job no longer holds the table. Records nothing."""
         ...
 
 
@@ -176,7 +176,7 @@ class Publisher:
         raise self._gave_up(failure, finished)
 
     def _bear(self, error: StorageError) -> None:
-        """A job's whole work hangs on a few small files: storage that failed once is asked again."""
+        """Asks storage again after an error, because the work of a whole job depends on a few small files."""
         self._storage_failures += 1
         if self._storage_failures > STORAGE_RETRIES:
             raise error
@@ -190,7 +190,7 @@ class Publisher:
             raise TableReplaced(f"{self.plan.table} was dropped or renamed while the job ran{ending}.") from error
         if str(table.metadata.table_uuid) != self.plan.table_uuid:
             raise TableReplaced(
-                f"{self.plan.table} was dropped and created anew while the job ran{ending}.", hint="Plan again."
+                f"{self.plan.table} was dropped and created again while the job ran{ending}.", hint="Plan again."
             )
         return table
 
@@ -201,7 +201,7 @@ class Publisher:
     def _landed(
         self, table: Table, parent: Inventory, finished: Sequence[FinishedGroup], attempt: int
     ) -> Committed | None:
-        """I7: has an earlier attempt, of this process or another, committed this chunk already?"""
+        """I7: whether an earlier attempt, of this process or another, has already committed this chunk."""
         if snapshot := snapshot_of_job(table.metadata, self.job_id, self.chunk):
             groups = self._attempts.get(snapshot.manifest_list, self._live_groups(parent, finished))
             number = (snapshot.sequence_number or None) if table.metadata.format_version > 1 else None
@@ -256,7 +256,7 @@ class Publisher:
         finished: Sequence[FinishedGroup],
         attempt: int,
     ) -> int | None:
-        """The sequence number that the commit took."""
+        """Returns the sequence number of the commit."""
         assert parent_id is not None
         groups = tuple(done.group.group_id for done in finished)
         sequence_number = table.metadata.next_sequence_number() if table.metadata.format_version > 1 else None
@@ -289,7 +289,7 @@ class Publisher:
             return True
 
     def _is_unknown(self, error: BaseException) -> bool:
-        """Whether the attempt may be under way still."""
+        """Whether the server may still be working on the attempt."""
         return not isinstance(error, CommitFailedException) and not swaps_in_process(self.catalog)
 
     def _may_still_land(self) -> bool:
@@ -337,7 +337,7 @@ def _numbering(table: Table) -> tuple[int, int, int | None]:
 
 
 def _end_open_transaction(catalog: Catalog) -> None:
-    """Let the next look at the table see what everybody sees.
+    """Makes sure that the next load of the table sees what other processes see.
 
     SQLAlchemy gives a connection whose COMMIT failed back to its pool as it is, and so our own swap would show in
     it, which nobody else will ever see. SQLite refuses a COMMIT while another process reads.

@@ -29,7 +29,7 @@ def content_checksum(files: Iterable[AddedFile]) -> str:
 
 
 def receipt(files: Sequence[WrittenFile]) -> dict[str, str]:
-    """Properties of a summary; none where a file has no digest at all, for they would promise what nobody saw."""
+    """Summary properties. Empty if a file has no digest, because a checksum would then promise what nobody checked."""
     if not all(file.digest or file.footer_digest for file in files):
         return {}
     checksum = content_checksum((file.path, file.size, file.digest or file.footer_digest) for file in files)
@@ -44,7 +44,7 @@ def receipt(files: Sequence[WrittenFile]) -> dict[str, str]:
 
 
 def copied_files(paths: Iterable[str], told: str) -> frozenset[str]:
-    """Which of a snapshot's files its receipt knows by their footers; raises ValueError where it says nothing such."""
+    """The files of a snapshot whose receipt covers only their footers. Raises ValueError if the property is invalid."""
     ordered = _in_order(paths)
     found: set[str] = set()
     for text in told.split(","):

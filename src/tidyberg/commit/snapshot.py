@@ -86,7 +86,7 @@ class Staged:
 
 @dataclass
 class Stager:
-    """Writes the metadata of one commit of a job; manifests that still hold are reused between attempts."""
+    """Writes the metadata of one commit. Attempts reuse manifests that are still valid."""
 
     job_id: str
     chunk: int
@@ -164,7 +164,7 @@ class Stager:
     def _added_manifests(
         self, table: Table, parent: Inventory, groups: Sequence[Replaceable], listed: Mapping[str, ListedManifest]
     ) -> list[ListedManifest]:
-        """One manifest a spec; two where a promoted source column made old manifests encode its values otherwise."""
+        """One manifest per spec, or two if a promoted source column changed how partition values are encoded."""
         members: dict[tuple[int, str], list[tuple[Replaceable, Manifest]]] = {}
         for group in groups:
             spec_id = group.group.output_spec_id
@@ -302,7 +302,7 @@ def last_sequence_number(metadata: TableMetadata) -> int:
 
 
 def next_row_id(table: Table) -> int | None:
-    """Where the next snapshot's row ids begin; None below v3, which has none."""
+    """The first row id of the next snapshot. None below v3, which has no row ids."""
     metadata = table.metadata
     if not isinstance(metadata, TableMetadataV3):
         return None
@@ -346,7 +346,7 @@ def _updates(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[
 
 
 def _removed_entries(parent: Inventory, groups: Sequence[Replaceable], deletes: pa.Table) -> dict[str, set[Identity]]:
-    """Manifest path -> the entries that go: the groups' inputs and the delete files that nothing needs any more."""
+    """Maps manifest paths to removed entries: the groups' inputs, and delete files that no data file needs."""
     removed: dict[str, set[Identity]] = {}
     for member in groups:
         for manifest, paths in member.manifests.items():
@@ -357,7 +357,7 @@ def _removed_entries(parent: Inventory, groups: Sequence[Replaceable], deletes: 
 
 
 def _partition_of(source: Manifest, member: Replaceable) -> bytes:
-    """The partition of a group's outputs is that of its inputs, bytes and all."""
+    """The partition of a group's outputs: the same bytes as in the entries of its inputs."""
     wanted = set(member.manifests[source.listed.path])
     partitions = {entry.partition for entry in source.entries if entry.path in wanted}
     assert len(partitions) == 1, "I9: the files of a group share one partition"

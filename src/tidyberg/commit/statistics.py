@@ -1,4 +1,4 @@
-"""Statistics files of the parent snapshot that are true of a replace snapshot too, and are carried to it.
+"""Finds statistics files of the parent that are also true of a replace snapshot, so that it keeps them.
 
 A theta sketch counts the distinct values of a column; a replace changes no row, so it counts those of the new snapshot
 as well. Its blobs go on naming the snapshot they were computed from, as the specification has it, and the Puffin file

@@ -1,4 +1,4 @@
-"""The numbers of a replace snapshot's summary: what it added and removed, and the table's totals after it."""
+"""Computes the summary of a replace snapshot: what it added and removed, and the new totals of the table."""
 
 from collections.abc import Mapping, Sequence
 
@@ -49,7 +49,7 @@ def replace_summary(
 
 
 def roll_forward(before: Mapping[str, str], changes: Mapping[str, int]) -> dict[str, str]:
-    """The changes and the totals that the parent's summary knows, as a summary spells them."""
+    """The changes, and each total that the parent's summary has, as summary properties."""
     totals = {
         name: int(before[name]) + changes.get(added, 0) - changes.get(removed, 0)
         for name, (added, removed) in _TOTALS.items()
@@ -59,7 +59,7 @@ def roll_forward(before: Mapping[str, str], changes: Mapping[str, int]) -> dict[
 
 
 def _sizes_in_table(deletes: pa.Table) -> list[int]:
-    """A DV counts with its own bytes: the Puffin file around it may hold others."""
+    """Counts only the bytes of a DV itself, because its Puffin file may hold others."""
     sizes, pieces = deletes["size"].to_pylist(), deletes["content_size"].to_pylist()
     return [size if piece is None else piece for size, piece in zip(sizes, pieces, strict=True)]
 

@@ -1,13 +1,15 @@
 """Learns from finished jobs how fast this installation rewrites, for the next estimate.
 
-Each figure is the median of what single jobs tell, with the default counted twice among them: one job alone changes
-nothing, three that agree settle it, and one that went astray, however far, never moves a figure beyond what the other
-jobs and the default say. A job tells of what it was busy with: one of large files of the bytes that a core rewrites in
-a second, one of tiny files of the seconds that each file takes, and any of them of the time that jobs take beside:
-planning, committing, and what an engine needs to start and to hand out tasks. What a job copied and what it encoded are
-told apart: each has a rate of its own. Groups of which it spliced pages tell nothing of speed: no plan can know what
-share of its bytes will be moved, and the speed of those that were would be wrong for the next that are not. Nor do jobs
-of so few groups that each was encoded on several cores: how busy these were is not known.
+Each figure is the median of the samples of single jobs, with the default counted twice among them. So one job alone
+changes nothing, three jobs that agree decide, and no outlier moves a figure beyond the other jobs and the default.
+
+A job is a sample of what dominated it. A job with large files shows how many bytes a core rewrites per second. A job
+with tiny files shows how many seconds each file takes. Every job shows the time outside of tasks: planning, committing,
+starting the engine and scheduling tasks. Copied and encoded bytes have separate rates.
+
+Two kinds of work are no samples of speed. Spliced groups are none, because no plan knows which share of the bytes will
+be moved. Jobs with so few groups that each was encoded on several cores are none, because it is unknown how busy these
+cores were.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,14 +24,14 @@ from tidyberg.model.table import TableRef
 
 SAMPLES = 20
 _DEFAULT_COUNTS = 2
-_ROUNDS = 4  # bytes and files are told apart by turns; it hardly moves after the second
-_TOLD_BY = 0.5  # core seconds that a job must take to tell of speed: below, other things weigh more
+_ROUNDS = 4  # bytes and files are separated in turns; the figures hardly change after the second
+_MIN_CORE_SECONDS = 0.5  # a shorter job is no sample of speed: other costs dominate it
 _NEWEST_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """What a job did in one mode."""
+class _ModeWork:
+    """What a job read in one mode, copy or encode, and how long that took."""
 
     read: int
     files: int
@@ -38,21 +40,23 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    encoded: _Part
-    copied: _Part
+    encoded: _ModeWork
+    copied: _ModeWork
     written: int  # of what was encoded
     spliced_seconds: float  # of cores
     busy: int
     seconds: float
-    tells_speed: bool
+    is_speed_sample: bool
 
 
 def calibrate(jobs: Sequence[Job], cluster: str) -> Calibration:
-    """From the newest jobs on this cluster that rewrote something; the defaults where there are none."""
+    """Uses the newest jobs on this cluster that rewrote something. Without any, returns the defaults."""
     samples = [sample for job in jobs if (sample := _sample(job, cluster)) is not None][:SAMPLES]
-    of_speed = [sample for sample in samples if sample.tells_speed]
-    rate, per_file = _speed([sample.encoded for sample in of_speed if sample.encoded.core_seconds >= _TOLD_BY])
-    copy_rate = _copy_rate([sample.copied for sample in of_speed if sample.copied.core_seconds >= _TOLD_BY], per_file)
+    of_speed = [sample for sample in samples if sample.is_speed_sample]
+    encoded = [sample.encoded for sample in of_speed if sample.encoded.core_seconds >= _MIN_CORE_SECONDS]
+    copied = [sample.copied for sample in of_speed if sample.copied.core_seconds >= _MIN_CORE_SECONDS]
+    rate, per_file = _speed(encoded)
+    copy_rate = _copy_rate(copied, per_file)
     defaults = Calibration()
     beside = [
         sample.seconds
@@ -68,9 +72,9 @@ def calibrate(jobs: Sequence[Job], cluster: str) -> Calibration:
     return Calibration(
         jobs=len(samples),
         encode_bytes_per_core_second=rate,
-        seconds_per_job=max(0.0, _settled(beside, defaults.seconds_per_job)),
+        seconds_per_job=max(0.0, _damped_median(beside, defaults.seconds_per_job)),
         seconds_per_file=per_file,
-        output_ratio=min(2.0, max(0.05, _settled(ratios, defaults.output_ratio))),
+        output_ratio=min(2.0, max(0.05, _damped_median(ratios, defaults.output_ratio))),
         copy_bytes_per_core_second=copy_rate,
     )
 
@@ -79,7 +83,7 @@ def _sample(job: Job, cluster: str) -> _Sample | None:
     if job.status is not JobStatus.SUCCEEDED or job.error_code is not None or job.cluster != cluster:
         return None
     if job.groups_adopted or not (job.task_seconds and job.cores and job.progress.bytes_written):
-        return None  # what a dead job had rewritten took no time here
+        return None  # groups adopted from a dead job took no time here
     if job.started_ms is None or job.finished_ms is None:
         return None
     at_once = job.options.get("max_parallelism") or job.cores
@@ -87,21 +91,21 @@ def _sample(job: Job, cluster: str) -> _Sample | None:
     each = 1 if job.options.get("max_parallelism") else cores_of_task(job.cores, progress.groups_total)
     busy = max(1, min(job.cores, progress.groups_total * each, at_once))
     return _Sample(
-        encoded=_Part(
+        encoded=_ModeWork(
             progress.bytes_read - (copied.bytes - copied.bytes_moved) - spliced.bytes,
             progress.files_processed - copied.files - spliced.files,
             job.task_seconds - copied.seconds - spliced.seconds,
         ),
-        copied=_Part(copied.bytes, copied.files, copied.seconds),
+        copied=_ModeWork(copied.bytes, copied.files, copied.seconds),
         written=progress.bytes_written - copied.bytes - spliced.bytes_written,
         spliced_seconds=spliced.seconds,
         busy=busy,
         seconds=(job.finished_ms - job.started_ms) / 1000,
-        tells_speed=each == 1 or copied.groups == progress.groups_total,  # a copy takes one core
+        is_speed_sample=each == 1 or copied.groups == progress.groups_total,  # a copy takes one core
     )
 
 
-def _speed(samples: Sequence[_Part]) -> tuple[float, float]:
+def _speed(samples: Sequence[_ModeWork]) -> tuple[float, float]:
     """Bytes per core second and seconds per file."""
     defaults = Calibration()
     rate, per_file = defaults.encode_bytes_per_core_second, defaults.seconds_per_file
@@ -109,45 +113,45 @@ def _speed(samples: Sequence[_Part]) -> tuple[float, float]:
         of_bytes = [sample for sample in samples if sample.read / rate >= sample.files * per_file]
         of_files = [sample for sample in samples if sample.read / rate < sample.files * per_file]
         rates = [sample.read / _rest(sample, sample.files * per_file) for sample in of_bytes]
-        rate = max(1.0, _settled(rates, defaults.encode_bytes_per_core_second))
+        rate = max(1.0, _damped_median(rates, defaults.encode_bytes_per_core_second))
         per_files = [_rest(sample, sample.read / rate) / sample.files for sample in of_files]
-        per_file = _settled(per_files, defaults.seconds_per_file)
+        per_file = _damped_median(per_files, defaults.seconds_per_file)
     return rate, per_file
 
 
-def _copy_rate(samples: Sequence[_Part], per_file: float) -> float:
+def _copy_rate(samples: Sequence[_ModeWork], per_file: float) -> float:
     rates = [sample.read / _rest(sample, sample.files * per_file) for sample in samples]
-    return max(1.0, _settled(rates, Calibration().copy_bytes_per_core_second))
+    return max(1.0, _damped_median(rates, Calibration().copy_bytes_per_core_second))
 
 
-def _rest(sample: _Part, explained: float) -> float:
-    """Core seconds that the other part does not explain; some are always left."""
+def _rest(sample: _ModeWork, explained: float) -> float:
+    """Core seconds that the other cost does not explain. At least a tenth always remains."""
     return max(sample.core_seconds - explained, sample.core_seconds / 10)
 
 
-def _core_seconds(sample: _Part, rate: float, per_file: float) -> float:
+def _core_seconds(sample: _ModeWork, rate: float, per_file: float) -> float:
     return sample.read / rate + sample.files * per_file
 
 
-def _settled(told: Iterable[float], default: float) -> float:
-    return median([*told, *(default for _ in range(_DEFAULT_COUNTS))])
+def _damped_median(samples: Iterable[float], default: float) -> float:
+    return median([*samples, *(default for _ in range(_DEFAULT_COUNTS))])
 
 
 def report(jobs: Sequence[Job], cluster: str, shown: Callable[[TableRef], bool]) -> CalibrationReport:
-    """What was learned from these jobs, newest first, and how well those of tables that may be shown were predicted."""
+    """Calibration from these jobs (newest first), and the accuracy of estimates for the tables that may be shown."""
     judged = [(job, found) for job in jobs if shown(job.table) and (found := accuracies(job))]
     return CalibrationReport(
         cluster=cluster,
         calibration=calibrate(jobs, cluster),
         accuracy=tuple(
-            _summed_up(quantity, [each for _, found in judged for each in found if each.quantity == quantity])
+            _summary(quantity, [each for _, found in judged for each in found if each.quantity == quantity])
             for quantity in get_args(Quantity)
         ),
         newest=tuple(PredictedJob(job, tuple(found)) for job, found in judged[:_NEWEST_SHOWN]),
     )
 
 
-def _summed_up(quantity: Quantity, found: Sequence[Accuracy]) -> QuantityAccuracy:
+def _summary(quantity: Quantity, found: Sequence[Accuracy]) -> QuantityAccuracy:
     ratios = sorted(each.ratio for each in found)
     return QuantityAccuracy(
         quantity=quantity,

@@ -21,9 +21,6 @@ from tidyberg.control.engines import EngineChoice
 from tidyberg.control.lease import LEASE_MS
 from tidyberg.control.planner import CALIBRATING_JOBS, Planner
 from tidyberg.control.table_health import health_report, summarise
-from tidyberg.execute.engine import CancelToken, Engine, StartsAhead
-from tidyberg.control.workbench import Workbench
-from tidyberg.errors import BadInput, Cancelled, TidybergError
 from tidyberg.execute.engine import CancelToken, Engine, StartsInBackground
 from tidyberg.model.accuracy import CalibrationReport
 from tidyberg.model.audit import AuditReport

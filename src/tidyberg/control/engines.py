@@ -1,4 +1,4 @@
-"""Which engine a job runs on, where that depends on its plan, and why."""
+"""Chooses the engine of a job from its plan."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from tidyberg.model.plan import Plan
 
 @dataclass
 class EngineChoice:
-    """The engine of one job: Spark, unless it is asked to choose and the plan is done sooner than Spark starts."""
+    """The engine of one job. With `inline`, a plan that takes less time than Spark needs to start runs inline."""
 
     usual: Callable[[], Engine]
-    inline: Callable[[], Engine] | None  # None: there is no choice
-    reason: str = ""  # of what was chosen, in words for the job's notes
+    inline: Callable[[], Engine] | None  # None: always the usual engine
+    reason: str = ""  # a sentence for the notes of the job
     _is_inline: bool = False
 
     def choose(self, plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""The stored state of the running job: what it is about to write, what it has finished, and how its commits ended."""
+"""Stores the state of a running job: what it will write, what it has finished, and how its commits ended."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from tidyberg.record.store import Finished, JobStore
 
 
 class JobRecord:
-    """Also the journal of its commits, as `commit` knows it."""
+    """Implements the `Journal` of commit/publish.py."""
 
     def __init__(self, store: JobStore, job: Job, lease: Lease, scrub: Callable[[str], str]) -> None:
         self._store = store
@@ -19,11 +19,11 @@ class JobRecord:
         self._scrub = scrub
         self._announced: list[str] = []
         self.job = job
-        self.committed_number: int | None = None  # the sequence number of its last commit, where there is one
+        self.committed_number: int | None = None  # sequence number of the last commit
         self.update()
 
     def update(self, **changes: object) -> Job:
-        """Of a job that lost its table nothing more is recorded: its successor has settled it."""
+        """Changes nothing in the store once the job has lost its table: its successor has recovered it."""
         if isinstance(error := changes.get("error"), str):
             changes["error"] = self._scrub(error)  # I12
         self.job = replace(self.job, **changes)  # type: ignore[arg-type]  # the names are Job's own fields
@@ -43,40 +43,40 @@ class JobRecord:
         self._store.note_paths(self.job.job_id, paths)
 
     def announce_again(self) -> None:
-        """Of a job that lost its table: its successor may have forgotten the paths before the files were there."""
+        """For a job that lost its table: its successor may have forgotten paths before their files existed."""
         self._store.note_paths(self.job.job_id, self._announced)
 
     def about_to_commit(self, sent: SentCommit) -> None:
-        # The heartbeat too: recovery counts the time a server may take from the last request.
+        # Recovery measures from the heartbeat how long the server may still work on the request.
         self.update(sent=sent, heartbeat_ms=self._lease.now_ms())
         self._lease.check()
 
     def check_ownership(self) -> None:
-        """Raises when another job took over the table."""
+        """Asks the store. Raises if another job took over the table."""
         self._lease.check()
 
     def raise_if_lost(self) -> None:
-        """The same, of what is known already."""
+        """Raises if the loss of the table is already known. Does not ask the store."""
         self._lease.raise_if_lost()
 
     def cause_of(self, error: TidybergError) -> TidybergError:
-        """A job that lost its table is cancelled, and that is what its caller must hear of."""
+        """Losing the table cancels the job. The caller gets the loss as the error, not the cancellation."""
         return (self._lease.loss or error) if isinstance(error, Cancelled) else error
 
     def may_delete(self, groups: Collection[int] | None = None) -> bool:
-        """Outputs have an owner, and it moves with the lease. From here on nobody takes these groups over."""
+        """Only the owner may delete outputs, and the owner holds the lease. No job adopts these groups afterwards."""
         return self._store.withdraw(self.job.table_uuid, self.job.job_id, self.job.job_id, groups)
 
     def noted_paths(self) -> list[str]:
         return self._store.paths(self.job.job_id)
 
     def settled(self, groups: Collection[int]) -> None:
-        """Nothing but what is committed remains of these groups, nor of the metadata of their commit."""
+        """Call it when only committed files remain of these groups and of the metadata of their commit."""
         intent = self.job.intent
         assert intent is not None
         self.update(sent=None, intent=intent.only(intent.groups - frozenset(groups)))
         self._store.withdraw(self.job.table_uuid, self.job.job_id, self.job.job_id, groups)
-        if not self.job.unresolved:  # else they may be those of an earlier commit, for recovery to look at
+        if not self.job.unresolved:  # otherwise they may belong to an earlier commit that recovery must examine
             self._store.forget_paths(self.job.job_id)
 
     def forget(self) -> None:

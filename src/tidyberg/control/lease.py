@@ -1,4 +1,4 @@
-"""Holding a table while a job runs: a lease that is renewed in the background."""
+"""Holds a table while a job runs, with a lease that a background thread renews."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ _RELEASE_PAUSES = (0.1, 0.2, 0.4, 0.8)
 
 
 class Lease:
-    """A context manager: the table is ours inside it, or TableBusy is raised once `wait_seconds` are over.
+    """A context manager that holds the table, or raises TableBusy after `wait_seconds`.
 
     A process that is stopped for longer than the lease loses it: then `lost` becomes True and `cancel` is
     cancelled. `waited` is True if another job held the table at first.
@@ -72,12 +72,12 @@ class Lease:
         self._release()
 
     def check(self) -> None:
-        """I7: who lost the lease commits nothing and deletes nothing."""
+        """Renews the lease now. I7: a job that lost it commits nothing and deletes nothing."""
         self._renew()
         self.raise_if_lost()
 
     def raise_if_lost(self) -> None:
-        """As far as is known: without asking the store."""
+        """Raises if the loss is already known. Does not ask the store."""
         if (loss := self.loss) is not None:
             raise loss
 
@@ -92,17 +92,17 @@ class Lease:
 
     def lose(self) -> None:
         self.lost = True
-        self._cancel.cancel()  # engines stop as soon as they can
+        self._cancel.cancel()  # stops the engine
 
     def _release(self) -> None:
-        """The job has ended, and what it came to is what its caller must hear of, not of this."""
+        """Never raises, because the job's own outcome must reach the caller."""
         for pause in _RELEASE_PAUSES:
             try:
                 self._store.release(self._table_uuid, self._job.job_id)
                 return
             except TidybergError:
                 self._sleep(pause)
-        # The store gives the table to others once the lease is over: nobody renews it any more.
+        # Otherwise the lease expires, because nothing renews it, and the next job gets the table.
 
     def _acquire(self) -> str | None:
         return self._store.acquire(

@@ -1,4 +1,4 @@
-"""Observes a table and plans for it, with what this installation knows of its prices and its speed."""
+"""Observes a table and plans for it, with the prices and the measured speed of this installation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,24 +9,24 @@ from pyiceberg.table import Table
 from tidyberg.catalog.errors import catalog_errors
 from tidyberg.control.calibration import calibrate
 from tidyberg.control.context import span_attributes
-from tidyberg.control.remote_manifests import reading_on, resting_for
+from tidyberg.control.remote_manifests import counting_rule, reading_on
 from tidyberg.execute.engine import Engine
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.plan import Plan
 from tidyberg.model.table import Pinned, TableRef
 from tidyberg.observe.cache import ManifestCache
+from tidyberg.observe.counted_files import CountingRule
 from tidyberg.observe.inventory import take_inventory
 from tidyberg.observe.pin import metadata_size, pin
-from tidyberg.observe.reading import Elsewhere
-from tidyberg.observe.resting import Resting
+from tidyberg.observe.reading import RemoteReader
 from tidyberg.observe.statistics import partition_statistics
 from tidyberg.planning.decide import make_plan
 from tidyberg.planning.document import plan_hash
 from tidyberg.record.store import JobStore
 from tidyberg.telemetry.traces import Tracer
 
-CALIBRATING_JOBS = 200  # most may have found nothing to do
+CALIBRATING_JOBS = 200  # many of them because most jobs find nothing to do
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,20 @@ class Planner:
     now_ms: Callable[[], int]
     tracer: Tracer
     engine: Callable[[], Engine]
-    engine_reads_above: int | None = None  # bytes of manifests; None: they are always read here
-    inline: Resources | None = None  # of this process, where plans that are better run here are
+    engine_reads_above: int | None = None  # bytes of manifests; None: this process always reads them
+    inline: Resources | None = None  # of this process, for plans that are better run here
 
     def observe(self, table: Table, ref: TableRef, options: PlanOptions) -> Inventory:
-        """Every file of the table."""
+        """Lists every file of the table."""
         return self._observe(table, ref, options, lambda _: None)
 
     def observe_and_plan(self, table: Table, ref: TableRef, options: PlanOptions) -> Plan:
-        """The same plan as of every file; what it cannot take is only counted where the engine reads the manifests."""
+        """Makes the same plan as from a full inventory.
+
+        If the engine reads the manifests, files that no plan can take are only counted.
+        """
         now_ms = self.now_ms()
-        inventory = self._observe(table, ref, options, lambda pinned: resting_for(pinned, options, now_ms))
+        inventory = self._observe(table, ref, options, lambda pinned: counting_rule(pinned, options, now_ms))
         return self.plan(inventory, options, now_ms=now_ms)
 
     def statistics(
@@ -82,7 +85,7 @@ class Planner:
                 first_group=first_group,
             )
             plan = make(calibration=self._calibration(self.resources), resources=self.resources)
-            if plan.better_inline and self.inline is not None:  # then it is priced for where it will run
+            if plan.better_inline and self.inline is not None:  # price it for the engine that will run it
                 plan = make(calibration=self._calibration(self.inline), resources=self.inline)
                 plan = replace(plan, better_inline=not plan.is_empty)
                 plan = replace(plan, hash=plan_hash(plan))
@@ -90,14 +93,14 @@ class Planner:
             return plan
 
     def _observe(
-        self, table: Table, ref: TableRef, options: PlanOptions, resting: Callable[[Pinned], Resting | None]
+        self, table: Table, ref: TableRef, options: PlanOptions, counting: Callable[[Pinned], CountingRule | None]
     ) -> Inventory:
         with self.tracer.span("observe"), catalog_errors(ref.catalog, what=str(ref)):
             pinned = pin(table, ref, options.branch, metadata_size(table))
-            elsewhere = None
+            remote = None
             if self.engine_reads_above is not None:
-                elsewhere = Elsewhere(self.engine_reads_above, reading_on(self.engine, table), resting(pinned))
-            return take_inventory(table, pinned, self.cache, elsewhere)
+                remote = RemoteReader(self.engine_reads_above, reading_on(self.engine, table), counting(pinned))
+            return take_inventory(table, pinned, self.cache, remote)
 
     def _calibration(self, resources: Resources) -> Calibration:
         return calibrate(self.store.find(limit=CALIBRATING_JOBS), resources.name)

@@ -1,11 +1,11 @@
-"""Finds jobs that died, decides from the table whether they committed, and removes what they left [I6, I7].
+"""Recovers dead jobs: decides from the table whether they committed, and removes their uncommitted files [I6, I7].
 
-Not finding a job's snapshot proves nothing, so nothing is removed that any snapshot references, and nothing at all
-while a commit that was sent could still land: a fence in the table sees to it that it cannot.
+A missing snapshot does not prove that a job did not commit. So recovery never removes a file that any snapshot
+references. It removes nothing at all while a sent commit could still land. A fence in the table prevents that commit.
 
-A job's record says where to look, and proves nothing: whoever can write to the store could have written it. What may be
-deleted is told by the table's metadata and by the files' names (commit/ownership.py), and every manifest is read to see
-what is referenced.
+A job's record says where to look, but it proves nothing: anyone with access to the store could have written it. The
+table's metadata and the file names decide what may be deleted (commit/ownership.py). Every manifest is read to find out
+which files are referenced.
 """
 
 import logging
@@ -33,21 +33,21 @@ from tidyberg.record.store import JobStore
 
 log = logging.getLogger(__name__)
 
-DIED = "died"  # the error code of a job whose process did
-COMMIT_GRACE_MS = 600_000  # how long a swap through a catalog may be under way that a fence does not stop
-MOST_SETTLE_SECONDS = 30.0  # engines ask for a few; a record cannot ask for more
+DIED = "died"  # the error code of a job whose process died
+COMMIT_GRACE_MS = 600_000  # how long a catalog may still carry out a swap that a fence does not stop
+MOST_SETTLE_SECONDS = 30.0  # a record, which may be forged, cannot ask for more
 PROGRESS_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of a dead job that had begun to write."""
+    """What recovery found out about a dead job that had begun to write."""
 
-    table: Table | None  # None when it is gone, or another one has its name now
-    files: frozenset[str] = frozenset()  # those of the job that exist
-    foreign: frozenset[str] = frozenset()  # those that its record names and that are not its own
-    referenced: frozenset[str] = frozenset()  # those of its files that some snapshot references
-    landed: bool = False  # whether the commit that it sent last, if any, went through
+    table: Table | None  # None if it is gone, or if another table has its name
+    files: frozenset[str] = frozenset()  # files of the job that exist
+    foreign: frozenset[str] = frozenset()  # paths in its record that do not belong to it
+    referenced: frozenset[str] = frozenset()  # its files that some snapshot references
+    landed: bool = False  # whether the last commit that it sent went through
     doubt: str | None = None  # why that commit could still land
 
     @property
@@ -59,20 +59,20 @@ class Finding:
 @dataclass(frozen=True)
 class Recovery:
     store: JobStore
-    holder: str  # the job, or the claim of a recovery, that holds the table
+    holder: str  # id of the job or recovery that holds the table
     now_ms: Callable[[], int]
     sleep: Callable[[float], None] = time.sleep
     cancel: CancelToken = field(default_factory=CancelToken)
-    notify: Callable[[str], None] = log.info  # hears how far a long one is
+    notify: Callable[[str], None] = log.info  # called with the progress of a long recovery
 
     def recover(self, catalog: Catalog, job: Job) -> str:
-        """Settle one dead job whose table the caller holds; says what was done."""
+        """Recovers one dead job and returns what was done. The caller holds the table."""
         return self.conclude(job, self.examine(catalog, job))
 
     def examine(self, catalog: Catalog, job: Job) -> Finding | None:
-        """Changes no data; where a commit is in doubt, sees to it that it has landed or never will.
+        """Finds out what the job did. Changes no data, but may put up a fence to rule out a commit in doubt.
 
-        None: the job died before it could write.
+        Returns None if the job died before it could write.
         """
         with catalog_errors(job.table.catalog, what=str(job.table)):
             table = self._load(catalog, job)
@@ -82,12 +82,12 @@ class Recovery:
         if table is None:
             return Finding(None)
         if not job.status.is_final and intent.settle_seconds:
-            # Workers outlive the process that started them by some seconds.
+            # Workers may live some seconds longer than the process that started them.
             self.sleep(min(intent.settle_seconds, MOST_SETTLE_SECONDS))
         table, doubt = self._rule_out(catalog, table, job)
         written = self.store.paths(job.job_id)
         if job.sent is not None and fence_name(job.job_id, job.sent.chunk) in table.metadata.refs:
-            written += self.store.paths(_fencing(job))  # no other recovery can swap one of them in any more
+            written += self.store.paths(_fencing(job))  # no other recovery can still swap one of them in
         ownership, check = Ownership.of(table, job.job_id), self.cancel.raise_if_cancelled
         noted = [path for path in written if ownership.owns(path) and exists(table.io, path)]
         outputs = existing_outputs(table.io, intent, ownership, check)
@@ -96,7 +96,7 @@ class Recovery:
         sent = frozenset(job.sent.groups) if job.sent is not None else frozenset()
         landed = job.sent is not None and (
             snapshot_of_job(table.metadata, job.job_id, job.sent.chunk) is not None
-            # Our snapshot may be expired already while its files live on.
+            # The snapshot may have expired while its files are still live.
             or not referenced.isdisjoint(outputs_of(intent.only(sent), outputs))
         )
         doubt = None if landed else doubt
@@ -104,7 +104,7 @@ class Recovery:
         return Finding(table, frozenset(files), foreign, frozenset(referenced), landed, doubt)
 
     def conclude(self, job: Job, finding: Finding | None) -> str:
-        """Record what became of the job and remove what it left, but for files that another job has taken over."""
+        """Records the job's outcome and removes its uncommitted files, except those that another job has adopted."""
         if finding is None:
             return self._finish(job, JobStatus.FAILED, "died before it wrote anything")
         if finding.doubt:
@@ -112,9 +112,9 @@ class Recovery:
             return self._postpone(job, what)
         has_committed = finding.landed or job.commits > 0
         status = JobStatus.SUCCEEDED if has_committed or job.status is JobStatus.SUCCEEDED else JobStatus.FAILED
-        assert job.intent is not None  # else nothing would have been found
+        assert job.intent is not None  # otherwise there is no finding
         if finding.table is None:
-            # A renamed table is gone from its old name only, and only its metadata tells which files are its own.
+            # A renamed table still exists, and only its metadata shows which files belong to it.
             where = next(iter(job.intent.directories.values()), None)
             kept = f"; what the job may have left is kept (first in {where})" if where else ""
             return self._finish(job, status, f"{job.table} is gone or renamed{kept}")
@@ -128,7 +128,7 @@ class Recovery:
             job.intent,
             Ownership.of(finding.table, job.job_id),
             check=self.cancel.raise_if_cancelled,
-            progress=self._telling(job, len(leftovers)),
+            progress=self._reporting(job, len(leftovers)),
         )
         if removal.refused:
             path, answer = removal.refused[0]
@@ -148,16 +148,16 @@ class Recovery:
         what = f"had committed snapshot {job.snapshot_id}{but}"
         return self._finish(job, status, f"{what}; {removed}", died=rest > 0)
 
-    def _telling(self, job: Job, total: int) -> Callable[[int], None]:
+    def _reporting(self, job: Job, total: int) -> Callable[[int], None]:
         last = time.monotonic()
 
-        def tell(number: int) -> None:
+        def report(number: int) -> None:
             nonlocal last
             if time.monotonic() - last >= PROGRESS_SECONDS:
                 last = time.monotonic()
                 self.notify(f"job {job.job_id}: {number:,} of {total:,} leftovers removed")
 
-        return tell
+        return report
 
     def _left_alone(self, job: Job, finding: Finding) -> str:
         if not finding.foreign:
@@ -175,7 +175,7 @@ class Recovery:
         return f"; {len(finding.foreign):,} paths of its record are not its own and were left alone, first {first}"
 
     def taken_over(self, job: Job) -> frozenset[str]:
-        """Outputs that other open jobs have from dead ones, of this job or of others: theirs to commit or remove."""
+        """Outputs of dead jobs that other open jobs have adopted, to commit or to remove them."""
         others = self.store.find(table=job.table, unfinished=True, limit=1000)
         return frozenset(
             path
@@ -186,7 +186,7 @@ class Recovery:
         )
 
     def _load(self, catalog: Catalog, job: Job) -> Table | None:
-        """The job's table, or None when it is gone or another one has its name now."""
+        """Returns None if the table is gone, or if another table has its name."""
         try:
             table = catalog.load_table(job.table.identifier)
         except NoSuchTableError:
@@ -194,10 +194,12 @@ class Recovery:
         return table if str(table.metadata.table_uuid) == job.table_uuid else None
 
     def _rule_out(self, catalog: Catalog, table: Table, job: Job) -> tuple[Table, str | None]:
-        """The table at a moment after which the commit sent last cannot land any more, or why that is in doubt."""
+        """Returns the table as of a moment after which the last commit cannot land, or a reason for doubt."""
         sent = job.sent
         if sent is None or (self._is_ruled_out(catalog, table, job, sent) and not self.store.paths(_fencing(job))):
             return table, None
+        # A fence that another recovery began must be completed: that recovery may have stopped within its swap, and
+        # the metadata file that it would swap in is among the files to remove.
         try:
             fenced = put_up_fence(
                 catalog,
@@ -215,17 +217,16 @@ class Recovery:
         return fenced, None
 
     def _is_ruled_out(self, catalog: Catalog, table: Table, job: Job, sent: SentCommit) -> bool:
-        """Without a fence. One that another recovery has begun must stand all the same: it may be stopped within
-        its swap, and what it would swap in is among what is removed."""
+        """Whether the last commit cannot land, even without a fence."""
         if snapshot_of_job(table.metadata, job.job_id, sent.chunk) is not None:
             return True
         if swaps_in_process(catalog) and job.owner is not None and is_alive(job.owner) is False:
-            return True  # the process itself was the one to swap
-        # No snapshot gets that number again.
+            return True  # only the dead process could have made the swap
+        # No snapshot gets this number again.
         return sent.sequence_number is not None and last_sequence_number(table.metadata) >= sent.sequence_number
 
     def _postpone(self, job: Job, what: str) -> str:
-        """Not settled yet: the next recovery looks again."""
+        """Leaves the job open for the next recovery."""
         status = job.status if job.status.is_final else JobStatus.FAILED
         postponed = replace(job, status=status, unresolved=True, finished_ms=job.finished_ms or self.now_ms())
         if not self.store.save(postponed, holder=self.holder):
@@ -254,7 +255,7 @@ class Recovery:
 
 
 def open_groups(job: Job, finding: Finding) -> frozenset[int]:
-    """Groups of the plan that the job was at which are not committed."""
+    """Groups of the job's plan that are not committed."""
     if job.intent is None or (job.sent is None and job.status.is_final):
         return frozenset()
     committed = job.sent.groups if job.sent is not None and finding.landed else ()
@@ -262,13 +263,13 @@ def open_groups(job: Job, finding: Finding) -> frozenset[int]:
 
 
 def outputs_of(intent: Intent, paths: Collection[str]) -> frozenset[str]:
-    """Those of the paths that are outputs of the intent's groups."""
+    """The paths that are outputs of the intent's groups."""
     adopted = {path for several in intent.adopted.values() for path in several}
     return frozenset(path for path in paths if path in adopted or group_of(path) in intent.directories)
 
 
 def foreign_paths(intent: Intent, noted: Collection[str], ownership: Ownership) -> frozenset[str]:
-    """What a record names and the job cannot have written."""
+    """Paths in a record that the job cannot have written."""
     adopted = (path for several in intent.adopted.values() for path in several)
     directories = (directory for directory in intent.directories.values() if not ownership.holds(directory))
     paths = (path for path in [*adopted, *noted] if not ownership.owns(path, (path,)))
@@ -276,5 +277,5 @@ def foreign_paths(intent: Intent, noted: Collection[str], ownership: Ownership) 
 
 
 def _fencing(job: Job) -> str:
-    """Under what the store keeps the metadata files of fences against this job."""
+    """The store's key for metadata files of fences against this job."""
     return f"{job.job_id}/fence"

@@ -1,4 +1,4 @@
-"""Has the manifests of huge snapshots read by the engine's tasks, where there are more cores and memory than here."""
+"""Reads the manifests of huge snapshots in tasks of the engine, which has more cores and memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -13,18 +13,18 @@ from tidyberg.model.manifest import ManifestInfo, RestRule
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.table import Pinned
 from tidyberg.model.task import ManifestResult, ManifestTask
+from tidyberg.observe.counted_files import CountingRule
 from tidyberg.observe.reading import ReadManifests
-from tidyberg.observe.resting import Resting
 from tidyberg.planning.select import selected_partitions
 from tidyberg.planning.unchanged_files import unchanged_file_rule
 from tidyberg.storage.access import storage_access
 
-_TASK_BYTES = 16 * 1024 * 1024  # of manifests a task: some 100,000 files
+_TASK_BYTES = 16 * 1024 * 1024  # of manifests per task: about 100,000 files
 _TASK_MANIFESTS = 2_000
 
 
 def reading_on(engine: Callable[[], Engine], table: Table) -> ReadManifests:
-    """Reads manifests of the table on the engine, which is started for it."""
+    """Returns a function that reads manifests of the table on the engine, and starts the engine if needed."""
 
     def read(manifests: Sequence[ManifestInfo], rest: RestRule | None) -> Iterator[tuple[str, ManifestEntries]]:
         shares = list(_shares(manifests))
@@ -38,13 +38,13 @@ def reading_on(engine: Callable[[], Engine], table: Table) -> ReadManifests:
     return read
 
 
-def resting_for(pinned: Pinned, options: PlanOptions, now_ms: int) -> Resting:
-    """What a plan under these options at that time need not see."""
+def counting_rule(pinned: Pinned, options: PlanOptions, now_ms: int) -> CountingRule:
+    """The files that a plan under these options cannot take, so that it is enough to count them."""
 
     def select(partitions: Sequence[Partition]) -> Sequence[bool]:
         return selected_partitions(pinned, partitions, options, now_ms).chosen
 
-    return Resting(unchanged_file_rule(pinned, options), None if options.where is None else select)
+    return CountingRule(unchanged_file_rule(pinned, options), None if options.where is None else select)
 
 
 def _shares(manifests: Sequence[ManifestInfo]) -> Iterator[list[ManifestInfo]]:

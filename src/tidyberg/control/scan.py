@@ -1,7 +1,7 @@
-"""Lists what carries tidyberg's names in a table's data locations and belongs to nothing: no snapshot, no open run.
+"""Finds outputs of tidyberg in a table's data locations that no snapshot references and no open run owns.
 
-A job store that was lost has forgotten runs that had begun to write: no recovery knows of them. Their outputs are found
-here by their names. Nothing else is looked for, and nothing is removed that is young, referenced or claimed [I6].
+If the job store was lost, no recovery knows the runs that had begun to write. This scan finds their outputs by name. It
+looks for nothing else, and removes nothing that is young, referenced or owned [I6].
 """
 
 import re
@@ -39,7 +39,7 @@ class Stray:
 @dataclass(frozen=True)
 class Scan:
     strays: tuple[Stray, ...]
-    claimed: int  # outputs that belong to open runs: theirs to commit, or recovery's to remove
+    claimed: int  # outputs of open runs, which commit them, or recovery removes them
     removed: tuple[str, ...] = ()
     kept: int = 0  # too young to be removed
 
@@ -51,7 +51,7 @@ class Scanner:
     cancel: CancelToken
 
     def scan(self, table: Table) -> Scan:
-        """Changes nothing. Claims and references are looked at after the listing: what is listed was there before."""
+        """Changes nothing. Lists files before it reads claims and references, so that no new output is a stray."""
         named = self._listed(table)
         claims = self._claims()
         claimed = {file.location for file in named if _run_of(file.location) in claims or file.location in claims}
@@ -67,7 +67,7 @@ class Scanner:
         return Scan(tuple(sorted(strays, key=lambda stray: stray.path)), len(claimed))
 
     def remove(self, table: Table, min_age_hours: float) -> Scan:
-        """Those that are old enough; a scan of its own decides, so that nothing is removed that an older one showed."""
+        """Removes old strays. It scans again, because the result of an earlier scan may be out of date."""
         if min_age_hours < LEAST_AGE_HOURS:
             raise BadInput(
                 f"Files younger than {LEAST_AGE_HOURS:g} hours are not removed: a run that the store forgot may live.",
@@ -104,7 +104,7 @@ class Scanner:
         return list({file.location: file for file in found}.values())
 
     def _claims(self) -> frozenset[str]:
-        """Ids of runs that are open, of whatever table, and outputs that they took over from others."""
+        """Ids of open runs of all tables, and outputs that these runs adopted from others."""
         runs = self.store.find(unfinished=True, limit=_MOST_OPEN_RUNS)
         adopted = {
             path for run in runs if run.intent is not None for paths in run.intent.adopted.values() for path in paths
@@ -113,14 +113,16 @@ class Scanner:
 
 
 def _is_ours(below: str) -> bool:
-    """Whether it is named as an output, and lies where locations of partitions or hashes put one: another table may lie
-    below this one's location, with outputs of its own."""
+    """Whether the file has the name of an output and lies in a directory of partitions or hashes.
+
+    Another table may lie below this table's location, with its own outputs.
+    """
     *directories, name = below.split("/")
     return OUTPUT_NAME.fullmatch(name) is not None and all(map(_DIRECTORY.fullmatch, directories))
 
 
 def _age(file: Listed, now_ms: int) -> int:
-    """Where storage does not tell, it is taken for new."""
+    """A file without a modification time counts as new."""
     return max(0, now_ms - file.modified_ms) if file.modified_ms > 0 else 0
 
 

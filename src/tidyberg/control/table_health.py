@@ -1,4 +1,4 @@
-"""What can be told of a table without planning anything: its health, and one line for a list of tables."""
+"""Describes a table without a plan: its health, and one line for a list of tables."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from tidyberg.model.table import TableRef
 
-PLAN_FORMAT = 4
+PLAN_FORMAT = 5
 
 # In the summary of the snapshots of a finished full compaction: the target file size that it packed for.
 FULL_TARGET = "tidyberg.full-target-file-size"
@@ -96,6 +96,7 @@ class FileGroup:
     output_spec_id: int | None = None  # rows move to this spec; None: outputs keep the spec of the inputs
     deletes: tuple[int, ...] = ()  # positions in the plan's deletes of those that apply to some file
     mode_reason: str = ""  # a short reason for the mode
+    tasks: int = 1  # how many tasks divide the group among them; each writes at least one of the outputs
 
     @property
     def bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""Manifests that were read before. They never change, so a path is their whole identity."""
+"""Caches manifests by path. A manifest never changes, so its path identifies it."""
 
 import threading
 import time
@@ -9,9 +9,9 @@ from tidyberg.manifests.entries import ManifestEntries
 
 
 class ManifestCache:
-    """Bounded in bytes, the least recently used go first; entries older than the time to live are read anew.
+    """Bounded in bytes. The least recently used entries are dropped first, and those older than the time to live.
 
-    The time to live is about memory in long-lived processes, not about truth.
+    The time to live only frees memory in long-lived processes: an old entry is still correct.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Takes the inventory of a pinned snapshot: live data and delete files, in Arrow, without opening one."""
+"""Lists the live data and delete files of a pinned snapshot as Arrow tables, without opening any of them."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -17,20 +17,20 @@ from tidyberg.model.inventory import DATA_FILES, DELETE_FILES, RESTING, Inventor
 from tidyberg.model.manifest import ManifestInfo
 from tidyberg.model.table import Pinned
 from tidyberg.observe.cache import ManifestCache
+from tidyberg.observe.counted_files import EQUALITY_DELETES, unpartitioned
 from tidyberg.observe.manifest_list import read_manifest_list
 from tidyberg.observe.partitions import PartitionIndex
-from tidyberg.observe.reading import Elsewhere, read_manifests
-from tidyberg.observe.resting import EQUALITY_DELETES, unpartitioned
+from tidyberg.observe.reading import RemoteReader, read_manifests
 from tidyberg.storage.table_files import damaged, read_bytes
 
-_ROWS_A_CHUNK = 1_000  # fewer on average cost more time than a copy
+_ROWS_A_CHUNK = 1_000  # with fewer rows per chunk, a copy is cheaper
 
 
 def take_inventory(
     table: Table,
     pinned: Pinned,
     cache: ManifestCache | None = None,
-    elsewhere: Elsewhere | None = None,
+    remote: RemoteReader | None = None,
 ) -> Inventory:
     snapshot = table.snapshot_by_id(pinned.snapshot_id) if pinned.snapshot_id is not None else None
     if pinned.snapshot_id is not None and snapshot is None:
@@ -42,8 +42,8 @@ def take_inventory(
     for info in manifests:
         if info.spec_id not in pinned.specs:
             raise damaged(info.path, f"the table has no partition spec {info.spec_id}, which it is written in")
-    near = partial(read_bytes, table.io)
-    return _assemble(pinned, manifests, read_manifests(near, pinned, manifests, cache, elsewhere))
+    read_file = partial(read_bytes, table.io)
+    return _assemble(pinned, manifests, read_manifests(read_file, pinned, manifests, cache, remote))
 
 
 def _assemble(pinned: Pinned, manifests: Sequence[ManifestInfo], contents: Sequence[ManifestEntries]) -> Inventory:
@@ -61,7 +61,7 @@ def _assemble(pinned: Pinned, manifests: Sequence[ManifestInfo], contents: Seque
     manifest = np.repeat(np.arange(len(contents), dtype=np.int32), [len(entries.span) for entries in contents])
     columns = joined(contents, ENTRIES.names) if contents else ENTRIES.empty_table()
     if columns.num_rows < _ROWS_A_CHUNK * columns["path"].num_chunks:
-        columns = columns.combine_chunks()  # else a copy of all paths, for nothing
+        columns = columns.combine_chunks()  # otherwise this would copy all paths for nothing
     try:
         columns = inherit(columns, manifests, manifest)
     except ManifestError as error:
@@ -81,7 +81,7 @@ def _assemble(pinned: Pinned, manifests: Sequence[ManifestInfo], contents: Seque
 
 
 def _rows(table: pa.Table, mask: npt.NDArray[np.bool_]) -> pa.Table:
-    """The rows that the mask has, without a copy: they lie together, for a manifest holds data or deletes."""
+    """Selects rows without a copy. A manifest holds data or deletes, so the rows form a few slices."""
     edges = np.flatnonzero(np.diff(mask, prepend=False, append=False)).reshape(-1, 2).tolist()
     return pa.concat_tables([table.slice(0, 0), *(table.slice(start, end - start) for start, end in edges)])
 
@@ -96,7 +96,7 @@ def _resting(counted: Sequence[pa.Table], partition: npt.NDArray[np.int32]) -> p
 
 
 def _describe_deletes(deletes: pa.Table, pinned: Pinned) -> pa.Table:
-    """Kind and scope: a delete is for one file, for its partition, or for the whole table."""
+    """Adds kind and scope. A delete applies to one file, to its partition, or to the whole table."""
     is_equality = pc.equal(deletes["content"], EQUALITY_DELETES)
     is_vector = pc.equal(pc.utf8_upper(deletes["format"]), "PUFFIN")
     kind = pc.if_else(is_equality, "equality", pc.if_else(is_vector, "dv", "position"))

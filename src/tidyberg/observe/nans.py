@@ -1,4 +1,4 @@
-"""What manifests say of NaN in data files: the one thing that copied files cannot tell from their own footers."""
+"""Reads NaN counts of data files from manifests. Parquet footers lack them, so a copied file needs them from here."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,12 +20,12 @@ from tidyberg.storage.table_files import damaged, read_bytes
 
 _STATUS, _PATH, _LOWER, _UPPER = (FIELD_IDS[name] for name in ("status", "path", "lower_bounds", "upper_bounds"))
 _NANS = 137
-_MOST_BOUNDED = 64  # columns of a file: what travels with a task stays below 2 KB a file
+_MOST_BOUNDED = 64  # columns per file, so that a task carries less than 2 KB per file
 _WANTED = frozenset((_STATUS, _PATH, _NANS, _LOWER, _UPPER))
 
 
 def read_nans(io: FileIO, inventory: Inventory, paths: Sequence[str]) -> dict[str, tuple[NanFacts, ...]]:
-    """Of these data files, by path; columns whose NaN a manifest does not count are left out."""
+    """Returns the facts by path. Columns without a NaN count in the manifest are left out."""
     columns = frozenset(_float_columns(inventory.pinned.schema.fields))
     if not columns or not paths:
         return {}
@@ -43,7 +43,7 @@ def read_nans(io: FileIO, inventory: Inventory, paths: Sequence[str]) -> dict[st
 
 
 def _float_columns(fields: Iterable[NestedField]) -> Iterator[int]:
-    """Not those of lists and maps: they have no metrics."""
+    """Float columns outside of lists and maps, which have no metrics."""
     for field in fields:
         if isinstance(field.field_type, StructType):
             yield from _float_columns(field.field_type.fields)
@@ -63,7 +63,7 @@ def _facts(raw: bytes, wanted: frozenset[str], columns: frozenset[int]) -> dict[
         path = entry.get(_PATH)
         if entry.get(_STATUS) != DELETED and path in wanted:
             counts, lower, upper = (_by_column(entry.get(field), field) for field in (_NANS, _LOWER, _UPPER))
-            found[path] = tuple(_told(counts, lower, upper, columns))
+            found[path] = tuple(_nan_facts(counts, lower, upper, columns))
     return found
 
 
@@ -72,7 +72,7 @@ def _by_column(pairs: Sequence[Mapping[int, Any]] | None, field: int) -> dict[in
     return {pair[field + 1]: pair[field + 2] for pair in pairs or ()}
 
 
-def _told(
+def _nan_facts(
     counts: dict[int, int], lower: dict[int, bytes], upper: dict[int, bytes], columns: frozenset[int]
 ) -> Iterator[NanFacts]:
     bounded = 0

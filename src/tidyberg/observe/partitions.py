@@ -1,4 +1,4 @@
-"""The distinct partitions of many manifests, found column-wise, and the position of each file's in them."""
+"""Finds the distinct partitions of many manifests, and the position of each file's partition among them."""
 
 import decimal
 import math
@@ -36,17 +36,17 @@ _LOGICAL_TYPES: Mapping[str, IcebergType] = {
 
 
 class PartitionIndex:
-    """Gives every (spec, partition tuple) one position, in the order of first appearance until put in order."""
+    """Numbers each (spec, partition tuple) by first appearance. `put_in_order` renumbers them."""
 
     def __init__(self, specs: Mapping[int, PartitionSpec], schema: Schema) -> None:
         self._specs = specs
         self._schema = schema
-        # By text: it tells -0.0 from 0.0 as Iceberg does, and finds NaN equal to itself.
+        # Keys are text: as in Iceberg, -0.0 differs from 0.0, and NaN equals itself.
         self._positions: dict[tuple[int, str], int] = {}
         self.partitions: list[Partition] = []
 
     def positions(self, spec_ids: Sequence[int], manifests: Sequence[ManifestEntries]) -> npt.NDArray[np.int32]:
-        """The partition of every entry of the manifests, one after the other."""
+        """The partition of every entry, for one manifest after the other."""
         starts = np.cumsum([0, *(len(manifest.span) for manifest in manifests)])
         found = np.zeros(int(starts[-1]), np.int32)
         alike: dict[tuple[int, tuple[PartitionColumn, ...]], list[int]] = {}
@@ -60,7 +60,10 @@ class PartitionIndex:
         return found
 
     def put_in_order(self) -> npt.NDArray[np.int32]:
-        """By spec and values, whatever the order in which they appeared [I11]: the new position of each."""
+        """Sorts partitions by spec and values, so that the result does not depend on reading order [I11].
+
+        Returns the new position of each.
+        """
         keys = list(self._positions)
         order = sorted(range(len(keys)), key=keys.__getitem__)
         self.partitions = [self.partitions[position] for position in order]
@@ -103,7 +106,7 @@ class PartitionIndex:
         return self._positions[key]
 
     def _text(self, field: PartitionField, value: Any, column: PartitionColumn | None) -> str:
-        """As in PyIceberg's own paths; a source column that was dropped is typed by the manifest."""
+        """The value as in PyIceberg's paths. If the source column was dropped, the manifest gives its type."""
         source = self._schema._lazy_id_to_field.get(field.source_id)
         logical = column.logical if column and column.logical else ""
         if source is None:
@@ -114,7 +117,7 @@ class PartitionIndex:
 
 
 def _field_order(spec: PartitionSpec, columns: tuple[PartitionColumn, ...]) -> list[int | None]:
-    """Where each field of the spec is in the manifest: by id, or by position where ids were not kept (v1)."""
+    """The place of each spec field in the manifest: by id, or by position if ids were not kept (v1)."""
     by_id = {column.field_id: at for at, column in enumerate(columns)}
     if all(field.field_id in by_id for field in spec.fields):
         return [by_id[field.field_id] for field in spec.fields]

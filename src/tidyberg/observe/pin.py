@@ -9,7 +9,7 @@ from tidyberg.model.table import Pinned, SnapshotInfo, TableRef
 
 
 def pin(table: Table, ref: TableRef, branch: str = MAIN_BRANCH, metadata_bytes: int | None = None) -> Pinned:
-    """The state of `table` as it was loaded; main of a table without snapshots is a branch without a head."""
+    """Pins the state in which `table` was loaded. A table without snapshots has a main branch without a head."""
     metadata = table.metadata
     snapshots = {snapshot.snapshot_id: _info(snapshot) for snapshot in metadata.snapshots}
     snapshot_id = _head(table, ref, branch)
@@ -46,10 +46,10 @@ def pin(table: Table, ref: TableRef, branch: str = MAIN_BRANCH, metadata_bytes: 
 
 
 def metadata_size(table: Table) -> int | None:
-    """Of the current metadata.json; a catalog may keep it where its callers cannot read it."""
+    """Size of the current metadata.json, or None if it cannot be read: some catalogs keep it to themselves."""
     try:
         return len(table.io.new_input(table.metadata_location))
-    except Exception:  # noqa: BLE001  # whatever storage raises: only the score of a table depends on it
+    except Exception:  # noqa: BLE001  # only the health score depends on it
         return None
 
 

@@ -1,4 +1,7 @@
-"""Reads the manifests of a snapshot: here, or elsewhere where they are large, and there only what a plan must see."""
+"""Reads the manifests of a snapshot: in this process, or remotely if they are large.
+
+A remote reader returns only the entries that a plan must see, and counts the others.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,14 +15,14 @@ from tidyberg.manifests.marks import mark
 from tidyberg.model.manifest import ManifestInfo, RestRule
 from tidyberg.model.table import Pinned
 from tidyberg.observe.cache import ManifestCache
+from tidyberg.observe.counted_files import CountingRule, Select, except_deleted, except_selected, unpartitioned
 from tidyberg.observe.partitions import PartitionIndex
-from tidyberg.observe.resting import Resting, Select, but_for_deletes, but_for_others, unpartitioned
 from tidyberg.storage.table_files import damaged
 
-_PATIENCE_SECONDS = 0.2  # for local files in all: a busy machine makes everybody wait a little
+_PATIENCE_SECONDS = 0.2  # in total for local files: a busy machine makes every read wait a little
 _FETCH_THREADS = 8  # hides the latency of object storage
 _FETCH_AHEAD = 16  # bundles: bounds the raw manifests in memory
-_BUNDLE_BYTES = 64 * 1024  # what is small is fetched one after the other by one thread: handing over takes longer
+_BUNDLE_BYTES = 64 * 1024  # one thread fetches small manifests in turn: passing them between threads takes longer
 
 ReadFile = Callable[[str], bytes]
 Found = Iterator[tuple[str, ManifestEntries]]
@@ -27,22 +30,22 @@ ReadManifests = Callable[[Sequence[ManifestInfo], RestRule | None], Found]
 
 
 @dataclass(frozen=True)
-class Elsewhere:
-    """Who reads manifests that are together larger than some number of bytes, and what may rest of them."""
+class RemoteReader:
+    """Reads manifests that are larger than `above_bytes` in total, for example on Spark."""
 
     above_bytes: int
     read: ReadManifests
-    resting: Resting | None = None
+    counting: CountingRule | None = None  # None: every entry is returned
 
 
 def read_manifests(
-    near: ReadFile,
+    read_file: ReadFile,
     pinned: Pinned,
     manifests: Sequence[ManifestInfo],
     cache: ManifestCache | None,
-    elsewhere: Elsewhere | None,
+    remote: RemoteReader | None,
 ) -> list[ManifestEntries]:
-    """In the order of the manifests."""
+    """Returns the entries in the order of the manifests."""
     held = {info.path: cache.get(info.path) if cache is not None else None for info in manifests}
     contents = {path: entries for path, entries in held.items() if entries is not None}
     missing = list({info.path: info for info in manifests if info.path not in contents}.values())
@@ -53,34 +56,34 @@ def read_manifests(
             if cache is not None and entries.resting is None:
                 cache.put(path, entries)
 
-    if elsewhere is None or _bytes(missing) <= elsewhere.above_bytes:
-        take(_read_here(near, missing))
-    elif elsewhere.resting is None or len(held) < len(manifests):
-        take(elsewhere.read(missing, None))
+    if remote is None or _bytes(missing) <= remote.above_bytes:
+        take(_read_here(read_file, missing))
+    elif remote.counting is None or len(held) < len(manifests):
+        take(remote.read(missing, None))
     else:
         deletes = [info for info in missing if info.holds_deletes]
         data = [info for info in missing if not info.holds_deletes]
-        is_far = _bytes(deletes) > elsewhere.above_bytes
-        take(elsewhere.read(deletes, None) if is_far else _read_here(near, deletes))
-        rule = but_for_deletes(
-            elsewhere.resting.rule,
+        is_remote = _bytes(deletes) > remote.above_bytes
+        take(remote.read(deletes, None) if is_remote else _read_here(read_file, deletes))
+        rule = except_deleted(
+            remote.counting.rule,
             [(info, contents[info.path]) for info in manifests if info.holds_deletes],
             unpartitioned(pinned.specs),
         )
-        if elsewhere.resting.select is not None:
-            rule = _but_for_others(pinned, data, rule, elsewhere.read, elsewhere.resting.select)
-        contents |= dict(elsewhere.read(data, rule))
+        if remote.counting.select is not None:
+            rule = _except_selected(pinned, data, rule, remote.read, remote.counting.select)
+        contents |= dict(remote.read(data, rule))
     return [contents[info.path] for info in manifests]
 
 
-def _but_for_others(
+def _except_selected(
     pinned: Pinned,
     manifests: Sequence[ManifestInfo],
     rule: RestRule,
     read: ReadManifests,
     select: Select,
 ) -> RestRule:
-    """Which partitions there are is only known when the manifests were read once: files are counted first."""
+    """Counts all files first, because the partitions are unknown until the manifests have been read once."""
     infos = {info.path: info for info in manifests}
     counted = [
         (infos[path], ManifestEntries(entries.partition_columns, entries.resting))
@@ -89,16 +92,16 @@ def _but_for_others(
     ]
     index = PartitionIndex(pinned.specs, pinned.schema)
     positions = index.positions([info.spec_id for info, _ in counted], [entries for _, entries in counted])
-    return but_for_others(rule, counted, positions.tolist(), select(index.partitions))
+    return except_selected(rule, counted, positions.tolist(), select(index.partitions))
 
 
 def _bytes(manifests: Iterable[ManifestInfo]) -> int:
     return sum(info.length for info in manifests)
 
 
-def _read_here(near: ReadFile, manifests: Sequence[ManifestInfo]) -> Found:
-    """This thread decodes, whoever fetches: decoding on many would only pass the lock around."""
-    contents = fetch_manifests(near, manifests)
+def _read_here(read_file: ReadFile, manifests: Sequence[ManifestInfo]) -> Found:
+    """Other threads may fetch, but only this one decodes: several would only wait for the interpreter lock."""
+    contents = fetch_manifests(read_file, manifests)
     try:
         yield from read_entries(
             (info.path, _whole(raw, info), info.holds_deletes) for info, raw in zip(manifests, contents, strict=True)
@@ -108,7 +111,7 @@ def _read_here(near: ReadFile, manifests: Sequence[ManifestInfo]) -> Found:
 
 
 def fetch_manifests(read: ReadFile, manifests: Sequence[ManifestInfo]) -> Iterator[bytes]:
-    """Their bytes, in order: by this thread while it need not wait, else by threads that read a few ahead."""
+    """Yields their bytes in order. This thread reads while storage is fast; then a pool reads ahead."""
     fetched_here = 0
     for content in _while_quick(read, manifests):
         fetched_here += 1
@@ -117,7 +120,7 @@ def fetch_manifests(read: ReadFile, manifests: Sequence[ManifestInfo]) -> Iterat
 
 
 def _while_quick(read: ReadFile, manifests: Sequence[ManifestInfo]) -> Iterator[bytes]:
-    """Of a local disk, until it turns out to be a slow one: threads take thrice the time, handing the lock over."""
+    """Reads local files until the disk proves slow. On a fast disk, threads take three times as long."""
     waited = 0.0
     for info in manifests:
         if waited > _PATIENCE_SECONDS or not _is_local(info.path):

@@ -1,4 +1,4 @@
-"""What each partition looks like: sizes, deletes, and when and how often it was written."""
+"""Computes statistics per partition: sizes, deletes, and when and how often it was written."""
 
 from dataclasses import dataclass
 
@@ -45,7 +45,7 @@ class _Written:
 def partition_statistics(
     inventory: Inventory, *, small_file_threshold: int, hot_window_seconds: float, now_ms: int
 ) -> tuple[PartitionStatistics, ...]:
-    """One for each of the inventory's partitions, in their order. A file below the threshold is small."""
+    """Returns statistics in the order of the inventory's partitions. A file below the threshold is small."""
     partitions = len(inventory.partitions)
     data = _Rows.of(inventory.data_files)
     rest = {name: inventory.resting[name].to_numpy().astype(np.int64) for name in inventory.resting.column_names}
@@ -96,7 +96,7 @@ def _reduce(function: np.ufunc, partition: Ints, values: Ints, result: Ints) -> 
 
 
 def _deletes(files: pa.Table, oldest: Ints) -> _Rows:
-    """A delete counts for its own partition; a global one for each that has a file older than it."""
+    """A delete counts for its own partition. A global one counts for each partition with an older file."""
     is_global = pc.equal(files["scope"].cast(pa.string()), "global").to_numpy().astype(bool)
     every = _Rows.of(files)
     own = np.flatnonzero(~is_global)
@@ -110,7 +110,7 @@ def _deletes(files: pa.Table, oldest: Ints) -> _Rows:
 
 
 def _times(written: _Written, pinned: Pinned, partitions: int) -> tuple[Ints, Ints]:
-    """Last write and last compaction; files of expired snapshots tell neither."""
+    """Last write and last compaction. Files of expired snapshots say nothing about either."""
     snapshots, at = np.unique(written.snapshot, return_inverse=True)
     writes = np.full(len(snapshots), _NEVER, np.int64)
     compactions = writes.copy()

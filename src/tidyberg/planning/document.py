@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from tidyberg.errors import BadInput, BadPlan
 from tidyberg.model.options import PlanOptions, RewriteMode, Strategy
 from tidyberg.model.plan import PLAN_FORMAT, Estimate, FileGroup, InputFile, PartitionVerdict, Plan, Rest, Rewrite, Skip
+from tidyberg.model.words import plural
 
 _PLAN = TypeAdapter(Plan)
 _FILE = '{"first_row_id":%s,"manifest":%s,"path":%s,"records":%d,"sequence_number":%d,"size":%d}'
@@ -33,6 +34,7 @@ def plan_from_json(text: str | bytes) -> Plan:
     try:
         plan = _PLAN.validate_json(text, strict=True, extra="forbid")
         options_of(plan)
+        _check_division(plan)
     except ValidationError as error:
         raise BadPlan(f"The plan is not complete: {_first_problem(error)}.", hint=_AGAIN) from None
     except (BadInput, TypeError, ValueError) as error:
@@ -59,6 +61,16 @@ def options_of(plan: Plan) -> PlanOptions:
         "mode": RewriteMode.parse(str(options.get("mode", ""))),
     }
     return PlanOptions(**{**options, **names})
+
+
+def _check_division(plan: Plan) -> None:
+    for group in plan.groups:
+        if not 1 <= group.tasks <= max(1, group.outputs):
+            raise BadPlan(
+                f"Group {group.group_id} of the plan is divided among {group.tasks} tasks, "
+                f"but has {plural(group.outputs, 'output')}.",
+                hint=_AGAIN,
+            )
 
 
 def _read(text: str | bytes) -> dict[str, Any]:

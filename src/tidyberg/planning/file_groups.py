@@ -57,6 +57,7 @@ def numbered_groups(
                 output_spec_id=inventory.pinned.default_spec_id if draft.moves else None,
                 deletes=tuple(np.searchsorted(used, draft.deletes).tolist()),
                 mode_reason=draft.mode.reason,
+                tasks=draft.work.tasks,
             )
         )
         start = end

@@ -1,7 +1,7 @@
-"""Bounds of columns, decoded by type so that they can be put in order.
+"""Decodes column bounds by type, so that they can be compared.
 
-Equality of bytes is not enough: an input's footer may hold a cut string, an int where the table has a long by
-now, or -0.0 where the output says 0.0, and all of them are right.
+Comparing bytes is not enough. An input's footer may hold a truncated string, an int where the table now has a long, or
+-0.0 where the output has 0.0, and each of them is correct.
 """
 
 import math
@@ -31,15 +31,15 @@ _FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000  # no characters in between
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
-    """A primitive column, however deep; `repeated` ones have not one value a row but any number."""
+class BoundedColumn:
+    """A primitive column at any depth. A `repeated` one has any number of values per row."""
 
     name: str
     type: PrimitiveType
     repeated: bool
 
     def decode(self, bound: bytes | None) -> Any | None:
-        """The value, or None where there is none to compare: NaN is no bound."""
+        """Returns None if there is nothing to compare: NaN is no bound."""
         if bound is None:
             return None
         if isinstance(self.type, LongType) and len(bound) == 4:
@@ -52,20 +52,20 @@ class Leaf:
 
     @property
     def may_be_cut(self) -> bool:
-        """Long strings, binary and fixed values may be cut to a prefix; other types never are."""
+        """Writers may truncate strings, binary and fixed values to a prefix, and no other types."""
         return isinstance(self.type, StringType | BinaryType | FixedType)
 
 
-def leaves(schema: Schema) -> dict[int, Leaf]:
+def bounded_columns(schema: Schema) -> dict[int, BoundedColumn]:
     return dict(_leaves(schema.fields, "", repeated=False))
 
 
-def _leaves(fields: tuple[NestedField, ...], prefix: str, *, repeated: bool) -> Iterator[tuple[int, Leaf]]:
+def _leaves(fields: tuple[NestedField, ...], prefix: str, *, repeated: bool) -> Iterator[tuple[int, BoundedColumn]]:
     for field in fields:
         yield from _leaves_of(field.field_id, prefix + field.name, field.field_type, repeated)
 
 
-def _leaves_of(field_id: int, name: str, kind: IcebergType, repeated: bool) -> Iterator[tuple[int, Leaf]]:
+def _leaves_of(field_id: int, name: str, kind: IcebergType, repeated: bool) -> Iterator[tuple[int, BoundedColumn]]:
     if isinstance(kind, StructType):
         yield from _leaves(kind.fields, f"{name}.", repeated=repeated)
     elif isinstance(kind, ListType):
@@ -73,17 +73,17 @@ def _leaves_of(field_id: int, name: str, kind: IcebergType, repeated: bool) -> I
     elif isinstance(kind, MapType):
         yield from _leaves_of(kind.key_id, f"{name}.key", kind.key_type, True)
         yield from _leaves_of(kind.value_id, f"{name}.value", kind.value_type, True)
-    elif isinstance(kind, PrimitiveType) and not isinstance(kind, UnknownType):  # those are in no file
-        yield field_id, Leaf(name, kind, repeated)
+    elif isinstance(kind, PrimitiveType) and not isinstance(kind, UnknownType):  # no file has a column of unknown type
+        yield field_id, BoundedColumn(name, kind, repeated)
 
 
 def is_cut_below(cut: Any, exact: Any) -> bool:
-    """`cut` is what a writer keeps of the smallest value `exact`: a prefix."""
+    """Whether `cut` is how a writer truncates the lower bound `exact`: to a prefix."""
     return bool(exact[: len(cut)] == cut)
 
 
 def is_cut_above(cut: Any, exact: Any) -> bool:
-    """`cut` is what a writer makes of the largest value `exact`: a prefix, its last character raised by one."""
+    """Whether `cut` is how a writer truncates the upper bound `exact`: to a prefix with its last character raised."""
     last = len(cut) - 1
     if last < 0 or len(exact) < len(cut) or exact[:last] != cut[:last]:
         return False

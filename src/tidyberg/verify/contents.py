@@ -1,4 +1,4 @@
-"""Full verification: outputs are read back, their rows summed up, and all that they say of themselves is checked."""
+"""Full verification: reads outputs back, compares row checksums, and checks their footers and manifest entries."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _SHOWN = 5  # problems: one false statement often makes many
 
 
 def checksum_tasks(tasks: Sequence[Task], results: Sequence[TaskResult]) -> list[ChecksumTask]:
-    """As many tasks a group as wrote something: read back its outputs in the schema they were written in."""
+    """One task for each task that wrote outputs. It reads them back in the schema in which they were written."""
     by_group = {task.group_id: task for task in tasks}
     return [
         ChecksumTask(
@@ -36,7 +36,7 @@ def _divided(outputs: Sequence[WrittenFile], parts: int) -> list[Sequence[Writte
 
 
 def verify_contents(expected: Sequence[TaskResult], found: Sequence[ChecksumResult]) -> None:
-    """Raise VerificationFailed unless outputs hold the very rows that were handed to their writer, and say no more."""
+    """Raises VerificationFailed unless outputs hold exactly the rows that their writer got, and describe them truly."""
     found_by_group: dict[int, list[ChecksumResult]] = {}
     for each in found:
         found_by_group.setdefault(each.group_id, []).append(each)

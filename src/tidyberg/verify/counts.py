@@ -1,4 +1,4 @@
-"""Rows, values, nulls and bounds of a group before and after, compared without reading the data again."""
+"""Compares rows, values, nulls and bounds of a group before and after, without reading the data again."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from pyiceberg.schema import Schema
 from tidyberg.errors import VerificationFailed
 from tidyberg.model.plan import FileGroup
 from tidyberg.model.task import ColumnFacts, TaskResult, WrittenFile
-from tidyberg.verify.bounds import Leaf, is_cut_above, is_cut_below, leaves
+from tidyberg.verify.bounds import BoundedColumn, bounded_columns, is_cut_above, is_cut_below
 from tidyberg.verify.lineage import LINEAGE_LEAVES, lineage_problems
 from tidyberg.verify.row_groups import row_group_problems
 
@@ -22,7 +22,7 @@ def verify_counts(group: FileGroup, result: TaskResult, schema: Schema, *, linea
     `schema` is the one the outputs were written in; `lineage` says whether rows carry ids besides, as in format v3.
     """
     problems = [*_row_problems(group, result), *_output_problems(group, result), *row_group_problems(group, result)]
-    for field_id, leaf in leaves(schema).items():
+    for field_id, leaf in bounded_columns(schema).items():
         problems += [f"column {leaf.name}: {problem}" for problem in _column_problems(field_id, leaf, result)]
     if lineage:
         problems += lineage_problems(group, result)
@@ -70,7 +70,7 @@ def _output_problems(group: FileGroup, result: TaskResult) -> Iterator[str]:
             yield f"output {output.path} is empty: {output.size} bytes, {output.records} rows"
 
 
-def _column_problems(field_id: int, leaf: Leaf, result: TaskResult) -> Iterator[str]:
+def _column_problems(field_id: int, leaf: BoundedColumn, result: TaskResult) -> Iterator[str]:
     before = result.input_facts.get(field_id, ColumnFacts(values=0, nulls=0, lower=None, upper=None))
     after = result.output_facts.get(field_id)
     if after is None:
@@ -84,7 +84,7 @@ def _column_problems(field_id: int, leaf: Leaf, result: TaskResult) -> Iterator[
     yield from _metrics_problems(field_id, leaf, after, result)
 
 
-def _value_problems(leaf: Leaf, before: ColumnFacts, after: ColumnFacts, result: TaskResult) -> Iterator[str]:
+def _value_problems(leaf: BoundedColumn, before: ColumnFacts, after: ColumnFacts, result: TaskResult) -> Iterator[str]:
     if not leaf.repeated and after.values != result.rows_written:
         yield f"{after.values} values in {result.rows_written} rows"
     if not leaf.repeated and before.values > result.rows_read:
@@ -94,7 +94,7 @@ def _value_problems(leaf: Leaf, before: ColumnFacts, after: ColumnFacts, result:
 
 
 def _null_problems(before: ColumnFacts, after: ColumnFacts, result: TaskResult) -> Iterator[str]:
-    """Files older than the column add to it: nulls, or one constant. Nothing else may change the nulls."""
+    """Files that are older than a column add nulls or one constant to it. Nothing else may change the nulls."""
     if before.nulls is None or after.nulls is None:
         return
     if result.rows_deleted == 0:
@@ -107,7 +107,7 @@ def _null_problems(before: ColumnFacts, after: ColumnFacts, result: TaskResult) 
         yield f"{before.nulls} nulls before, {after.nulls} after, though rows were only deleted"
 
 
-def _bound_problems(leaf: Leaf, before: ColumnFacts, after: ColumnFacts, result: TaskResult) -> Iterator[str]:
+def _bound_problems(leaf: BoundedColumn, before: ColumnFacts, after: ColumnFacts, result: TaskResult) -> Iterator[str]:
     lower, upper = leaf.decode(after.lower), leaf.decode(after.upper)
     if before.values == 0:
         if after.nulls not in (None, after.values) and lower is not None and lower != upper:
@@ -128,8 +128,8 @@ def _bound_problems(leaf: Leaf, before: ColumnFacts, after: ColumnFacts, result:
             yield f"highest value {before_upper!r} before, {upper!r} after"
 
 
-def _metrics_problems(field_id: int, leaf: Leaf, after: ColumnFacts, result: TaskResult) -> Iterator[str]:
-    """I9: what the manifests will say must be true of the files; bounds may be cut, but only outwards."""
+def _metrics_problems(field_id: int, leaf: BoundedColumn, after: ColumnFacts, result: TaskResult) -> Iterator[str]:
+    """I9: manifest entries must be true of the files. Bounds may be truncated, but only outwards."""
     outputs = result.outputs
     values = [output.value_counts[field_id] for output in outputs if field_id in output.value_counts]
     nulls = [output.null_value_counts[field_id] for output in outputs if field_id in output.null_value_counts]
@@ -152,6 +152,6 @@ def _metrics_problems(field_id: int, leaf: Leaf, after: ColumnFacts, result: Tas
 
 
 def _has_bounded_values(output: WrittenFile, field_id: int) -> bool:
-    """Not a file where the column is all null or NaN: such a file has no bounds and needs none."""
+    """Skips files in which the column is all null or NaN: they need no bounds."""
     others = output.null_value_counts.get(field_id, 0) + output.nan_value_counts.get(field_id, 0)
     return output.value_counts.get(field_id) != others

@@ -1,4 +1,4 @@
-"""Which data files a position delete file names: read apart from the workers, which have read it to apply it."""
+"""Reads which data files a position delete file names, independently of the workers that applied it."""
 
 from collections.abc import Collection
 
@@ -17,7 +17,7 @@ _PATH_ID, _PATH_NAME = b"2147483546", "file_path"  # of the spec
 
 
 class DeletePaths:
-    """Reads one column of delete files, each once."""
+    """Reads the path column of each delete file once."""
 
     def __init__(self, access: StorageAccess) -> None:
         self._access = access

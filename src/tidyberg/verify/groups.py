@@ -1,4 +1,4 @@
-"""All that is verified of a group without reading its data again."""
+"""Verifies a group without reading its data again."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from tidyberg.verify.splices import PathsOf, splice_problems
 def verify_group(
     group: FileGroup, result: TaskResult, pinned: Pinned, deletes: Sequence[DeleteFile], paths_of: PathsOf
 ) -> None:
-    """Raise VerificationFailed unless the result is what the group must become; `deletes` are the plan's."""
+    """Raises VerificationFailed unless the result is right for the group. `deletes` are those of the plan."""
     verify_counts(group, result, pinned.schema, lineage=pinned.format_version >= 3)
     raise_problems(group, list(splice_problems(group, result, deletes, paths_of)))
     if group.output_spec_id is not None:

@@ -1,4 +1,4 @@
-"""Row lineage of a group before and after: every row that had an id has one, and all lie where the inputs' lay [I8]."""
+"""Compares row lineage before and after: every row keeps its id, within the bounds of the inputs [I8]."""
 
 from collections.abc import Iterator
 
@@ -8,16 +8,16 @@ from tidyberg.execute.kernel.columns.lineage import LAST_UPDATED_NAME, ROW_ID_NA
 from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID
 from tidyberg.model.plan import FileGroup
 from tidyberg.model.task import ColumnFacts, TaskResult
-from tidyberg.verify.bounds import Leaf
+from tidyberg.verify.bounds import BoundedColumn
 
 LINEAGE_LEAVES = {
-    ROW_ID: Leaf(ROW_ID_NAME, LongType(), repeated=False),
-    LAST_UPDATED: Leaf(LAST_UPDATED_NAME, LongType(), repeated=False),
+    ROW_ID: BoundedColumn(ROW_ID_NAME, LongType(), repeated=False),
+    LAST_UPDATED: BoundedColumn(LAST_UPDATED_NAME, LongType(), repeated=False),
 }
 
 
 def lineage_problems(group: FileGroup, result: TaskResult) -> Iterator[str]:
-    """What is wrong with the lineage columns of a group's outputs, by the plan and by the footers."""
+    """Yields problems of the lineage columns of a group's outputs, from the plan and the footers."""
     for field_id, leaf in LINEAGE_LEAVES.items():
         before, after = result.input_facts.get(field_id), result.output_facts.get(field_id)
         if before is None or after is None:
@@ -32,12 +32,12 @@ def lineage_problems(group: FileGroup, result: TaskResult) -> Iterator[str]:
 
 
 def _most_nulls(field_id: int, group: FileGroup) -> int:
-    """Rows that inherit nothing: those of files to which the table has not given row ids yet."""
+    """Rows of files to which the table has not assigned row ids yet."""
     return sum(file.records for file in group.files if file.first_row_id is None) if field_id == ROW_ID else 0
 
 
 def _problems(
-    leaf: Leaf, before: ColumnFacts, after: ColumnFacts, result: TaskResult, most_nulls: int
+    leaf: BoundedColumn, before: ColumnFacts, after: ColumnFacts, result: TaskResult, most_nulls: int
 ) -> Iterator[str]:
     if after.values != result.rows_written:
         yield f"{after.values} values in {result.rows_written} rows"
@@ -56,7 +56,7 @@ def _problems(
 
 
 def _has_room(ids: ColumnFacts) -> bool:
-    """No two rows of a table share an id, so there are at least as many ids as rows between the bounds."""
+    """Row ids are unique, so the bounds must span at least as many ids as there are rows."""
     leaf = LINEAGE_LEAVES[ROW_ID]
     lower, upper = leaf.decode(ids.lower), leaf.decode(ids.upper)
     return lower is None or upper is None or bool(upper - lower + 1 >= ids.values - (ids.nulls or 0))

@@ -1,4 +1,4 @@
-"""Partition values of outputs sorted into another spec, checked against the outputs' own column bounds [I9]."""
+"""Checks partition values of outputs in a new spec against the outputs' own column bounds [I9]."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,18 +11,18 @@ from pyiceberg.transforms import BucketTransform, VoidTransform
 from tidyberg.errors import VerificationFailed
 from tidyberg.model.plan import FileGroup
 from tidyberg.model.task import TaskResult, WrittenFile
-from tidyberg.verify.bounds import Leaf, leaves
+from tidyberg.verify.bounds import BoundedColumn, bounded_columns
 
 _SHOWN = 3
 
 
 def verify_partitions(group: FileGroup, result: TaskResult, schema: Schema, spec: PartitionSpec) -> None:
-    """Raise VerificationFailed unless each output's rows can all be of the partition it claims.
+    """Raises VerificationFailed unless all rows of each output can belong to the partition that it claims.
 
     The values are computed again by PyIceberg, not by the kernel's own transforms. All but `bucket` keep the order of
     their source, so the lowest and the highest value of a column must both fall into the partition.
     """
-    columns = leaves(schema)
+    columns = bounded_columns(schema)
     problems = [
         f"output {output.path}: {problem}" for output in result.outputs for problem in _problems(output, spec, columns)
     ]
@@ -33,7 +33,7 @@ def verify_partitions(group: FileGroup, result: TaskResult, schema: Schema, spec
         )
 
 
-def _problems(output: WrittenFile, spec: PartitionSpec, columns: dict[int, Leaf]) -> Iterator[str]:
+def _problems(output: WrittenFile, spec: PartitionSpec, columns: dict[int, BoundedColumn]) -> Iterator[str]:
     if output.partition is None or len(output.partition) != len(spec.fields):
         yield f"it claims the partition {output.partition} of a spec with {len(spec.fields)} fields"
         return
@@ -43,7 +43,7 @@ def _problems(output: WrittenFile, spec: PartitionSpec, columns: dict[int, Leaf]
             yield f"{field.name} is {value!r}, but {problem}"
 
 
-def _problem(output: WrittenFile, field: PartitionField, value: Any, leaf: Leaf) -> str | None:
+def _problem(output: WrittenFile, field: PartitionField, value: Any, leaf: BoundedColumn) -> str | None:
     if isinstance(field.transform, VoidTransform):
         return None if value is None else "the field is void"
     nulls = output.null_value_counts.get(field.source_id)

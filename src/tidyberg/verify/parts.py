@@ -1,4 +1,4 @@
-"""What the tasks among which a group was divided did, as one result, after proof that no row lies between them [I1]."""
+"""Joins the results of the tasks that divided a group, after proof that they cover every row once [I1]."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -10,20 +10,20 @@ from pyiceberg.schema import Schema
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.kernel.columns.checksum import added_up
 from tidyberg.model.task import ColumnFacts, Task, TaskResult
-from tidyberg.verify.bounds import Leaf, leaves
+from tidyberg.verify.bounds import BoundedColumn, bounded_columns
 from tidyberg.verify.lineage import LINEAGE_LEAVES
 
 
 class Joining:
-    """Collects results; gives one for each group, when its last part is there."""
+    """Collects results, and joins those of a group when its last part arrives."""
 
     def __init__(self, tasks: Mapping[int, Task], schema: Schema) -> None:
         self._tasks = tasks  # whole ones, by group
-        self._leaves = leaves(schema) | LINEAGE_LEAVES
+        self._leaves = bounded_columns(schema) | LINEAGE_LEAVES
         self._waiting: dict[int, dict[int, TaskResult]] = {}
 
     def take(self, result: TaskResult) -> TaskResult | None:
-        """The result of its group; None while parts are missing."""
+        """Returns the result of the whole group, or None while parts are missing."""
         if result.part is None:
             return result
         task = self._tasks[result.group_id]
@@ -35,7 +35,7 @@ class Joining:
         return joined(task, [parts[number] for number in range(task.parts)], self._leaves)
 
 
-def joined(task: Task, parts: Sequence[TaskResult], known: Mapping[int, Leaf]) -> TaskResult:
+def joined(task: Task, parts: Sequence[TaskResult], known: Mapping[int, BoundedColumn]) -> TaskResult:
     """`parts` in their order; raises VerificationFailed unless they took every row of shared files once."""
     _check_cuts(task, parts)
     _check_splices(task, parts)
@@ -67,7 +67,7 @@ def joined(task: Task, parts: Sequence[TaskResult], known: Mapping[int, Leaf]) -
 
 
 def _check_cuts(task: Task, parts: Sequence[TaskResult]) -> None:
-    """Each file that was shared is taken from its first row to its last, without a gap and without an overlap."""
+    """Checks that the parts of each shared file cover all its rows, without a gap or an overlap."""
     for file in task.inputs:
         taken = [part.rows_taken[file.path] for part in parts if file.path in part.rows_taken]
         row = 0
@@ -86,7 +86,7 @@ def _check_cuts(task: Task, parts: Sequence[TaskResult]) -> None:
 
 
 def _check_splices(task: Task, parts: Sequence[TaskResult]) -> None:
-    """Pages hold all rows of their file: they are moved only by a task that takes all of them, and by one alone."""
+    """Checks that pages were moved only by a task that had all rows of their file."""
     moved = Counter(path for part in parts for path in part.spliced_files)
     for file in task.inputs:
         ends = [part.rows_taken[file.path] for part in parts if file.path in part.rows_taken]
@@ -99,13 +99,15 @@ def _check_splices(task: Task, parts: Sequence[TaskResult]) -> None:
             )
 
 
-def _facts_together(parts: Sequence[Mapping[int, ColumnFacts]], known: Mapping[int, Leaf]) -> dict[int, ColumnFacts]:
-    """Of columns that each of them tells of."""
+def _facts_together(
+    parts: Sequence[Mapping[int, ColumnFacts]], known: Mapping[int, BoundedColumn]
+) -> dict[int, ColumnFacts]:
+    """Adds up columns that every part reports."""
     columns = [column for column in parts[0] if all(column in part for part in parts)]
     return {column: _together([part[column] for part in parts], known.get(column)) for column in columns}
 
 
-def _together(parts: Sequence[ColumnFacts], leaf: Leaf | None) -> ColumnFacts:
+def _together(parts: Sequence[ColumnFacts], leaf: BoundedColumn | None) -> ColumnFacts:
     nulls = [part.nulls for part in parts]
     bounded = [part for part in parts if part.nulls != part.values]
     return ColumnFacts(
@@ -116,8 +118,8 @@ def _together(parts: Sequence[ColumnFacts], leaf: Leaf | None) -> ColumnFacts:
     )
 
 
-def _outermost(choose: Callable[..., Any], bounds: Sequence[bytes | None], leaf: Leaf | None) -> bytes | None:
-    """None where one of them is not known, or cannot be compared."""
+def _outermost(choose: Callable[..., Any], bounds: Sequence[bytes | None], leaf: BoundedColumn | None) -> bytes | None:
+    """Returns None if a value is unknown or cannot be compared."""
     values = [leaf.decode(bound) if leaf is not None else None for bound in bounds]
     if not bounds or any(value is None for value in values):
         return None

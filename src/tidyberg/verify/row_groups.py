@@ -1,4 +1,4 @@
-"""A copied group holds exactly the row groups of its files: none lost, none twice, none of another length."""
+"""Checks that a copied group holds exactly the row groups of its files, each once and with the same rows."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,11 +8,11 @@ from tidyberg.model.task import TaskResult
 
 
 def row_group_problems(group: FileGroup, result: TaskResult) -> Iterator[str]:
-    """What is wrong with the row groups of a copied group, by the plan and by the footers."""
+    """Yields problems of the row groups of a copied group, from the plan and the footers."""
     if result.mode != "copy":
         return
     if group.mode != "copy" or group.deletes or group.output_spec_id is not None or result.rows_deleted:
-        yield "it was copied, but the plan says that its rows must be written anew"
+        yield "it was copied, but the plan says that its rows must be encoded again"
     before, after = Counter(result.input_row_groups), Counter(result.output_row_groups)
     if sum(rows for rows, _ in result.input_row_groups) != result.rows_read:
         yield f"the row groups of its files do not hold the {result.rows_read} rows that were copied"

@@ -1,4 +1,4 @@
-"""Pages are moved only from files that no delete touches, by what the plan and the delete files themselves say [I1]."""
+"""Checks that pages were moved only from files that no delete applies to, by the plan and the delete files [I1]."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
@@ -11,7 +11,7 @@ PathsOf = Callable[[DeleteFile], Collection[str]]  # the data files whose rows a
 def splice_problems(
     group: FileGroup, result: TaskResult, deletes: Sequence[DeleteFile], paths_of: PathsOf
 ) -> Iterator[str]:
-    """What is wrong with the files whose pages were moved; `deletes` are the plan's.
+    """Yields problems of files whose pages were moved. `deletes` are those of the plan.
 
     Only position deletes that may be of a spliced file are read again, by `paths_of`: those of a whole partition.
     """
@@ -41,7 +41,7 @@ def _touching(file: InputFile, deletes: Sequence[DeleteFile], paths_of: PathsOf)
 
 
 def _may_apply(delete: DeleteFile, file: InputFile) -> bool:
-    """By the numbers of the plan; an equality delete touches every older file, for its keys may be in any [I3]."""
+    """Compares sequence numbers. An equality delete may apply to every older file [I3]."""
     if delete.kind == "equality":
         return file.sequence_number < delete.sequence_number
     return file.sequence_number <= delete.sequence_number and delete.referenced_data_file in (None, file.path)

@@ -20,7 +20,6 @@ from tidyberg.model.options import PlanOptions, RewriteMode
 from tidyberg.model.plan import DeleteFile, FileGroup
 from tidyberg.model.table import Pinned
 from tidyberg.model.task import NanFacts, Task, TaskDelete, TaskInput, TaskPartitionField, output_name
-from tidyberg.planning.task_split import tasks_per_group
 
 _BATCH_ROWS = 131_072
 _FAR_MORE, _FAR_MORE_SPARE = 4, 32  # a writer with more than 4 times the planned outputs plus 32 has a bug
@@ -53,7 +52,6 @@ def build_tasks(
     schemas = schemas_newest_first(pinned)
     equality_schemas = _equality_schemas(deletes, schemas)
     partitions = _partitions(groups, inventory)
-    row_groups = _row_groups(groups, inventory)
     mapping = name_mapping(pinned.properties)
     return [
         Task(
@@ -91,12 +89,7 @@ def build_tasks(
             after_death=after_death,
             deletes=tuple(_task_delete(deletes[position]) for position in group.deletes),
             mode=group.mode,
-            parts=tasks_per_group(
-                group.mode,
-                moves=group.output_spec_id is not None,
-                outputs=group.outputs,
-                row_groups=sum(row_groups.get(file.path, 1) for file in group.files),
-            ),
+            parts=group.tasks,
             # A request to encode, or for other page settings, forbids splicing.
             splices=options.mode is not RewriteMode.ENCODE and not options.parquet,
             min_row_group_bytes=options.copy_min_row_group_bytes if options.mode is RewriteMode.AUTO else 0,
@@ -138,14 +131,6 @@ def _partitions(groups: Sequence[FileGroup], inventory: Inventory) -> dict[int, 
         firsts[path]: inventory.partitions[partition]
         for path, partition in zip(found["path"].to_pylist(), found["partition"].to_pylist(), strict=True)
     }
-
-
-def _row_groups(groups: Sequence[FileGroup], inventory: Inventory) -> dict[str, int]:
-    """Return the number of row groups by path, for groups with several outputs. The default is one."""
-    paths = [file.path for group in groups if group.outputs > 1 for file in group.files]
-    files = inventory.data_files
-    found = files.filter(pc.is_in(files["path"], value_set=pa.array(paths, pa.string())))
-    return dict(zip(found["path"].to_pylist(), found["row_groups"].fill_null(1).to_pylist(), strict=True))
 
 
 def _task_delete(delete: DeleteFile) -> TaskDelete:

@@ -1,4 +1,4 @@
-"""Which data files may be counted only, once the delete files are known; and counts of many tasks as one table."""
+"""Decides which data files of a huge table are only counted, because no plan under these options can take them."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,22 +14,22 @@ from tidyberg.manifests.tuples import distinct, layout_of, texts_of, tuples_of
 from tidyberg.model.inventory import Partition
 from tidyberg.model.manifest import Layout, ManifestInfo, RestRule
 
-EQUALITY_DELETES = 2  # the content of a file, as manifests say it
+EQUALITY_DELETES = 2  # the `content` of a manifest entry
 
 Read = tuple[ManifestInfo, ManifestEntries]
 Select = Callable[[Sequence[Partition]], Sequence[bool]]
 
 
 @dataclass(frozen=True)
-class Resting:
-    """What a plan need not see; `select` tells the partitions that it is asked for, None: all."""
+class CountingRule:
+    """Which files are only counted. `select` chooses the partitions that the plan is for; None means all."""
 
     rule: RestRule
     select: Select | None = None
 
 
 def unpartitioned(specs: Mapping[int, PartitionSpec]) -> list[int]:
-    """Specs without a partition: equality deletes that are written in them reach the whole table."""
+    """Specs without partition fields. An equality delete in such a spec applies to the whole table."""
     return [
         spec_id
         for spec_id, spec in specs.items()
@@ -37,8 +37,8 @@ def unpartitioned(specs: Mapping[int, PartitionSpec]) -> list[int]:
     ]
 
 
-def but_for_deletes(rule: RestRule, deletes: Sequence[Read], global_specs: Collection[int]) -> RestRule:
-    """The rule, knowing what the delete files reach: a file, a partition, or all."""
+def except_deleted(rule: RestRule, deletes: Sequence[Read], global_specs: Collection[int]) -> RestRule:
+    """Excludes files that a delete file may apply to: one file, a partition, or all."""
     until = everywhere = -1
     named: list[str] = []
     partitions: set[str] = set()
@@ -71,10 +71,10 @@ def but_for_deletes(rule: RestRule, deletes: Sequence[Read], global_specs: Colle
     )
 
 
-def but_for_others(
+def except_selected(
     rule: RestRule, counted: Iterable[Read], positions: Sequence[int], is_selected: Sequence[bool]
 ) -> RestRule:
-    """The rule for a plan of the selected partitions; `positions` are those of what is counted, row by row."""
+    """Excludes files of selected partitions. `positions` has the partition of each counted row."""
     texts: list[str] = []
     start = 0
     for info, entries in counted:
