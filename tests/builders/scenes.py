@@ -1,4 +1,4 @@
-"""Inventories built by hand, their statistics, and what they become when a plan is applied."""
+"""Inventories built by hand, their statistics, and their state after a plan is applied."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -94,7 +94,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class Scene:
-    """A table as the tests describe it; snapshots are (id, age in milliseconds, operation)."""
+    """A table as a test describes it. Snapshots are (id, age in milliseconds, operation)."""
 
     files: Sequence[File]
     deletes: Sequence[Delete] = ()
@@ -189,7 +189,7 @@ class Scene:
 
 
 def statistics_of(inventory: Inventory, options: PlanOptions, now_ms: int = NOW) -> list[PartitionStatistics]:
-    """The contract of the observing side, spelled out in plain Python."""
+    """Computes the statistics that `observe` promises, in plain Python."""
     data, deletes = inventory.data_files.to_pylist(), inventory.delete_files.to_pylist()
     history = inventory.pinned.snapshots
     everywhere = [row for row in deletes if row["scope"] == "global"]
@@ -237,7 +237,7 @@ def plan_for(source: Scene | Inventory, options: PlanOptions | None = None, **se
 
 
 def applies(delete: Mapping[str, Any], file: Mapping[str, Any]) -> bool:
-    """The specification's rules, and that nothing names a file before it is there, spelled out in plain Python."""
+    """Returns True if a delete applies to a file, by the rules of the Iceberg specification."""
     if delete["kind"] == "equality":
         in_scope = delete["scope"] == "global" or delete["partition"] == file["partition"]
         return in_scope and bool(file["sequence_number"] < delete["sequence_number"])

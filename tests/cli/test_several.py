@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.builders.console import Run
 from tidyberg.app import build_control
 from tidyberg.cli import several
 from tidyberg.cli.several import TableOutcome, worst

@@ -11,18 +11,8 @@ import pytest
 from tests.builders.copy_tasks import copy, read_back
 from tests.builders.footers import footer_bytes
 from tests.builders.page_offsets import check_offsets
-from tests.builders.writers_table import (
-    IDS,
-    ROWS,
-    SCHEMA,
-    WRITERS,
-    Writer,
-    by_arrow,
-    by_arrow_rs,
-    by_polars,
-    inputs_of,
-    table,
-)
+from tests.builders.parquet_writers import Writer
+from tests.builders.writers_table import IDS, ROWS, SCHEMA, WRITERS, by_arrow, by_arrow_rs, by_polars, inputs_of, table
 from tidyberg.parquet.fields import (
     ChunkField,
     FileField,

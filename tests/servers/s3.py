@@ -6,16 +6,15 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from types import TracebackType
 
-from tests.servers.rest import free_port
 from tests.servers.s3_binary import s3_binary
+from tests.servers.server import ClosedAtExit, free_port
 
 START_SECONDS = 30.0
 REGION = "us-east-1"
 
 
-class S3Server:
+class S3Server(ClosedAtExit):
     """Runs until closed; a bucket is a directory in `directory/data`."""
 
     def __init__(self, directory: Path) -> None:
@@ -40,14 +39,6 @@ class S3Server:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> "S3Server":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def properties(self) -> dict[str, str]:
