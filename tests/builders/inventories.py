@@ -30,16 +30,6 @@ def column(inventory: Inventory, name: str) -> list[Any]:
     return values
 
 
-def delete_column(inventory: Inventory, name: str) -> list[Any]:
-    values: list[Any] = inventory.delete_files[name].to_pylist()
-    return values
-
-
-def paths_of(inventory: Inventory) -> list[str]:
-    """Returns the partition path of every data file."""
-    return [inventory.partitions[number].path for number in column(inventory, "partition")]
-
-
 def pyiceberg_view(table: Table, branch: str = "main") -> list[tuple[Any, ...]]:
     """Returns the live data files as PyIceberg reads them."""
     snapshot = table.metadata.snapshot_by_name(branch)

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from tests.builders.engines import Slow
 from tidyberg.control.control import Control
 from tidyberg.errors import TidybergError
-from tidyberg.model.job import JobStatus
 from tidyberg.model.principal import LOCAL
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.submission import Limits, Submission
@@ -73,11 +72,6 @@ def until(look: Callable[[], Found | None]) -> Found:
 
 def _if_final(submission: Submission) -> Submission | None:
     return submission if submission.status.is_final else None
-
-
-def has_status(service: Service, job_id: str, status: JobStatus) -> Submission | None:
-    found = service.job(job_id, LOCAL).submission
-    return found if found.status is status else None
 
 
 class Failing:

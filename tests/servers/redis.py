@@ -11,12 +11,12 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from tests.servers.redis_binary import RedisBinary, redis_binary
-from tests.servers.server import ClosedAtExit, free_port
+from tests.servers.server import ServerProcess, free_port
 
 START_SECONDS = 30.0
 
 
-class RedisServer(ClosedAtExit):
+class RedisServer(ServerProcess):
     """Runs until closed. `durable`: what it has answered is on disk."""
 
     def __init__(
@@ -66,11 +66,6 @@ class RedisServer(ClosedAtExit):
 
     def client(self) -> "Redis":
         return Redis.from_url(self.url, decode_responses=True)
-
-    def close(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS

@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 
 from tests.servers.jars import JarsMissingError, Module, classpath, java_executable
-from tests.servers.server import ClosedAtExit, free_port
+from tests.servers.server import ServerProcess, free_port
 
 START_SECONDS = 60.0
 ICEBERG = "1.11.0"
@@ -30,7 +30,7 @@ class RestServerMissingError(Exception):
     """The server cannot be had on this machine."""
 
 
-class RestServer(ClosedAtExit):
+class RestServer(ServerProcess):
     """Runs until closed; its tables are in `directory/warehouse`, which clients on this machine share."""
 
     def __init__(self, directory: Path) -> None:
@@ -54,11 +54,6 @@ class RestServer(ClosedAtExit):
         except BaseException:
             self.close()
             raise
-
-    def close(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
 
     def _settings(self) -> dict[str, str]:
         """The server reads `CATALOG_A__B_C` as the catalog property `a-b.c`."""

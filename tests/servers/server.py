@@ -1,6 +1,7 @@
 """What the servers of the tests share: a free port, and an end with their `with` block."""
 
 import socket
+import subprocess
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +19,17 @@ class ClosedAtExit:
 
     def close(self) -> None:
         raise NotImplementedError
+
+
+class ServerProcess(ClosedAtExit):
+    """A server in a process of its own, which is killed in the end."""
+
+    _process: subprocess.Popen[bytes]
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
 
 
 def free_port() -> int:
