@@ -16,6 +16,7 @@ from tidyberg.parquet.thrift import I32, Struct
 SCHEMA = pa.schema([field("id", pa.int64(), 1), *list(copy_tasks.SCHEMA)[1:9]])
 
 IDS = {"id": 1, "small": 2, "name": 3, "ratio": 4, "at": 5, "price": 6, "tags": 7, "element": 8, "place": 9, "x": 10}
+IDS |= {"label": 11, "day": 12}
 
 ROWS = 4000
 
