@@ -23,7 +23,7 @@ from pathlib import Path
 import httpx
 import psutil
 from tests.servers.redis import RedisServer
-from tests.servers.rest import free_port
+from tests.servers.server import free_port
 
 from benchmarks.open_loop import Answer, Call, send
 from tidyberg.testing import Warehouse

@@ -24,7 +24,7 @@ from typing import Any
 import httpx
 import yaml
 from tests.servers.redis import RedisServer
-from tests.servers.rest import free_port
+from tests.servers.server import free_port
 
 from benchmarks.load import START_SECONDS, interpreter, is_ready
 from tidyberg.settings.access import hash_key

@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from tests.builders.api import serving
-from tests.servers.rest import free_port
+from tests.servers.server import free_port
 from tidyberg.api.app import create_app
 from tidyberg.app import build_service
 from tidyberg.model.principal import LOCAL

@@ -7,22 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.builders.control import make_control
+from tests.builders.audits import audit_latest
 from tests.builders.engines import Spoiling
-from tests.builders.events_table import REF
-from tidyberg.execute.engine import Engine
-from tidyberg.model.audit import AuditReport, Harm, SnapshotAudit
+from tidyberg.model.audit import Harm
 from tidyberg.model.task import TaskResult
 from tidyberg.testing import Warehouse, local_path
-
-
-def audit(warehouse: Warehouse, snapshot_id: int | None = None, engine: Engine | None = None) -> AuditReport:
-    with make_control(warehouse, engine) as control:
-        return control.audit(REF, snapshot_id=snapshot_id)
-
-
-def audit_latest(warehouse: Warehouse) -> SnapshotAudit:
-    return audit(warehouse).snapshots[0]
 
 
 def harms(warehouse: Warehouse) -> dict[Harm, int]:

@@ -10,7 +10,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import LongType, StringType
 
-from tests.auditing.conftest import SpoilingRows, audit, audit_latest, harms, overwrite
+from tests.auditing.conftest import SpoilingRows, harms, overwrite
+from tests.builders.audits import audit, audit_latest
 from tests.builders.engines import Meddling
 from tests.builders.events_table import (
     BY_REGION,

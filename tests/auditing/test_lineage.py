@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
-from tests.auditing.conftest import audit_latest
+from tests.builders.audits import audit_latest
 from tests.builders.events_table import SCHEMA, append, compact, paths
 from tidyberg.model.audit import Harm, Verdict
 from tidyberg.model.options import VerifyMode

@@ -1,1 +1,1 @@
-"""Builders and helpers that two or more test modules use; test modules import from here, never from each other."""
+"""Builders and helpers that two or more test modules share. Test modules import from here, never from each other."""

@@ -20,7 +20,7 @@ from tidyberg.settings.settings import Settings
 
 
 class Ended:
-    """A job with events of its own, which ends when it is told."""
+    """A running job whose events and end the test controls."""
 
     def __init__(self, service: Service, client: httpx.Client) -> None:
         self._queue = service.records.queue
@@ -56,7 +56,7 @@ Serve = Callable[..., httpx.Client]
 
 @contextmanager
 def serving(app: FastAPI) -> Iterator[str]:
-    """The address at which the app is served, by a thread of this process."""
+    """Serves the app from a thread of this process, and yields its address."""
     socket = listen(Server(port=0))
     server = ApiServer(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]})

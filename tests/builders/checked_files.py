@@ -1,4 +1,4 @@
-"""Files to check, and ways to make single statements of them false."""
+"""Sound Parquet files, and ways to falsify one statement in them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -88,7 +88,7 @@ def statistics(footer: Struct, column: int, number: int = 0) -> Struct:
 
 
 def put(struct: Struct, field_id: int, value: Any, kind: int | None = None) -> None:
-    """Another value in the place of one; a new one where `kind` is given."""
+    """Replaces the value of a field. Adds the field if `kind` is given."""
     struct[field_id] = (struct[field_id][0] if kind is None else kind, value)
     ordered = dict(sorted(struct.items()))
     struct.clear()
@@ -96,7 +96,7 @@ def put(struct: Struct, field_id: int, value: Any, kind: int | None = None) -> N
 
 
 def _append(path: Path, content: bytes) -> int:
-    """Before the footer; where it begins."""
+    """Appends bytes before the footer, and returns their offset."""
     whole, footer = path.read_bytes(), footer_bytes(path)
     data = whole[: -8 - len(footer)]
     path.write_bytes(data + content + footer + len(footer).to_bytes(4, "little") + b"PAR1")
@@ -104,7 +104,7 @@ def _append(path: Path, content: bytes) -> int:
 
 
 def edit_index(path: Path, column: int, place: int, edit: Callable[[Struct], None]) -> None:
-    """Of the first row group; `place` is ChunkField.COLUMN_INDEX or ChunkField.OFFSET_INDEX."""
+    """Edits an index of the first row group. `place` is ChunkField.COLUMN_INDEX or ChunkField.OFFSET_INDEX."""
     footer, _ = read_struct(footer_bytes(path))
     index, _ = read_struct(path.read_bytes(), chunk(footer, column)[place][1])
     edit(index)
@@ -119,7 +119,7 @@ def edit_index(path: Path, column: int, place: int, edit: Callable[[Struct], Non
 
 
 def edit_page(path: Path, column: int, page: int, edit: Callable[[Struct], None]) -> None:
-    """The header of a page of the only row group, in a file without page indexes; the chunk moves to the end."""
+    """Edits a page header. The file has one row group and no page indexes; the chunk moves to its end."""
     footer, _ = read_struct(footer_bytes(path))
     described = metadata(footer, column)
     whole = path.read_bytes()

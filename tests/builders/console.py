@@ -1,6 +1,10 @@
 """What the command line prints, as plain text."""
 
 import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console, RenderableType
 
@@ -11,3 +15,17 @@ def rendered(shown: RenderableType, width: int = 110) -> str:
     output = console.file
     assert isinstance(output, io.StringIO)
     return output.getvalue()
+
+
+@dataclass
+class Ran:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ran]

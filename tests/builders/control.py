@@ -34,7 +34,7 @@ ONE_BY_ONE = PlanOptions(strategy=Strategy.FULL, min_input_files=2, commit_every
 
 
 def chunks(table: Table) -> list[tuple[str, int]]:
-    """Job and chunk of every replace snapshot, oldest first."""
+    """Returns the job id and chunk number of every replace snapshot, oldest first."""
     summaries = [
         snapshot.summary.additional_properties for snapshot in table.refresh().metadata.snapshots if snapshot.summary
     ]

@@ -1,4 +1,4 @@
-"""Tables with every kind of column, and tasks that copy files of them."""
+"""Tables with a column of every type, and tasks that copy their files."""
 
 import datetime as dt
 import decimal
@@ -38,7 +38,7 @@ SCHEMA = pa.schema(
 
 
 def row(number: int) -> dict[str, Any]:
-    """A row that tells its number, with nulls here and there."""
+    """Returns a row whose values derive from its number, some of them null."""
     day = dt.date(2020, 1, 1) + dt.timedelta(days=number % 4000)
     moment = dt.datetime(2021, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=number)
     values: dict[str, Any] = {
@@ -84,7 +84,7 @@ def write_files(directory: Path, tables: Sequence[pa.Table], **options: Any) -> 
 
 
 def copy(inputs: Sequence[TaskInput], directory: Path, schema: pa.Schema = SCHEMA, **changes: Any) -> TaskResult:
-    """Copied if that can be proven safe, else encoded: the result says which."""
+    """Copies the files if that is proven safe, otherwise encodes them. The result tells which."""
     return run(make_task(inputs, schema, directory, **{"mode": "copy", **changes}))
 
 

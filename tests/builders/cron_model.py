@@ -8,7 +8,7 @@ from tidyberg.model.cron import Cron
 
 
 def slow_model(cron: Cron, start: datetime, minutes: int, zone: ZoneInfo) -> Iterator[int]:
-    """Minute by minute, as a daemon sees it that wakes every minute and looks at the clock on the wall."""
+    """Yields the times at which a daemon fires that wakes every minute and looks at the wall clock."""
     seen = (start - timedelta(minutes=1)).astimezone(zone).replace(tzinfo=None)
     for passed in range(minutes + 1):
         instant = start + timedelta(minutes=passed)

@@ -29,7 +29,7 @@ TABLE = Schema(
 
 
 def write_groups(path: Path, row_groups: Sequence[int], first: int, **about: Any) -> TaskInput:
-    """A file of these row groups, whose ids run through."""
+    """Writes a file with row groups of these sizes and consecutive ids."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = sum(row_groups)
     ids = range(first, first + rows)
@@ -45,7 +45,7 @@ def write_groups(path: Path, row_groups: Sequence[int], first: int, **about: Any
 
 
 def run_divided(task: Task, schema: Schema = TABLE) -> TaskResult:
-    """All parts, the last one first, and what is made of their results."""
+    """Runs all parts of a task, the last one first, and joins their results."""
     joining = Joining({task.group_id: task}, schema)
     parts = divided([task])
     assert [part.part for part in parts] == list(range(task.parts))
@@ -57,7 +57,7 @@ def run_divided(task: Task, schema: Schema = TABLE) -> TaskResult:
 
 def assert_same(divided_result: TaskResult, alone: TaskResult) -> None:
     found, expected = (repr(read_rows([o.path for o in r.outputs])) for r in (divided_result, alone))
-    assert found == expected  # as texts, for NaN is not equal to itself
+    assert found == expected  # as text, because NaN is not equal to itself
     for name in ("rows_read", "rows_deleted", "rows_written", "bytes_read", "checksum", "input_facts"):
         assert getattr(divided_result, name) == getattr(alone, name), name
     assert divided_result.bytes_written == sum(Path(o.path).stat().st_size for o in divided_result.outputs)

@@ -1,4 +1,4 @@
-"""Tables with deletes, and what the tests ask of them."""
+"""The table `db.events`: how to fill it, compact it, and list its files."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ SPECS = {"unpartitioned": UNPARTITIONED_PARTITION_SPEC, "by-region": BY_REGION}
 
 
 def rows_of(number: int, region: str, rows: int = ROWS) -> pa.Table:
-    """The rows of the file with that number: ids from ten times it on, every fifth amount and place null."""
+    """Returns the rows of file `number`. Ids start at ten times the number; every fifth amount and place is null."""
     ids = range(number * ROWS, number * ROWS + rows)
     return pa.table(
         {
@@ -53,7 +53,7 @@ def rows_of(number: int, region: str, rows: int = ROWS) -> pa.Table:
 def make_table(
     warehouse: Warehouse, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC, format_version: int = 2
 ) -> Table:
-    """Files 0 to 3 in region eu, one commit each, and 4 and 5 in region us."""
+    """Creates `db.events` with files 0 to 3 in region eu and 4 and 5 in region us, one commit each."""
     table = warehouse.create_table("db.events", SCHEMA, spec, format_version=format_version)
     append(warehouse, table, [0, 1, 2, 3], "eu")
     return append(warehouse, table, [4, 5], "us")
@@ -76,7 +76,7 @@ def append(warehouse: Warehouse, table: Table, numbers: Sequence[int], region: s
 
 
 def options(strategy: Strategy = Strategy.FULL, where: str | None = None) -> PlanOptions:
-    """Two files are enough, and nothing is hot."""
+    """Options under which two files suffice for a group and no partition is hot."""
     return PlanOptions(strategy=strategy, where=where, min_input_files=2, hot_commits=10_000)
 
 
@@ -89,14 +89,14 @@ def compact(
     jobs: str = "jobs.db",
     replans: int = 2,
 ) -> CompactionResult:
-    """Another name for `jobs` makes it another installation, which knows nothing of the first."""
+    """Compacts `db.events`. Another name for `jobs` gives another job store, as a second installation has."""
     store = SqliteStore(warehouse.directory / jobs, is_alive)
     with make_control(warehouse, engine, store=store, replans=replans) as control:
         return control.compact(REF, how or options(), verify=verify)
 
 
 def data_files(warehouse: Warehouse, table: Table) -> list[LiveFile]:
-    """The live data files, oldest first."""
+    """Returns the live data files, oldest first."""
     files = [file for file in warehouse.live_files(table) if file.content is DataFileContent.DATA]
     return sorted(files, key=lambda file: (file.sequence_number, file.path))
 
@@ -106,11 +106,11 @@ def paths(warehouse: Warehouse, table: Table) -> list[str]:
 
 
 def delete_files(warehouse: Warehouse, table: Table) -> list[str]:
-    """The live delete files, oldest first."""
+    """Returns the paths of the live delete files, oldest first."""
     files = [file for file in warehouse.live_files(table) if file.content is not DataFileContent.DATA]
     return [file.path for file in sorted(files, key=lambda file: (file.sequence_number, file.path))]
 
 
 def ids(warehouse: Warehouse, table: Table) -> list[int]:
-    """The ids of all rows, for what the test can say in numbers."""
+    """Returns the sorted ids of all rows."""
     return sorted(int(row.removeprefix("(").split(",")[0]) for row in warehouse.rows(table))

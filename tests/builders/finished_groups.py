@@ -1,4 +1,4 @@
-"""Finished groups without an engine: the inputs are merged by plain Arrow, so that only the commit is under test."""
+"""Finished groups without an engine: plain Arrow merges the inputs, so only the commit is under test."""
 
 import uuid
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def inventory_of(table: Table, branch: str = "main") -> Inventory:
 
 
 def groups_of(inventory: Inventory) -> list[FileGroup]:
-    """One group a partition, all its files."""
+    """Puts all files of a partition into one group."""
     groups: dict[int, list[InputFile]] = {}
     for row in inventory.data_files.to_pylist():
         file = InputFile(
@@ -92,7 +92,7 @@ def plan_for(inventory: Inventory, deletes: Sequence[DeleteFile] = ()) -> Plan:
 
 
 def finish(table: Table, groups: Sequence[FileGroup], job_id: str) -> list[FinishedGroup]:
-    """Merge each group's files into one output by plain Arrow."""
+    """Merges the files of each group into one output."""
     finished = []
     for group in groups:
         merged = pa.concat_tables([pq.read_table(local_path(file.path)) for file in group.files])
@@ -107,7 +107,7 @@ def finish(table: Table, groups: Sequence[FileGroup], job_id: str) -> list[Finis
 
 @dataclass
 class ListJournal:
-    """Remembers what a commit announced."""
+    """A journal that keeps what a commit announces."""
 
     written: list[str] = field(default_factory=list)
     commits: int = 0
@@ -116,7 +116,7 @@ class ListJournal:
         self.written += paths
 
     def check_ownership(self) -> None:
-        """Nobody else wants it."""
+        """The job always owns the table."""
 
     def about_to_commit(self, sent: SentCommit) -> None:
         self.commits += 1
@@ -135,7 +135,7 @@ def publisher(table: Table, plan: Plan, job_id: str | None = None, catalog: Cata
 
 
 def commit_all(table: Table, plan: Plan | None = None, catalog: Catalog | None = None) -> Committed:
-    """Rewrite every group of the plan and commit."""
+    """Rewrites every group of the plan and commits them."""
     plan = plan or plan_of(table)
     publish = publisher(table, plan, catalog=catalog)
     return publish.publish(finish(table, plan.groups, publish.job_id))

@@ -1,4 +1,4 @@
-"""Changes the footers of files, as odd writers and damage would."""
+"""Reads and edits the footers of Parquet files, as odd writers or damage would leave them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -46,7 +46,7 @@ def other_type(metadata: Struct) -> None:
 
 
 def damage(path: Path, how: Callable[[Struct], None], column: int = -1) -> TaskInput:
-    """The last column of a file, if no other: others before it may be such as no copy is made of."""
+    """Damages the metadata of one column. The default is the last: the first may be one that is never copied."""
 
     def edit(footer: Struct) -> None:
         for group in footer[FileField.ROW_GROUPS][1].items:

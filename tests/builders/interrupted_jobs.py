@@ -65,7 +65,7 @@ def kill(
 
 
 def go_on(warehouse: Warehouse, options: PlanOptions = AT_ONCE, **more: Any) -> list[int]:
-    """Compact again; the groups that were rewritten for it."""
+    """Compacts again, and returns the groups that had to be rewritten."""
     verify = more.pop("verify", VerifyMode.COUNTS)
     engine = OneAtATime()
     with make_control(warehouse, engine, **more) as control:
@@ -75,7 +75,7 @@ def go_on(warehouse: Warehouse, options: PlanOptions = AT_ONCE, **more: Any) -> 
 
 
 def die_at(directory: str, point: str) -> None:
-    """In a process of its own: compact, and be gone at the named point."""
+    """Compacts, and kills its process at the named point."""
     if point == "planning":
         patch.object(Planner, "observe", die).start()
     elif point == "execution":

@@ -1,4 +1,4 @@
-"""Short ways to the things that observe's tests look at."""
+"""Inventories of real tables, and what PyIceberg finds in the same tables."""
 
 from typing import Any
 
@@ -30,18 +30,8 @@ def column(inventory: Inventory, name: str) -> list[Any]:
     return values
 
 
-def delete_column(inventory: Inventory, name: str) -> list[Any]:
-    values: list[Any] = inventory.delete_files[name].to_pylist()
-    return values
-
-
-def paths_of(inventory: Inventory) -> list[str]:
-    """The partition path of every data file."""
-    return [inventory.partitions[number].path for number in column(inventory, "partition")]
-
-
 def pyiceberg_view(table: Table, branch: str = "main") -> list[tuple[Any, ...]]:
-    """What PyIceberg itself says of the live data files."""
+    """Returns the live data files as PyIceberg reads them."""
     snapshot = table.metadata.snapshot_by_name(branch)
     assert snapshot is not None
     found = []

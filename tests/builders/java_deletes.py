@@ -5,7 +5,7 @@ from tests.oracle.client import JavaCatalog
 
 
 def make_table(java: JavaCatalog, partitioning: str = "", granularity: str = "file") -> None:
-    """300 rows in two regions by three commits; deletes, updates and merges leave the files and write deletes."""
+    """Creates a merge-on-read table of 300 rows in two regions, in three commits."""
     java.sql("CREATE NAMESPACE IF NOT EXISTS db")
     java.sql(
         f"CREATE TABLE {NAME} (id BIGINT, region STRING, amount INT, note STRING, at TIMESTAMP, "
@@ -26,7 +26,7 @@ def insert(java: JavaCatalog, start: int, end: int) -> None:
 
 
 def change_rows(java: JavaCatalog) -> None:
-    """A delete, an update and a merge, each of which leaves position deletes behind."""
+    """Runs a delete, an update and a merge. Each of them writes position deletes."""
     java.sql(f"DELETE FROM {NAME} WHERE id % 10 = 3")
     java.sql(f"UPDATE {NAME} SET amount = amount + 100 WHERE id % 10 = 4")
     java.sql(
@@ -42,9 +42,9 @@ def delete_count(java: JavaCatalog) -> int:
 
 
 def java_deletes(java: JavaCatalog, partitioning: str) -> None:
-    """Equality deletes over several sets of columns, in one partition or for all."""
+    """Writes equality deletes over several sets of columns, for one partition or for all."""
     region = ("eu",) if partitioning else None
     java.equality_delete(NAME, {"id": [0, 8, 14, 1000]}, region)
     java.equality_delete(NAME, {"amount": [None, 2], "note": ["note-1", "note-2"]}, region)
-    insert(java, 0, 20)  # later than these deletes: it stays
+    insert(java, 0, 20)  # newer than these deletes, so it stays
     java.equality_delete(NAME, {"note": ["note-0"], "amount": [5], "region": ["eu"]}, region)

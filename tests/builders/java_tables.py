@@ -1,4 +1,4 @@
-"""Tables that the oracle tests compact, and how."""
+"""Tables that both Java and tidyberg work on, and how the tests compact them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +30,7 @@ SCHEMA = Schema(*(field for field in SAMPLE_SCHEMA.fields if field.name != "cloc
 
 @dataclass(frozen=True)
 class Shape:
-    """How a table is partitioned: transforms of source columns."""
+    """The partitioning of a table: transforms of source columns."""
 
     name: str
     fields: tuple[tuple[str, Transform[Any, Any]], ...] = ()
@@ -71,7 +71,7 @@ def compact(
     verify: VerifyMode = VerifyMode.FULL,
     **more: Any,
 ) -> CompactionResult:
-    """Everything that can be rewritten is, in this process, with full verification."""
+    """Rewrites everything that can be rewritten, in this process, with full verification."""
     options = PlanOptions(strategy=Strategy.FULL, min_input_files=2, where=where, **more)
     store = SqliteStore(warehouse.directory / "jobs.db", is_alive)
     with Control(lambda _: warehouse.catalog, lambda: engine or InlineEngine(), store) as control:
@@ -81,7 +81,7 @@ def compact(
 
 
 def arrow_rows(table: Table) -> list[str]:
-    """The rows as the tests' own reader finds them, in the form that JavaCatalog.rows has."""
+    """Returns the rows as the warehouse reads them, in the form of JavaCatalog.rows."""
     schema = schema_to_pyarrow(table.refresh().schema(), include_field_ids=False)
     return canonical_rows(_as_spark_gives_it(row, schema) for row in read_rows(table, table.current_snapshot()))
 
@@ -91,7 +91,7 @@ def _as_spark_gives_it(row: dict[str, Any], schema: pa.Schema) -> tuple[Any, ...
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:
-    """A struct is a tuple and a map a dict; Arrow gives a dict and a list of pairs."""
+    """Turns Arrow's structs into tuples and its maps into dicts, as Java returns them."""
     if value is None:
         return None
     if pa.types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""Builders of submissions, runs and queues for telemetry tests."""
+"""Jobs and submissions, and a queue with fixed contents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -69,7 +69,7 @@ def submission(status: JobStatus = JobStatus.SUCCEEDED, **changes: Any) -> Submi
 
 @dataclass
 class FixedQueue:
-    """Implements only what metrics read from a queue."""
+    """The part of a queue that metrics use."""
 
     contents: list[Submission] = field(default_factory=list)
     asked: int = 0

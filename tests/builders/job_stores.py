@@ -1,4 +1,4 @@
-"""Where records are kept in tests. A place can be sent to other processes, which open it as replicas would."""
+"""Job stores for tests. A place can be pickled, so another process can open the same store as a replica."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ def nobody_knows(_: Owner) -> bool | None:
 
 class Place(Protocol):
     def open(self, is_alive: IsAlive = nobody_knows) -> Records:
-        """A connection of its own, as each replica has one."""
+        """Opens a connection of its own, as each replica does."""
         ...
 
 
@@ -37,3 +37,6 @@ class RedisPlace:
 
     def open(self, is_alive: IsAlive = nobody_knows) -> Records:
         return open_redis(self.url, self.prefix, is_alive)
+
+
+Open = Callable[..., Records]

@@ -6,7 +6,7 @@ from tidyberg.telemetry.metrics import Metrics
 
 
 def values(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """As Prometheus reads them."""
+    """Returns all samples as Prometheus parses them."""
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(metrics.render().decode())

@@ -1,4 +1,4 @@
-"""Tables whose partition spec changed, and how the tests move their files to the current one."""
+"""Tables whose partition spec changes, and the move of their files to the current spec."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Follows the offsets of a file by its bytes: pages, page indexes and bloom filters must be where the footer says."""
+"""Follows the offsets of a file: pages, page indexes and bloom filters must be where the footer says."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ DATA_PAGES, DICTIONARY_PAGE = (0, 3), 2
 
 
 def check_offsets(path: Path) -> int:
-    """Raises where an offset leads astray; returns how many data pages were found by an offset index."""
+    """Fails at a wrong offset. Returns how many data pages the offset indexes list."""
     content = path.read_bytes()
     footer, _ = read_struct(footer_bytes(path))
     found = 0
@@ -36,7 +36,7 @@ def check_offsets(path: Path) -> int:
 
 
 def _check_pages(content: bytes, metadata: Struct) -> int:
-    """The pages of a column lie end to end; returns where they begin."""
+    """Checks that the pages of a column lie end to end. Returns where they begin."""
     first: int = metadata[MetadataField.DATA_PAGE][1]
     start: int = metadata.get(MetadataField.DICTIONARY_PAGE, (0, 0))[1] or first
     end = start + metadata[MetadataField.COMPRESSED][1]
@@ -48,7 +48,7 @@ def _check_pages(content: bytes, metadata: Struct) -> int:
 
 
 def _pages(content: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Where each page begins, its kind, and where it ends."""
+    """Yields the start, kind and end of each page."""
     while position < end:
         header, after = read_struct(content, position)
         finish = after + header[COMPRESSED][1]

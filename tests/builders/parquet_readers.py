@@ -1,4 +1,4 @@
-"""Reads a file with every reader at hand, whole and through its pruning."""
+"""Reads Parquet files with several readers, in full and with filters that prune pages."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ Read = Callable[[str, int | None], list[int]]
 
 
 def by_datafusion(path: str, wanted: int | None) -> list[int]:
-    """Page indexes and bloom filters are asked, and rows filtered while they are decoded."""
+    """Uses page indexes and bloom filters, and filters rows while decoding."""
     config = datafusion.SessionConfig()
     for name in ("pushdown_filters", "enable_page_index", "bloom_filter_on_read", "pruning"):
         config = config.set(f"datafusion.execution.parquet.{name}", "true")
@@ -47,7 +47,7 @@ READERS: tuple[Read, ...] = (by_datafusion, by_duckdb, by_polars, by_arrow)
 
 
 def check_readers(path: str, ids: list[int]) -> None:
-    """Every reader finds these ids, all of them and each of a few by itself."""
+    """Checks that every reader finds these ids, all at once and some one by one."""
     for read in READERS:
         assert sorted(read(path, None)) == sorted(ids), read.__name__
         for wanted in (ids[0], ids[len(ids) // 2], ids[-1]):

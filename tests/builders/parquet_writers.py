@@ -1,6 +1,6 @@
-"""Every writer of Parquet files at hand, and what each of them is known to write that is not true.
+"""Parquet writers, and the false statements that each of them is known to write.
 
-Evidence for each flaw is in `test_writers.py`: a file of that writer shows it, and the test fails once it is mended.
+`tests/checking/test_writers.py` shows each flaw in a file of that writer, and fails once the writer is fixed.
 """
 
 import shutil
@@ -23,7 +23,7 @@ from tidyberg.parquet.check.problems import Problem
 
 Writer = Callable[[pa.Table, Path], None]
 
-# By how the writer's name in the footer begins.
+# Keyed by the first part of the writer's name in the footer.
 KNOWN_FLAWS: dict[str, dict[str, str]] = {
     "parquet-cpp-arrow": {
         "page-kinds": "encoding_stats count data pages of the second version as of the first",
@@ -41,7 +41,7 @@ KNOWN_FLAWS: dict[str, dict[str, str]] = {
 
 
 def unknown_problems(report: FileReport) -> list[Problem]:
-    """Without the flaws that the writer is known for."""
+    """Returns the problems other than the known flaws of the writer."""
     known = {rule for name, flaws in KNOWN_FLAWS.items() if report.created_by.startswith(name) for rule in flaws}
     return [problem for problem in report.problems if problem.rule not in known]
 

@@ -51,7 +51,7 @@ def group(number: int, spec_id: int, path: str) -> FileGroup:
 
 
 def inventory(pinned: Pinned, groups: Sequence[FileGroup], values: Sequence[tuple[Any, ...]] = ()) -> Inventory:
-    """One where each group's first file is in a partition of its own, with these values."""
+    """Returns an inventory with the first file of each group in a partition of its own, with these values."""
     empty = [(None,) * len(pinned.specs[group.spec_id].fields) for group in groups]
     rows = [
         dict.fromkeys(DATA_FILES.names, 0)

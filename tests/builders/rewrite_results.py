@@ -1,4 +1,4 @@
-"""A group and the result of its rewrite that agree with each other; tests then make them disagree."""
+"""A file group and a rewrite result that agree with each other. Tests make them disagree."""
 
 import struct
 from dataclasses import replace
@@ -50,7 +50,7 @@ def group() -> FileGroup:
 
 
 def written(number: int, records: int, **changes: Any) -> WrittenFile:
-    """Half of the table each: ids 1 to 50 and 51 to 100."""
+    """Returns one of two output files, with ids 1 to 50 or 51 to 100."""
     first = number == 0
     file = WrittenFile(
         path=f"file:/out/{number}.parquet",
@@ -95,5 +95,5 @@ def result(**changes: Any) -> TaskResult:
 
 
 def facts(field_id: int, **changes: Any) -> dict[int, ColumnFacts]:
-    """All facts as they should be, but for one column."""
+    """Returns the correct facts with one column changed."""
     return {**FACTS, field_id: replace(FACTS[field_id], **changes)}

@@ -1,4 +1,4 @@
-"""A catalog in SQLite whose tables are on the S3 server, and what can be asked of them."""
+"""A SQLite catalog whose tables are on the S3 server of the tests."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ OPTIONS = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
 
 
 def properties_of(server: S3Server, bucket: str, endpoint: str | None = None) -> dict[str, str]:
-    """As a catalog takes them; `endpoint`: a proxy's."""
+    """Returns catalog properties. `endpoint` is the address of a proxy, if one is used."""
     return {
         "warehouse": f"s3://{bucket}/warehouse",
         "s3.retry-strategy-impl": "tidyberg.catalog.retries.PatientRetries",
@@ -28,7 +28,7 @@ class S3Warehouse(Warehouse):
         super().__init__(directory, properties=properties)
 
     def referenced(self, table: Table) -> set[str]:
-        """Every object that the current metadata or any of its snapshots refers to."""
+        """Returns every object that the current metadata or any of its snapshots references."""
         table.refresh()
         found = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
         for snapshot in table.metadata.snapshots:
@@ -40,7 +40,7 @@ class S3Warehouse(Warehouse):
 
 
 def noise(rows: int, seed: int) -> pa.Table:
-    """Rows that hardly compress, so that files have a size: about 32 bytes each."""
+    """Returns rows that hardly compress, about 32 bytes each, so that files reach a size."""
     drawn = np.random.default_rng(seed)
     raw = drawn.bytes(16 * rows)
     return pa.table(

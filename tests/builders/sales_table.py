@@ -33,6 +33,6 @@ THREE_REGIONS = ("asia", "eu", "us")
 
 
 def delete_in(warehouse: Warehouse, table: Table, region: str) -> None:
-    """One row more of a live file of the region."""
+    """Deletes a row of a live file of the region."""
     file = min((f for f in warehouse.live_files(table) if f"region={region}" in f.path), key=lambda f: f.path)
     commit_deletes(table, Positions({file.path: [0]}, file_scoped=True))

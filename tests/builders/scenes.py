@@ -1,4 +1,4 @@
-"""Builds inventories by hand, computes their statistics, and applies plans to them."""
+"""Inventories built by hand, their statistics, and their state after a plan is applied."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -197,7 +197,7 @@ class Scene:
 
 
 def statistics_of(inventory: Inventory, options: PlanOptions, now_ms: int = NOW) -> list[PartitionStatistics]:
-    """Computes statistics as the observer does, in plain Python."""
+    """Computes the statistics that `observe` promises, in plain Python."""
     data, deletes = inventory.data_files.to_pylist(), inventory.delete_files.to_pylist()
     history = inventory.pinned.snapshots
     everywhere = [row for row in deletes if row["scope"] == "global"]
@@ -245,7 +245,7 @@ def plan_for(source: Scene | Inventory, options: PlanOptions | None = None, **se
 
 
 def applies(delete: Mapping[str, Any], file: Mapping[str, Any]) -> bool:
-    """Applies the rules of the specification in plain Python. A delete cannot list a file that was added later."""
+    """Returns True if a delete applies to a file, by the rules of the Iceberg specification."""
     if delete["kind"] == "equality":
         in_scope = delete["scope"] == "global" or delete["partition"] == file["partition"]
         return in_scope and bool(file["sequence_number"] < delete["sequence_number"])

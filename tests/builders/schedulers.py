@@ -1,15 +1,13 @@
 """A scheduler on a fake clock, over a service without workers."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
-import pytest
 from pyiceberg.catalog import Catalog
 
 from tests.builders.job_stores import SqlitePlace
-from tests.service.crowd import FakeClock
+from tests.builders.services import FakeClock
 from tidyberg.app import build_control
 from tidyberg.errors import CatalogUnreachable
 from tidyberg.model.job import JobStatus
@@ -68,25 +66,3 @@ class Lab:
         while (job := queue.claim("test", now_ms=now_ms, ttl_ms=HOUR_MS, limits=Limits(100))) is not None:
             assert job.claim is not None
             queue.finish(job.job_id, job.claim.token, JobStatus.SUCCEEDED, now_ms=now_ms, changes={})
-
-
-@pytest.fixture
-def make(warehouse: Warehouse) -> Iterator[Make]:
-    made: list[Lab] = []
-
-    def build(names: tuple[str, ...] = ("db.events",), **settings: Any) -> Lab:
-        for name in names:
-            warehouse.create_table(name)
-        given = {
-            "engine": "inline",
-            "catalogs": {"lab": warehouse.properties},
-            "default_catalog": "lab",
-            "store": {"path": str(warehouse.directory / "jobs.db")},
-            **settings,
-        }
-        made.append(Lab(warehouse, Settings.model_validate(given)))
-        return made[-1]
-
-    yield build
-    for lab in made:
-        lab.service.records.close()

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,13 +12,14 @@ from pathlib import Path
 
 import httpx
 
+from tests.servers.server import free_port
 from tidyberg.testing import Warehouse
 
 START_SECONDS = 120
 
 
 class Served:
-    """A process that serves; `said` is what it has written so far."""
+    """A process that serves the API. `said` holds what it has written to stderr so far."""
 
     def __init__(self, process: subprocess.Popen[str], port: int) -> None:
         self.process = process
@@ -70,9 +70,7 @@ def command(*arguments: str) -> list[str]:
 
 @contextmanager
 def serving(environ: dict[str, str], *arguments: str, cwd: Path) -> Iterator[Served]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         command("--port", str(port), *arguments), env=environ, cwd=cwd, stderr=subprocess.PIPE, text=True
     )

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from tests.builders.engines import Slow
 from tidyberg.control.control import Control
 from tidyberg.errors import TidybergError
-from tidyberg.model.job import JobStatus
 from tidyberg.model.principal import LOCAL
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.submission import Limits, Submission
@@ -36,7 +35,7 @@ def settings_of(warehouse: Warehouse, **queue: Any) -> Settings:
 
 @dataclass
 class Clock:
-    """The wall clock, and what a test adds to it."""
+    """The wall clock plus a time that the test adds."""
 
     added_ms: int = 0
 
@@ -45,7 +44,7 @@ class Clock:
 
 
 def untidy_table(warehouse: Warehouse, identifier: str = "db.events", files: int = 6) -> list[str]:
-    """Returns the rows there must be whatever happens."""
+    """Creates a table of small files, and returns the rows that no job may change."""
     table = warehouse.create_table(identifier)
     warehouse.append_files(table, files, rows_per_file=20)
     return warehouse.rows(table)
@@ -56,7 +55,7 @@ def submit(service: Service, table: str = "db.events", **request: Any) -> Submis
 
 
 def ended(service: Service, job_id: str) -> Submission:
-    """Once it has."""
+    """Waits until the job has ended."""
     return until(lambda: _if_final(service.job(job_id, LOCAL).submission))
 
 
@@ -75,13 +74,8 @@ def _if_final(submission: Submission) -> Submission | None:
     return submission if submission.status.is_final else None
 
 
-def has_status(service: Service, job_id: str, status: JobStatus) -> Submission | None:
-    found = service.job(job_id, LOCAL).submission
-    return found if found.status is status else None
-
-
 class Failing:
-    """Control.compact, but it fails some times first."""
+    """Replaces `Control.compact`: raises the given errors first, one per call."""
 
     def __init__(self, control: Control, *errors: TidybergError | None) -> None:
         self.errors = list(errors)
@@ -107,3 +101,11 @@ def claimed(service: Service, worker: str, clock: Clock) -> Submission:
 
 def attempt(service: Service, submission: Submission, clock: Clock) -> Attempt:
     return replace(service._attempt(submission), now_ms=clock)
+
+
+@dataclass
+class FakeClock:
+    now_ms: int
+
+    def __call__(self) -> int:
+        return self.now_ms

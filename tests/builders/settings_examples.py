@@ -1,4 +1,4 @@
-"""The example configurations of the documentation."""
+"""Example configuration files."""
 
 SERVICE_EXAMPLE = """\
 # config.yaml

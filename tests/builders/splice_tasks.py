@@ -1,4 +1,4 @@
-"""Tasks that splice, beside the same tasks that encode everything."""
+"""Tasks that splice pages, and the same tasks that encode everything."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ METRICS = [one.name for one in fields(WrittenFile) if one.name.endswith(("_count
 
 @contextmanager
 def small_files_count(judged: int = 1) -> Iterator[None]:
-    """Else only files of tens of thousands of rows are worth splicing; the first ones decide for all."""
+    """Makes splicing worthwhile for small files. Otherwise it takes tens of thousands of rows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encode, "_JUDGED_FILES", judged)
         patch.setattr(judge, "TELLING_ROWS", 0)
@@ -35,7 +35,7 @@ def small_files_count(judged: int = 1) -> Iterator[None]:
 
 
 def rewrite(inputs: Sequence[TaskInput], directory: Path, schema: pa.Schema, **changes: Any) -> TaskResult:
-    """Spliced, unless told otherwise; `write` changes some of the settings."""
+    """Splices, unless `changes` say otherwise. `write` changes some write settings."""
     settings = {"dictionary": False, **changes.pop("write", {})}
     task = make_task(inputs, schema, directory, **{"splices": True, **changes})
     return run_kernel(replace(task, write=replace(task.write, **settings)))
@@ -44,7 +44,7 @@ def rewrite(inputs: Sequence[TaskInput], directory: Path, schema: pa.Schema, **c
 def both(
     inputs: Sequence[TaskInput], directory: Path, schema: pa.Schema, **changes: Any
 ) -> tuple[TaskResult, TaskResult]:
-    """The task spliced, and encoded."""
+    """Runs the task twice: spliced, and encoded."""
     spliced = rewrite(inputs, directory / "spliced", schema, **changes)
     encoded = rewrite(inputs, directory / "encoded", schema, splices=False, **changes)
     assert encoded.bytes_spliced == 0
@@ -52,7 +52,7 @@ def both(
 
 
 def assert_alike(spliced: TaskResult, encoded: TaskResult) -> None:
-    """All that verification and manifests are told."""
+    """Checks that both results report the same to verification and to manifests."""
     assert (spliced.mode, spliced.rows_read, spliced.rows_written) == (
         "encode",
         encoded.rows_read,
@@ -71,7 +71,7 @@ def rows_of(result: TaskResult) -> pa.Table:
 
 
 def moved_columns(result: TaskResult) -> set[str]:
-    """Columns all of whose pages are plain, by what footers say of them."""
+    """Returns the columns without a dictionary page."""
     footer = pq.read_metadata(result.outputs[0].path)
     columns = map(footer.row_group(0).column, range(footer.num_columns))
     return {column.path_in_schema for column in columns if not column.has_dictionary_page}

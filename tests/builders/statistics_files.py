@@ -6,12 +6,6 @@ from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
 THETA = "apache-datasketches-theta-v1"
 
 
-def head(table: Table) -> int:
-    snapshot = table.refresh().current_snapshot()
-    assert snapshot is not None
-    return snapshot.snapshot_id
-
-
 def add_statistics(table: Table, *kinds: str) -> StatisticsFile:
     snapshot = table.refresh().current_snapshot()
     assert snapshot is not None

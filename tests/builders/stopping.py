@@ -1,4 +1,4 @@
-"""A compaction in a process of its own that stops itself (SIGSTOP) at a named moment, as a frozen machine would."""
+"""A compaction in a process of its own that stops itself (SIGSTOP) at a named moment, like a frozen machine."""
 
 import multiprocessing
 import os
@@ -29,7 +29,7 @@ from tidyberg.testing import Warehouse
 
 LEASE_MS = 600
 
-# The place that is patched, whether the stop comes before or after it, and at which of its calls.
+# What is patched, whether the process stops before or after it, and at which of its calls.
 MOMENTS: dict[str, tuple[Any, str, str, int]] = {
     "before the plan is saved": (JobRecord, "save_plan", "before", 1),
     "before the first group is taken": (Round, "_take", "before", 1),
@@ -96,7 +96,7 @@ def fail() -> None:
 
 @contextmanager
 def stopped(target: Callable[..., None], *args: Any, marker: Path) -> Iterator[multiprocessing.process.BaseProcess]:
-    """A process that has stopped itself and lost its lease; continued and awaited in the end."""
+    """Yields a process that has stopped itself and lost its lease. Continues it in the end, and waits for it."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.builders.stopping", "pyiceberg.io.pyarrow"])
     process = context.Process(target=target, args=args)

@@ -1,4 +1,4 @@
-"""Submissions to test with, and a worker's way to take them."""
+"""Submissions for the queue, and how a worker claims them."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def submission(job_id: str, table: str = "db.events", tenant: str = "default", *
 
 
 def fill(queue: JobQueue, *lanes: tuple[str, str, str]) -> None:
-    """Each is (job id, table, tenant)."""
+    """Submits jobs, each given as (job id, table, tenant)."""
     for job_id, table, tenant in lanes:
         queue.submit(submission(job_id, f"db.{table}", tenant))
 
@@ -40,7 +40,7 @@ def token(claimed: Submission) -> int:
 
 
 def take_all(queue: JobQueue, *, now_ms: int = 0, limits: Limits = MANY) -> list[str]:
-    """The ids of all that may run now, in the order of their turn."""
+    """Claims all jobs that may run now, and returns their ids in order."""
     order = []
     while claimed := queue.claim("worker", now_ms=now_ms, ttl_ms=1000, limits=limits):
         order.append(claimed.job_id)

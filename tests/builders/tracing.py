@@ -1,4 +1,4 @@
-"""A tracer that keeps its spans, and a collector that receives them over OTLP/HTTP."""
+"""A tracer that keeps its spans, and an OTLP collector that receives them over HTTP."""
 
 import gzip
 import threading
@@ -27,7 +27,7 @@ class KeepingTracer(OpenTelemetryTracer):
         return [span for span in self.spans if span.name == name]
 
     def tree(self) -> set[tuple[str, str | None]]:
-        """Returns the names of spans with the names of their parents."""
+        """Returns the name of each span with that of its parent."""
         names = {span.context.span_id: span.name for span in self.spans if span.context}
         return {
             (span.name, names.get(span.parent.span_id, "elsewhere") if span.parent else None) for span in self.spans
@@ -36,7 +36,7 @@ class KeepingTracer(OpenTelemetryTracer):
 
 @contextmanager
 def collector() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
-    """Yields the address of the collector and the received spans."""
+    """Yields the address of a collector and the list of what it has received."""
     received: list[ExportTraceServiceRequest] = []
 
     class Handler(BaseHTTPRequestHandler):

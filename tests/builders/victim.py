@@ -1,4 +1,4 @@
-"""A compaction in a process of its own, to be killed. Run as a module: directory, engine, groups per commit."""
+"""A compaction in a process of its own, to be killed. Arguments: directory, engine, groups per commit."""
 
 import sys
 from dataclasses import replace

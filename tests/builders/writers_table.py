@@ -1,17 +1,13 @@
 """One table as four Parquet writers write it."""
 
-from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
-import polars
 import pyarrow as pa
-import pyarrow.parquet as pq
-from arro3.io import write_parquet
 
-from tests.builders import copy_tasks
+from tests.builders import copy_tasks, parquet_writers
 from tests.builders.copy_tasks import given
 from tests.builders.footers import edit_footer
+from tests.builders.parquet_writers import Writer
 from tests.builders.tasks import field
 from tidyberg.model.task import TaskInput
 from tidyberg.parquet.fields import ElementField, FileField
@@ -20,6 +16,7 @@ from tidyberg.parquet.thrift import I32, Struct
 SCHEMA = pa.schema([field("id", pa.int64(), 1), *list(copy_tasks.SCHEMA)[1:9]])
 
 IDS = {"id": 1, "small": 2, "name": 3, "ratio": 4, "at": 5, "price": 6, "tags": 7, "element": 8, "place": 9, "x": 10}
+IDS |= {"label": 11, "day": 12}
 
 ROWS = 4000
 
@@ -44,27 +41,23 @@ def table(first: int) -> pa.Table:
 
 def by_arrow(rows: pa.Table, path: Path) -> None:
     bloom = {"id": {"ndv": 1000, "fpp": 0.0001}}
-    pq.write_table(rows, path, row_group_size=1000, write_page_index=True, bloom_filter_options=bloom)
+    write = parquet_writers.by_arrow(row_group_size=1000, write_page_index=True, bloom_filter_options=bloom)
+    write(rows, path)
 
 
 def by_duckdb(rows: pa.Table, path: Path) -> None:
-    with duckdb.connect() as connection:
-        connection.register("given", rows)
-        connection.execute(f"COPY given TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 2048, COMPRESSION zstd)")
+    parquet_writers.by_duckdb(", ROW_GROUP_SIZE 2048, COMPRESSION zstd")(rows, path)
     edit_footer(path, give_ids)
 
 
 def by_polars(rows: pa.Table, path: Path) -> None:
-    frame = polars.from_arrow(rows.cast(pa.schema([pa.field(column.name, column.type) for column in bare(SCHEMA)])))
-    assert isinstance(frame, polars.DataFrame)
-    frame.write_parquet(path, row_group_size=1000)
+    without_ids = rows.cast(pa.schema([pa.field(column.name, column.type) for column in SCHEMA]))
+    parquet_writers.by_polars(row_group_size=1000)(without_ids, path)
     edit_footer(path, give_ids)
 
 
 def by_arrow_rs(rows: pa.Table, path: Path) -> None:
-    write_parquet(
-        rows,
-        path,
+    write = parquet_writers.by_arrow_rs(
         max_row_group_size=1000,
         data_page_row_count_limit=100,
         write_batch_size=100,
@@ -73,14 +66,11 @@ def by_arrow_rs(rows: pa.Table, path: Path) -> None:
         bloom_filter_fpp=0.0001,
         compression="zstd(1)",
     )
-
-
-def bare(schema: pa.Schema) -> list[pa.Field]:
-    return [pa.field(column.name, column.type) for column in schema]
+    write(rows, path)
 
 
 def give_ids(footer: Struct) -> None:
-    """These writers know field ids little or not at all."""
+    """Adds the field ids, which these writers do not write in full."""
     for element in footer[FileField.SCHEMA][1].items[1:]:
         name = element[ElementField.NAME][1].decode()
         if name in IDS:
@@ -89,8 +79,6 @@ def give_ids(footer: Struct) -> None:
             element.clear()
             element.update(ordered)
 
-
-Writer = Callable[[pa.Table, Path], None]
 
 WRITERS: list[Writer] = [by_arrow, by_arrow_rs, by_duckdb, by_polars]
 

@@ -1,30 +1,14 @@
 """A warehouse with one untidy table, and a function that runs commands on it."""
 
-import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
+from tests.builders.console import Ran, Run
 from tidyberg.cli.main import app, main
 from tidyberg.testing import Warehouse
-
-
-@dataclass
-class Ran:
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ran]
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.conftest import Run
+from tests.builders.console import Run
 from tidyberg.execute.kernel.copy import merge
 from tidyberg.parquet.fields import GroupField, changed
 from tidyberg.parquet.thrift import Struct

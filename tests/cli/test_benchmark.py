@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.cli.conftest import Run
+from tests.builders.console import Run
 from tidyberg.benchmarking import runs
 from tidyberg.testing import Warehouse
 

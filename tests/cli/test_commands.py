@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, NestedField, TimestampType
 
-from tests.cli.conftest import Run
+from tests.builders.console import Run
 from tidyberg._version import __version__
 from tidyberg.model.job import CompactionStats
 from tidyberg.model.task import output_name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.builders.console import Run
 from tidyberg.demo.events import TABLE, make_events
 from tidyberg.demo.query import run_query
 from tidyberg.testing import Warehouse

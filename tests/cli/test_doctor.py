@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from tests.cli.conftest import Run
+from tests.builders.console import Run
 from tests.servers.redis import RedisServer
 from tidyberg.cli.doctor import check_disk, check_java, java_version
 from tidyberg.cli.doctor_store import check_store

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Ran
+from tests.builders.console import Ran
 from tidyberg.cli.iceberg_compact import app
 from tidyberg.cli.main import main
 from tidyberg.testing import Warehouse

@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from tests.cli.conftest import Run
+from tests.builders.console import Run
 from tidyberg.cli import session
 from tidyberg.cli.show_sizes import show_histogram
 from tidyberg.model.sizes import GB, KB

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.api import running_service
-from tests.cli.conftest import Run
+from tests.builders.console import Run
 from tidyberg.client import Client, Schedule
 from tidyberg.settings.load import load_settings
 

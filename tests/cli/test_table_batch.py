@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.builders.console import Run
 from tidyberg.app import build_control
 from tidyberg.cli import table_batch
 from tidyberg.cli.table_batch import TableOutcome, worst

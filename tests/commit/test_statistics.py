@@ -1,11 +1,12 @@
 """What becomes of the parent's statistics files."""
 
+from pyiceberg.table import Table
 from pyiceberg.table.statistics import PartitionStatisticsFile
 from pyiceberg.table.update import SetPartitionStatisticsUpdate
 
 from tests.builders.engines import Meddling
 from tests.builders.events_table import BY_REGION, append, compact, make_table, options
-from tests.builders.statistics_files import THETA, add_statistics, head
+from tests.builders.statistics_files import THETA, add_statistics
 from tidyberg.testing import Warehouse
 
 
@@ -55,3 +56,9 @@ def test_what_might_not_be_true_any_more_is_not_carried(warehouse: Warehouse) ->
     metadata = table.refresh().metadata
     assert [file.snapshot_id for file in metadata.statistics] == [parent]
     assert [file.snapshot_id for file in metadata.partition_statistics] == [parent]
+
+
+def head(table: Table) -> int:
+    snapshot = table.refresh().current_snapshot()
+    assert snapshot is not None
+    return snapshot.snapshot_id

@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 import tidyberg
+from tests.builders.console import Run
 from tests.builders.control import make_control
 from tests.builders.events_table import REF
-from tests.cli.conftest import Run, run  # noqa: F401 - a fixture
+from tests.cli.conftest import run  # noqa: F401 - a fixture
 from tidyberg.control.engines import EngineChoice
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources, Strategy

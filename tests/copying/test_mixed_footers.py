@@ -16,8 +16,9 @@ from tests.builders.copy_tasks import copy, given, read_back
 from tests.builders.footers import chunks_of, edit_footer, groups_of
 from tests.builders.page_offsets import check_offsets
 from tests.builders.parquet_readers import check_readers
+from tests.builders.parquet_writers import Writer
 from tests.builders.tasks import field, write_file
-from tests.builders.writers_table import ROWS, SCHEMA, Writer, by_arrow, by_arrow_rs, by_polars, inputs_of, table
+from tests.builders.writers_table import ROWS, SCHEMA, by_arrow, by_arrow_rs, by_polars, inputs_of, table
 from tidyberg.execute.kernel.copy import assemble
 from tidyberg.execute.kernel.copy.merge import MOST_ROW_GROUPS
 from tidyberg.parquet.fields import (

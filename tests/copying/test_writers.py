@@ -11,18 +11,8 @@ import pytest
 from tests.builders.copy_tasks import copy, read_back
 from tests.builders.footers import footer_bytes
 from tests.builders.page_offsets import check_offsets
-from tests.builders.writers_table import (
-    IDS,
-    ROWS,
-    SCHEMA,
-    WRITERS,
-    Writer,
-    by_arrow,
-    by_arrow_rs,
-    by_polars,
-    inputs_of,
-    table,
-)
+from tests.builders.parquet_writers import Writer
+from tests.builders.writers_table import ROWS, SCHEMA, WRITERS, by_arrow, by_arrow_rs, by_polars, inputs_of, table
 from tidyberg.parquet.fields import (
     ChunkField,
     FileField,
@@ -31,9 +21,6 @@ from tidyberg.parquet.fields import (
     LocationField,
 )
 from tidyberg.parquet.thrift import read_struct, write_struct
-
-IDS |= {"label": 11, "day": 12}
-
 
 every_writer = pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
 

@@ -13,14 +13,10 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from tests.servers.server import free_port
+
 SPARK_HOME = Path(pyspark.__file__).parent
 FAST_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path, seconds: float = 90) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.execute.servers import FAST_START, bare_python, connect_server, free_port, standalone_cluster
+from tests.execute.servers import FAST_START, bare_python, connect_server, standalone_cluster
 from tests.execute.spark_checks import (
     check_cancel,
     check_damaged_file,
@@ -14,6 +14,7 @@ from tests.execute.spark_checks import (
     check_results_and_progress,
     check_storage_error,
 )
+from tests.servers.server import free_port
 from tidyberg.errors import EngineError
 from tidyberg.execute.engine import CancelToken
 from tidyberg.execute.spark.engine import SparkEngine

@@ -25,17 +25,8 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import DateType, IntegerType, LongType, NestedField, StructType
 
-from tests.builders.inventories import (
-    BY_REGION,
-    SCHEMA,
-    column,
-    delete_column,
-    inventory_of,
-    our_view,
-    paths_of,
-    pyiceberg_view,
-)
-from tidyberg.model.inventory import DATA_FILES, DELETE_FILES
+from tests.builders.inventories import BY_REGION, SCHEMA, column, inventory_of, our_view, pyiceberg_view
+from tidyberg.model.inventory import DATA_FILES, DELETE_FILES, Inventory
 from tidyberg.model.manifest import ManifestInfo
 from tidyberg.observe.reading import fetch_manifests
 from tidyberg.testing import SAMPLE_SCHEMA, ForgedEntry, ForgedManifest, Warehouse, forge_static_table
@@ -367,3 +358,13 @@ def test_threads_fetch_what_must_be_waited_for(root: str, seconds: float, ahead:
 
 def _listed(root: str, lengths: list[int]) -> list[ManifestInfo]:
     return [ManifestInfo(f"{root}/m{number}", length, 0, False, 1, 1, 1, None) for number, length in enumerate(lengths)]
+
+
+def delete_column(inventory: Inventory, name: str) -> list[Any]:
+    values: list[Any] = inventory.delete_files[name].to_pylist()
+    return values
+
+
+def paths_of(inventory: Inventory) -> list[str]:
+    """Returns the partition path of every data file."""
+    return [inventory.partitions[number].path for number in column(inventory, "partition")]

@@ -7,10 +7,10 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tests.oracle.canonical import canonical_rows
+from tests.servers.server import ClosedAtExit
 from tidyberg.testing import Warehouse
 
 
@@ -22,7 +22,7 @@ class OracleError(Exception):
     """Java refused a statement; the text is its own."""
 
 
-class Oracle:
+class Oracle(ClosedAtExit):
     def __init__(self) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the oracle)
         self._process = subprocess.Popen(
@@ -38,14 +38,6 @@ class Oracle:
         except OracleError as error:
             self.close()
             raise OracleMissingError(str(error)) from None
-
-    def __enter__(self) -> "Oracle":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def attach(self, warehouse: Warehouse) -> "JavaCatalog":
         """The same catalog and tables, seen by Java."""

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.builders.job_records import HERE
-from tests.builders.job_stores import IsAlive, Place, RedisPlace, SqlitePlace, nobody_knows
+from tests.builders.job_stores import IsAlive, Open, Place, RedisPlace, SqlitePlace, nobody_knows
 from tests.servers.redis import RedisServer
 from tidyberg.record.records import Records
-
-Open = Callable[..., Records]
 
 
 @pytest.fixture(params=["sqlite", "redis"])

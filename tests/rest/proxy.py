@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+
+from tests.servers.server import ClosedAtExit
 
 _TABLE = re.compile(r"/v1/namespaces/[^/]+/tables/[^/?]+(\?.*)?")
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
@@ -29,7 +30,7 @@ class Fault:
     until_released: bool = False
 
 
-class FaultProxy:
+class FaultProxy(ClosedAtExit):
     def __init__(self, upstream_port: int) -> None:
         self.commit_answers: list[int] = []  # what the server said to each commit it got
         self.commits_asked = 0  # what clients sent
@@ -46,12 +47,7 @@ class FaultProxy:
         self._thread.start()
         self.uri = f"http://127.0.0.1:{self._server.server_port}"
 
-    def __enter__(self) -> "FaultProxy":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self.release()
         self.wait_until_idle()
         self._server.shutdown()

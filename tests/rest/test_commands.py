@@ -11,7 +11,8 @@ import pytest
 
 from tests.rest.lab import RestLab
 from tests.rest.proxy import Fault, FaultProxy
-from tests.servers.rest import RestServer, free_port
+from tests.servers.rest import RestServer
+from tests.servers.server import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from pyiceberg.types import StringType
 
 from tests.builders.statistics_files import THETA, add_statistics
 from tests.rest.lab import FULL, SCHEMA, RestLab
-from tests.servers.rest import free_port
+from tests.servers.server import free_port
 from tidyberg.errors import CatalogUnreachable, UnknownTable
 from tidyberg.model.audit import Receipt, Verdict
 from tidyberg.model.job import JobStatus, Stage

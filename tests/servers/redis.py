@@ -6,18 +6,17 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from types import TracebackType
 
 from redis import Redis
 from redis.exceptions import RedisError
 
 from tests.servers.redis_binary import RedisBinary, redis_binary
-from tests.servers.rest import free_port
+from tests.servers.server import ServerProcess, free_port
 
 START_SECONDS = 30.0
 
 
-class RedisServer:
+class RedisServer(ServerProcess):
     """Runs until closed. `durable`: what it has answered is on disk."""
 
     def __init__(
@@ -31,14 +30,6 @@ class RedisServer:
         self._fsync = fsync
         self._binary: RedisBinary = redis_binary()
         self.start()
-
-    def __enter__(self) -> "RedisServer":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def start(self) -> None:
         command = [self._binary.path, "--port", str(self.port), "--bind", "127.0.0.1", "--requirepass", self.password]
@@ -75,11 +66,6 @@ class RedisServer:
 
     def client(self) -> "Redis":
         return Redis.from_url(self.url, decode_responses=True)
-
-    def close(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS

@@ -1,15 +1,14 @@
 """Iceberg's own REST catalog server, the one its project tests clients with, on SQLite, as a process of its own."""
 
 import os
-import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from types import TracebackType
 
 from tests.servers.jars import JarsMissingError, Module, classpath, java_executable
+from tests.servers.server import ServerProcess, free_port
 
 START_SECONDS = 60.0
 ICEBERG = "1.11.0"
@@ -31,7 +30,7 @@ class RestServerMissingError(Exception):
     """The server cannot be had on this machine."""
 
 
-class RestServer:
+class RestServer(ServerProcess):
     """Runs until closed; its tables are in `directory/warehouse`, which clients on this machine share."""
 
     def __init__(self, directory: Path) -> None:
@@ -56,19 +55,6 @@ class RestServer:
             self.close()
             raise
 
-    def __enter__(self) -> "RestServer":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-
     def _settings(self) -> dict[str, str]:
         """The server reads `CATALOG_A__B_C` as the catalog property `a-b.c`."""
         return {
@@ -92,9 +78,3 @@ class RestServer:
 
     def _last_words(self) -> str:
         return " ".join(self._log.read_text(errors="replace").split())[-500:]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

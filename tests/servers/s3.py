@@ -6,16 +6,15 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from types import TracebackType
 
-from tests.servers.rest import free_port
 from tests.servers.s3_binary import s3_binary
+from tests.servers.server import ServerProcess, free_port
 
 START_SECONDS = 30.0
 REGION = "us-east-1"
 
 
-class S3Server:
+class S3Server(ServerProcess):
     """Runs until closed; a bucket is a directory in `directory/data`."""
 
     def __init__(self, directory: Path) -> None:
@@ -40,14 +39,6 @@ class S3Server:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> "S3Server":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def properties(self) -> dict[str, str]:
@@ -77,11 +68,6 @@ class S3Server:
         """What the server was asked about a bucket, in order: the operation, as S3 calls it, and the key."""
         lines = [line.split(" ") for line in self._access_log.read_text().splitlines()]
         return [(line[7].removeprefix("s3_"), line[8]) for line in lines if line[1] == bucket]
-
-    def close(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS

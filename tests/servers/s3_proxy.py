@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+
+from tests.servers.server import ClosedAtExit
 
 SLOW_DOWN = (503, "SlowDown", "Please reduce your request rate.")
 
@@ -47,7 +48,7 @@ class Delay:
 Fault = Error | Break | Delay | None
 
 
-class S3Proxy:
+class S3Proxy(ClosedAtExit):
     """Keeps connections, as most stores do."""
 
     def __init__(self, port: int, fault: Callable[[Asked], Fault] = lambda _: None) -> None:
@@ -66,12 +67,7 @@ class S3Proxy:
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
 
-    def __enter__(self) -> "S3Proxy":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._released.set()
         self._server.shutdown()
         self._server.server_close()

@@ -4,10 +4,11 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from types import TracebackType
+
+from tests.servers.server import ClosedAtExit
 
 
-class Wire:
+class Wire(ClosedAtExit):
     """Passes bytes on to a port on this machine."""
 
     def __init__(self, port: int) -> None:
@@ -19,12 +20,7 @@ class Wire:
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
-    def __enter__(self) -> "Wire":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

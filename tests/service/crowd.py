@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.builders.job_stores import Place
+from tests.builders.services import FakeClock
 from tidyberg.app import build_control
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Limits, Query, Submission
@@ -17,14 +18,6 @@ from tidyberg.service.service import Service
 from tidyberg.settings.settings import Settings
 
 _PATIENCE_SECONDS = 60.0
-
-
-@dataclass
-class FakeClock:
-    now_ms: int
-
-    def __call__(self) -> int:
-        return self.now_ms
 
 
 class KilledError(BaseException):

@@ -8,8 +8,7 @@ import pytest
 
 from tests.builders.job_stores import SqlitePlace
 from tests.builders.schedulers import HOUR_MS, NINE
-from tests.builders.services import untidy_table
-from tests.service.crowd import FakeClock
+from tests.builders.services import FakeClock, untidy_table
 from tidyberg.app import build_control
 from tidyberg.errors import CatalogUnreachable
 from tidyberg.model.job import JobStatus

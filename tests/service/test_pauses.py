@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.builders.schedulers import HOURLY, MINUTE_MS, Make, make
+from tests.builders.schedulers import HOURLY, MINUTE_MS, Make
 from tests.builders.services import Clock, until
 from tidyberg.errors import AccessDenied, BadInput, TablePaused, UnknownPause
 from tidyberg.model.job import JobStatus
@@ -15,8 +15,6 @@ from tidyberg.model.table import TableRef
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.service.service import Service
 from tidyberg.testing import Warehouse
-
-__all__ = ["make"]
 
 EVENTS = TableRef("lab", ("db",), "events")
 REQUEST = SubmitRequest("db.events")

@@ -16,7 +16,6 @@ from tests.builders.services import (
     attempt,
     claimed,
     ended,
-    has_status,
     settings_of,
     slow,
     submit,
@@ -28,7 +27,7 @@ from tidyberg.errors import CatalogUnreachable, StorageError, VerificationFailed
 from tidyberg.model.job import JobStatus, Stage
 from tidyberg.model.principal import LOCAL
 from tidyberg.model.report import CompactionResult
-from tidyberg.model.submission import Query
+from tidyberg.model.submission import Query, Submission
 from tidyberg.service.auto_mode import AUTO
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.service.service import Service
@@ -404,3 +403,8 @@ def test_without_workers_jobs_wait(make_service: Callable[..., Service], warehou
     other.start()
     assert ended(service, job.job_id).outcome == "committed"
     assert service.jobs(Query(statuses=frozenset((JobStatus.SUCCEEDED,))), LOCAL).submissions[0].job_id == job.job_id
+
+
+def has_status(service: Service, job_id: str, status: JobStatus) -> Submission | None:
+    found = service.job(job_id, LOCAL).submission
+    return found if found.status is status else None

@@ -15,6 +15,7 @@ import pytest
 from tests.builders.copy_tasks import SCHEMA, given, rows, write_files
 from tests.builders.footers import edit_footer, footer_bytes
 from tests.builders.page_offsets import check_offsets
+from tests.builders.parquet_writers import Writer
 from tests.builders.splice_tasks import (
     NUMBERS,
     PLAIN,
@@ -27,7 +28,7 @@ from tests.builders.splice_tasks import (
     small_files_count,
 )
 from tests.builders.tasks import STORAGE, field, make_task, write_file
-from tests.builders.writers_table import ROWS, WRITERS, Writer, inputs_of, table
+from tests.builders.writers_table import ROWS, WRITERS, inputs_of, table
 from tests.builders.writers_table import SCHEMA as WRITTEN
 from tidyberg.execute.kernel.columns.lineage import LAST_UPDATED_NAME, ROW_ID_NAME
 from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID

@@ -5,9 +5,8 @@ import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from itertools import pairwise
 
-from tests.builders.job_stores import Place
+from tests.builders.job_stores import Open, Place
 from tests.builders.submissions import submission
-from tests.record.conftest import Open
 from tests.record.contract.hammer import work
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Query

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.record.conftest import Open
+from tests.builders.job_stores import Open
 from tidyberg.model.submission import AuditEntry, KeptPlan, Pause, Schedule
 from tidyberg.model.table import TableRef
 from tidyberg.record.ledger import Ledger

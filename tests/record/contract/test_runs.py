@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.builders.job_records import ELSEWHERE, HERE, job
-from tests.record.conftest import Open
+from tests.builders.job_stores import Open
 from tidyberg.model.job import CompactionStats, Intent, JobStatus, Progress
 from tidyberg.model.table import TableRef
 from tidyberg.model.task import ColumnFacts, TaskResult, WrittenFile

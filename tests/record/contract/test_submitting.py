@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.builders.job_stores import Open
 from tests.builders.submissions import fill, submission, take, token
-from tests.record.conftest import Open
 from tidyberg.errors import BadInput, IdempotencyMismatch
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Query, Submission

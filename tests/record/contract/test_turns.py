@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.builders.job_stores import Open
 from tests.builders.submissions import MANY, fill, submission, take, take_all, token
-from tests.record.conftest import Open
 from tidyberg.model.job import JobStatus
 from tidyberg.model.submission import Limits, Submission
 from tidyberg.model.table import TableRef
