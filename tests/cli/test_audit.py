@@ -39,7 +39,7 @@ def test_damage_exits_with_6_and_names_the_rows(run: Run, warehouse: Warehouse) 
     assert "DAMAGED" in ran.out
     assert "1 row lost" in ran.out
     assert "1 row duplicated" in ran.out
-    assert "receipt does not match" in ran.out
+    assert "receipt mismatch" in ran.out
     told = run("audit", "analytics.events", "--json")
     assert told.status == 6
     assert told.json["damaged"] is True

@@ -21,7 +21,7 @@ _MARKS = {Verdict.INTACT: ("✓", "bold green"), Verdict.DAMAGED: ("✗", "bold 
 _RECEIPTS = {
     Receipt.HOLDS: "receipt matches",
     Receipt.FOOTERS_HOLD: "receipt matches (copied files by size and footer)",
-    Receipt.BROKEN: "receipt does not match: files changed since they were written",
+    Receipt.BROKEN: "receipt mismatch: files changed since they were written",
     Receipt.UNCHECKED: "receipt not checked",
 }
 
