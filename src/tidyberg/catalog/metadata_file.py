@@ -1,8 +1,8 @@
 """Writes the metadata.json of a commit for SQL, Glue and Hive catalogs, which expect the client to write it.
 
 PyIceberg would write only the fields that it knows, and so drop others, such as encryption keys. It also refuses to
-write format version 3. So this module applies the changes of a commit to the previous JSON document. It also chooses
-the name of the file, so that recovery can find it.
+write format version 3. So this module applies the changes of a commit to the previous JSON document. The caller
+gives the file an id, so that recovery can find it.
 """
 
 import copy
@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any
+from uuid import UUID
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.rest import RestCatalog
@@ -21,14 +22,13 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import IcebergBaseModel
 
-from tidyberg.commit.ownership import metadata_file_id
 from tidyberg.storage import table_files as objects
 
 
-def catalog_for_attempt(catalog: Catalog, attempt: str, about_to_write: Callable[[Sequence[str]], None]) -> Catalog:
+def catalog_for_attempt(catalog: Catalog, file_id: UUID, about_to_write: Callable[[Sequence[str]], None]) -> Catalog:
     """Return the catalog, changed so that this module writes the metadata file of a commit.
 
-    `attempt` is unique among all attempts of all jobs. It begins with the job's id and a slash.
+    `file_id` becomes part of the file's name. It is unique among all attempts of all jobs.
 
     PyIceberg would choose a random name, and leave the file behind if the swap fails or the process dies.
     """
@@ -45,7 +45,7 @@ def catalog_for_attempt(catalog: Catalog, attempt: str, about_to_write: Callable
         directory, _, name = staged.metadata_location.rpartition("/")
         version = name.partition("-")[0]
         suffix = name[name.index(".") :]
-        staged.metadata_location = f"{directory}/{version}-{metadata_file_id(attempt)}{suffix}"
+        staged.metadata_location = f"{directory}/{version}-{file_id}{suffix}"
         about_to_write([staged.metadata_location])
         parents.append(current_table)
         return staged
@@ -69,11 +69,11 @@ def send_commit(
     requirements: tuple[TableRequirement, ...],
     updates: tuple[TableUpdate, ...],
     *,
-    attempt: str,
+    file_id: UUID,
     about_to_write: Callable[[Sequence[str]], None],
 ) -> CommitTableResponse:
     """Send a commit. After any error of the client, only the table shows whether the commit succeeded."""
-    named = catalog_for_attempt(catalog, attempt, about_to_write)
+    named = catalog_for_attempt(catalog, file_id, about_to_write)
     response = named.commit_table(table, requirements, updates)
     if not isinstance(named, RestCatalog):
         named._delete_old_metadata(table.io, table.metadata, response.metadata)

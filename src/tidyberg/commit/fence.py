@@ -25,6 +25,7 @@ from pyiceberg.table.update import (
 )
 
 from tidyberg.catalog.metadata_file import send_commit
+from tidyberg.commit.ownership import metadata_file_id
 
 PREFIX = "tidyberg-fence-"
 KEPT_MS = 5 * 24 * 60 * 60 * 1000  # as long as Iceberg keeps snapshots unless told otherwise
@@ -109,5 +110,7 @@ def _tagged(
         min_snapshots_to_keep=None,
         max_ref_age_ms=max(0, now_ms - snapshot.timestamp_ms) + KEPT_MS,  # a ref's age is its snapshot's
     )
-    response = send_commit(catalog, table, requirements, (update,), attempt=attempt, about_to_write=about_to_write)
+    response = send_commit(
+        catalog, table, requirements, (update,), file_id=metadata_file_id(attempt), about_to_write=about_to_write
+    )
     return Table(table.name(), response.metadata, response.metadata_location, table.io, catalog)

@@ -25,6 +25,7 @@ from pyiceberg.table import Table
 
 from tidyberg.catalog.metadata_file import send_commit, swaps_in_process
 from tidyberg.commit.conflicts import hindrance, validate_groups
+from tidyberg.commit.ownership import metadata_file_id
 from tidyberg.commit.snapshot import Staged, Stager, last_sequence_number, next_row_id, snapshot_of_job
 from tidyberg.errors import (
     AccessDenied,
@@ -266,7 +267,7 @@ class Publisher:
                 table,
                 staged.requirements,
                 staged.updates,
-                attempt=f"{self.job_id}/{self.chunk}/{attempt}",
+                file_id=metadata_file_id(f"{self.job_id}/{self.chunk}/{attempt}"),
                 about_to_write=self.journal.about_to_write,
             )
         except (ForbiddenError, UnauthorizedError) as error:
