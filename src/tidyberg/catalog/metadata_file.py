@@ -1,8 +1,8 @@
 """Writes the metadata.json of a commit for SQL, Glue and Hive catalogs, which expect the client to write it.
 
 PyIceberg would write only the fields that it knows, and so drop others, such as encryption keys. It also refuses to
-write format version 3. So this module applies the changes of a commit to the previous JSON document. It also chooses
-the name of the file, so that recovery can find it.
+write format version 3. So this module applies the changes of a commit to the previous JSON document. The caller
+gives the file an id, so that recovery can find it.
 """
 
 import copy
@@ -28,7 +28,7 @@ from tidyberg.storage import table_files as objects
 def catalog_for_attempt(catalog: Catalog, file_id: UUID, about_to_write: Callable[[Sequence[str]], None]) -> Catalog:
     """Return the catalog, changed so that this module writes the metadata file of a commit.
 
-    `file_id` goes into the name of that file. It is unique among all attempts of all jobs.
+    `file_id` becomes part of the file's name. It is unique among all attempts of all jobs.
 
     PyIceberg would choose a random name, and leave the file behind if the swap fails or the process dies.
     """
