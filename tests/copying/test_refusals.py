@@ -12,7 +12,7 @@ import pytest
 from tests.copying.footers import edit_footer
 from tests.copying.tables import SCHEMA, copy, given, read_back, rows, write_files
 from tests.execute.builders import STORAGE, field, make_task
-from tidyberg.execute.kernel.copy.proof import prove
+from tidyberg.execute.kernel.copy.eligibility import common_footer
 from tidyberg.execute.kernel.read.source import open_source, storage_reader
 from tidyberg.model.task import PartitionColumn, TaskDelete, TaskInput, TaskResult
 from tidyberg.parquet.fields import CannotCopy, ChunkField, FileField, GroupField, MetadataField
@@ -164,7 +164,7 @@ def refusal(path: Path) -> str:
     """Why a file of three rows cannot be copied."""
     file = given(path, 3)
     with pytest.raises(CannotCopy) as refused:
-        prove(make_task([file], TABLE, path.parent), [open_source(file, storage_reader(Storage(STORAGE)))])
+        common_footer(make_task([file], TABLE, path.parent), [open_source(file, storage_reader(Storage(STORAGE)))])
     return str(refused.value)
 
 

@@ -14,7 +14,7 @@ from tests.observe.builders import BY_REGION, SCHEMA, inventory_of
 from tidyberg.control.far_manifests import reading_on, resting_for
 from tidyberg.errors import Cancelled, DamagedFile, StorageError
 from tidyberg.execute.engine import AnyResult, CancelToken
-from tidyberg.execute.kernel.write.sizing import most_outputs
+from tidyberg.execute.kernel.write.sizing import max_outputs_of_attempt
 from tidyberg.execute.spark.engine import SparkEngine
 from tidyberg.execute.tasks.delete_contents import with_delete_contents
 from tidyberg.model.inventory import Inventory
@@ -114,7 +114,7 @@ def check_cancel(engine: SparkEngine, directory: Path) -> None:
         output_name("job", group, attempt, number)
         for group in range(2)
         for attempt in range(engine.attempts)
-        for number in range(most_outputs(200))
+        for number in range(max_outputs_of_attempt(200))
     }
     assert settled, "the cancel came before anything was written: this run proves nothing"
     assert set(settled) <= possible

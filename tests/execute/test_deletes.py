@@ -150,7 +150,7 @@ def test_a_delete_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
 def test_a_huge_position_delete_file_is_decoded_for_the_files_at_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delete_files, "_MOST_KEPT_ROWS", 2)
+    monkeypatch.setattr(delete_files, "_MAX_CACHED_ROWS", 2)
     first, second = at(1, number_files(tmp_path / "in", 2, 5))
     delete = position_delete(tmp_path / "d.parquet", [(first.path, 1), (second.path, 2), (second.path, 3)], 1)
     assert survivors(make(tmp_path, [second], [delete])) == [5, 6, 9]
@@ -321,7 +321,7 @@ def test_several_sets_of_columns_apply_side_by_side(tmp_path: Path) -> None:
 
 
 def test_keys_are_matched_across_batches_and_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidyberg.execute.kernel.deletes.deleted_rows._MATCHED_BYTES", 200)
+    monkeypatch.setattr("tidyberg.execute.kernel.deletes.deleted_rows._LOOKUP_BYTES", 200)
     table = pa.table([range(500), [str(i) for i in range(500)]], schema=NUMBERS)
     (file,) = at(1, [write_file(tmp_path / "a.parquet", table, row_group_size=70)])
     dead = list(range(0, 500, 7))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.execute.builders import NUMBERS, STORAGE, make_task, number_files
 from tidyberg.execute.kernel import remote
-from tidyberg.execute.kernel.remote import run_packed, settle_worker
+from tidyberg.execute.kernel.remote import run_packed, tune_worker
 from tidyberg.execute.spark.worker import pack, unpack_outcome
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskResult
@@ -59,8 +59,8 @@ def test_a_worker_is_settled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     frozen: list[int] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
     monkeypatch.setattr(remote, "_refuse_huge_pages", lambda: None)  # for as long as this process lives
-    settle_worker()
-    settle_worker()
+    tune_worker()
+    tune_worker()
     assert frozen == [1]
 
 
@@ -68,9 +68,9 @@ def test_a_worker_is_settled_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_settled_worker_gets_no_huge_pages() -> None:
     code = (
         "from pathlib import Path\n"
-        "from tidyberg.execute.kernel.remote import settle_worker\n"
+        "from tidyberg.execute.kernel.remote import tune_worker\n"
         f"print(Path('{STATUS}').read_text())\n"
-        "settle_worker()\n"
+        "tune_worker()\n"
         f"print(Path('{STATUS}').read_text())\n"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

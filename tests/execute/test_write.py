@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.execute.builders import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
 from tidyberg.execute.kernel.run import run_task
-from tidyberg.execute.kernel.write.sizing import OutputSizing, most_outputs
+from tidyberg.execute.kernel.write.sizing import OutputSizing, max_outputs_of_attempt
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task, TaskResult, WriteSettings
 from tidyberg.parquet.pages import places
@@ -148,7 +148,7 @@ def test_sizing_never_leaves_a_sliver_nor_exceeds_the_promise(
             sizes.append(file_bytes)
             file_bytes = 0
     sizes.append(file_bytes)
-    assert len(sizes) <= most_outputs(outputs)
+    assert len(sizes) <= max_outputs_of_attempt(outputs)
     needed = -(-int(rows * planned * real) // int(1.8 * target))
     # Each may close 3 % below its share.
     assert len(sizes) <= max(outputs, math.ceil(needed / 0.97) + 1)

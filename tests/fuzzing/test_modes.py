@@ -30,7 +30,7 @@ from tests.fuzzing.schemas import Shape, shapes
 from tests.fuzzing.writers import Choice, choices, codec_of, counting_nulls, one_page_choices, plain_choices
 from tests.seed import SEED
 from tests.splicing.tables import rewrite, small_files_count
-from tidyberg.execute.kernel.read import tiny
+from tidyberg.execute.kernel.read import small_files as tiny
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.task import TaskInput, TaskResult
 from tidyberg.parquet.joined import join

@@ -13,7 +13,7 @@ from tests.oracle.client import JavaCatalog
 from tests.oracle.tables import NAME, compact
 from tests.oracle.test_copies import FILTERS, create, insert
 from tests.splicing.tables import moved_columns, rewrite, small_files_count
-from tidyberg.execute.kernel.splice import judge
+from tidyberg.execute.kernel.splice import eligibility as judge
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.task import TaskResult
 from tidyberg.testing import Warehouse, local_path
@@ -31,7 +31,7 @@ def spliced(warehouse: Warehouse, *, everything: bool = False) -> TaskResult:
 
     with small_files_count(), pytest.MonkeyPatch.context() as patch:
         if everything:
-            patch.setattr(judge, "_worth_a_dictionary", lambda *_: {})
+            patch.setattr(judge, "_dictionaries_from_first_rows", lambda *_: {})
         # Full verification needs all rows decoded on the way.
         compact(warehouse, engine=Spoiling(keep), verify=VerifyMode.COUNTS)
     (result,) = results

@@ -11,7 +11,7 @@ from tests.control.conftest import make_control
 from tests.s3.lab import OPTIONS, REF, S3Warehouse, noise, properties_of
 from tests.servers.s3 import S3Server
 from tidyberg.execute.inline import InlineEngine
-from tidyberg.execute.kernel.read.reader import FETCHED_WHOLE
+from tidyberg.execute.kernel.read.open_files import FETCHED_WHOLE
 from tidyberg.model.options import RewriteMode
 from tidyberg.planning import price
 from tidyberg.storage.s3 import part_plan as parts

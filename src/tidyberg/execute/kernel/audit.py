@@ -13,7 +13,8 @@ import pyarrow as pa
 from tidyberg.execute.kernel.columns.checksum import Hashes, row_hashes
 from tidyberg.execute.kernel.columns.lineage import fill_lineage, with_lineage
 from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows, Positions
-from tidyberg.execute.kernel.read.reader import OpenFile, Reader, open_ahead
+from tidyberg.execute.kernel.read.open_files import OpenFile, open_ahead
+from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.model.task import AuditResult, AuditTask
 from tidyberg.storage.storage import Storage
 

@@ -11,15 +11,15 @@ import pyarrow as pa
 
 from tidyberg.execute.kernel.attempt import RewriteAttempt, table_schema
 from tidyberg.execute.kernel.columns.checksum import RowChecksum
+from tidyberg.execute.kernel.columns.field_ids import field_id
 from tidyberg.execute.kernel.columns.metrics import FactCollector, written_file
-from tidyberg.execute.kernel.columns.names import field_id
 from tidyberg.execute.kernel.columns.project import Selection, leaves
 from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows
 from tidyberg.execute.kernel.deletes.surviving_rows import Announcement, SurvivingRows
 from tidyberg.execute.kernel.memory import peak_rss_bytes
-from tidyberg.execute.kernel.read.reader import OpenFile, open_ahead
-from tidyberg.execute.kernel.write.dictionaries import judge_footers
-from tidyberg.execute.kernel.write.output import Output, unsupported_options
+from tidyberg.execute.kernel.read.open_files import OpenFile, open_ahead
+from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_footers
+from tidyberg.execute.kernel.write.output import FinishedOutput, unsupported_options
 from tidyberg.execute.kernel.write.partitioned import PartitionedWriter
 from tidyberg.execute.kernel.write.rolling import RollingWriter
 from tidyberg.failures import FailureKind, KernelFailure
@@ -46,7 +46,7 @@ class TaskWriter(Protocol):
 
     joins: bool  # whether tiny files may be read many at once
 
-    def write(self, files: Iterator[OpenFile], surviving: SurvivingRows) -> list[Output]: ...
+    def write(self, files: Iterator[OpenFile], surviving: SurvivingRows) -> list[FinishedOutput]: ...
 
     def abandon(self) -> bool:
         """Removes what was written. Returns True if nothing of it is left."""
@@ -71,7 +71,7 @@ class RowWriter:
             )
         self._checksum = RowChecksum() if task.checksum else None
 
-    def write(self, files: Iterator[OpenFile], surviving: SurvivingRows) -> list[Output]:
+    def write(self, files: Iterator[OpenFile], surviving: SurvivingRows) -> list[FinishedOutput]:
         with closing(surviving.pieces(files)) as pieces:
             for piece in pieces:
                 if isinstance(piece, Announcement):
@@ -162,7 +162,7 @@ def _look_at_first(files: Iterator[OpenFile], attempt: RewriteAttempt) -> FirstF
     first = list(islice(files, _JUDGED_FILES))
     reader = attempt.reader(target)
     footers = [(file.footer, reader.selection(file)) for file in first]
-    dictionaries = judge_footers(leaves(target), footers) if task.write.dictionary else {}
+    dictionaries = dictionaries_from_footers(leaves(target), footers) if task.write.dictionary else {}
     # Sorting would repeat a dictionary in each of its pieces.
     schema = with_dictionary_strings(target, dictionaries) if task.partitioning is None else target
     deleted_rows = DeletedRows(task, attempt.storage, attempt.should_stop)

@@ -21,7 +21,7 @@ _DISABLE_HUGE_PAGES = 41  # PR_SET_THP_DISABLE
 _is_settled = False
 
 
-def settle_worker() -> None:
+def tune_worker() -> None:
     """Once per worker: spare every later task what Spark's worker does at its start and end.
 
     Spark invalidates import caches before each task, which makes Python read the directories of all zip files on

@@ -5,7 +5,7 @@ from dataclasses import replace
 from tidyberg.execute.kernel.attempt import RewriteAttempt, Rewriting
 from tidyberg.execute.kernel.copy.rewrite import Copy
 from tidyberg.execute.kernel.encode import Encode
-from tidyberg.execute.kernel.splice.judge import may_splice
+from tidyberg.execute.kernel.splice.eligibility import may_splice
 from tidyberg.execute.kernel.splice.rewrite import Splice
 from tidyberg.model.task import TaskResult
 from tidyberg.parquet.fields import CannotCopy

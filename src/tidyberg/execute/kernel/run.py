@@ -5,11 +5,11 @@ from functools import partial
 
 from tidyberg.execute.kernel.attempt import RewriteAttempt
 from tidyberg.execute.kernel.audit import audit_files
-from tidyberg.execute.kernel.check.outputs import false_statements, report_by
+from tidyberg.execute.kernel.check.outputs import output_problems, report_stored_file
 from tidyberg.execute.kernel.manifests import read_manifests
-from tidyberg.execute.kernel.read.damage import refuse_damage
+from tidyberg.execute.kernel.read.damaged_footers import refuse_damaged_footers
 from tidyberg.execute.kernel.rewrite import rewrite
-from tidyberg.execute.kernel.row_checksum import sum_rows
+from tidyberg.execute.kernel.row_checksum import checksum_rows
 from tidyberg.execute.kernel.write.digest import digest_files
 from tidyberg.model.task import (
     AnyResult,
@@ -37,7 +37,7 @@ def run_task(
 ) -> AnyResult:
     storage = Storage(access)
     if _may_have_ended_another(task, attempt):
-        refuse_damage(task.inputs, storage)
+        refuse_damaged_footers(task.inputs, storage)
     match task:
         case AuditTask():
             return audit_files(task, storage, should_stop)
@@ -60,6 +60,6 @@ def _may_have_ended_another(task: AnyTask, attempt: int) -> bool:
 
 def _read_back(task: ChecksumTask, storage: Storage, should_stop: Callable[[], bool]) -> ChecksumResult:
     """Reads outputs for full verification: sums up their rows and checks what they say of themselves."""
-    rows, checksum = sum_rows(task, storage, should_stop)
-    problems = false_statements(task.described, task.sources, partial(report_by, storage, should_stop))
+    rows, checksum = checksum_rows(task, storage, should_stop)
+    problems = output_problems(task.described, task.sources, partial(report_stored_file, storage, should_stop))
     return ChecksumResult(task.job_id, task.group_id, rows, checksum, tuple(map(str, problems)))

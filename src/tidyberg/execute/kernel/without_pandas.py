@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 
-class _Hidden:
+class _PandasBlocker:
     """Finds no pandas, before anyone else looks for it."""
 
     def find_spec(
@@ -29,7 +29,7 @@ def use_arrow_without_pandas() -> None:
         return
     import pyarrow as pa
 
-    hidden = _Hidden()
+    hidden = _PandasBlocker()
     sys.meta_path.insert(0, hidden)
     try:
         pa.scalar(True)

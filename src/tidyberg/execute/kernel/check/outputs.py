@@ -30,7 +30,7 @@ _Key = tuple[str, str, int | str | None]
 _VALUES = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[-+]?\d[\d.]*(?:e[-+]?\d+)?")
 
 
-def false_statements(
+def output_problems(
     outputs: Sequence[WrittenFile], sources: Sequence[TaskInput], report_of: ReportOf
 ) -> tuple[Problem, ...]:
     """Of the outputs; `sources` are the files whose bytes they may hold."""
@@ -61,7 +61,7 @@ def _key(problem: Problem, report: FileReport) -> _Key:
     return problem.rule, statement, report.field_ids.get(problem.column or "", problem.column)
 
 
-def report_by(storage: Storage, should_stop: Callable[[], bool], path: str, size: int) -> FileReport:
+def report_stored_file(storage: Storage, should_stop: Callable[[], bool], path: str, size: int) -> FileReport:
     """Checks a file wherever it is."""
     place = storage.place(path)
 

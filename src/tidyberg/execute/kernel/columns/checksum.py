@@ -51,7 +51,7 @@ class RowChecksum:
         return f"{self._first:016x}{self._second:016x}{self.rows:016x}"
 
 
-def added_up(digests: Iterable[str]) -> str:
+def sum_digests(digests: Iterable[str]) -> str:
     """The digest of all rows together, of digests over some of them each."""
     first = second = rows = 0
     for digest in digests:

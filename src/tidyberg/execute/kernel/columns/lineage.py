@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidyberg.execute.kernel.columns.field_ids import FIELD_ID
 from tidyberg.execute.kernel.columns.metrics import FactCollector
-from tidyberg.execute.kernel.columns.names import FIELD_ID
 from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID, Leaf, Selection, leaves
 from tidyberg.execute.kernel.columns.single_values import encode
 from tidyberg.model.task import ColumnFacts, TaskInput

@@ -27,20 +27,20 @@ _PER_MICROSECOND = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 @dataclass(frozen=True)
-class _Bounds:
+class _BoundConversion:
     """How to take the bounds of a column chunk; the same for all chunks of one column."""
 
-    in_target: Callable[[Any], Any]
-    may_lack: bool
+    to_table_type: Callable[[Any], Any]
+    may_be_absent: bool
 
     @classmethod
-    def of(cls, target: pa.DataType, source: pa.DataType, *, own: bool) -> "_Bounds":
+    def of(cls, target: pa.DataType, source: pa.DataType, *, own: bool) -> "_BoundConversion":
         # Our own writer leaves bounds out for a chunk of nothing but NaN: they are truly absent there.
-        return cls(_in_target(source, target), own and bool(pa.types.is_floating(target)))
+        return cls(_to_table_type(source, target), own and bool(pa.types.is_floating(target)))
 
 
 @dataclass
-class _Range:
+class _LeafStatistics:
     """What the chunks of one leaf say together; None once a chunk did not tell."""
 
     values: int = 0
@@ -49,7 +49,7 @@ class _Range:
     lower: Any = None
     upper: Any = None
 
-    def add(self, chunk: pq.ColumnChunkMetaData, bounds: "_Bounds") -> None:
+    def add(self, chunk: pq.ColumnChunkMetaData, bounds: "_BoundConversion") -> None:
         self.values += chunk.num_values
         statistics = chunk.statistics if chunk.is_stats_set else None
         nulls = statistics.null_count if statistics is not None and statistics.has_null_count else None
@@ -57,17 +57,17 @@ class _Range:
         if nulls == chunk.num_values:
             return
         if statistics is None or not statistics.has_min_max:
-            self.known = self.known and bounds.may_lack
+            self.known = self.known and bounds.may_be_absent
             return
-        lower = normalised(bounds.in_target(statistics.min_raw), lower=True)
-        upper = normalised(bounds.in_target(statistics.max_raw), lower=False)
+        lower = normalised(bounds.to_table_type(statistics.min_raw), lower=True)
+        upper = normalised(bounds.to_table_type(statistics.max_raw), lower=False)
         if lower is None or upper is None or lower > upper:
             self.known = False
             return
         self.lower = lower if self.lower is None else min(self.lower, lower)
         self.upper = upper if self.upper is None else max(self.upper, upper)
 
-    def add_untold(self, values: int) -> None:
+    def add_unreliable(self, values: int) -> None:
         """A chunk whose statistics cannot be looked at."""
         self.values += values
         self.nulls, self.known = None, False
@@ -98,10 +98,10 @@ class FactCollector:
         self._leaves = [leaf for leaf in leaves if leaf.field_id is not None and not leaf.repeated]
         self._constants = constants
         self._own = own  # written by this kernel, whose habits are known
-        self._ranges = {leaf.field_id: _Range() for leaf in self._leaves}
+        self._ranges = {leaf.field_id: _LeafStatistics() for leaf in self._leaves}
         self._file_leaves: list[Leaf] | None = None
-        self._present: list[tuple[_Range, int, _Bounds]] = []
-        self._absent: list[tuple[_Range, Any, bool]] = []
+        self._present: list[tuple[_LeafStatistics, int, _BoundConversion]] = []
+        self._absent: list[tuple[_LeafStatistics, Any, bool]] = []
         self._fixed: list[int] = []  # columns of fixed bytes
 
     def add(
@@ -124,7 +124,7 @@ class FactCollector:
             group = footer.row_group(number)
             for found, index, bounds in self._present:
                 if (number, index) in cut:
-                    found.add_untold(group.column(index).num_values)
+                    found.add_unreliable(group.column(index).num_values)
                 else:
                     found.add(group.column(index), bounds)
 
@@ -138,7 +138,9 @@ class FactCollector:
             if index is None:
                 self._absent.append((found, self._constants.get(leaf.field_id), len(leaf.steps) > 1))
             else:
-                self._present.append((found, index, _Bounds.of(leaf.type, file_leaves[index].type, own=self._own)))
+                self._present.append(
+                    (found, index, _BoundConversion.of(leaf.type, file_leaves[index].type, own=self._own))
+                )
 
     def facts(self) -> dict[int, ColumnFacts]:
         return {
@@ -178,7 +180,7 @@ def described_file(
     own: bool,
 ) -> WrittenFile:
     """What the manifest will say of a file of these row groups, in the metrics modes of the table [I9]."""
-    columns = _Columns({}, {}, {}, {}, {}, {})
+    columns = _ColumnMetrics({}, {}, {}, {}, {}, {})
     for index, leaf in enumerate(leaves):
         mode = modes.get(leaf.field_id, "none") if leaf.field_id is not None else "none"
         if mode == "none" or leaf.field_id is None:
@@ -187,7 +189,7 @@ def described_file(
         columns.sizes[leaf.field_id] = sum(chunk.total_compressed_size for chunk in chunks)
         if leaf.repeated:
             continue
-        found, bounds = _Range(), _Bounds.of(leaf.type, leaf.type, own=own)
+        found, bounds = _LeafStatistics(), _BoundConversion.of(leaf.type, leaf.type, own=own)
         for chunk in chunks:
             found.add(chunk, bounds)
         if leaf.field_id in nan_counts:
@@ -208,7 +210,7 @@ def described_file(
 
 
 @dataclass(frozen=True)
-class _Columns:
+class _ColumnMetrics:
     sizes: dict[int, int]
     values: dict[int, int]
     nulls: dict[int, int]
@@ -216,7 +218,7 @@ class _Columns:
     lower: dict[int, bytes]
     upper: dict[int, bytes]
 
-    def add(self, leaf: Leaf, found: _Range, mode: str) -> None:
+    def add(self, leaf: Leaf, found: _LeafStatistics, mode: str) -> None:
         assert leaf.field_id is not None
         self.values[leaf.field_id] = found.values
         if found.nulls is not None:
@@ -289,21 +291,21 @@ def _unscaled(raw: Any) -> Any:
     return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
 
 
-def _uncertain(_: Any) -> None:
+def _unknown(_: Any) -> None:
     return None
 
 
-def _in_target(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any]:
+def _to_table_type(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any]:
     """Makes a statistic of the file's type a value of the table's type; None where that is not certain."""
     types = pa.types
     if types.is_unsigned_integer(source):
-        return _uncertain
+        return _unknown
     if types.is_decimal(target):
-        return _unscaled if types.is_decimal(source) and source.scale == target.scale else _uncertain
+        return _unscaled if types.is_decimal(source) and source.scale == target.scale else _unknown
     if types.is_timestamp(target) or types.is_time(target):
         same_family = types.is_timestamp(source) or types.is_time(source)
         if not same_family or (source.unit == "ns") != (target.unit == "ns"):
-            return _uncertain
+            return _unknown
         if source.unit == target.unit:
             return _exactly
         return partial(operator.mul, _PER_MICROSECOND[source.unit])

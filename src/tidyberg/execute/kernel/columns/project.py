@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidyberg.execute.kernel.columns.names import ELEMENT, KEY, VALUE, Path, field_id, given_ids, is_list
+from tidyberg.execute.kernel.columns.field_ids import ELEMENT, KEY, VALUE, Path, assigned_ids, field_id, is_list
 from tidyberg.failures import FailureKind, KernelFailure
 
 ROW_ID, LAST_UPDATED = 2147483540, 2147483539  # reserved by the spec for row lineage
@@ -63,7 +63,7 @@ class Selection:
 def select(file_schema: pa.Schema, target: pa.Schema, mapping: Mapping[Path, int] | None = None) -> Selection:
     """Match a file's columns with the table's by field id; `mapping` gives ids to files that have none."""
     wanted = {identifier for column in target if (identifier := field_id(column)) is not None}
-    selection = Selection(ids=given_ids(file_schema, mapping, wanted))
+    selection = Selection(ids=assigned_ids(file_schema, mapping, wanted))
     _select_struct(list(file_schema), (), 0, list(target), selection)
     # Once each: two targets may take different fields of one struct, or only ask which of its values are null.
     selection.columns[:] = sorted(set(selection.columns))

@@ -18,7 +18,7 @@ _MOST_ROWS = 64 * 1024 * 1024  # beyond that Arrow begins another row group, wha
 LINEAGE = bytes(_SCHEMA.serialize())
 
 
-class WideRowGroup:
+class RowGroupWithLineage:
     """A row group and the columns added to it, as Arrow would show them in one."""
 
     def __init__(self, group: pq.RowGroupMetaData, added: pq.RowGroupMetaData) -> None:

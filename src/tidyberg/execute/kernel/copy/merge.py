@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidyberg.execute.kernel.copy.eligibility import CommonFooter
 from tidyberg.execute.kernel.copy.lineage import COLUMNS
-from tidyberg.execute.kernel.copy.proof import Common
 from tidyberg.execute.kernel.read.source import Source, moved_index
 from tidyberg.parquet.fields import (
     ChunkField,
@@ -28,7 +28,7 @@ MOST_ROW_GROUPS = 1 << 15
 
 
 @dataclass(frozen=True)
-class Piece:
+class CopiedRowGroup:
     """A row group to copy: the file it is in, and its number there."""
 
     source: Source
@@ -49,7 +49,7 @@ class MergedFile:
 
 
 @dataclass
-class _Placed:
+class _PlacedChunk:
     """A column of a row group, and where its pieces come to lie."""
 
     source: Source
@@ -60,7 +60,7 @@ class _Placed:
     offset_index: Extent | None = None
 
 
-def merge(pieces: Sequence[Piece], common: Common) -> MergedFile:
+def merge(pieces: Sequence[CopiedRowGroup], common: CommonFooter) -> MergedFile:
     assert len(pieces) <= MOST_ROW_GROUPS
     layout = _Layout()
     layout.add(Literal(MAGIC))
@@ -102,14 +102,14 @@ class _Layout:
         return start
 
 
-def _place_piece(piece: Piece, layout: _Layout) -> list[_Placed]:
+def _place_piece(piece: CopiedRowGroup, layout: _Layout) -> list[_PlacedChunk]:
     placed = _place_pages(piece.source, piece.group, layout)
     if piece.added is not None:
         placed += _place_pages(piece.added, piece.added.footer.row_groups[0], layout)
     return placed
 
 
-def _place_pages(source: Source, group: RowGroup, layout: _Layout) -> list[_Placed]:
+def _place_pages(source: Source, group: RowGroup, layout: _Layout) -> list[_PlacedChunk]:
     shift_of: dict[int, int] = {}
     for run in _runs([chunk.pages for chunk in group.chunks]):
         last = layout.segments[-1]
@@ -119,7 +119,7 @@ def _place_pages(source: Source, group: RowGroup, layout: _Layout) -> list[_Plac
         for chunk in group.chunks:
             if run.offset <= chunk.pages.offset < run.end:
                 shift_of[chunk.pages.offset] = start - run.offset
-    return [_Placed(source, chunk, shift_of[chunk.pages.offset]) for chunk in group.chunks]
+    return [_PlacedChunk(source, chunk, shift_of[chunk.pages.offset]) for chunk in group.chunks]
 
 
 def _segment(source: Source, extent: Extent) -> Segment:
@@ -141,27 +141,27 @@ def _runs(extents: list[Extent]) -> Iterator[Extent]:
     yield Extent(start, end - start)
 
 
-def _start(group: list[_Placed]) -> int:
+def _start(group: list[_PlacedChunk]) -> int:
     """Where a row group begins."""
     return min(column.chunk.pages.offset + column.shift for column in group)
 
 
-def _place_bloom(column: _Placed, layout: _Layout) -> Extent | None:
+def _place_bloom(column: _PlacedChunk, layout: _Layout) -> Extent | None:
     extent = column.source.bloom_filter(column.chunk)
     return None if extent is None else Extent(layout.add(_segment(column.source, extent)), extent.length)
 
 
-def _place_column_index(column: _Placed, layout: _Layout) -> int | None:
+def _place_column_index(column: _PlacedChunk, layout: _Layout) -> int | None:
     extent = column.chunk.column_index
     return None if extent is None else layout.add(Literal(column.source.bytes_of(extent)))
 
 
-def _place_offset_index(column: _Placed, layout: _Layout) -> Extent | None:
+def _place_offset_index(column: _PlacedChunk, layout: _Layout) -> Extent | None:
     content = moved_index(column.source, column.chunk, column.shift)
     return None if content is None else Extent(layout.add(Literal(content)), len(content))
 
 
-def _statistics_left_out(placed: list[list[_Placed]], common: Common) -> list[frozenset[int]]:
+def _statistics_left_out(placed: list[list[_PlacedChunk]], common: CommonFooter) -> list[frozenset[int]]:
     """For each column, the statistics that the output does not have."""
     left_out = partial_statistics([[column.chunk.metadata for column in group] for group in placed])
     if common.keeps_bounds:
@@ -171,7 +171,7 @@ def _statistics_left_out(placed: list[list[_Placed]], common: Common) -> list[fr
     return [BOUNDS | partial for partial in left_out[:own]] + left_out[own:]
 
 
-def _chunk(column: _Placed, left_out: frozenset[int]) -> Struct:
+def _chunk(column: _PlacedChunk, left_out: frozenset[int]) -> Struct:
     chunk, shift = column.chunk, column.shift
     metadata: dict[int, tuple[int, Any] | None] = {}
     for field in (MetadataField.DATA_PAGE, MetadataField.INDEX_PAGE, MetadataField.DICTIONARY_PAGE):
@@ -206,7 +206,9 @@ def _file_offset(chunk: Chunk, shift: int) -> int:
     return found + shift if is_page else 0
 
 
-def _row_group(piece: Piece, placed: list[_Placed], chunks: list[Struct], ordinal: int, keeps_sorting: bool) -> Struct:
+def _row_group(
+    piece: CopiedRowGroup, placed: list[_PlacedChunk], chunks: list[Struct], ordinal: int, keeps_sorting: bool
+) -> Struct:
     """What writers may leave out is said of every row group: some readers refuse files where only some say it."""
     renewed: dict[int, tuple[int, Any] | None] = {
         GroupField.COLUMNS: (LIST, ThriftList(STRUCT, chunks)),
@@ -221,11 +223,11 @@ def _row_group(piece: Piece, placed: list[_Placed], chunks: list[Struct], ordina
     return changed(piece.group.struct, renewed)
 
 
-def _total(placed: list[_Placed], field: int) -> int:
+def _total(placed: list[_PlacedChunk], field: int) -> int:
     return sum(number(column.chunk.metadata, field, "how long a column is") for column in placed)
 
 
-def _footer(pieces: Sequence[Piece], groups: list[Struct], common: Common) -> Struct:
+def _footer(pieces: Sequence[CopiedRowGroup], groups: list[Struct], common: CommonFooter) -> Struct:
     properties: list[Struct] = [
         {1: (BINARY, key)} | ({2: (BINARY, value)} if value is not None else {})
         for key, value in common.key_values.items()

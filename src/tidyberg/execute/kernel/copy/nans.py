@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.columns.project import Leaf
 from tidyberg.execute.kernel.columns.single_values import encode, normalised
-from tidyberg.execute.kernel.copy.merge import Piece
+from tidyberg.execute.kernel.copy.merge import CopiedRowGroup
 from tidyberg.execute.kernel.read.source import Source
 from tidyberg.model.task import NanFacts, WrittenFile
 
@@ -21,18 +21,18 @@ _FORMATS = {4: "<f", 8: "<d"}
 
 
 @dataclass(frozen=True)
-class _Bounds:
+class _FloatBounds:
     """The lowest and the highest number; none where there is no number."""
 
     lower: float | None = None
     upper: float | None = None
 
 
-_NO_NUMBERS = _Bounds()
+_NO_NUMBERS = _FloatBounds()
 
 
 def with_nans(
-    written: WrittenFile, part: Sequence[Piece], leaves: Sequence[Leaf], modes: dict[int, str]
+    written: WrittenFile, part: Sequence[CopiedRowGroup], leaves: Sequence[Leaf], modes: dict[int, str]
 ) -> WrittenFile:
     """The same with counts of NaN, and bounds where every input tells them, in the metrics modes of the table [I9]."""
     nans, lower, upper = dict(written.nan_value_counts), dict(written.lower_bounds), dict(written.upper_bounds)
@@ -41,21 +41,21 @@ def with_nans(
         mode = modes.get(leaf.field_id, "none") if leaf.field_id is not None else "none"
         if leaf.field_id is None or mode == "none" or leaf.repeated or not pa.types.is_floating(leaf.type):
             continue
-        told = [_told(source, numbers, index, leaf) for source, numbers in inputs]
-        known = [each for each in told if each is not None]
-        if len(known) < len(told):
+        found = [_nans_and_bounds(source, numbers, index, leaf) for source, numbers in inputs]
+        known = [each for each in found if each is not None]
+        if len(known) < len(found):
             continue
         nans[leaf.field_id] = sum(count for count, _ in known)
         # Where nulls are not counted, Java takes them for absent: by bounds it would say that all rows match a filter.
-        bounds = _around([found for _, found in known])
-        may_tell = mode != "counts" and leaf.field_id in written.null_value_counts
-        if may_tell and bounds is not None and bounds != _NO_NUMBERS:
+        bounds = _around([bounds for _, bounds in known])
+        may_have_bounds = mode != "counts" and leaf.field_id in written.null_value_counts
+        if may_have_bounds and bounds is not None and bounds != _NO_NUMBERS:
             lower[leaf.field_id] = encode(bounds.lower, leaf.type)
             upper[leaf.field_id] = encode(bounds.upper, leaf.type)
     return replace(written, nan_value_counts=nans, lower_bounds=lower, upper_bounds=upper)
 
 
-def _inputs(part: Sequence[Piece]) -> list[tuple[Source, list[int]]]:
+def _inputs(part: Sequence[CopiedRowGroup]) -> list[tuple[Source, list[int]]]:
     """The row groups that come from each file."""
     numbers: dict[str, list[int]] = {}
     sources: dict[str, Source] = {}
@@ -65,7 +65,9 @@ def _inputs(part: Sequence[Piece]) -> list[tuple[Source, list[int]]]:
     return [(sources[path], numbers[path]) for path in sources]
 
 
-def _told(source: Source, numbers: list[int], index: int, leaf: Leaf) -> tuple[int, _Bounds | None] | None:
+def _nans_and_bounds(
+    source: Source, numbers: list[int], index: int, leaf: Leaf
+) -> tuple[int, _FloatBounds | None] | None:
     """How many NaN these row groups of a file hold, and the bounds of the numbers; None for what nobody tells."""
     facts = next((fact for fact in source.input.nans if fact.field_id == leaf.field_id), None)
     if facts is None:
@@ -86,14 +88,14 @@ def _told(source: Source, numbers: list[int], index: int, leaf: Leaf) -> tuple[i
     return facts.count, _in_manifest(facts, chunks, leaf)
 
 
-def _in_manifest(facts: NanFacts, chunks: Sequence[pq.ColumnChunkMetaData], leaf: Leaf) -> _Bounds | None:
-    told = _bounds(_decoded(facts.lower, leaf), _decoded(facts.upper, leaf))
+def _in_manifest(facts: NanFacts, chunks: Sequence[pq.ColumnChunkMetaData], leaf: Leaf) -> _FloatBounds | None:
+    in_manifest = _bounds(_decoded(facts.lower, leaf), _decoded(facts.upper, leaf))
     in_footers = _around([_in_footer(chunk) for chunk in chunks])
     # Who contradicts the manifest may be right: then neither is believed.
-    return told if in_footers in (told, None) else None
+    return in_manifest if in_footers in (in_manifest, None) else None
 
 
-def _in_footer(chunk: pq.ColumnChunkMetaData) -> _Bounds | None:
+def _in_footer(chunk: pq.ColumnChunkMetaData) -> _FloatBounds | None:
     if _nulls(chunk) == chunk.num_values:
         return _NO_NUMBERS
     statistics = chunk.statistics if chunk.is_stats_set else None
@@ -107,18 +109,18 @@ def _nulls(chunk: pq.ColumnChunkMetaData) -> int | None:
     return statistics.null_count if statistics is not None and statistics.has_null_count else None
 
 
-def _bounds(lower: float | None, upper: float | None) -> _Bounds | None:
+def _bounds(lower: float | None, upper: float | None) -> _FloatBounds | None:
     lower, upper = normalised(lower, lower=True), normalised(upper, lower=False)
-    return None if lower is None or upper is None or lower > upper else _Bounds(lower, upper)
+    return None if lower is None or upper is None or lower > upper else _FloatBounds(lower, upper)
 
 
-def _around(parts: Sequence[_Bounds | None]) -> _Bounds | None:
+def _around(parts: Sequence[_FloatBounds | None]) -> _FloatBounds | None:
     """The bounds of all parts together; what one of them does not tell is not known of all."""
     if None in parts:
         return None
     lowers = [part.lower for part in parts if part is not None and part.lower is not None]
     uppers = [part.upper for part in parts if part is not None and part.upper is not None]
-    return _Bounds(min(lowers, default=None), max(uppers, default=None))
+    return _FloatBounds(min(lowers, default=None), max(uppers, default=None))
 
 
 def _decoded(bound: bytes | None, leaf: Leaf) -> float | None:

@@ -10,13 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidyberg.execute.kernel.columns.names import FIELD_ID
+from tidyberg.execute.kernel.columns.field_ids import FIELD_ID
 from tidyberg.execute.kernel.columns.project import leaves
 from tidyberg.execute.kernel.deletes.bitmaps import read_deletion_vector
 from tidyberg.execute.kernel.deletes.cache import SharedCache
 from tidyberg.execute.kernel.deletes.equality import EqualityDeletes
 from tidyberg.execute.kernel.deletes.vectors import read_vectors
-from tidyberg.execute.kernel.read.reader import MB, OpenFile, Reader, fetch_source
+from tidyberg.execute.kernel.read.open_files import MB, OpenFile, fetch_source
+from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskDelete, TaskInput
 from tidyberg.storage.prefetch import run_ahead
@@ -33,7 +34,7 @@ _POSITION_COLUMNS = pa.schema(
 )
 # For writers that leave the ids out.
 _POSITION_NAMES: dict[tuple[str, ...], int] = {("file_path",): 2147483546, ("pos",): 2147483545}
-_MOST_KEPT_ROWS = 8_000_000  # of a file with more, only what is asked for is decoded, and nothing kept
+_MAX_CACHED_ROWS = 8_000_000  # of a file with more, only what is asked for is decoded, and nothing kept
 _ENTRY_BYTES = 200  # what an entry of a dictionary takes besides its values
 
 _cache = SharedCache(256 * MB)  # of the process: a worker runs task after task over the same deletes
@@ -44,7 +45,7 @@ def forget_delete_files() -> None:
     _cache.clear()
 
 
-class DeleteFiles:
+class DeleteFileReader:
     """Decodes delete files of one storage; those that several tasks may share are kept for the next."""
 
     def __init__(self, storage: Storage, batch_rows: int, should_stop: Callable[[], bool]) -> None:
@@ -61,7 +62,7 @@ class DeleteFiles:
 
         def make() -> tuple[Mapping[str, Positions] | None, int]:
             file = self._open(delete)
-            if file.footer.num_rows > _MOST_KEPT_ROWS:
+            if file.footer.num_rows > _MAX_CACHED_ROWS:
                 return None, _ENTRY_BYTES
             found = self._read_positions(file, None)
             return found, sum(_ENTRY_BYTES + len(path) + places.nbytes for path, places in found.items())

@@ -11,10 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidyberg.execute.kernel.columns.project import leaves
-from tidyberg.execute.kernel.deletes.delete_files import DeleteFiles, sorted_unique
+from tidyberg.execute.kernel.deletes.delete_files import DeleteFileReader, sorted_unique
 from tidyberg.execute.kernel.deletes.equality import EqualityDeletes
-from tidyberg.execute.kernel.deletes.vectors import reads_of
-from tidyberg.execute.kernel.read.reader import MB, OpenFile, Reader
+from tidyberg.execute.kernel.deletes.vectors import coalesced_reads
+from tidyberg.execute.kernel.read.open_files import MB, OpenFile
+from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import AuditTask, Task, TaskDelete, TaskInput
 from tidyberg.storage.prefetch import run_ahead
@@ -24,7 +25,7 @@ Positions = npt.NDArray[np.int64]
 
 _NONE: Positions = np.empty(0, np.int64)
 _READ_AHEAD = 8
-_MATCHED_BYTES = 32 * MB  # keys of data rows looked up together: every look-up prepares all deleted keys anew
+_LOOKUP_BYTES = 32 * MB  # keys of data rows looked up together: every look-up prepares all deleted keys anew
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class DeletedRows:
         self._task = task
         self._storage = storage
         self._should_stop = should_stop
-        self._files = DeleteFiles(storage, task.batch_rows, should_stop)
+        self._files = DeleteFileReader(storage, task.batch_rows, should_stop)
         self._key_sets = [(key_set, self._reader(key_set)) for key_set in _key_sets(task)]
         self._by_position = self._vectors()
         self._by_position |= self._position_deletes(without=self._by_position.keys())
@@ -69,7 +70,7 @@ class DeletedRows:
         self._seen_surviving += file.end_row - file.first_row - len(deleted)
         return deleted
 
-    def may_take_from(self, file: TaskInput) -> bool:
+    def may_delete_from(self, file: TaskInput) -> bool:
         """Whether rows of it may be deleted, by what is known before it is opened."""
         return len(self._by_position.get(file.path, _NONE)) > 0 or any(
             file.sequence_number < key_set.latest for key_set, _ in self._key_sets
@@ -102,7 +103,7 @@ class DeletedRows:
             if file.path in by_path:
                 raise KernelFailure(FailureKind.DAMAGED, f"{file.path} has two deletion vectors; one is allowed.")
             by_path[file.path] = delete
-        reads = list(reads_of(by_path.values()))
+        reads = list(coalesced_reads(by_path.values()))
         found: dict[str, Positions] = {}
         with closing(run_ahead(self._files.deletion_vectors, reads, _READ_AHEAD)) as read:
             for vectors, many in zip(reads, read, strict=True):
@@ -143,7 +144,7 @@ class DeletedRows:
         matcher = self._files.matcher(key_set.deletes, key_set.schema)
         offset = file.first_row
         found = []
-        for keys in _gathered(reader.look_through(file, reader.selection(file))):
+        for keys in _gathered(reader.scan(file, reader.selection(file))):
             found.append(_look_up(matcher, keys, file.input.sequence_number) + offset)
             offset += keys.num_rows
         return np.concatenate(found) if found else _NONE
@@ -193,7 +194,7 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     for batch in batches:
         waiting.append(batch)
         size += batch.nbytes
-        if size >= _MATCHED_BYTES:
+        if size >= _LOOKUP_BYTES:
             yield pa.Table.from_batches(waiting)
             waiting, size = [], 0
     if waiting:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tidyberg.execute.kernel.read.reader import MB
+from tidyberg.execute.kernel.read.open_files import MB
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskDelete
 from tidyberg.storage.storage import Storage
@@ -14,7 +14,7 @@ _READ_BYTES = 16 * MB
 Vectors = tuple[TaskDelete, ...]
 
 
-def reads_of(vectors: Iterable[TaskDelete]) -> Iterator[Vectors]:
+def coalesced_reads(vectors: Iterable[TaskDelete]) -> Iterator[Vectors]:
     """The vectors, those together that one request should fetch; those whose bytes came along are on their own."""
     together: list[TaskDelete] = []
     for vector in sorted(vectors, key=lambda vector: (vector.path, *_range(vector))):
@@ -27,7 +27,7 @@ def reads_of(vectors: Iterable[TaskDelete]) -> Iterator[Vectors]:
 
 
 def read_vectors(storage: Storage, vectors: Sequence[TaskDelete]) -> list[bytes]:
-    """The blobs of vectors that `reads_of` put together."""
+    """The blobs of vectors that `coalesced_reads` put together."""
     first = vectors[0]
     if first.content is not None:
         return [first.content]

@@ -10,148 +10,34 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidyberg.execute.kernel.columns.field_ids import Path, field_id
 from tidyberg.execute.kernel.columns.metrics import first_page
-from tidyberg.execute.kernel.columns.names import Path, field_id
 from tidyberg.execute.kernel.columns.project import Leaf, Projector, Selection, leaves, select
-from tidyberg.execute.kernel.read.shares import row_group_starts, rows_of_share, stored_bytes
+from tidyberg.execute.kernel.read.open_files import MB, SMALL_FILE, OpenFile
+from tidyberg.execute.kernel.read.row_ranges import row_group_starts, stored_bytes
 from tidyberg.failures import FailureKind, KernelFailure
-from tidyberg.model.task import TaskInput
 from tidyberg.parquet.joined import Outline
-from tidyberg.storage.prefetch import FILES_AHEAD, run_ahead
-from tidyberg.storage.s3.reading import PieceOfFile, S3InputFile
+from tidyberg.storage.prefetch import run_ahead
+from tidyberg.storage.s3.reading import PieceOfFile
 from tidyberg.storage.storage import Storage
 
-MB = 1024 * 1024
-FETCHED_WHOLE = 16 * MB  # a file up to this size costs one request for its bytes
 _BUFFERED_AT_ONCE = 64 * MB  # compressed bytes of row groups asked for together
 _STREAMED_AT_ONCE = 32 * MB  # the same of a streamed file, whose next piece is fetched meanwhile
 _CHUNK_PADDING = 100  # Arrow reads so much more of a chunk of old parquet-mr files, whose sizes are too small
 _BATCH_BYTES = 32 * MB  # uncompressed bytes a batch should stay below, whatever its row count
-_SMALL_FILE = MB // 4
-_SMALL_FILES_AHEAD = 16  # on remote storage, where small files are all latency
-_LOCAL_FILES_AHEAD = 1  # more would only hold memory
-_MOST_SHAPES = 16
+_MAX_CACHED_SCHEMAS = 16
 # Strings in other encodings (DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY) Arrow reads only one by one.
 _READ_AS_DICTIONARIES = frozenset(("PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"))
 
 
 @dataclass(frozen=True)
-class OpenFile:
-    """A data file with its footer read."""
-
-    input: TaskInput
-    source: pa.NativeFile
-    footer: pq.FileMetaData
-    content: pa.Buffer | None  # all of its bytes, where they are in memory
-    stream: S3InputFile | None = None  # of a store that sends the rest in order, by one request
-    rows_taken: tuple[int, int] | None = None  # from, up to: of a file that the task shares with others
-
-    @property
-    def in_memory(self) -> bool:
-        return self.content is not None
-
-    @property
-    def first_row(self) -> int:
-        return 0 if self.rows_taken is None else self.rows_taken[0]
-
-    @property
-    def end_row(self) -> int:
-        return self.input.records if self.rows_taken is None else self.rows_taken[1]
-
-    @property
-    def row_groups(self) -> list[int]:
-        """Those with rows that are taken."""
-        if self.rows_taken is None:
-            return list(range(self.footer.num_row_groups))
-        starts = row_group_starts(self.footer)
-        ends = [*starts[1:], self.footer.num_rows]
-        return [
-            number
-            for number, (start, end) in enumerate(zip(starts, ends, strict=True))
-            if max(start, self.first_row) < min(end, self.end_row)
-        ]
-
-    @property
-    def uncompressed_bytes(self) -> int:
-        return sum(self.footer.row_group(i).total_byte_size for i in range(self.footer.num_row_groups))
-
-
-@dataclass(frozen=True)
-class Shape:
+class FileSchema:
     """What all files of one Parquet schema have in common."""
 
     schema: pa.Schema
     leaves: list[Leaf]
     selection: Selection
     outline: Outline | None  # of tiny files that may be joined
-
-
-def fetch_source(storage: Storage, path: str, known_size: int) -> tuple[pa.NativeFile, pa.Buffer | None]:
-    """An open file, and all of its bytes where they are in memory already."""
-    place = storage.place(path)
-    if place.object is not None:
-        # An object store is asked for bytes and nothing else: their number is known from the manifest.
-        if known_size <= FETCHED_WHOLE:
-            content = storage.read_whole(place, known_size)
-            return pa.BufferReader(content), content
-        return storage.open_input(place, known_size), None
-    source = storage.open_input(place)
-    with storage.guard(path):
-        size = source.size()
-        if size > FETCHED_WHOLE:
-            return source, None
-        with source:
-            content = source.read_buffer()
-    if content.size != size:
-        raise KernelFailure(FailureKind.STORAGE, f"Reading {path} gave {content.size} of its {size} bytes.")
-    return pa.BufferReader(content), content
-
-
-def open_file(storage: Storage, file: TaskInput) -> OpenFile:
-    stream = storage.open_streaming(storage.place(file.path), file.size) if file.size > FETCHED_WHOLE else None
-    source, content = fetch_source(storage, file.path, file.size) if stream is None else (stream.as_arrow(), None)
-    with storage.guard(file.path):
-        footer = pq.read_metadata(source)
-        rows_taken = None if file.share is None else rows_of_share(footer, file)
-    if footer.num_rows != file.records:
-        raise KernelFailure(
-            FailureKind.DAMAGED,
-            f"{file.path} holds {footer.num_rows} rows, but the table's manifest says {file.records}.",
-        )
-    return OpenFile(file, source, footer, content, stream, rows_taken)
-
-
-def open_ahead(storage: Storage, files: Sequence[TaskInput]) -> Generator[OpenFile, None, None]:
-    """Open files in order, a few ahead of the one in use."""
-    bunches = list(_bunches(storage, files))
-    with closing(run_ahead(partial(_open_all, storage), bunches, _files_ahead(storage, files))) as opened:
-        for bunch in opened:
-            yield from bunch
-
-
-def _files_ahead(storage: Storage, files: Sequence[TaskInput]) -> int:
-    """By the first of them: it is only about speed, and a table's files lie in one store, but for rare ones."""
-    if not files or storage.place(files[0].path).is_local:
-        return _LOCAL_FILES_AHEAD
-    return _SMALL_FILES_AHEAD if sum(file.size for file in files) <= len(files) * _SMALL_FILE else FILES_AHEAD
-
-
-def _open_all(storage: Storage, files: Sequence[TaskInput]) -> list[OpenFile]:
-    return [open_file(storage, file) for file in files]
-
-
-def _bunches(storage: Storage, files: Sequence[TaskInput]) -> Iterator[list[TaskInput]]:
-    """Small local files, some at a time: to open one takes less than to hand it from thread to thread."""
-    bunch: list[TaskInput] = []
-    size = 0
-    for file in files:
-        if bunch and (size + file.size > _SMALL_FILE or not storage.place(file.path).is_local):
-            yield bunch
-            bunch, size = [], 0
-        bunch.append(file)
-        size += file.size
-    if bunch:
-        yield bunch
 
 
 class Reader:
@@ -182,37 +68,37 @@ class Reader:
         self._cores = cores
         if cores > pa.cpu_count():
             pa.set_cpu_count(cores)  # Spark's workers are told to use one thread
-        self._shapes: deque[Shape] = deque(maxlen=_MOST_SHAPES)
+        self._file_schemas: deque[FileSchema] = deque(maxlen=_MAX_CACHED_SCHEMAS)
 
     def selection(self, file: OpenFile) -> Selection:
-        return self.shape(file).selection
+        return self.file_schema(file).selection
 
-    def shape(self, file: OpenFile) -> Shape:
+    def file_schema(self, file: OpenFile) -> FileSchema:
         """Thousands of files share a few schemas: what follows from one is worked out once."""
-        tiny = file.content if self._joins and file.input.size <= _SMALL_FILE else None
+        tiny = file.content if self._joins and file.input.size <= SMALL_FILE else None
         if tiny is not None:
-            for shape in tuple(self._shapes):  # threads may share a reader
-                if shape.outline is not None and shape.outline.fits(tiny, file.footer):
-                    return shape
+            for file_schema in tuple(self._file_schemas):  # threads may share a reader
+                if file_schema.outline is not None and file_schema.outline.fits(tiny, file.footer):
+                    return file_schema
         with self._storage.guard(file.input.path):
             schema = file.footer.schema.to_arrow_schema()
         outline = Outline.of(tiny, file.footer) if tiny is not None else None
         if outline is None:
-            for shape in tuple(self._shapes):  # threads may share a reader
+            for file_schema in tuple(self._file_schemas):  # threads may share a reader
                 # Field ids are metadata.
-                if shape.outline is None and shape.schema.equals(schema, check_metadata=True):
-                    return shape
+                if file_schema.outline is None and file_schema.schema.equals(schema, check_metadata=True):
+                    return file_schema
         with _naming(file):
-            shape = Shape(schema, leaves(schema), select(schema, self._target, self._name_mapping), outline)
-        self._shapes.appendleft(shape)
-        return shape
+            file_schema = FileSchema(schema, leaves(schema), select(schema, self._target, self._name_mapping), outline)
+        self._file_schemas.appendleft(file_schema)
+        return file_schema
 
     def batches(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
         """All rows that the task takes of the file, which is closed then; raises when they are not as many as said."""
         with file.source:
-            yield from self.look_through(file, selection)
+            yield from self.scan(file, selection)
 
-    def look_through(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
+    def scan(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
         """The same, but the file stays open, to be read again."""
         rows, wanted = 0, file.end_row - file.first_row
         for batch in self._taken_batches(file, selection):

@@ -1,9 +1,15 @@
 """An input file on its way into a splice: what can be moved of it."""
 
-from tidyberg.execute.kernel.read.reader import OpenFile
+from tidyberg.execute.kernel.read.open_files import OpenFile
 from tidyberg.execute.kernel.read.source import Source, check_writer, open_source
-from tidyberg.execute.kernel.write.chunk_parts import Part, parts_of
-from tidyberg.execute.kernel.write.table_columns import Column, TableColumns, by_field_id, columns, same_column
+from tidyberg.execute.kernel.write.source_chunks import SourceChunk, source_chunks
+from tidyberg.execute.kernel.write.table_columns import (
+    TableColumns,
+    TopLevelColumn,
+    by_field_id,
+    columns,
+    matching_column,
+)
 from tidyberg.model.task import WriteSettings
 from tidyberg.parquet.fields import CannotCopy
 from tidyberg.parquet.thrift import Bytes
@@ -16,18 +22,18 @@ class SplicedInput:
     def __init__(self, file: OpenFile, storage: Storage) -> None:
         self.file = file
         self._storage = storage
-        self._columns: dict[int, list[Column]] = {}
+        self._columns: dict[int, list[TopLevelColumn]] = {}
         self._source = self._as_for_copy()
 
-    def parts(self, table: TableColumns, position: int, settings: WriteSettings) -> list[list[Part]]:
+    def parts(self, table: TableColumns, position: int, settings: WriteSettings) -> list[list[SourceChunk]]:
         """Of every leaf of one of the table's columns; raises CannotCopy where its pages cannot be moved."""
         if isinstance(self._source, CannotCopy):
             raise self._source
         if not is_whole(self.file):
             raise CannotCopy("others take some of its rows")
-        column = same_column(self._columns, table.columns[position])
+        column = matching_column(self._columns, table.columns[position])
         table_leaves = list(table.leaves_of(position).values())
-        return parts_of(self._source, column, table_leaves, self._view, settings, own=False)
+        return source_chunks(self._source, column, table_leaves, self._view, settings, own=False)
 
     def _as_for_copy(self) -> Source | CannotCopy:
         try:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from tidyberg.execute.kernel.deletes.surviving_rows import SurvivingRows
 from tidyberg.execute.kernel.encode import Encode, FirstFiles, TaskWriter
-from tidyberg.execute.kernel.read.reader import OpenFile
-from tidyberg.execute.kernel.splice.judge import columns_to_move
+from tidyberg.execute.kernel.read.open_files import OpenFile
+from tidyberg.execute.kernel.splice.eligibility import columns_to_move
 from tidyberg.execute.kernel.splice.writer import SplicingWriter
-from tidyberg.execute.kernel.write.output import Output
+from tidyberg.execute.kernel.write.output import FinishedOutput
 from tidyberg.model.task import TaskResult
 
 
@@ -30,7 +30,7 @@ class PageWriter:
             attempt.reader,
         )
 
-    def write(self, files: Iterator[OpenFile], surviving: SurvivingRows) -> list[Output]:
+    def write(self, files: Iterator[OpenFile], surviving: SurvivingRows) -> list[FinishedOutput]:
         surviving.spliced(files, self._splicing)
         return self._splicing.finish()
 
@@ -58,6 +58,6 @@ class Splice(Encode):
             first.dictionaries,
             first.files,
             attempt.reader,
-            first.deleted_rows.may_take_from,
+            first.deleted_rows.may_delete_from,
         )
         return PageWriter(first, moved) if moved else super().open_writer(first)

@@ -11,18 +11,19 @@ import pyarrow.compute as pc
 from tidyberg.execute.kernel.columns.lineage import LINEAGE_FIELDS, fill_lineage
 from tidyberg.execute.kernel.columns.project import leaves
 from tidyberg.execute.kernel.deletes.deleted_rows import Positions, without_rows
-from tidyberg.execute.kernel.read.reader import OpenFile, Reader
+from tidyberg.execute.kernel.read.open_files import OpenFile
+from tidyberg.execute.kernel.read.reader import Reader
+from tidyberg.execute.kernel.splice.eligibility import MakeReader
 from tidyberg.execute.kernel.splice.inputs import SplicedInput
-from tidyberg.execute.kernel.splice.judge import MakeReader
-from tidyberg.execute.kernel.write.chunk_parts import CODECS, Part, parts_of
-from tidyberg.execute.kernel.write.compression import with_levels
-from tidyberg.execute.kernel.write.dictionaries import judge_rows
-from tidyberg.execute.kernel.write.encoders import ColumnEncoders, Encoded
-from tidyberg.execute.kernel.write.floats import FloatFacts, is_counted
-from tidyberg.execute.kernel.write.output import Output, output_path, writer_options
-from tidyberg.execute.kernel.write.paged import SplicedFile, in_memory
-from tidyberg.execute.kernel.write.sizing import OutputSizing, most_group_rows
-from tidyberg.execute.kernel.write.table_columns import TableColumns, by_field_id, columns, same_column
+from tidyberg.execute.kernel.write.compression import with_compression_levels
+from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_rows
+from tidyberg.execute.kernel.write.encoders import ColumnEncoders, EncodedColumns
+from tidyberg.execute.kernel.write.floats import FloatFacts, counts_nans
+from tidyberg.execute.kernel.write.output import FinishedOutput, output_path, writer_options
+from tidyberg.execute.kernel.write.paged_output import PagedOutput, in_memory
+from tidyberg.execute.kernel.write.sizing import OutputSizing, max_row_group_rows
+from tidyberg.execute.kernel.write.source_chunks import CODECS, SourceChunk, source_chunks
+from tidyberg.execute.kernel.write.table_columns import TableColumns, by_field_id, columns, matching_column
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task
 from tidyberg.parquet.fields import CannotCopy
@@ -44,7 +45,7 @@ class SplicingWriter:
         make_reader: MakeReader,
     ) -> None:
         """`target` is the table's schema, `schema` the same with dictionary strings, `moved` are columns of both."""
-        self.outputs: list[Output] = []
+        self.outputs: list[FinishedOutput] = []
         self.rows_written = self.bytes_moved = 0
         self.files_moved: list[str] = []  # inputs of which pages were moved
         self._task = task
@@ -57,7 +58,7 @@ class SplicingWriter:
         self._encoded = [position for position in range(len(target)) if position not in moved]
         self._encoded_schema = pa.schema([schema.field(position) for position in self._encoded])
         # Floats are moved too, but NaN must be counted: they are read beside the columns to encode, before lineage.
-        floats = [p for p in self._moved if any(map(is_counted, self._table.leaves_of(p).values()))]
+        floats = [p for p in self._moved if any(map(counts_nans, self._table.leaves_of(p).values()))]
         own = len(self._encoded) - (len(LINEAGE_FIELDS) if task.lineage else 0)
         read = [*self._encoded[:own], *floats, *self._encoded[own:]]
         self._kept = [place for place, position in enumerate(read) if position not in moved]
@@ -66,14 +67,14 @@ class SplicingWriter:
             number: replace(leaf, steps=(read.index(position), *leaf.steps[1:]))
             for position in floats
             for number, leaf in self._table.leaves_of(position).items()
-            if is_counted(leaf)
+            if counts_nans(leaf)
         }
         self._dictionaries = dict(dictionaries)
         self._encoders = ColumnEncoders(task.cores)
         self._options: dict[str, Any] | None = None
         self._sizing = OutputSizing.of(task)
         self._files_taken = self._seen_rows = self._seen_bytes = 0
-        self._current: SplicedFile | None = None
+        self._current: PagedOutput | None = None
         self._start_row_group()
 
     def add(self, file: OpenFile, deleted: Positions, rows_in_all: int, *, is_movable: bool) -> None:
@@ -96,7 +97,7 @@ class SplicingWriter:
         if self._rows and (self._is_complete() or self._held >= self._task.memory_bytes):
             self._flush()
 
-    def finish(self) -> list[Output]:
+    def finish(self) -> list[FinishedOutput]:
         if self._rows:
             self._flush()
         if self._current is not None:
@@ -116,13 +117,13 @@ class SplicingWriter:
     def _start_row_group(self) -> None:
         self._rows = self._held = 0
         self._batches: list[pa.RecordBatch] = []
-        self._parts: dict[int, list[Part]] = {}
+        self._parts: dict[int, list[SourceChunk]] = {}
         self._floats = {number: FloatFacts() for number in self._counted}
 
     def _is_complete(self) -> bool:
         """A file is not divided: the row group ends where it is nearest to the wanted number of rows."""
         following = self._task.inputs[self._files_taken : self._files_taken + 1]
-        most = most_group_rows(self._task.write, self._seen_rows, self._seen_bytes)
+        most = max_row_group_rows(self._task.write, self._seen_rows, self._seen_bytes)
         wanted = self._sizing.rows_for_next_group(most)
         return any(self._rows + file.rows_expected / 2 > wanted for file in following)
 
@@ -145,7 +146,7 @@ class SplicingWriter:
                 self._held += sum(part.size for part in parts)
         self._read(file, deleted)
 
-    def _pages_of(self, opened: SplicedInput) -> dict[int, list[list[Part]]]:
+    def _pages_of(self, opened: SplicedInput) -> dict[int, list[list[SourceChunk]]]:
         """By column, those that can be moved."""
         found = {}
         for position in self._moved:
@@ -153,17 +154,19 @@ class SplicingWriter:
                 found[position] = opened.parts(self._table, position, self._task.write)
         return found
 
-    def _made_plain(self, file: OpenFile, positions: list[int], deleted: Positions) -> dict[int, list[list[Part]]]:
+    def _made_plain(
+        self, file: OpenFile, positions: list[int], deleted: Positions
+    ) -> dict[int, list[list[SourceChunk]]]:
         """Pages of these columns as Arrow writes them, where those of the file cannot be moved."""
         schema = pa.schema([self._target.field(position) for position in positions])
         table = pa.Table.from_batches(self._left(file, deleted, self._make_reader(schema)), schema=schema)
         options = writer_options(self._task.write, leaves(schema), {}, table)
-        made = in_memory(table, with_levels(options, self._task, table, leaves(schema)))
+        made = in_memory(table, with_compression_levels(options, self._task, table, leaves(schema)))
         made_columns = by_field_id(columns(made.footer.schema))
         return {
-            position: parts_of(
+            position: source_chunks(
                 made,
-                same_column(made_columns, self._table.columns[position]),
+                matching_column(made_columns, self._table.columns[position]),
                 list(self._table.leaves_of(position).values()),
                 made.bytes_at,
                 self._task.write,
@@ -186,7 +189,7 @@ class SplicingWriter:
         self, file: OpenFile, deleted: Positions, reader: Reader, *, lineage: bool = False
     ) -> Iterator[pa.RecordBatch]:
         first = file.first_row
-        for batch in reader.look_through(file, reader.selection(file)):
+        for batch in reader.scan(file, reader.selection(file)):
             yield without_rows(fill_lineage(batch, file.input, first) if lineage else batch, first, deleted)
             first += batch.num_rows
 
@@ -203,7 +206,7 @@ class SplicingWriter:
             self._close_output()
         self._start_row_group()
 
-    def _encode(self, table: pa.Table) -> Encoded:
+    def _encode(self, table: pa.Table) -> EncodedColumns:
         """The columns that are not moved, by the numbers of their leaves."""
         if table.num_rows != self._rows:
             raise KernelFailure(FailureKind.DAMAGED, f"{table.num_rows} rows were read where {self._rows} were moved.")
@@ -217,23 +220,23 @@ class SplicingWriter:
         encoded_leaves = leaves(self._encoded_schema)
         undecided = [leaf for leaf in encoded_leaves if leaf.field_id not in self._dictionaries]
         if undecided and self._task.write.dictionary:
-            self._dictionaries.update(judge_rows(table, undecided))
+            self._dictionaries.update(dictionaries_from_rows(table, undecided))
         options = writer_options(self._task.write, encoded_leaves, self._dictionaries, table)
-        return with_levels(options, self._task, table, encoded_leaves)
+        return with_compression_levels(options, self._task, table, encoded_leaves)
 
     def _count_nans(self, table: pa.Table | None, counts: dict[int, int]) -> None:
         found = {self._table.leaves[number].field_id: facts.nans for number, facts in self._floats.items()}
         for leaf in leaves(self._encoded_schema):
-            if table is not None and is_counted(leaf):
+            if table is not None and counts_nans(leaf):
                 found[leaf.field_id] = pc.sum(pc.is_nan(leaf.of(table))).as_py() or 0
         for identifier, nans in found.items():
             if identifier is not None:
                 counts[identifier] = counts.get(identifier, 0) + nans
 
-    def _open_output(self) -> SplicedFile:
+    def _open_output(self) -> PagedOutput:
         place = self._storage.place(output_path(self._task, self._attempt, self._sizing.files_closed))
         codec = CODECS[self._task.write.compression]
-        return SplicedFile(self._storage, place, self._target, self._table.leaves, codec)
+        return PagedOutput(self._storage, place, self._target, self._table.leaves, codec)
 
     def _close_output(self) -> None:
         assert self._current is not None

@@ -27,21 +27,23 @@ Levels = dict[str, int] | int | None
 _remembered: dict[tuple[str, ...], dict[str, int]] = {}
 
 
-def with_levels(options: Mapping[str, Any], task: Task, table: pa.Table, all_leaves: Sequence[Leaf]) -> dict[str, Any]:
+def with_compression_levels(
+    options: Mapping[str, Any], task: Task, table: pa.Table, all_leaves: Sequence[Leaf]
+) -> dict[str, Any]:
     """Arrow's options with a level for each column of a table that begins what the task writes."""
     rows = sum(file.rows_expected for file in task.inputs)
     part = (task.job_id, task.output_directory)
-    return {**options, "compression_level": remembered_levels(part, table, all_leaves, options, rows)}
+    return {**options, "compression_level": cached_levels(part, table, all_leaves, options, rows)}
 
 
-def remembered_levels(
+def cached_levels(
     part: tuple[str, ...], table: pa.Table, all_leaves: Sequence[Leaf], options: Mapping[str, Any], rows: int
 ) -> Levels:
     """Tasks of one job and partition are much alike: one in a worker tries, those after it follow."""
     key = (*part, *(leaf.path for leaf in all_leaves))
     if (known := _remembered.get(key)) is not None:
         return known
-    levels = judge_levels(table, all_leaves, options, rows)
+    levels = measure_levels(table, all_leaves, options, rows)
     if isinstance(levels, dict):
         if len(_remembered) >= _MOST_REMEMBERED:
             _remembered.clear()
@@ -49,7 +51,7 @@ def remembered_levels(
     return levels
 
 
-def judge_levels(table: pa.Table, all_leaves: Sequence[Leaf], options: Mapping[str, Any], rows: int) -> Levels:
+def measure_levels(table: pa.Table, all_leaves: Sequence[Leaf], options: Mapping[str, Any], rows: int) -> Levels:
     """What Arrow takes as `compression_level`; `rows` is how many the writer will get in all."""
     level = options["compression_level"]
     if options["compression"] != "ZSTD" or level is None or level <= max(_FASTER) or rows < _WORTH_ROWS:

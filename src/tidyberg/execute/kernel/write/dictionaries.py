@@ -13,11 +13,13 @@ from tidyberg.execute.kernel.columns.project import Leaf, Selection
 _WORTHWHILE_SHARE = 0.2
 # Bytes a value: indices into a dictionary of at most 2 MB never take more, plain values nearly always do.
 _MOST_OF_AN_INDEX = 3
-TELLING_ROWS = 20_000  # a dictionary over fewer rows has not had the chance to pay
+MIN_DICTIONARY_ROWS = 20_000  # a dictionary over fewer rows has not had the chance to pay
 _SAMPLE_ROWS = 16_384
 
 
-def judge_footers(leaves: Iterable[Leaf], files: Sequence[tuple[pq.FileMetaData, Selection]]) -> dict[int, bool]:
+def dictionaries_from_footers(
+    leaves: Iterable[Leaf], files: Sequence[tuple[pq.FileMetaData, Selection]]
+) -> dict[int, bool]:
     """Field id -> worth a dictionary; leaves that the footers leave open are absent.
 
     Floating-point columns get none unless all of these files have one: to parquet-mr, and so to Spark, -0.0 in a
@@ -44,7 +46,7 @@ def judge_footers(leaves: Iterable[Leaf], files: Sequence[tuple[pq.FileMetaData,
                 uncompressed_bytes += chunk.total_uncompressed_size
         if plain_floats:
             verdicts[leaf.field_id] = False
-        elif chunks and rows / chunks >= TELLING_ROWS:
+        elif chunks and rows / chunks >= MIN_DICTIONARY_ROWS:
             is_small = dictionary_bytes < _WORTHWHILE_SHARE * chunk_bytes
             # Of the dictionary only the compressed size is known: it is taken to compress as the data pages do.
             verdicts[leaf.field_id] = is_small and (
@@ -60,7 +62,7 @@ def _has_plain_values(chunk: pq.ColumnChunkMetaData) -> bool:
     return statistics is None or not statistics.has_null_count or statistics.null_count < chunk.num_values
 
 
-def judge_rows(table: pa.Table, leaves: Iterable[Leaf]) -> dict[int, bool]:
+def dictionaries_from_rows(table: pa.Table, leaves: Iterable[Leaf]) -> dict[int, bool]:
     """The same verdict from a sample of the first row group; leaves inside lists and maps get a dictionary."""
     asked = [leaf for leaf in leaves if leaf.field_id is not None and not pa.types.is_boolean(leaf.type)]
     if not asked:

@@ -9,22 +9,22 @@ from typing import Any
 import pyarrow as pa
 
 from tidyberg.execute.kernel.read.source import Source
-from tidyberg.execute.kernel.write.paged import in_memory
+from tidyberg.execute.kernel.write.paged_output import in_memory
 
 # More bundles than cores come out evenly, though bytes tell only roughly how long a column takes.
 _BUNDLES_PER_CORE = 3
-WORTH_BYTES = 4 * 1024 * 1024  # below, the caller's thread is as quick by itself
+MIN_PARALLEL_BYTES = 4 * 1024 * 1024  # below, the caller's thread is as quick by itself
 
-Encoded = dict[int, tuple[Source, int]]  # by the number of a leaf in the output: its file, and its number there
+EncodedColumns = dict[int, tuple[Source, int]]  # by the number of a leaf in the output: its file, and its number there
 
 
-class Encoding:
+class PendingRowGroup:
     """A row group whose columns are being encoded."""
 
-    def __init__(self, bundles: Sequence[Callable[[], Encoded]]) -> None:
+    def __init__(self, bundles: Sequence[Callable[[], EncodedColumns]]) -> None:
         self._bundles = bundles
 
-    def result(self) -> Encoded:
+    def result(self) -> EncodedColumns:
         """Waits for all columns; raises what a thread met."""
         return dict(chain.from_iterable(bundle().items() for bundle in self._bundles))
 
@@ -36,14 +36,14 @@ class ColumnEncoders:
         self._cores = cores
         self._pool: ThreadPoolExecutor | None = None
 
-    def begin(self, table: pa.Table, options: Mapping[str, Any], leaf_numbers: Sequence[range]) -> Encoding:
+    def begin(self, table: pa.Table, options: Mapping[str, Any], leaf_numbers: Sequence[range]) -> PendingRowGroup:
         """`leaf_numbers` are those of each column's leaves in the output."""
-        if self._cores == 1 or table.nbytes < WORTH_BYTES:
-            return Encoding([partial(_encode, table, options, leaf_numbers)])
+        if self._cores == 1 or table.nbytes < MIN_PARALLEL_BYTES:
+            return PendingRowGroup([partial(_encode, table, options, leaf_numbers)])
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._cores, thread_name_prefix="tidyberg-encode")
         sizes = [column.nbytes for column in table.columns]
-        return Encoding(
+        return PendingRowGroup(
             [
                 self._pool.submit(_encode, table.select(bundle), options, [leaf_numbers[p] for p in bundle]).result
                 for bundle in bundles(sizes, _BUNDLES_PER_CORE * self._cores)
@@ -67,6 +67,6 @@ def bundles(sizes: Sequence[int], most: int) -> list[list[int]]:
     return [bundle for _, bundle in sorted(found, key=lambda one: -one[0])]
 
 
-def _encode(table: pa.Table, options: Mapping[str, Any], leaf_numbers: Sequence[range]) -> Encoded:
+def _encode(table: pa.Table, options: Mapping[str, Any], leaf_numbers: Sequence[range]) -> EncodedColumns:
     made = in_memory(table, options)
     return {number: (made, index) for index, number in enumerate(chain.from_iterable(leaf_numbers))}

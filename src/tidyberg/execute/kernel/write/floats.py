@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidyberg.execute.kernel.columns.project import Leaf
-from tidyberg.execute.kernel.write.chunk_parts import LOWER, UPPER
+from tidyberg.execute.kernel.write.source_chunks import LOWER, UPPER
 from tidyberg.parquet.fields import StatisticsField, changed
 from tidyberg.parquet.thrift import BINARY, I64, Struct
 
@@ -48,5 +48,5 @@ def _given(*bounds: float | None) -> Iterable[float]:
     return [bound for bound in bounds if bound is not None]
 
 
-def is_counted(leaf: Leaf) -> bool:
+def counts_nans(leaf: Leaf) -> bool:
     return bool(pa.types.is_floating(leaf.type)) and not leaf.repeated

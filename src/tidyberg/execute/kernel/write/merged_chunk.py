@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidyberg.execute.kernel.write.chunk_parts import LOWER, UPPER, Part, sort_key
 from tidyberg.execute.kernel.write.floats import FloatFacts
+from tidyberg.execute.kernel.write.source_chunks import LOWER, UPPER, SourceChunk, sort_key
 from tidyberg.parquet.fields import (
     ChunkField,
     IndexField,
@@ -55,8 +55,8 @@ class MergedChunk:
         return found
 
 
-def merge_parts(
-    parts: Sequence[Part],
+def merge_chunks(
+    parts: Sequence[SourceChunk],
     start: int,
     leaf: SchemaLeaf,
     kind: pa.DataType,
@@ -89,14 +89,16 @@ def merge_parts(
     return MergedChunk(chunk, _column_index(parts), _offset_index(pages, start), compressed, uncompressed)
 
 
-def _statistics(parts: Sequence[Part], leaf: SchemaLeaf, kind: pa.DataType) -> Struct:
+def _statistics(parts: Sequence[SourceChunk], leaf: SchemaLeaf, kind: pa.DataType) -> Struct:
     """What is absent in one of the parts is absent."""
     found: dict[int, tuple[int, Any] | None] = {}
-    known = [part.known for part in parts]
+    known = [part.statistics for part in parts]
     nulls = [one.nulls for one in known if one.nulls is not None]
     if len(nulls) == len(known):
         found[StatisticsField.NULLS] = (I64, sum(nulls))
-    bounded = [part.known for part in parts if part.known.nulls != part.rows]  # nothing but nulls has no bounds
+    bounded = [
+        part.statistics for part in parts if part.statistics.nulls != part.rows
+    ]  # nothing but nulls has no bounds
     lowers = [one.lower for one in bounded if one.lower is not None]
     uppers = [one.upper for one in bounded if one.upper is not None]
     if not bounded or len(lowers) < len(bounded) or len(uppers) < len(bounded) or pa.types.is_floating(kind):
@@ -132,7 +134,7 @@ def _offset_index(pages: Sequence[Page], start: int) -> bytes:
     return write_struct({IndexField.PAGE_LOCATIONS: (LIST, ThriftList(STRUCT, locations))})
 
 
-def _column_index(parts: Sequence[Part]) -> bytes | None:
+def _column_index(parts: Sequence[SourceChunk]) -> bytes | None:
     """Those of the parts end to end; None where one has none. Pages of several files are in no order."""
     found = [part.page_bounds for part in parts if part.page_bounds is not None]
     if len(found) < len(parts):

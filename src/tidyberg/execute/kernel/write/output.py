@@ -21,7 +21,7 @@ _PIECES_PER_PAGE = 4
 
 
 @dataclass(frozen=True)
-class Output:
+class FinishedOutput:
     """A finished file, as its own footer describes it."""
 
     path: str
@@ -55,7 +55,7 @@ class ArrowOutput:
             self._writer.write_table(table, row_group_size=table.num_rows)
             return self.sink.tell()
 
-    def finish(self, iceberg_schema: str) -> Output:
+    def finish(self, iceberg_schema: str) -> FinishedOutput:
         with self._storage.guard(self.place.location, writing=True):
             self._writer.add_key_value_metadata({"iceberg.schema": iceberg_schema})
             if hidden := with_nans(self.nan_counts):
@@ -66,7 +66,7 @@ class ArrowOutput:
                 self._writer.close()
             size = self.sink.tell()
             self.sink.close()
-        return Output(self.place.location, size, self.sink.hexdigest(), self._footer[0], self.nan_counts)
+        return FinishedOutput(self.place.location, size, self.sink.hexdigest(), self._footer[0], self.nan_counts)
 
     def abandon(self) -> bool:
         """Whether storage took note of it."""

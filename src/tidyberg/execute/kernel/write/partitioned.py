@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tidyberg.execute.kernel.columns.project import Leaf, leaves
 from tidyberg.execute.kernel.columns.transforms import apply_transform
-from tidyberg.execute.kernel.write.output import Output
+from tidyberg.execute.kernel.write.output import FinishedOutput
 from tidyberg.execute.kernel.write.rolling import RollingWriter
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import PartitionColumn, Task
@@ -27,7 +27,7 @@ Values = tuple[Any, ...]
 
 
 @dataclass
-class _Part:
+class _PartitionRows:
     """The rows of one partition so far: in memory, or by their positions in the spill."""
 
     values: Values
@@ -56,7 +56,7 @@ class PartitionedWriter:
         self._limit = task.memory_bytes // 2  # sorting holds the rows twice
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, _PartitionRows] = {}
         self._spill: _Spill | None = None
 
     @property
@@ -74,9 +74,9 @@ class PartitionedWriter:
                 self._spill = _Spill(self._schema)
             self._sort_collected()
 
-    def finish(self) -> list[Output]:
+    def finish(self) -> list[FinishedOutput]:
         self._sort_collected()
-        outputs: list[Output] = []
+        outputs: list[FinishedOutput] = []
         for part in self._parts.values():
             if self._should_stop():
                 raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
@@ -97,14 +97,14 @@ class PartitionedWriter:
         table = pa.Table.from_batches(self._batches, schema=self._schema)
         self._batches, self._bytes = [], 0
         for values, rows in split_by_partition(table, self._columns):
-            part = self._parts.setdefault(repr(values), _Part(values))
+            part = self._parts.setdefault(repr(values), _PartitionRows(values))
             part.rows += rows.num_rows
             if self._spill is None:
                 part.tables.append(rows)
             else:
                 part.spilled += self._spill.write(rows)
 
-    def _rows_of(self, part: _Part) -> Iterator[pa.RecordBatch]:
+    def _rows_of(self, part: _PartitionRows) -> Iterator[pa.RecordBatch]:
         for table in part.tables:
             yield from table.to_batches()
         for position in part.spilled:

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidyberg.execute.kernel.columns.project import leaves
-from tidyberg.execute.kernel.write.compression import with_levels
-from tidyberg.execute.kernel.write.dictionaries import judge_rows
-from tidyberg.execute.kernel.write.encoders import WORTH_BYTES, ColumnEncoders
-from tidyberg.execute.kernel.write.output import ArrowOutput, Output, output_path, writer_options
-from tidyberg.execute.kernel.write.parallel import AssembledOutput
-from tidyberg.execute.kernel.write.sizing import OutputSizing, most_group_rows
+from tidyberg.execute.kernel.write.compression import with_compression_levels
+from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_rows
+from tidyberg.execute.kernel.write.encoders import MIN_PARALLEL_BYTES, ColumnEncoders
+from tidyberg.execute.kernel.write.output import ArrowOutput, FinishedOutput, output_path, writer_options
+from tidyberg.execute.kernel.write.parallel_output import ParallelOutput
+from tidyberg.execute.kernel.write.sizing import OutputSizing, max_row_group_rows
 from tidyberg.model.task import Task
 from tidyberg.storage.storage import Storage, remove_outputs
 
@@ -24,7 +24,7 @@ class RollingWriter:
     def __init__(
         self, task: Task, attempt: int, storage: Storage, schema: pa.Schema, dictionaries: Mapping[int, bool]
     ) -> None:
-        self.outputs: list[Output] = []
+        self.outputs: list[FinishedOutput] = []
         self.rows_written = 0
         self._task = task
         self._attempt = attempt
@@ -42,7 +42,7 @@ class RollingWriter:
         self._collected_rows = self._collected_bytes = 0
         self._group_rows = self._wanted_rows = 0
         self._encoders = ColumnEncoders(task.cores)
-        self._current: ArrowOutput | AssembledOutput | None = None
+        self._current: ArrowOutput | ParallelOutput | None = None
         self._rows_begun = self._begun_bytes = 0  # of a row group that is being encoded while others are collected
 
     def announce(self, rows: int, uncompressed_bytes: int, rows_in_all: int) -> None:
@@ -74,7 +74,7 @@ class RollingWriter:
         self._group_rows = self._rows_per_group()
         self._decide()
 
-    def finish(self) -> list[Output]:
+    def finish(self) -> list[FinishedOutput]:
         while self._collected_rows or self._rows_begun:
             self._go_on()
         if self._current is not None:
@@ -92,7 +92,7 @@ class RollingWriter:
         return remove_outputs(places, self._storage) and is_closed
 
     def _rows_per_group(self) -> int:
-        return most_group_rows(self._task.write, self._seen_rows, self._seen_bytes)
+        return max_row_group_rows(self._task.write, self._seen_rows, self._seen_bytes)
 
     def _decide(self) -> None:
         """How many rows to collect; while a row group is being encoded, a guess that goes by those before it."""
@@ -101,8 +101,8 @@ class RollingWriter:
     def _go_on(self) -> None:
         """Cuts a row group where sizes on storage tell, so that it is the same however many cores there are."""
         if self._rows_begun:
-            assert isinstance(self._current, AssembledOutput)
-            self._wrote(self._current.settle())
+            assert isinstance(self._current, ParallelOutput)
+            self._wrote(self._current.finish_row_group())
         else:
             self._flush(min(self._wanted_rows, self._collected_rows))
 
@@ -144,17 +144,17 @@ class RollingWriter:
         # Without one dictionary for all chunks Arrow's writer would fall back to plain pages at the second.
         return table.unify_dictionaries() if self._has_dictionaries else table
 
-    def _open_output(self, table: pa.Table) -> ArrowOutput | AssembledOutput:
+    def _open_output(self, table: pa.Table) -> ArrowOutput | ParallelOutput:
         if self._options is None:
             undecided = [leaf for leaf in self._leaves if leaf.field_id not in self._dictionaries]
             if undecided and self._task.write.dictionary:
-                self._dictionaries.update(judge_rows(table, undecided))
+                self._dictionaries.update(dictionaries_from_rows(table, undecided))
             options = writer_options(self._task.write, self._leaves, self._dictionaries, table)
-            self._options = with_levels(options, self._task, table, self._leaves)
+            self._options = with_compression_levels(options, self._task, table, self._leaves)
         number = self._first_number + self._sizing.files_closed
         place = self._storage.place(output_path(self._task, self._attempt, number))
-        if self._task.cores > 1 and table.nbytes >= WORTH_BYTES:
-            return AssembledOutput(self._storage, place, self._schema, self._options, self._encoders)
+        if self._task.cores > 1 and table.nbytes >= MIN_PARALLEL_BYTES:
+            return ParallelOutput(self._storage, place, self._schema, self._options, self._encoders)
         return ArrowOutput(self._storage, place, self._schema, self._options)
 
     def _close_output(self) -> None:

@@ -9,7 +9,7 @@ from tidyberg.model.task import Task, WriteSettings
 _CLOSE_ENOUGH = 0.03
 
 
-def most_outputs(outputs: int) -> int:
+def max_outputs_of_attempt(outputs: int) -> int:
     """The highest number of files one attempt may write, however badly the plan judged its data."""
     return 2 * outputs + 8
 
@@ -62,7 +62,7 @@ class OutputSizing:
         self.bytes_per_row = (self._closed_bytes + file_bytes) / (self._closed_rows + self.file_rows)
 
     def is_full(self) -> bool:
-        if self.rows_left == 0 or self.files_closed + 1 >= most_outputs(self.outputs):
+        if self.rows_left == 0 or self.files_closed + 1 >= max_outputs_of_attempt(self.outputs):
             return False
         return self._files_to_come() > 1 and self.file_bytes >= self._share() * (1 - _CLOSE_ENOUGH)
 
@@ -97,7 +97,7 @@ class OutputSizing:
         return max(1, min(self.rows_left or 1, round(rows)))
 
 
-def most_group_rows(settings: WriteSettings, seen_rows: int, seen_bytes: int) -> int:
+def max_row_group_rows(settings: WriteSettings, seen_rows: int, seen_bytes: int) -> int:
     """Of a row group, by what rows took so far, uncompressed."""
     bytes_per_row = max(1.0, seen_bytes / max(1, seen_rows))
     return max(1, min(settings.row_group_rows, int(settings.row_group_bytes / bytes_per_row)))

@@ -13,7 +13,7 @@ from tidyberg.parquet.thrift import Struct
 
 
 @dataclass(frozen=True)
-class Column:
+class TopLevelColumn:
     """A top-level column of a schema with all that is below it."""
 
     elements: list[Element]
@@ -48,15 +48,15 @@ class TableColumns:
         return {number: self.leaves[number] for number in self.columns[position].leaf_numbers}
 
 
-def columns(schema: list[Struct]) -> list[Column]:
+def columns(schema: list[Struct]) -> list[TopLevelColumn]:
     """A footer's schema, cut at its top-level columns."""
     all_elements, all_leaves = elements(schema), schema_leaves(schema)
-    found: list[Column] = []
+    found: list[TopLevelColumn] = []
     position = leaf = 0
     while position < len(all_elements):
         end = _end(all_elements, position)
         below = sum(1 for element in all_elements[position:end] if element.type)
-        found.append(Column(all_elements[position:end], all_leaves[leaf : leaf + below], leaf))
+        found.append(TopLevelColumn(all_elements[position:end], all_leaves[leaf : leaf + below], leaf))
         position, leaf = end, leaf + below
     return found
 
@@ -69,15 +69,15 @@ def _end(all_elements: list[Element], position: int) -> int:
     return end
 
 
-def by_field_id(of_file: list[Column]) -> dict[int, list[Column]]:
-    found: dict[int, list[Column]] = {}
+def by_field_id(of_file: list[TopLevelColumn]) -> dict[int, list[TopLevelColumn]]:
+    found: dict[int, list[TopLevelColumn]] = {}
     for column in of_file:
         if column.field_id is not None:
             found.setdefault(column.field_id, []).append(column)
     return found
 
 
-def same_column(of_file: Mapping[int, list[Column]], wanted: Column) -> Column:
+def matching_column(of_file: Mapping[int, list[TopLevelColumn]], wanted: TopLevelColumn) -> TopLevelColumn:
     """The file's column whose pages mean in the table what they mean in the file; raises CannotCopy without one."""
     if wanted.is_repeated:
         raise CannotCopy("it has lists or maps")

@@ -21,7 +21,7 @@ def field_id(column: pa.Field) -> int | None:
     return None if text is None else int(text)
 
 
-def given_ids(
+def assigned_ids(
     schema: pa.Schema, mapping: Mapping[Path, int] | None, wanted: Collection[int]
 ) -> Mapping[Path, int] | None:
     """The ids of the file's fields by their paths; None for a file that has ids of its own."""

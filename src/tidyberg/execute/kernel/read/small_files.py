@@ -4,7 +4,8 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 
 import pyarrow as pa
 
-from tidyberg.execute.kernel.read.reader import MB, OpenFile, Reader, Shape
+from tidyberg.execute.kernel.read.open_files import MB, OpenFile
+from tidyberg.execute.kernel.read.reader import FileSchema, Reader
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task
 from tidyberg.parquet.joined import join
@@ -13,7 +14,7 @@ _JOINED_BYTES = 16 * MB  # uncompressed, of files that are read together
 _MOST_REFUSED = 4  # bunches that could not be joined: those after them are like them
 
 
-class TinyFiles:
+class SmallFileReader:
     """The files of a task, those that may be joined by the bunch."""
 
     def __init__(self, task: Task, reader: Reader, should_stop: Callable[[], bool]) -> None:
@@ -22,30 +23,32 @@ class TinyFiles:
         self._most_rows = task.batch_rows
         self._refused = 0
 
-    def bunches(self, files: Iterable[OpenFile]) -> Generator[tuple[Shape, list[OpenFile]], None, None]:
-        """Files of one shape that may be read together, in order; every other file by itself."""
+    def bunches(self, files: Iterable[OpenFile]) -> Generator[tuple[FileSchema, list[OpenFile]], None, None]:
+        """Files of one file_schema that may be read together, in order; every other file by itself."""
         bunch: list[OpenFile] = []
-        shape_of_bunch: Shape | None = None
+        schema_of_bunch: FileSchema | None = None
         rows = size = 0
         for file in files:
-            shape = self._reader.shape(file)
+            file_schema = self._reader.file_schema(file)
             rows += file.footer.num_rows
             size += file.uncompressed_bytes
             is_full = rows > self._most_rows or size > _JOINED_BYTES
-            if shape_of_bunch is not None and (is_full or shape is not shape_of_bunch or not self._joinable(file)):
-                yield shape_of_bunch, bunch
-                bunch, shape_of_bunch = [], None
-            if not self._joinable(file) or shape.outline is None:
-                yield shape, [file]
+            if schema_of_bunch is not None and (
+                is_full or file_schema is not schema_of_bunch or not self._joinable(file)
+            ):
+                yield schema_of_bunch, bunch
+                bunch, schema_of_bunch = [], None
+            if not self._joinable(file) or file_schema.outline is None:
+                yield file_schema, [file]
                 continue
-            if shape_of_bunch is None:
+            if schema_of_bunch is None:
                 rows, size = file.footer.num_rows, file.uncompressed_bytes
-            shape_of_bunch = shape
+            schema_of_bunch = file_schema
             bunch.append(file)
-        if shape_of_bunch is not None:
-            yield shape_of_bunch, bunch
+        if schema_of_bunch is not None:
+            yield schema_of_bunch, bunch
 
-    def read(self, files: Sequence[OpenFile], shape: Shape) -> list[pa.RecordBatch] | None:
+    def read(self, files: Sequence[OpenFile], file_schema: FileSchema) -> list[pa.RecordBatch] | None:
         """All rows of a bunch, in order; None where its files must be read one by one.
 
         That is also what tells which one is damaged.
@@ -53,17 +56,17 @@ class TinyFiles:
         if self._should_stop():
             raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
         contents = [file.content for file in files if file.content is not None]
-        if len(files) == 1 or len(contents) != len(files) or shape.outline is None:
+        if len(files) == 1 or len(contents) != len(files) or file_schema.outline is None:
             return None
         found: list[pa.RecordBatch] = []
         try:
-            joined = join(contents, [file.footer for file in files], shape.outline, shape.selection.columns)
+            joined = join(contents, [file.footer for file in files], file_schema.outline, file_schema.selection.columns)
             if joined is not None:
                 content, footer = joined
                 decoded = self._reader.decoded(
-                    pa.BufferReader(content), footer, shape.selection, encoded_as=files[0].footer
+                    pa.BufferReader(content), footer, file_schema.selection, encoded_as=files[0].footer
                 )
-                found = [self._reader.projected(batch, shape.selection) for batch in decoded]
+                found = [self._reader.projected(batch, file_schema.selection) for batch in decoded]
         except (OSError, pa.ArrowException, KernelFailure):
             found = []
         if sum(batch.num_rows for batch in found) != sum(file.input.records for file in files):

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from tidyberg.model.task import TaskInput
 
 
-def rows_of_share(footer: pq.FileMetaData, file: TaskInput) -> tuple[int, int]:
+def row_range(footer: pq.FileMetaData, file: TaskInput) -> tuple[int, int]:
     """The first row that the task takes, and the first after those."""
     if file.share is None:
         return 0, footer.num_rows

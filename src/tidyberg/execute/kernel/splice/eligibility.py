@@ -6,10 +6,11 @@ import pyarrow as pa
 
 from tidyberg.execute.kernel.columns.lineage import LINEAGE_FIELDS
 from tidyberg.execute.kernel.columns.project import leaves
-from tidyberg.execute.kernel.read.reader import FETCHED_WHOLE, OpenFile, Reader
+from tidyberg.execute.kernel.read.open_files import FETCHED_WHOLE, OpenFile
+from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.execute.kernel.splice.inputs import SplicedInput, is_whole
-from tidyberg.execute.kernel.write.chunk_parts import CODECS, FEWEST_VALUES
-from tidyberg.execute.kernel.write.dictionaries import TELLING_ROWS, judge_rows
+from tidyberg.execute.kernel.write.dictionaries import MIN_DICTIONARY_ROWS, dictionaries_from_rows
+from tidyberg.execute.kernel.write.source_chunks import CODECS, MIN_PAGE_VALUES
 from tidyberg.execute.kernel.write.table_columns import TableColumns
 from tidyberg.model.task import Task, TaskInput
 from tidyberg.parquet.fields import CannotCopy
@@ -36,9 +37,9 @@ def may_splice(task: Task, storage: Storage) -> bool:
     if settings.compression not in CODECS or settings.row_group_rows > _MOST_GROUP_ROWS:
         return False
     # Over fewer rows writers have not had the chance to see what a dictionary is worth, and their pages are small.
-    if sum(file.records for file in task.inputs) < TELLING_ROWS * len(task.inputs):
+    if sum(file.records for file in task.inputs) < MIN_DICTIONARY_ROWS * len(task.inputs):
         return False
-    if _SMALL_SHARE * sum(file.records < FEWEST_VALUES for file in task.inputs) > len(task.inputs):
+    if _SMALL_SHARE * sum(file.records < MIN_PAGE_VALUES for file in task.inputs) > len(task.inputs):
         return False
     largest = max(file.size for file in task.inputs)
     if largest > settings.row_group_bytes // 2 or max(file.records for file in task.inputs) > settings.row_group_rows:
@@ -73,14 +74,14 @@ def columns_to_move(
     candidates = [position for position, size in bytes_of.items() if size]
     if not candidates:
         return NOTHING
-    worth_it = dict(dictionaries)
+    with_dictionary = dict(dictionaries)
     if task.write.dictionary:
         # Footers tell little of few rows, and nothing where a writer did not try: the rows know better.
-        worth_it |= _worth_a_dictionary(target, candidates, inputs[0].file, make_reader)
+        with_dictionary |= _dictionaries_from_first_rows(target, candidates, inputs[0].file, make_reader)
     chosen = [
         position
         for position in candidates
-        if not any(worth_it.get(leaf.field_id or 0) for leaf in table.leaves_of(position).values())
+        if not any(with_dictionary.get(leaf.field_id or 0) for leaf in table.leaves_of(position).values())
     ]
     stored = sum(opened.file.input.size for opened in inputs)
     pays = sum(bytes_of[position] for position in chosen) >= _WORTHWHILE_SHARE * stored
@@ -96,11 +97,15 @@ def _bytes_to_move(task: Task, table: TableColumns, position: int, inputs: Seque
     return sum(part.size for part in found)
 
 
-def _worth_a_dictionary(
+def _dictionaries_from_first_rows(
     target: pa.Schema, candidates: list[int], file: OpenFile, make_reader: MakeReader
 ) -> dict[int, bool]:
     """By the first rows, as the columns that are encoded are judged: not every writer tries dictionaries."""
     schema = pa.schema([target.field(position) for position in candidates])
     reader = make_reader(schema)
-    first = next(reader.look_through(file, reader.selection(file)), None)
-    return judge_rows(pa.Table.from_batches([first], schema=schema), leaves(schema)) if first is not None else {}
+    first = next(reader.scan(file, reader.selection(file)), None)
+    return (
+        dictionaries_from_rows(pa.Table.from_batches([first], schema=schema), leaves(schema))
+        if first is not None
+        else {}
+    )

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from tidyberg.execute.kernel.columns.project import Leaf
 from tidyberg.execute.kernel.columns.single_values import is_text, is_truncatable
 from tidyberg.execute.kernel.read.source import Source
-from tidyberg.execute.kernel.write.table_columns import Column
+from tidyberg.execute.kernel.write.table_columns import TopLevelColumn
 from tidyberg.model.task import WriteSettings
 from tidyberg.parquet.dictionaries import unfolded
 from tidyberg.parquet.fields import (
@@ -34,7 +34,7 @@ CODECS = {"uncompressed": 0, "snappy": 1, "gzip": 2, "brotli": 4, "zstd": 6, "lz
 UPPER, LOWER = 5, 6  # of statistics: bounds in the order of the column's type
 _IN_ORDER = 1  # of its type: the only order of a column that says what its bounds mean
 # Pages that are smaller than this on average, by both counts, or larger than that are made anew.
-FEWEST_VALUES, _FEWEST_BYTES = 5_000, 64 * 1024
+MIN_PAGE_VALUES, _FEWEST_BYTES = 5_000, 64 * 1024
 _MOST_PAGE_SIZES = 8
 _NUMBERS = {0: "<?", 1: "<i", 2: "<q", 4: "<f", 5: "<d"}
 _FLOATS = (4, 5)
@@ -44,13 +44,13 @@ ReadPages = Callable[[int, int], Bytes]  # offset, length
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ChunkStatistics:
     """What a footer says of the values of a chunk; bounds as it spells them."""
 
     nulls: int | None
     lower: bytes | None = None
     upper: bytes | None = None
-    lower_is_exact: bool | None = None  # None: not told
+    lower_is_exact: bool | None = None  # None: not exact
     upper_is_exact: bool | None = None
 
 
@@ -65,13 +65,13 @@ class PageBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SourceChunk:
     """A column of a row group of an input."""
 
     content: tuple[Bytes, ...]  # end to end
     pages: tuple[Page, ...]
     rows: int  # as many as values: it is in no list
-    known: Known
+    statistics: ChunkStatistics
     page_bounds: PageBounds | None
 
     @property
@@ -79,27 +79,33 @@ class Part:
         return sum(page.length for page in self.pages)
 
 
-def parts_of(
-    source: Source, column: Column, table_leaves: list[Leaf], read: ReadPages, settings: WriteSettings, *, own: bool
-) -> list[list[Part]]:
+def source_chunks(
+    source: Source,
+    column: TopLevelColumn,
+    table_leaves: list[Leaf],
+    read: ReadPages,
+    settings: WriteSettings,
+    *,
+    own: bool,
+) -> list[list[SourceChunk]]:
     """For every leaf of the file's column its parts, a row group after the other; raises CannotCopy.
 
     `own` pages are Arrow's of this task: they are taken as they are.
     """
-    found: list[list[Part]] = []
+    found: list[list[SourceChunk]] = []
     for index, leaf, table_leaf in zip(column.leaf_numbers, column.leaves, table_leaves, strict=True):
-        parts = [_part(source, group, index, leaf, read, settings) for group in source.groups_with_rows]
+        parts = [_source_chunk(source, group, index, leaf, read, settings) for group in source.groups_with_rows]
         if not own:
             _check_page_sizes(parts, settings)
             for part in parts:
-                _check_known(part.known, part.rows, leaf, table_leaf, settings)
+                _check_statistics(part.statistics, part.rows, leaf, table_leaf, settings)
         found.append(parts)
     return found
 
 
-def _part(
+def _source_chunk(
     source: Source, group_number: int, index: int, leaf: SchemaLeaf, read: ReadPages, settings: WriteSettings
-) -> Part:
+) -> SourceChunk:
     group = source.footer.row_groups[group_number]
     chunk = group.chunks[index]
     if number(chunk.metadata, MetadataField.CODEC, "how a column is compressed") != CODECS[settings.compression]:
@@ -107,7 +113,7 @@ def _part(
     content = read(chunk.pages.offset, chunk.pages.length)
     if len(content) != chunk.pages.length:
         raise CannotCopy("its pages end too early")
-    known = _known(source, group_number, index, chunk)
+    statistics = _statistics_of(source, group_number, index, chunk)
     pieces: tuple[Bytes, ...]
     if chunk.first_data_page == chunk.pages.offset:
         pieces, pages = (content,), plain_pages(places(content), leaf)
@@ -119,20 +125,22 @@ def _part(
         bounds = None  # its column index is that of other pages
     if sum(page.values for page in pages) != group.rows:
         raise CannotCopy("its pages do not hold the rows that its footer counts")
-    return Part(pieces, pages, group.rows, known, bounds or _bounds_of_all(known, pages, group.rows, leaf))
+    return SourceChunk(
+        pieces, pages, group.rows, statistics, bounds or _page_bounds_from_chunk(statistics, pages, group.rows, leaf)
+    )
 
 
-def _known(source: Source, group_number: int, index: int, chunk: Chunk) -> Known:
+def _statistics_of(source: Source, group_number: int, index: int, chunk: Chunk) -> ChunkStatistics:
     statistics = substruct(chunk.metadata, MetadataField.STATISTICS, "the statistics of a column") or {}
     nulls = optional_number(statistics, StatisticsField.NULLS, "how many nulls a column has")
     lower, upper = statistics.get(LOWER), statistics.get(UPPER)
-    if lower is None or upper is None or not _are_believed(source, group_number, index):
-        return Known(nulls)
+    if lower is None or upper is None or not _are_trusted(source, group_number, index):
+        return ChunkStatistics(nulls)
     flags = (StatisticsField.LOWER_IS_EXACT, StatisticsField.UPPER_IS_EXACT)
-    return Known(nulls, lower[1], upper[1], *(statistics.get(flag, (0, None))[1] for flag in flags))
+    return ChunkStatistics(nulls, lower[1], upper[1], *(statistics.get(flag, (0, None))[1] for flag in flags))
 
 
-def _are_believed(source: Source, group_number: int, index: int) -> bool:
+def _are_trusted(source: Source, group_number: int, index: int) -> bool:
     """Bounds in the order of the column's type, by a writer that Arrow knows no ill of."""
     orders = structs(source.footer.struct, FileField.COLUMN_ORDERS, "the orders of columns")
     if index >= len(orders) or set(orders[index]) != {_IN_ORDER}:
@@ -141,32 +149,34 @@ def _are_believed(source: Source, group_number: int, index: int) -> bool:
     return bool(chunk.is_stats_set and chunk.statistics.has_min_max)
 
 
-def _check_known(known: Known, rows: int, leaf: SchemaLeaf, table_leaf: Leaf, settings: WriteSettings) -> None:
+def _check_statistics(
+    statistics: ChunkStatistics, rows: int, leaf: SchemaLeaf, table_leaf: Leaf, settings: WriteSettings
+) -> None:
     """Manifests must say of a moved column what they would say of an encoded one [I9]."""
     kind = table_leaf.type
     if pa.types.is_floating(kind):
         return  # they are counted
-    if known.nulls is None:
+    if statistics.nulls is None:
         raise CannotCopy("its nulls are not counted")
-    if known.nulls == rows:
+    if statistics.nulls == rows:
         return
-    if known.lower is None or known.upper is None:
+    if statistics.lower is None or statistics.upper is None:
         raise CannotCopy("its bounds are not known")
-    if is_text(kind) and not (_is_utf8(known.lower) and _is_utf8(known.upper)):
+    if is_text(kind) and not (_is_utf8(statistics.lower) and _is_utf8(statistics.upper)):
         raise CannotCopy("its bounds are not text")
-    if sort_key(known.lower, leaf, kind) > sort_key(known.upper, leaf, kind):
+    if sort_key(statistics.lower, leaf, kind) > sort_key(statistics.upper, leaf, kind):
         raise CannotCopy("its bounds are the wrong way round")
-    _check_whole(known, table_leaf, settings)
+    _check_exact(statistics, table_leaf, settings)
 
 
-def _check_whole(known: Known, table_leaf: Leaf, settings: WriteSettings) -> None:
+def _check_exact(statistics: ChunkStatistics, table_leaf: Leaf, settings: WriteSettings) -> None:
     """Spark answers MIN and MAX with whole bounds: these must be values. Some writers cut those of texts silently."""
-    told = (known.lower_is_exact, known.upper_is_exact)
+    exact = (statistics.lower_is_exact, statistics.upper_is_exact)
     if is_truncatable(table_leaf.type):
         mode = None if table_leaf.field_id is None else settings.metrics_modes.get(table_leaf.field_id)
-        may_be_cut = mode == "full" and told != (True, True)
+        may_be_cut = mode == "full" and exact != (True, True)
     else:
-        may_be_cut = False in told
+        may_be_cut = False in exact
     if may_be_cut:
         raise CannotCopy("its bounds may be cut")
 
@@ -193,15 +203,23 @@ def _page_bounds(source: Source, chunk: Chunk, pages: int) -> PageBounds | None:
     return PageBounds([flag == TRUE for flag in flags], lowers, uppers, nulls or None)
 
 
-def _bounds_of_all(known: Known, pages: Sequence[Page], rows: int, leaf: SchemaLeaf) -> PageBounds | None:
+def _page_bounds_from_chunk(
+    statistics: ChunkStatistics, pages: Sequence[Page], rows: int, leaf: SchemaLeaf
+) -> PageBounds | None:
     """What holds for a chunk holds for each of its pages; but NaN is within no bounds, and yet may be looked for."""
     count = len(pages)
-    if known.nulls == rows:
+    if statistics.nulls == rows:
         return PageBounds([True] * count, [b""] * count, [b""] * count, [page.values for page in pages])
-    if known.lower is None or known.upper is None or leaf.type in _FLOATS:
+    if statistics.lower is None or statistics.upper is None or leaf.type in _FLOATS:
         return None
-    nulls = [known.nulls] if known.nulls is not None and count == 1 else [0] * count if known.nulls == 0 else None
-    return PageBounds([False] * count, [known.lower] * count, [known.upper] * count, nulls)
+    nulls = (
+        [statistics.nulls]
+        if statistics.nulls is not None and count == 1
+        else [0] * count
+        if statistics.nulls == 0
+        else None
+    )
+    return PageBounds([False] * count, [statistics.lower] * count, [statistics.upper] * count, nulls)
 
 
 def _element(field: tuple[int, Any] | None) -> int | None:
@@ -209,10 +227,10 @@ def _element(field: tuple[int, Any] | None) -> int | None:
     return getattr(field[1], "element", None) if field is not None else None
 
 
-def _check_page_sizes(parts: list[Part], settings: WriteSettings) -> None:
+def _check_page_sizes(parts: list[SourceChunk], settings: WriteSettings) -> None:
     pages = [page for part in parts for page in part.pages]
     values, stored = sum(page.values for page in pages), sum(page.length for page in pages)
-    if values < FEWEST_VALUES * len(pages) and stored < _FEWEST_BYTES * len(pages):
+    if values < MIN_PAGE_VALUES * len(pages) and stored < _FEWEST_BYTES * len(pages):
         raise CannotCopy("its pages are too small to keep")
     if max((page.uncompressed for page in pages), default=0) > _MOST_PAGE_SIZES * settings.page_bytes:
         raise CannotCopy("its pages are too large to keep")

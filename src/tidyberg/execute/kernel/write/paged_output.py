@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 from tidyberg._version import __version__
 from tidyberg.execute.kernel.columns.project import Leaf
 from tidyberg.execute.kernel.read.source import Source, moved_index, open_source
-from tidyberg.execute.kernel.write.chunk_parts import Part
 from tidyberg.execute.kernel.write.digest import DigestingSink
 from tidyberg.execute.kernel.write.floats import FloatFacts
-from tidyberg.execute.kernel.write.merged_chunk import MergedChunk, merge_parts
-from tidyberg.execute.kernel.write.output import Output, abandon_sink
+from tidyberg.execute.kernel.write.merged_chunk import MergedChunk, merge_chunks
+from tidyberg.execute.kernel.write.output import FinishedOutput, abandon_sink
+from tidyberg.execute.kernel.write.source_chunks import SourceChunk
 from tidyberg.model.task import TaskInput
 from tidyberg.parquet.fields import CannotCopy, ChunkField, FileField, GroupField, MetadataField, changed
 from tidyberg.parquet.footer import MAGIC, SchemaLeaf, as_ending, schema_leaves
@@ -27,7 +27,7 @@ _CREATED_BY = f"tidyberg version {__version__} (build splice)".encode()
 _VERSION = 2
 
 
-class SplicedFile:
+class PagedOutput:
     """The file being written."""
 
     def __init__(
@@ -55,7 +55,7 @@ class SplicedFile:
     def write(
         self,
         rows: int,
-        moved: Mapping[int, Sequence[Part]],
+        moved: Mapping[int, Sequence[SourceChunk]],
         encoded: Mapping[int, tuple[Source, int]],
         floats: Mapping[int, FloatFacts],
     ) -> int:
@@ -76,14 +76,14 @@ class SplicedFile:
                 for part in parts:
                     for piece in part.content:
                         self._write(piece)
-                group.append(merge_parts(parts, start, leaf, table_leaf.type, self._codec, floats.get(number)))
+                group.append(merge_chunks(parts, start, leaf, table_leaf.type, self._codec, floats.get(number)))
             else:
                 source, index = encoded[number]
                 group.append(self._place(source, index, start, leaf))
         self._groups.append(group)
         return self._sink.tell()
 
-    def finish(self, iceberg_schema: str) -> Output:
+    def finish(self, iceberg_schema: str) -> FinishedOutput:
         chunks = [chunk for group in self._groups for chunk in group]
         if self._created_by == _CREATED_BY:
             self._leave_partial_statistics_out()
@@ -106,7 +106,7 @@ class SplicedFile:
             size = self._sink.tell()
             self._sink.close()
         arrow_footer = pq.read_metadata(pa.BufferReader(MAGIC + as_ending(footer)))
-        return Output(self.place.location, size, self._sink.hexdigest(), arrow_footer, self.nan_counts)
+        return FinishedOutput(self.place.location, size, self._sink.hexdigest(), arrow_footer, self.nan_counts)
 
     def abandon(self) -> bool:
         """Whether storage took note of it."""

@@ -22,7 +22,7 @@ from tidyberg.parquet.thrift import BadThriftError, read_struct
 from tidyberg.storage.storage import Storage
 
 
-def refuse_damage(files: Iterable[TaskInput], storage: Storage) -> None:
+def refuse_damaged_footers(files: Iterable[TaskInput], storage: Storage) -> None:
     for file in files:
         place = storage.place(file.path)
         if file.size < ENDING:

@@ -5,14 +5,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidyberg.execute.kernel.write.encoders import ColumnEncoders, Encoding
-from tidyberg.execute.kernel.write.output import Output
-from tidyberg.execute.kernel.write.paged import SplicedFile
+from tidyberg.execute.kernel.write.encoders import ColumnEncoders, PendingRowGroup
+from tidyberg.execute.kernel.write.output import FinishedOutput
+from tidyberg.execute.kernel.write.paged_output import PagedOutput
 from tidyberg.execute.kernel.write.table_columns import TableColumns
 from tidyberg.storage.storage import Place, Storage
 
 
-class AssembledOutput:
+class ParallelOutput:
     """The file being written; encoding goes on in the background."""
 
     def __init__(
@@ -29,8 +29,8 @@ class AssembledOutput:
         self._options = options
         self._encoders = encoders
         self._leaf_numbers = [column.leaf_numbers for column in columns.columns]
-        self._encoding: tuple[int, Encoding] | None = None
-        self._file = SplicedFile(storage, place, schema, columns.leaves)
+        self._encoding: tuple[int, PendingRowGroup] | None = None
+        self._file = PagedOutput(storage, place, schema, columns.leaves)
 
     @property
     def nan_counts(self) -> dict[int, int]:
@@ -41,7 +41,7 @@ class AssembledOutput:
         assert self._encoding is None
         self._encoding = table.num_rows, self._encoders.begin(table, self._options, self._leaf_numbers)
 
-    def settle(self) -> int:
+    def finish_row_group(self) -> int:
         """Waits for the row group; returns the bytes that the file has on storage now."""
         assert self._encoding is not None
         (rows, encoding), self._encoding = self._encoding, None
@@ -49,7 +49,7 @@ class AssembledOutput:
             encoded = encoding.result()
         return self._file.write(rows, {}, encoded, {})
 
-    def finish(self, iceberg_schema: str) -> Output:
+    def finish(self, iceberg_schema: str) -> FinishedOutput:
         return self._file.finish(iceberg_schema)
 
     def abandon(self) -> bool:

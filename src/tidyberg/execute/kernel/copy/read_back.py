@@ -12,7 +12,9 @@ from tidyberg.storage.storage import Storage
 _Listed = tuple[int, tuple[int, ...]]  # rows, and the bytes of every column
 
 
-def confirm(assembly: Assembly, sources: Sequence[Source], columns: int, storage: Storage) -> list[pq.FileMetaData]:
+def read_back_footers(
+    assembly: Assembly, sources: Sequence[Source], columns: int, storage: Storage
+) -> list[pq.FileMetaData]:
     """The outputs' footers as Arrow reads them; raises where the table's `columns` are not what was to be written."""
     footers = [_footer(file.path, file.size, storage) for file in assembly.files]
     expected = [listed for source in sources for listed in _listed(source.arrow_footer, columns) if listed[0]]

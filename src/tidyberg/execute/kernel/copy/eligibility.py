@@ -30,7 +30,7 @@ _OWN_NAME = f"tidyberg version {__version__} (build copy)".encode()
 
 
 @dataclass(frozen=True)
-class Common:
+class CommonFooter:
     """What the footers of all outputs share."""
 
     version: int
@@ -44,7 +44,7 @@ class Common:
     has_lineage: bool  # its last columns are those of row lineage
 
 
-def refuse_by_task(task: Task) -> None:
+def check_task(task: Task) -> None:
     """What can be told without looking at any file."""
     if task.deletes:
         raise CannotCopy("deletes apply to its files")
@@ -52,7 +52,7 @@ def refuse_by_task(task: Task) -> None:
         raise CannotCopy("its rows move to other partitions")
 
 
-def prove(task: Task, sources: Sequence[Source]) -> Common:
+def common_footer(task: Task, sources: Sequence[Source]) -> CommonFooter:
     """What the outputs have in common; raises CannotCopy with the reason why there is no such thing."""
     first = sources[0]
     stored = frozenset(source.input.path for source in sources if task.lineage and _stores_lineage(task, source))
@@ -65,7 +65,7 @@ def prove(task: Task, sources: Sequence[Source]) -> Common:
         raise CannotCopy("its files order the values of their columns differently")
     _check_row_groups(task, sources)
     writers = {source.footer.created_by for source in sources}
-    return Common(
+    return CommonFooter(
         version=max(_version(source) for source in sources),
         schema=(LIST, ThriftList(STRUCT, _schema(task, first, stored))),
         key_values=_properties(task, sources),
