@@ -24,14 +24,14 @@ _LOCAL_FILES_AHEAD = 1  # more would only hold memory
 
 @dataclass(frozen=True)
 class OpenFile:
-    """A data file with its footer read."""
+    """A data file whose footer has been read."""
 
     input: TaskInput
     source: pa.NativeFile
     footer: pq.FileMetaData
-    content: pa.Buffer | None  # all of its bytes, where they are in memory
-    stream: S3InputFile | None = None  # of a store that sends the rest in order, by one request
-    rows_taken: tuple[int, int] | None = None  # from, up to: of a file that the task shares with others
+    content: pa.Buffer | None  # the whole file, if it is in memory
+    stream: S3InputFile | None = None  # set if the store sends the file in order, with one request
+    rows_taken: tuple[int, int] | None = None  # first row and end row; set if other tasks read the rest
 
     @property
     def in_memory(self) -> bool:
@@ -47,7 +47,7 @@ class OpenFile:
 
     @property
     def row_groups(self) -> list[int]:
-        """Those with rows that are taken."""
+        """The row groups that hold rows of this task."""
         if self.rows_taken is None:
             return list(range(self.footer.num_row_groups))
         starts = row_group_starts(self.footer)
@@ -64,10 +64,10 @@ class OpenFile:
 
 
 def fetch_source(storage: Storage, path: str, known_size: int) -> tuple[pa.NativeFile, pa.Buffer | None]:
-    """An open file, and all of its bytes where they are in memory already."""
+    """Returns the open file, and its bytes if they were fetched whole."""
     place = storage.place(path)
     if place.object is not None:
-        # An object store is asked for bytes and nothing else: their number is known from the manifest.
+        # The manifest gives the size, so one request for the bytes is enough.
         if known_size <= FETCHED_WHOLE:
             content = storage.read_whole(place, known_size)
             return pa.BufferReader(content), content
@@ -80,7 +80,7 @@ def fetch_source(storage: Storage, path: str, known_size: int) -> tuple[pa.Nativ
         with source:
             content = source.read_buffer()
     if content.size != size:
-        raise KernelFailure(FailureKind.STORAGE, f"Reading {path} gave {content.size} of its {size} bytes.")
+        raise KernelFailure(FailureKind.STORAGE, f"Reading {path} returned {content.size} of its {size} bytes.")
     return pa.BufferReader(content), content
 
 
@@ -99,7 +99,7 @@ def open_file(storage: Storage, file: TaskInput) -> OpenFile:
 
 
 def open_ahead(storage: Storage, files: Sequence[TaskInput]) -> Generator[OpenFile, None, None]:
-    """Open files in order, a few ahead of the one in use."""
+    """Opens files in order, a few ahead of the one in use."""
     bunches = list(_bunches(storage, files))
     with closing(run_ahead(partial(_open_all, storage), bunches, _files_ahead(storage, files))) as opened:
         for bunch in opened:
@@ -107,7 +107,7 @@ def open_ahead(storage: Storage, files: Sequence[TaskInput]) -> Generator[OpenFi
 
 
 def _files_ahead(storage: Storage, files: Sequence[TaskInput]) -> int:
-    """By the first of them: it is only about speed, and a table's files lie in one store, but for rare ones."""
+    """Looks at the first file only: this is about speed, and the files of a table nearly always share one store."""
     if not files or storage.place(files[0].path).is_local:
         return _LOCAL_FILES_AHEAD
     return _SMALL_FILES_AHEAD if sum(file.size for file in files) <= len(files) * SMALL_FILE else FILES_AHEAD
@@ -118,7 +118,7 @@ def _open_all(storage: Storage, files: Sequence[TaskInput]) -> list[OpenFile]:
 
 
 def _bunches(storage: Storage, files: Sequence[TaskInput]) -> Iterator[list[TaskInput]]:
-    """Small local files, some at a time: to open one takes less than to hand it from thread to thread."""
+    """Groups small local files: opening one is faster than passing it between threads."""
     bunch: list[TaskInput] = []
     size = 0
     for file in files:

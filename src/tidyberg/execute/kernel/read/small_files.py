@@ -1,4 +1,4 @@
-"""Reads tiny files many at once: which of them, and what happens where that does not work."""
+"""Reads many small files at once: joins files of one schema in memory, and falls back to one by one."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 
@@ -10,21 +10,21 @@ from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task
 from tidyberg.parquet.joined import join
 
-_JOINED_BYTES = 16 * MB  # uncompressed, of files that are read together
-_MOST_REFUSED = 4  # bunches that could not be joined: those after them are like them
+_JOINED_BYTES = 16 * MB  # uncompressed size of the files that are read together
+_MAX_REFUSED = 4  # after this many failed joins the reader stops trying: later files are usually alike
 
 
 class SmallFileReader:
-    """The files of a task, those that may be joined by the bunch."""
+    """Reads the files of a task, several at once if they can be joined."""
 
     def __init__(self, task: Task, reader: Reader, should_stop: Callable[[], bool]) -> None:
         self._reader = reader
         self._should_stop = should_stop
-        self._most_rows = task.batch_rows
+        self._max_rows = task.batch_rows
         self._refused = 0
 
     def bunches(self, files: Iterable[OpenFile]) -> Generator[tuple[FileSchema, list[OpenFile]], None, None]:
-        """Files of one file_schema that may be read together, in order; every other file by itself."""
+        """Yields files of one schema that may be read together, in order; every other file comes alone."""
         bunch: list[OpenFile] = []
         schema_of_bunch: FileSchema | None = None
         rows = size = 0
@@ -32,7 +32,7 @@ class SmallFileReader:
             file_schema = self._reader.file_schema(file)
             rows += file.footer.num_rows
             size += file.uncompressed_bytes
-            is_full = rows > self._most_rows or size > _JOINED_BYTES
+            is_full = rows > self._max_rows or size > _JOINED_BYTES
             if schema_of_bunch is not None and (
                 is_full or file_schema is not schema_of_bunch or not self._joinable(file)
             ):
@@ -49,9 +49,9 @@ class SmallFileReader:
             yield schema_of_bunch, bunch
 
     def read(self, files: Sequence[OpenFile], file_schema: FileSchema) -> list[pa.RecordBatch] | None:
-        """All rows of a bunch, in order; None where its files must be read one by one.
+        """Returns all rows of a bunch, in order; None if its files must be read one by one.
 
-        That is also what tells which one is damaged.
+        Reading one by one also finds out which file is damaged.
         """
         if self._should_stop():
             raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
@@ -75,4 +75,4 @@ class SmallFileReader:
         return found
 
     def _joinable(self, file: OpenFile) -> bool:
-        return self._refused < _MOST_REFUSED and file.rows_taken is None and bool(file.footer.num_rows)
+        return self._refused < _MAX_REFUSED and file.rows_taken is None and bool(file.footer.num_rows)
