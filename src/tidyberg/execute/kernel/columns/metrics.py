@@ -1,4 +1,4 @@
-"""Column metrics and verification facts, from Parquet footers."""
+"""Computes column metrics for manifests, and facts for verification, from Parquet footers."""
 
 import operator
 import re
@@ -28,20 +28,20 @@ _PER_MICROSECOND = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 @dataclass(frozen=True)
 class _BoundConversion:
-    """How to take the bounds of a column chunk; the same for all chunks of one column."""
+    """Converts the bounds of column chunks; one object serves all chunks of a column."""
 
     to_table_type: Callable[[Any], Any]
     may_be_absent: bool
 
     @classmethod
     def of(cls, target: pa.DataType, source: pa.DataType, *, own: bool) -> "_BoundConversion":
-        # Our own writer leaves bounds out for a chunk of nothing but NaN: they are truly absent there.
+        # Our own writer omits bounds only if a chunk holds nothing but NaN, so there are none.
         return cls(_to_table_type(source, target), own and bool(pa.types.is_floating(target)))
 
 
 @dataclass
 class _LeafStatistics:
-    """What the chunks of one leaf say together; None once a chunk did not tell."""
+    """The combined statistics of a leaf's chunks. A value that one chunk lacks is unknown for all."""
 
     values: int = 0
     nulls: int | None = 0
@@ -68,12 +68,12 @@ class _LeafStatistics:
         self.upper = upper if self.upper is None else max(self.upper, upper)
 
     def add_unreliable(self, values: int) -> None:
-        """A chunk whose statistics cannot be looked at."""
+        """Adds a chunk whose statistics must not be read."""
         self.values += values
         self.nulls, self.known = None, False
 
     def add_constant(self, rows: int, value: Any, *, nested: bool) -> None:
-        """A column the file does not have: the same value, mostly null, in every row that has a struct around it."""
+        """Adds a column that the file lacks: all rows get one value, usually null. A null struct has none."""
         self.values += rows
         if value is None:
             self.nulls = None if self.nulls is None else self.nulls + rows
@@ -92,17 +92,17 @@ class _LeafStatistics:
 
 
 class FactCollector:
-    """Sums up footers per field id of the table; leaves inside lists and maps are left out."""
+    """Sums up footers per field id of the table. Leaves inside lists and maps have no facts."""
 
     def __init__(self, leaves: Iterable[Leaf], constants: Mapping[int, Any], *, own: bool) -> None:
         self._leaves = [leaf for leaf in leaves if leaf.field_id is not None and not leaf.repeated]
         self._constants = constants
-        self._own = own  # written by this kernel, whose habits are known
+        self._own = own  # whether this kernel wrote the files
         self._ranges = {leaf.field_id: _LeafStatistics() for leaf in self._leaves}
         self._file_leaves: list[Leaf] | None = None
         self._present: list[tuple[_LeafStatistics, int, _BoundConversion]] = []
         self._absent: list[tuple[_LeafStatistics, Any, bool]] = []
-        self._fixed: list[int] = []  # columns of fixed bytes
+        self._fixed: list[int] = []  # columns of type FIXED_LEN_BYTE_ARRAY
 
     def add(
         self,
@@ -111,7 +111,7 @@ class FactCollector:
         file_leaves: list[Leaf],
         row_groups: Sequence[int] | None = None,
     ) -> None:
-        """All row groups of the footer, or only these."""
+        """Adds all row groups of the footer, or only these."""
         numbers = range(footer.num_row_groups) if row_groups is None else row_groups
         rows = footer.num_rows if row_groups is None else sum(footer.row_group(number).num_rows for number in numbers)
         if file_leaves is not self._file_leaves:  # files of one schema share theirs
@@ -163,7 +163,7 @@ def written_file(
     nan_counts: Mapping[int, int],
     modes: Mapping[int, str],
 ) -> WrittenFile:
-    """What the manifest will say of an output that this kernel has encoded."""
+    """Returns the manifest's metrics of an output that this kernel encoded."""
     groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
     return described_file(path, size, groups, leaves, nan_counts, modes, split_offsets(footer), own=True)
 
@@ -179,7 +179,7 @@ def described_file(
     *,
     own: bool,
 ) -> WrittenFile:
-    """What the manifest will say of a file of these row groups, in the metrics modes of the table [I9]."""
+    """Returns the manifest's metrics of a file with these row groups, in the table's metrics modes [I9]."""
     columns = _ColumnMetrics({}, {}, {}, {}, {}, {})
     for index, leaf in enumerate(leaves):
         mode = modes.get(leaf.field_id, "none") if leaf.field_id is not None else "none"
@@ -224,13 +224,13 @@ class _ColumnMetrics:
         if found.nulls is not None:
             self.nulls[leaf.field_id] = found.nulls
         if mode == "counts" or (found.nulls and leaf.field_id in (ROW_ID, LAST_UPDATED)):
-            return  # a null there stands for an inherited value, which bounds would have to cover
+            return  # a null stands for an inherited value, which the bounds might not cover
         if found.nulls is None or (pa.types.is_floating(leaf.type) and leaf.field_id not in self.nans):
-            # Where they are not counted, Java takes nulls and NaN for absent: with bounds it would say that all rows
-            # match a filter, and a DELETE would drop the file with them.
+            # Iceberg's Java code assumes no nulls and no NaN if they are not counted. With bounds it would conclude
+            # that all rows match a filter, and a DELETE would drop the whole file.
             return
         if self.nans.get(leaf.field_id):
-            return  # to Spark NaN is above every bound, and Iceberg's readers would pass over the file (`nan_bounds`)
+            return  # Spark sorts NaN above every bound, and Iceberg's readers would skip the file (`nan_bounds`)
         facts = found.facts(leaf.type)
         if facts.lower is None or facts.upper is None:
             return
@@ -251,12 +251,12 @@ def truncated_upper(value: bytes, kind: pa.DataType, mode: str) -> bytes | None:
 
 
 def split_offsets(footer: pq.FileMetaData) -> tuple[int, ...]:
-    """Where row groups start: at the first page, dictionary or data, of their first column."""
+    """Returns where row groups start: at the first page, dictionary or data, of their first column."""
     return tuple(sorted(first_page(footer.row_group(index).column(0)) for index in range(footer.num_row_groups)))
 
 
 def first_page(chunk: pq.ColumnChunkMetaData) -> int:
-    """Where a column chunk begins."""
+    """Returns the offset of a column chunk."""
     if chunk.has_dictionary_page and chunk.dictionary_page_offset:
         return int(min(chunk.data_page_offset, chunk.dictionary_page_offset))
     return int(chunk.data_page_offset)
@@ -275,7 +275,7 @@ def _only_text(raw: Any) -> Any:
 
 
 def _is_utf8(raw: bytes) -> bool:
-    """Some writers cut statistics in the middle of a character."""
+    """Some writers truncate statistics in the middle of a character."""
     try:
         raw.decode()
     except UnicodeDecodeError:
@@ -296,7 +296,7 @@ def _unknown(_: Any) -> None:
 
 
 def _to_table_type(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any]:
-    """Makes a statistic of the file's type a value of the table's type; None where that is not certain."""
+    """Returns a function that converts a statistic to the table's type; it returns None if that is not safe."""
     types = pa.types
     if types.is_unsigned_integer(source):
         return _unknown
@@ -311,4 +311,4 @@ def _to_table_type(source: pa.DataType, target: pa.DataType) -> Callable[[Any], 
         return partial(operator.mul, _PER_MICROSECOND[source.unit])
     if isinstance(target, pa.BaseExtensionType) or is_truncatable(target):
         return _only_text if is_text(target) else _only_bytes
-    return _only_numbers  # a type that cannot become the target's is refused with the rows
+    return _only_numbers  # reading the rows refuses a type that cannot become the target's
