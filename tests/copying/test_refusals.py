@@ -135,7 +135,7 @@ def test_deletes_and_moves_are_encoded(tmp_path: Path) -> None:
 def test_small_row_groups_are_encoded_where_the_plan_asks_for_larger_ones(tmp_path: Path) -> None:
     inputs = write_files(tmp_path, [rows(0, 1000)], row_group_size=100)
     said = reason(copy(inputs, tmp_path / "out", min_row_group_bytes=1 << 20))
-    assert said.startswith("its 10 row groups have 0.0 MB on average, less than the 1.0 MB")
+    assert said.startswith("its 10 row groups have 0.0 MB on average, less than the minimum of 1.0 MB")
 
 
 def test_a_manifest_that_counts_other_rows_is_not_believed(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ COPIES = (
     Mutant(
         "no output has more row groups than arrow-rs can open",
         "execute/kernel/copy/assemble.py",
-        "if len(part) > MOST_ROW_GROUPS:",
+        "if len(part) > MAX_ROW_GROUPS:",
         "if False:",
         MIXED,
     ),

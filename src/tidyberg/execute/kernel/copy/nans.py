@@ -1,7 +1,7 @@
-"""NaN and bounds of copied float columns: footers do not count NaN, so what manifests said of the inputs is carried on.
+"""NaN counts and bounds of copied float columns. Footers do not count NaN, so counts come from the inputs' manifests.
 
-A file without NaN has its bounds in its footer, each row group its own. Of a file with NaN no footer can be believed,
-for writers differ in what they make of it, so its bounds are the manifest's; they hold for the whole file only.
+If a file has no NaN, the footer has the bounds of each row group. If it has NaN, the footer cannot be trusted, because
+writers treat NaN differently. Then the bounds come from the manifest, and are valid for the whole file only.
 """
 
 import struct
@@ -22,7 +22,7 @@ _FORMATS = {4: "<f", 8: "<d"}
 
 @dataclass(frozen=True)
 class _FloatBounds:
-    """The lowest and the highest number; none where there is no number."""
+    """The lowest and the highest number; both None if there are no numbers."""
 
     lower: float | None = None
     upper: float | None = None
@@ -34,7 +34,7 @@ _NO_NUMBERS = _FloatBounds()
 def with_nans(
     written: WrittenFile, part: Sequence[CopiedRowGroup], leaves: Sequence[Leaf], modes: dict[int, str]
 ) -> WrittenFile:
-    """The same with counts of NaN, and bounds where every input tells them, in the metrics modes of the table [I9]."""
+    """Adds NaN counts, and bounds if all inputs have them, in the table's metrics modes [I9]."""
     nans, lower, upper = dict(written.nan_value_counts), dict(written.lower_bounds), dict(written.upper_bounds)
     inputs = _inputs(part)
     for index, leaf in enumerate(leaves):
@@ -46,7 +46,7 @@ def with_nans(
         if len(known) < len(found):
             continue
         nans[leaf.field_id] = sum(count for count, _ in known)
-        # Where nulls are not counted, Java takes them for absent: by bounds it would say that all rows match a filter.
+        # Iceberg's Java code assumes no nulls if they are not counted: by the bounds, all rows would match a filter.
         bounds = _around([bounds for _, bounds in known])
         may_have_bounds = mode != "counts" and leaf.field_id in written.null_value_counts
         if may_have_bounds and bounds is not None and bounds != _NO_NUMBERS:
@@ -56,7 +56,7 @@ def with_nans(
 
 
 def _inputs(part: Sequence[CopiedRowGroup]) -> list[tuple[Source, list[int]]]:
-    """The row groups that come from each file."""
+    """Returns each input file with its row groups in this output."""
     numbers: dict[str, list[int]] = {}
     sources: dict[str, Source] = {}
     for piece in part:
@@ -68,7 +68,7 @@ def _inputs(part: Sequence[CopiedRowGroup]) -> list[tuple[Source, list[int]]]:
 def _nans_and_bounds(
     source: Source, numbers: list[int], index: int, leaf: Leaf
 ) -> tuple[int, _FloatBounds | None] | None:
-    """How many NaN these row groups of a file hold, and the bounds of the numbers; None for what nobody tells."""
+    """Returns the number of NaN in these row groups, and the bounds of the numbers; None for what is unknown."""
     facts = next((fact for fact in source.input.nans if fact.field_id == leaf.field_id), None)
     if facts is None:
         return None
@@ -76,13 +76,13 @@ def _nans_and_bounds(
     if facts.count == 0:
         return 0, _around([_in_footer(chunk) for chunk in chunks])
     if len(numbers) < len(source.groups_with_rows):
-        return None  # some of them, and nobody knows how many
+        return None  # these row groups hold an unknown part of the file's NaN
     nulls = [_nulls(chunk) for chunk in chunks]
     if None in nulls:
         return facts.count, None
     not_null = sum(chunk.num_values for chunk in chunks) - sum(count or 0 for count in nulls)
     if facts.count > not_null:
-        return None  # which cannot be: the manifest tells of something else
+        return None  # impossible, so the manifest is wrong
     if facts.count == not_null:
         return facts.count, _NO_NUMBERS
     return facts.count, _in_manifest(facts, chunks, leaf)
@@ -91,7 +91,7 @@ def _nans_and_bounds(
 def _in_manifest(facts: NanFacts, chunks: Sequence[pq.ColumnChunkMetaData], leaf: Leaf) -> _FloatBounds | None:
     in_manifest = _bounds(_decoded(facts.lower, leaf), _decoded(facts.upper, leaf))
     in_footers = _around([_in_footer(chunk) for chunk in chunks])
-    # Who contradicts the manifest may be right: then neither is believed.
+    # If the footer contradicts the manifest, neither can be trusted.
     return in_manifest if in_footers in (in_manifest, None) else None
 
 
@@ -115,7 +115,7 @@ def _bounds(lower: float | None, upper: float | None) -> _FloatBounds | None:
 
 
 def _around(parts: Sequence[_FloatBounds | None]) -> _FloatBounds | None:
-    """The bounds of all parts together; what one of them does not tell is not known of all."""
+    """Returns the bounds around all parts; None if those of one part are unknown."""
     if None in parts:
         return None
     lowers = [part.lower for part in parts if part is not None and part.lower is not None]

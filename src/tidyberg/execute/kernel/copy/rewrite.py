@@ -1,4 +1,4 @@
-"""Copy: moves row groups as bytes under a new footer. Reads the footers, proves, assembles, writes, confirms."""
+"""Copies row groups as bytes under a new footer: reads the footers, checks them, plans, writes, reads back."""
 
 import time
 from functools import partial
@@ -25,17 +25,17 @@ from tidyberg.storage.write_assembly import write_assembly
 
 
 class Copy:
-    """Moves row groups as bytes where that can be proven safe."""
+    """Copies row groups as bytes, if that is provably safe."""
 
     def rewrite(self, attempt: RewriteAttempt) -> TaskResult:
         try:
             return _copy(attempt)
         except DamagedFooter as damage:
-            raise KernelFailure(FailureKind.DAMAGED, f"A footer is damaged. {damage}.") from None
+            raise KernelFailure(FailureKind.DAMAGED, f"The footer of an input is damaged: {damage}.") from None
 
 
 def _copy(attempt: RewriteAttempt) -> TaskResult:
-    """Raises CannotCopy, before anything is written, when the inputs cannot be shown to be safe to copy."""
+    """Raises CannotCopy, before anything is written, if a copy is not provably safe."""
     started, started_ns = time.perf_counter(), time.time_ns()
     task, storage = attempt.task, attempt.storage
     check_task(task)
@@ -76,7 +76,7 @@ def _copy(attempt: RewriteAttempt) -> TaskResult:
 
 
 def _checksum_of_inputs(attempt: RewriteAttempt) -> str:
-    """A copy reads no rows: full verification reads those of the inputs, as the table has them."""
+    """A copy reads no rows, so full verification reads those of the inputs."""
     task = attempt.task
     reading = ChecksumTask(
         task.job_id, task.group_id, task.inputs, task.arrow_schema, task.batch_rows, lineage=task.lineage
@@ -85,7 +85,7 @@ def _checksum_of_inputs(attempt: RewriteAttempt) -> str:
 
 
 def _facts(footers: list[pq.FileMetaData], all_leaves: list[Leaf]) -> dict[int, ColumnFacts]:
-    """Of files whose columns are those of the table."""
+    """Collects the facts of files whose columns are those of the table."""
     collector = FactCollector(all_leaves, {}, own=False)
     for footer in footers:
         file_leaves = leaves(footer.schema.to_arrow_schema())
