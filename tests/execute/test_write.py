@@ -54,7 +54,7 @@ def test_rows_go_through_unchanged_and_in_order(tmp_path: Path) -> None:
 def test_a_writer_that_rolls_far_more_often_than_planned_ends_the_task(tmp_path: Path) -> None:
     files = noise_files(tmp_path, 3, 2_000, 100)
     task = make_task(files, NOISE, tmp_path / "out", outputs=6, target_bytes=100_000, max_outputs=3)
-    with pytest.raises(KernelFailure, match="came to more than 3 files; its plan foresaw 6") as failure:
+    with pytest.raises(KernelFailure, match="needs more than 3 files; the plan expected 6") as failure:
         run(task)
     assert failure.value.kind is FailureKind.LIMIT
     assert list((tmp_path / "out").iterdir()) == [], "and leaves nothing"
@@ -296,5 +296,5 @@ def test_bloom_filters_an_executor_cannot_write_are_a_warning(tmp_path: Path, mo
     for module in ("write.output", "encode"):
         monkeypatch.setattr(f"tidyberg.execute.kernel.{module}.unsupported_options", lambda: {"bloom_filter_options"})
     result = run(task, attempt=1)
-    assert "Bloom filters were left out" in result.warnings[0]
+    assert "The outputs have no bloom filters" in result.warnings[0]
     assert pq.read_metadata(result.outputs[0].path).row_group(0).column(1).bloom_filter_offset is None

@@ -1,4 +1,4 @@
-"""An output whose columns are encoded beside each other, on several cores, and put together as Arrow would have."""
+"""Writes an output whose columns are encoded on several cores. The file is what Arrow itself would write."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from tidyberg.storage.storage import Place, Storage
 
 
 class ParallelOutput:
-    """The file being written; encoding goes on in the background."""
+    """A file that is being written; threads encode its columns."""
 
     def __init__(
         self,
@@ -37,12 +37,12 @@ class ParallelOutput:
         return self._file.nan_counts
 
     def write(self, table: pa.Table) -> None:
-        """Begins a row group; how large it is turns out when it is settled, before the next one."""
+        """Begins a row group. Call `finish_row_group` before the next one."""
         assert self._encoding is None
         self._encoding = table.num_rows, self._encoders.begin(table, self._options, self._leaf_numbers)
 
     def finish_row_group(self) -> int:
-        """Waits for the row group; returns the bytes that the file has on storage now."""
+        """Waits for the row group and writes it. Returns the size of the file so far."""
         assert self._encoding is not None
         (rows, encoding), self._encoding = self._encoding, None
         with self._storage.guard(self.place.location, writing=True):
