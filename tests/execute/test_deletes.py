@@ -136,7 +136,7 @@ def test_a_position_that_the_file_lacks_is_refused(tmp_path: Path, wrong: int) -
 def test_a_position_delete_file_without_its_columns_is_refused(tmp_path: Path) -> None:
     (file,) = at(1, number_files(tmp_path / "in", 1, 3))
     other = write_file(tmp_path / "d.parquet", pa.table([[1]], schema=BY_ID))
-    with pytest.raises(KernelFailure, match="without a position"):
+    with pytest.raises(KernelFailure, match="a file path or position is null"):
         run(make(tmp_path, [file], [TaskDelete(other.path, "position", other.size, 1)]))
 
 
@@ -187,9 +187,9 @@ def test_vectors_that_cannot_be_right_are_refused(tmp_path: Path) -> None:
     wrong = {
         "two deletion vectors": [vector, beyond],
         "deletes row 4": [beyond],
-        "whose rows": [dataclasses.replace(vector, referenced_data_file=None)],
-        "where in": [dataclasses.replace(vector, content_offset=None)],
-        "is not readable": [dataclasses.replace(vector, content_size=vector.content_size - 1)],
+        "does not name the data file": [dataclasses.replace(vector, referenced_data_file=None)],
+        "does not give the offset and size": [dataclasses.replace(vector, content_offset=None)],
+        "is damaged: its header says": [dataclasses.replace(vector, content_size=vector.content_size - 1)],
     }
     for message, deletes in wrong.items():
         with pytest.raises(KernelFailure, match=message) as caught:
@@ -303,7 +303,7 @@ def test_partition_values_stand_in_for_columns_that_files_lack(tmp_path: Path) -
 def test_equality_deletes_without_field_ids_are_not_guessed(tmp_path: Path) -> None:
     (file,) = at(1, [write_file(tmp_path / "a.parquet", pa.table([[1, 2]], schema=BY_ID))])
     delete = equality_delete(tmp_path / "d.parquet", pa.schema([pa.field("id", pa.int64())]), {"id": [1]}, (1,), 2)
-    with pytest.raises(KernelFailure, match="without field ids"):
+    with pytest.raises(KernelFailure, match="has no field ids"):
         run(make(tmp_path, [file], [delete], BY_ID, BY_ID))
 
 

@@ -407,7 +407,7 @@ def test_tasks_over_joined_files_write_what_they_write_one_by_one(
     for most_refused in (4, 0):
         with monkeypatch.context() as patch:
             spy = Spy(patch)
-            patch.setattr(tiny, "_MOST_REFUSED", most_refused)
+            patch.setattr(tiny, "_MAX_REFUSED", most_refused)
             result = rewrite(inputs, NUMBERS, tmp_path / "out", lineage=True)
         assert spy.joined == ([len(files)] if most_refused else [])
         found.append((read_rows([output.path for output in result.outputs]), result.input_facts, result.output_facts))

@@ -22,14 +22,14 @@ def _moves_all_pages() -> Iterator[None]:
     """Small files are spliced too, and columns that would get a dictionary."""
     with small_files_count(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(judge, "_dictionaries_from_first_rows", lambda *_: {})
-        patch.setattr(judge, "_MOST_LOSING", 1.0)
+        patch.setattr(judge, "_MAX_DELETED_SHARE", 1.0)
         yield
 
 
 @contextmanager
 def _joins_nothing() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiny, "_MOST_REFUSED", 0)
+        patch.setattr(tiny, "_MAX_REFUSED", 0)
         yield
 
 

@@ -1,4 +1,4 @@
-"""Decides whether a task is worth splicing, and which columns of it are moved, from its first files."""
+"""Decides whether splicing pays for a task, and whose pages it moves, from the first files."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,27 +16,27 @@ from tidyberg.model.task import Task, TaskInput
 from tidyberg.parquet.fields import CannotCopy
 from tidyberg.storage.storage import Storage
 
-_WORTHWHILE_SHARE = 0.3  # of the bytes: below, what is saved does not pay for row groups that are less even
-_MOST_LOSING = 0.5  # of the rows, in files that lose some to deletes: these files are written anew, with small pages
-_SMALL_SHARE = 8  # at most one file in so many may have but a small page of each column
-_FILES_PER_OUTPUT = 8  # at least, or outputs come out too unequal: a file is not divided
-_MOST_GROUP_ROWS = 32 * 1024 * 1024  # Arrow makes two row groups of twice as many
-NOTHING: frozenset[int] = frozenset()
+_WORTHWHILE_SHARE = 0.3  # of the bytes: below this, the time saved is not worth less even row groups
+_MAX_DELETED_SHARE = 0.5  # of the rows, in files with deletes: those are encoded again, with small pages
+_SMALL_SHARE = 8  # at most one file in this many may have only small pages
+_FILES_PER_OUTPUT = 8  # at least: a file is not divided, so with fewer files outputs would differ too much in size
+_MAX_GROUP_ROWS = 32 * 1024 * 1024  # Arrow divides a row group of twice as many rows
+NO_COLUMNS: frozenset[int] = frozenset()
 
 MakeReader = Callable[[pa.Schema], Reader]
 
 
 def may_splice(task: Task, storage: Storage) -> bool:
-    """What can be told without looking at any file."""
+    """Whether the task may be spliced, decided before any file is read."""
     settings = task.write
     if not task.splices or task.partitioning is not None or not task.inputs:
         return False
-    # Full verification sums up the rows on their way, and bloom filters need the values.
+    # Full verification needs the rows for its checksum, and bloom filters need the values.
     if task.checksum or settings.bloom_filter_columns:
         return False
-    if settings.compression not in CODECS or settings.row_group_rows > _MOST_GROUP_ROWS:
+    if settings.compression not in CODECS or settings.row_group_rows > _MAX_GROUP_ROWS:
         return False
-    # Over fewer rows writers have not had the chance to see what a dictionary is worth, and their pages are small.
+    # With fewer rows a writer cannot know whether a dictionary pays, and its pages are small.
     if sum(file.records for file in task.inputs) < MIN_DICTIONARY_ROWS * len(task.inputs):
         return False
     if _SMALL_SHARE * sum(file.records < MIN_PAGE_VALUES for file in task.inputs) > len(task.inputs):
@@ -46,7 +46,7 @@ def may_splice(task: Task, storage: Storage) -> bool:
         return False
     if task.outputs > 1 and largest * _FILES_PER_OUTPUT > task.target_bytes:
         return False
-    # Columns of a larger file would be asked for one by one.
+    # Each column of a larger remote file would need its own request.
     return all(file.size <= FETCHED_WHOLE or storage.place(file.path).is_local for file in task.inputs)
 
 
@@ -57,26 +57,26 @@ def columns_to_move(
     dictionaries: dict[int, bool],
     files: Sequence[OpenFile],
     make_reader: MakeReader,
-    may_lose_rows: Callable[[TaskInput], bool],
+    may_delete_from: Callable[[TaskInput], bool],
 ) -> frozenset[int]:
-    """Columns whose pages can be moved and that are not worth a dictionary; none where that would not pay."""
-    in_all = sum(file.rows_expected for file in task.inputs)
-    if sum(file.rows_expected for file in task.inputs if may_lose_rows(file)) > _MOST_LOSING * in_all:
-        return NOTHING
+    """Returns the columns whose pages can be moved and that need no dictionary; none if moving them does not pay."""
+    all_rows = sum(file.rows_expected for file in task.inputs)
+    if sum(file.rows_expected for file in task.inputs if may_delete_from(file)) > _MAX_DELETED_SHARE * all_rows:
+        return NO_COLUMNS
     table = TableColumns(target)
-    # Of files that several tasks share, each takes some rows, not pages.
+    # A file that several tasks share is divided by rows, not by pages.
     inputs = [SplicedInput(file, storage) for file in files if file.footer.num_rows and is_whole(file)]
     if not inputs or any(file.uncompressed_bytes > task.write.row_group_bytes for file in files):
-        return NOTHING
-    # Where lineage is null it stands for what a row inherits from its file: it is always written anew [I8].
+        return NO_COLUMNS
+    # A null in the lineage columns means that the row inherits from its file, so they are always encoded [I8].
     own = len(target) - (len(LINEAGE_FIELDS) if task.lineage else 0)
     bytes_of = {position: _bytes_to_move(task, table, position, inputs) for position in range(own)}
     candidates = [position for position, size in bytes_of.items() if size]
     if not candidates:
-        return NOTHING
+        return NO_COLUMNS
     with_dictionary = dict(dictionaries)
     if task.write.dictionary:
-        # Footers tell little of few rows, and nothing where a writer did not try: the rows know better.
+        # A footer says little about few rows, and nothing if the writer never tries dictionaries.
         with_dictionary |= _dictionaries_from_first_rows(target, candidates, inputs[0].file, make_reader)
     chosen = [
         position
@@ -85,22 +85,22 @@ def columns_to_move(
     ]
     stored = sum(opened.file.input.size for opened in inputs)
     pays = sum(bytes_of[position] for position in chosen) >= _WORTHWHILE_SHARE * stored
-    return frozenset(chosen) if pays else NOTHING
+    return frozenset(chosen) if pays else NO_COLUMNS
 
 
 def _bytes_to_move(task: Task, table: TableColumns, position: int, inputs: Sequence[SplicedInput]) -> int:
-    """Of one column in these files; zero where one of them does not allow it."""
+    """Returns the bytes of one column in these files; zero if one of them cannot be moved."""
     try:
-        found = [part for file in inputs for leaf in file.parts(table, position, task.write) for part in leaf]
+        found = [chunk for file in inputs for leaf in file.chunks(table, position, task.write) for chunk in leaf]
     except CannotCopy:
         return 0
-    return sum(part.size for part in found)
+    return sum(chunk.size for chunk in found)
 
 
 def _dictionaries_from_first_rows(
     target: pa.Schema, candidates: list[int], file: OpenFile, make_reader: MakeReader
 ) -> dict[int, bool]:
-    """By the first rows, as the columns that are encoded are judged: not every writer tries dictionaries."""
+    """Samples the first rows, as the writer does for encoded columns."""
     schema = pa.schema([target.field(position) for position in candidates])
     reader = make_reader(schema)
     first = next(reader.scan(file, reader.selection(file)), None)

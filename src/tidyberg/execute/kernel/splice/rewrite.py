@@ -1,4 +1,4 @@
-"""Splice: moves the pages that need not be decoded as bytes, and encodes the other columns."""
+"""Splices files: moves pages as bytes if they need not be decoded, and encodes the other columns."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -13,7 +13,7 @@ from tidyberg.model.task import TaskResult
 
 
 class PageWriter:
-    """Writes whole files one after the other, and moves the pages of some columns."""
+    """Writes files one after another, and moves the pages of some columns."""
 
     joins = False
 
@@ -31,7 +31,7 @@ class PageWriter:
         )
 
     def write(self, files: Iterator[OpenFile], surviving: SurvivingRows) -> list[FinishedOutput]:
-        surviving.spliced(files, self._splicing)
+        surviving.splice(files, self._splicing)
         return self._splicing.finish()
 
     def abandon(self) -> bool:
@@ -47,7 +47,7 @@ class PageWriter:
 
 
 class Splice(Encode):
-    """Encodes like `Encode` where the first files show that moving pages does not pay."""
+    """Moves pages, or encodes like `Encode` if the first files show that moving does not pay."""
 
     def open_writer(self, first: FirstFiles) -> TaskWriter:
         attempt = first.attempt

@@ -1,4 +1,4 @@
-"""The splicing writer: takes whole files, moves the pages of some columns, encodes the others, rolls its outputs."""
+"""The splicing writer: moves the pages of some columns, encodes the others, and rolls outputs by size."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -31,7 +31,7 @@ from tidyberg.storage.storage import Storage, remove_outputs
 
 
 class SplicingWriter:
-    """Takes open files, one after the other, and turns them into outputs of equal size."""
+    """Takes open files one after another and writes outputs of equal size."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class SplicingWriter:
         dictionaries: Mapping[int, bool],
         make_reader: MakeReader,
     ) -> None:
-        """`target` is the table's schema, `schema` the same with dictionary strings, `moved` are columns of both."""
+        """`schema` is `target`, the table's schema, with dictionary strings. `moved` holds column positions in both."""
         self.outputs: list[FinishedOutput] = []
         self.rows_written = self.bytes_moved = 0
-        self.files_moved: list[str] = []  # inputs of which pages were moved
+        self.files_moved: list[str] = []  # inputs whose pages were moved
         self._task = task
         self._attempt = attempt
         self._storage = storage
@@ -57,7 +57,8 @@ class SplicingWriter:
         self._moved = sorted(moved)
         self._encoded = [position for position in range(len(target)) if position not in moved]
         self._encoded_schema = pa.schema([schema.field(position) for position in self._encoded])
-        # Floats are moved too, but NaN must be counted: they are read beside the columns to encode, before lineage.
+        # Pages of floats are moved too, but NaN must be counted. So floats are read with the columns to encode,
+        # in front of the lineage columns.
         floats = [p for p in self._moved if any(map(counts_nans, self._table.leaves_of(p).values()))]
         own = len(self._encoded) - (len(LINEAGE_FIELDS) if task.lineage else 0)
         read = [*self._encoded[:own], *floats, *self._encoded[own:]]
@@ -78,13 +79,13 @@ class SplicingWriter:
         self._start_row_group()
 
     def add(self, file: OpenFile, deleted: Positions, rows_in_all: int, *, is_movable: bool) -> None:
-        """The rows that the task takes of a file, less the deleted ones; the file is closed then.
+        """Adds the task's rows of a file, except the deleted ones, and closes the file.
 
-        Files come in the order of the task's inputs; `rows_in_all` is how many the task will write. Pages are moved
-        only of files that are movable: which no delete touches.
+        Files come in the order of the task's inputs. `rows_in_all` is how many rows the task will write. `is_movable`
+        says that no delete applies to the file, so its pages may be moved.
         """
         if file.uncompressed_bytes > self._task.write.row_group_bytes:
-            raise CannotCopy(f"{file.input.path} is larger than a row group")  # which would have to hold all of it
+            raise CannotCopy(f"{file.input.path} is larger than a row group, and a splice does not divide files")
         rows = file.end_row - file.first_row - len(deleted)
         with file.source:
             if rows:
@@ -106,7 +107,7 @@ class SplicingWriter:
         return self.outputs
 
     def abandon(self) -> bool:
-        """Remove what was written, which is this attempt's own; whether nothing of it is left."""
+        """Removes the files of this attempt. Returns True if none is left."""
         self._encoders.close()
         places = [self._storage.place(output.path) for output in self.outputs]
         is_closed = self._current is None or self._current.abandon()
@@ -121,45 +122,45 @@ class SplicingWriter:
         self._floats = {number: FloatFacts() for number in self._counted}
 
     def _is_complete(self) -> bool:
-        """A file is not divided: the row group ends where it is nearest to the wanted number of rows."""
+        """A file is not divided, so a row group ends as near as possible to the wanted number of rows."""
         following = self._task.inputs[self._files_taken : self._files_taken + 1]
         most = max_row_group_rows(self._task.write, self._seen_rows, self._seen_bytes)
         wanted = self._sizing.rows_for_next_group(most)
         return any(self._rows + file.rows_expected / 2 > wanted for file in following)
 
     def _take(self, file: OpenFile, deleted: Positions, is_movable: bool) -> None:
-        # I1: pages have all rows of the file.
+        # I1: pages contain all rows of the file, deleted ones too.
         found = self._pages_of(SplicedInput(file, self._storage)) if is_movable else {}
         if moved := sum(part.size for leaf in found.values() for parts in leaf for part in parts):
             self.bytes_moved += moved
             self.files_moved.append(file.input.path)
-        made_anew = [position for position in self._moved if position not in found]
-        if made_anew:
-            found |= self._made_plain(file, made_anew, deleted)
+        encoded_again = [position for position in self._moved if position not in found]
+        if encoded_again:
+            found |= self._encoded_plain(file, encoded_again, deleted)
         wanted = file.end_row - file.first_row - len(deleted)
         for position in self._moved:
             for number, parts in zip(self._table.columns[position].leaf_numbers, found[position], strict=True):
                 rows = sum(part.rows for part in parts)
                 if rows != wanted:
-                    raise CannotCopy(f"{file.input.path} has {rows} rows in a column of {wanted}")
+                    raise CannotCopy(f"a column of {file.input.path} has {rows} rows, but {wanted} were expected")
                 self._parts.setdefault(number, []).extend(parts)
                 self._held += sum(part.size for part in parts)
         self._read(file, deleted)
 
     def _pages_of(self, opened: SplicedInput) -> dict[int, list[list[SourceChunk]]]:
-        """By column, those that can be moved."""
+        """Returns the chunks that can be moved, by column."""
         found = {}
         for position in self._moved:
             with suppress(CannotCopy):
-                found[position] = opened.parts(self._table, position, self._task.write)
+                found[position] = opened.chunks(self._table, position, self._task.write)
         return found
 
-    def _made_plain(
+    def _encoded_plain(
         self, file: OpenFile, positions: list[int], deleted: Positions
     ) -> dict[int, list[list[SourceChunk]]]:
-        """Pages of these columns as Arrow writes them, where those of the file cannot be moved."""
+        """Encodes these columns with Arrow, because the file's own pages cannot be moved."""
         schema = pa.schema([self._target.field(position) for position in positions])
-        table = pa.Table.from_batches(self._left(file, deleted, self._make_reader(schema)), schema=schema)
+        table = pa.Table.from_batches(self._surviving_batches(file, deleted, self._make_reader(schema)), schema=schema)
         options = writer_options(self._task.write, leaves(schema), {}, table)
         made = in_memory(table, with_compression_levels(options, self._task, table, leaves(schema)))
         made_columns = by_field_id(columns(made.footer.schema))
@@ -178,14 +179,14 @@ class SplicingWriter:
     def _read(self, file: OpenFile, deleted: Positions) -> None:
         if self._reader is None:
             return
-        for left in self._left(file, deleted, self._reader, lineage=self._task.lineage):
+        for left in self._surviving_batches(file, deleted, self._reader, lineage=self._task.lineage):
             for number, leaf in self._counted.items():
                 self._floats[number] = self._floats[number].with_values(leaf.of(pa.Table.from_batches([left])))
             kept = left.select(self._kept)
             self._batches.append(kept)
             self._held += kept.nbytes
 
-    def _left(
+    def _surviving_batches(
         self, file: OpenFile, deleted: Positions, reader: Reader, *, lineage: bool = False
     ) -> Iterator[pa.RecordBatch]:
         first = file.first_row
@@ -207,12 +208,14 @@ class SplicingWriter:
         self._start_row_group()
 
     def _encode(self, table: pa.Table) -> EncodedColumns:
-        """The columns that are not moved, by the numbers of their leaves."""
+        """Encodes the columns that are not moved; returns them by leaf number."""
         if table.num_rows != self._rows:
-            raise KernelFailure(FailureKind.DAMAGED, f"{table.num_rows} rows were read where {self._rows} were moved.")
+            raise KernelFailure(
+                FailureKind.DAMAGED, f"A row group has {table.num_rows} encoded rows, but {self._rows} moved rows."
+            )
         if self._options is None:
             self._options = self._decide_options(table)
-        # Without one dictionary for all chunks Arrow's writer would fall back to plain pages at the second.
+        # Arrow's writer falls back to plain pages at the second dictionary, so all chunks get one.
         numbers = [self._table.columns[position].leaf_numbers for position in self._encoded]
         return self._encoders.begin(table.unify_dictionaries(), self._options, numbers).result()
 
