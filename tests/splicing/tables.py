@@ -24,7 +24,7 @@ METRICS = [one.name for one in fields(WrittenFile) if one.name.endswith(("_count
 def small_files_count(judged: int = 1) -> Iterator[None]:
     """Else only files of tens of thousands of rows are worth splicing; the first ones decide for all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encode, "_JUDGED_FILES", judged)
+        patch.setattr(encode, "_SAMPLED_FILES", judged)
         patch.setattr(judge, "MIN_DICTIONARY_ROWS", 0)
         patch.setattr(judge, "_WORTHWHILE_SHARE", 0.0)
         patch.setattr(judge, "_FILES_PER_OUTPUT", 0)

@@ -1,4 +1,4 @@
-"""Rewrites the files of one task: tries the ways of rewriting in turn, the cheapest first."""
+"""Rewrites the files of one task: tries copy, splice and encode in turn, the cheapest first."""
 
 from dataclasses import replace
 
@@ -12,14 +12,14 @@ from tidyberg.parquet.fields import CannotCopy
 
 
 def rewrite(attempt: RewriteAttempt) -> TaskResult:
-    """The result says why copying or splicing, where it was tried, was not possible."""
+    """Rewrites the files. The result says why a copy or splice was not possible, if it was tried."""
     reasons: dict[type[Rewriting], str] = {}
     *first, last = ways_for(attempt)
     for way in first:
         try:
             result = way.rewrite(attempt)
             break
-        except CannotCopy as refusal:  # nothing is left of what was written
+        except CannotCopy as refusal:  # it has removed its outputs
             reasons[type(way)] = str(refusal)
     else:
         result = last.rewrite(attempt)
@@ -27,7 +27,7 @@ def rewrite(attempt: RewriteAttempt) -> TaskResult:
 
 
 def ways_for(attempt: RewriteAttempt) -> list[Rewriting]:
-    """The last one always works."""
+    """Returns the ways to try, in order. The last one always works."""
     task = attempt.task
     ways: list[Rewriting] = [Copy()] if task.mode == "copy" else []
     if may_splice(task, attempt.storage):

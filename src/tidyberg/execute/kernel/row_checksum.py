@@ -1,4 +1,4 @@
-"""Sums up the rows of files, for full verification."""
+"""Computes the checksum of the rows of files, for full verification."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from tidyberg.storage.storage import Storage
 
 
 def checksum_rows(task: ChecksumTask, storage: Storage, should_stop: Callable[[], bool]) -> tuple[int, str]:
-    """Returns how many rows the files have, and their checksum."""
+    """Returns the number of rows in the files, and their checksum."""
     reader = Reader(
         storage,
         table_schema(task),

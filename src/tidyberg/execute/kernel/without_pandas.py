@@ -1,6 +1,6 @@
-"""Keeps Arrow from importing pandas, which it does at the first value it converts: it might be one of pandas' own.
+"""Keeps Arrow from importing pandas, which it does when it converts its first value, in case that is a pandas object.
 
-Only for processes of our own, in which nobody uses pandas: importing it takes a tenth of a second and 30 MB in each.
+Importing pandas takes a tenth of a second and 30 MB. Use this only in our own processes, which do not need pandas.
 """
 
 import sys
@@ -10,7 +10,7 @@ from types import ModuleType
 
 
 class _PandasBlocker:
-    """Finds no pandas, before anyone else looks for it."""
+    """An import finder that hides pandas from the finders after it."""
 
     def find_spec(
         self,
@@ -19,12 +19,12 @@ class _PandasBlocker:
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
         if name == "pandas":
-            raise ModuleNotFoundError("pandas is not needed here", name=name)
+            raise ModuleNotFoundError("tidyberg hides pandas from Arrow in this process", name=name)
         return None
 
 
 def use_arrow_without_pandas() -> None:
-    """Let Arrow look for pandas now, once and in vain; others may import it later."""
+    """Makes Arrow look for pandas now, and not find it. Other code may still import pandas later."""
     if "pandas" in sys.modules:
         return
     import pyarrow as pa
