@@ -14,8 +14,8 @@ import pytest
 from tests.builders.tasks import field, make_task, write_file
 from tests.builders.tasks import run as run_kernel
 from tidyberg.execute.kernel import encode
-from tidyberg.execute.kernel.splice import judge
-from tidyberg.execute.kernel.write import chunk_parts as parts
+from tidyberg.execute.kernel.splice import eligibility as judge
+from tidyberg.execute.kernel.write import source_chunks as parts
 from tidyberg.model.task import TaskInput, TaskResult, WrittenFile
 
 METRICS = [one.name for one in fields(WrittenFile) if one.name.endswith(("_counts", "_bounds"))]
@@ -25,12 +25,12 @@ METRICS = [one.name for one in fields(WrittenFile) if one.name.endswith(("_count
 def small_files_count(judged: int = 1) -> Iterator[None]:
     """Makes splicing worthwhile for small files. Otherwise it takes tens of thousands of rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encode, "_JUDGED_FILES", judged)
-        patch.setattr(judge, "TELLING_ROWS", 0)
+        patch.setattr(encode, "_SAMPLED_FILES", judged)
+        patch.setattr(judge, "MIN_DICTIONARY_ROWS", 0)
         patch.setattr(judge, "_WORTHWHILE_SHARE", 0.0)
         patch.setattr(judge, "_FILES_PER_OUTPUT", 0)
-        patch.setattr(judge, "FEWEST_VALUES", 0)
-        patch.setattr(parts, "FEWEST_VALUES", 0)
+        patch.setattr(judge, "MIN_PAGE_VALUES", 0)
+        patch.setattr(parts, "MIN_PAGE_VALUES", 0)
         yield
 
 

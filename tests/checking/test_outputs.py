@@ -12,7 +12,7 @@ from tests.builders.checked_files import metadata, put, statistics
 from tests.builders.copy_tasks import SCHEMA, copy, rows, write_files
 from tests.builders.footers import edit_footer
 from tests.builders.tasks import STORAGE, make_task
-from tidyberg.execute.kernel.check.outputs import false_statements, report_by
+from tidyberg.execute.kernel.check.outputs import output_problems, report_stored_file
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import ChecksumResult, TaskInput, TaskResult
@@ -28,7 +28,7 @@ DISTINCT, UPPER = 4, 5
 
 
 def rules_of(result: TaskResult, sources: list[TaskInput]) -> set[str]:
-    found = false_statements(result.outputs, sources, partial(report_by, Storage(STORAGE), lambda: False))
+    found = output_problems(result.outputs, sources, partial(report_stored_file, Storage(STORAGE), lambda: False))
     return {problem.rule for problem in found}
 
 
@@ -90,7 +90,7 @@ def test_damage_of_an_input_excuses_only_itself(
         problems = tuple(Problem("pages", what, path, 0, "small") for what in words)
         return replace(check_path(path), problems=problems)
 
-    assert len(false_statements(result.outputs, inputs, report)) == left
+    assert len(output_problems(result.outputs, inputs, report)) == left
 
 
 def test_what_a_copy_writes_itself_has_no_excuse(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_files_that_were_read_back_are_checked_with_what_manifests_will_say(tmp_
 def test_checking_can_be_stopped(tmp_path: Path) -> None:
     result = copy(write_files(tmp_path / "in", [rows(0, 100)]), tmp_path / "out")
     with pytest.raises(KernelFailure) as stopped:
-        false_statements(result.outputs, (), partial(report_by, Storage(STORAGE), lambda: True))
+        output_problems(result.outputs, (), partial(report_stored_file, Storage(STORAGE), lambda: True))
     assert stopped.value.kind is FailureKind.STOPPED
 
 

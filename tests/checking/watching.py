@@ -7,7 +7,7 @@ import pytest
 
 from tidyberg.execute.kernel import run
 from tidyberg.execute.kernel.attempt import RewriteAttempt
-from tidyberg.execute.kernel.check.outputs import false_statements
+from tidyberg.execute.kernel.check.outputs import output_problems
 from tidyberg.execute.kernel.rewrite import rewrite
 from tidyberg.model.task import TaskResult
 from tidyberg.parquet.check.file import FileReport, check_path
@@ -33,7 +33,7 @@ def _checked(write: Callable[[RewriteAttempt], TaskResult], found: list[str]) ->
             if attempt.storage.place(output.path).is_local and output.size < _LARGEST
         ]
         moved = result.mode == "copy" or result.bytes_spliced
-        problems = false_statements(local, attempt.task.inputs if moved else (), _report)
+        problems = output_problems(local, attempt.task.inputs if moved else (), _report)
         found.extend(map(str, problems))
         return result
 

@@ -22,7 +22,7 @@ from tidyberg.control.round import Round
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows
-from tidyberg.execute.kernel.write.paged import SplicedFile
+from tidyberg.execute.kernel.write.paged_output import PagedOutput
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.table import TableRef
 from tidyberg.model.task import TaskResult
@@ -127,7 +127,7 @@ def test_a_kernel_that_moves_pages_of_a_file_with_deletes_is_caught(
         deleted(table, paths, kind)
         with monkeypatch.context() as broken, make_control(warehouse, InlineEngine()) as control:
             broken.setattr(DeletedRows, "positions", lambda *_: np.empty(0, np.int64))
-            broken.setattr(DeletedRows, "may_take_from", lambda *_: False)
+            broken.setattr(DeletedRows, "may_delete_from", lambda *_: False)
             broken.setattr(DeletedRows, "surviving_rows", FILES * ROWS)
             with pytest.raises(VerificationFailed, match=r"were moved as they are, but .* may delete rows of it"):
                 control.compact(TableRef("lab", ("db",), name.removeprefix("db.")), ALL)
@@ -141,7 +141,7 @@ def test_a_job_says_why_it_gave_splicing_up_and_how_many_files_it_joined(
     def refused(*_: Any) -> None:
         raise CannotCopy(f"{paths[1]} has fields that this version does not know")
 
-    monkeypatch.setattr(SplicedFile, "write", refused)
+    monkeypatch.setattr(PagedOutput, "write", refused)
     with make_control(warehouse, InlineEngine()) as control:
         result = control.compact(REF, ALL)
     assert result.outcome == "committed"

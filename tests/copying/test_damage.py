@@ -11,7 +11,7 @@ from tests.builders.copy_tasks import given, write_files
 from tests.builders.footers import damage, other_type
 from tests.builders.tasks import STORAGE, field, make_task
 from tests.builders.writers_table import WRITERS, inputs_of
-from tidyberg.execute.kernel.read.damage import refuse_damage
+from tidyberg.execute.kernel.read.damaged_footers import refuse_damaged_footers
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import AuditTask, ChecksumTask, TaskInput
@@ -50,13 +50,13 @@ def test_so_does_the_first_one_after_a_death(tmp_path: Path, files: list[TaskInp
 
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
 def test_sound_files_pass(tmp_path: Path, write: Callable[[pa.Table, Path], None]) -> None:
-    refuse_damage(inputs_of(write, tmp_path, 1), Storage(STORAGE))
+    refuse_damaged_footers(inputs_of(write, tmp_path, 1), Storage(STORAGE))
 
 
 def test_what_arrow_survives_is_left_to_arrow(tmp_path: Path) -> None:
     for number, content in enumerate((b"", b"PAR1", b"PAR1 not a footer at all \x05\0\0\0PAR1", b"x" * 100)):
         path = tmp_path / f"{number}.parquet"
         path.write_bytes(content)
-        refuse_damage([given(path, 1)], Storage(STORAGE))
+        refuse_damaged_footers([given(path, 1)], Storage(STORAGE))
         with pytest.raises(KernelFailure, match=path.name):
             run_task(make_task([given(path, 1)], TABLE, tmp_path / "out"), 1, STORAGE)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.builders.copy_tasks import SCHEMA, rows
 from tests.builders.tasks import make_task
 from tidyberg.execute.kernel.copy.assemble import PlannedCopy, assemble
-from tidyberg.execute.kernel.copy.proof import prove
+from tidyberg.execute.kernel.copy.eligibility import common_footer
 from tidyberg.execute.kernel.read.source import open_source
 from tidyberg.model.task import TaskInput
 from tidyberg.parquet.fields import CannotCopy
@@ -43,7 +43,7 @@ def prepare(content: bytes) -> PlannedCopy:
     file = TaskInput("file.parquet", len(content), ROWS)
     sources = [open_source(file, read)]
     task = make_task([file], SCHEMA, Path("out"), mode="copy")
-    return assemble(task, 0, sources, prove(task, sources))
+    return assemble(task, 0, sources, common_footer(task, sources))
 
 
 def check(content: bytes) -> None:

@@ -118,12 +118,14 @@ def test_files_where_some_rows_inherit_are_encoded(tmp_path: Path) -> None:
     for name, options in (("nulls", {}), ("unknown", {"write_statistics": False})):
         file = replace(write_files(tmp_path / name, [table], **options)[0], sequence_number=2, first_row_id=40)
         result = rewrite([file], tmp_path / f"out-{name}")
-        assert "some of its rows may inherit their lineage" in result.mode_reason
+        assert "some of its rows may inherit their row lineage" in result.mode_reason
         assert lineage_of(result)[:3] == [(0, 40, 1), (1, 7, 1), (2, 42, 1)]
 
 
 def test_lineage_that_is_too_large_for_memory_is_encoded(tmp_path: Path) -> None:
-    assert "does not fit into memory" in rewrite(inputs_of(tmp_path), tmp_path / "out", memory_bytes=1000).mode_reason
+    assert (
+        "does not fit into the memory" in rewrite(inputs_of(tmp_path), tmp_path / "out", memory_bytes=1000).mode_reason
+    )
 
 
 def test_full_verification_counts_the_lineage(tmp_path: Path) -> None:

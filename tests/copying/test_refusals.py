@@ -12,7 +12,7 @@ import pytest
 from tests.builders.copy_tasks import SCHEMA, copy, given, read_back, rows, write_files
 from tests.builders.footers import edit_footer
 from tests.builders.tasks import STORAGE, field, make_task
-from tidyberg.execute.kernel.copy.proof import prove
+from tidyberg.execute.kernel.copy.eligibility import common_footer
 from tidyberg.execute.kernel.read.source import open_source, storage_reader
 from tidyberg.model.task import TaskDelete, TaskInput, TaskPartitionField, TaskResult
 from tidyberg.parquet.fields import CannotCopy, ChunkField, FileField, GroupField, MetadataField
@@ -135,7 +135,7 @@ def test_deletes_and_moves_are_encoded(tmp_path: Path) -> None:
 def test_small_row_groups_are_encoded_where_the_plan_asks_for_larger_ones(tmp_path: Path) -> None:
     inputs = write_files(tmp_path, [rows(0, 1000)], row_group_size=100)
     said = reason(copy(inputs, tmp_path / "out", min_row_group_bytes=1 << 20))
-    assert said.startswith("its 10 row groups have 0.0 MB on average, less than the 1.0 MB")
+    assert said.startswith("its 10 row groups have 0.0 MB on average, less than the minimum of 1.0 MB")
 
 
 def test_a_manifest_that_counts_other_rows_is_not_believed(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def refusal(path: Path) -> str:
     """Why a file of three rows cannot be copied."""
     file = given(path, 3)
     with pytest.raises(CannotCopy) as refused:
-        prove(make_task([file], TABLE, path.parent), [open_source(file, storage_reader(Storage(STORAGE)))])
+        common_footer(make_task([file], TABLE, path.parent), [open_source(file, storage_reader(Storage(STORAGE)))])
     return str(refused.value)
 
 

@@ -43,7 +43,7 @@ def test_garbage_is_refused(blob: bytes) -> None:
 def test_a_flipped_byte_is_refused(at: int, flip: int) -> None:
     blob = bytearray(blob_of([1, 5, 70_000, *range(100, 9000)]))
     blob[at % len(blob)] ^= flip
-    with pytest.raises(KernelFailure, match="not readable"):
+    with pytest.raises(KernelFailure, match="is damaged"):
         read_deletion_vector(bytes(blob), "test")
 
 
@@ -68,10 +68,10 @@ def test_positions_reach_as_far_as_63_bits() -> None:
     ("bitmaps", "said"),
     [
         (one_run(0x80000000, 0, 1), "63 bits"),
-        (one_run(0, 65_530, 6), "beyond its container"),
-        (one_run(0, 5, 1)[:-1], "ends in the middle"),
-        (one_run(0, 5, 1) + b"\x00", "left over"),
-        (struct.pack("<Q", 2) + one_run(0, 5, 1)[8:], "not readable"),
+        (one_run(0, 65_530, 6), "exceeds its container"),
+        (one_run(0, 5, 1)[:-1], "ends too early"),
+        (one_run(0, 5, 1) + b"\x00", "after its last bitmap"),
+        (struct.pack("<Q", 2) + one_run(0, 5, 1)[8:], "is damaged"),
         (struct.pack("<QIII", 1, 0, 4711, 0), "unknown cookie"),
     ],
 )

@@ -136,7 +136,7 @@ def test_a_position_that_the_file_lacks_is_refused(tmp_path: Path, wrong: int) -
 def test_a_position_delete_file_without_its_columns_is_refused(tmp_path: Path) -> None:
     (file,) = at(1, number_files(tmp_path / "in", 1, 3))
     other = write_file(tmp_path / "d.parquet", pa.table([[1]], schema=BY_ID))
-    with pytest.raises(KernelFailure, match="without a position"):
+    with pytest.raises(KernelFailure, match="a file path or position is null"):
         run(make(tmp_path, [file], [TaskDelete(other.path, "position", other.size, 1)]))
 
 
@@ -150,7 +150,7 @@ def test_a_delete_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
 def test_a_huge_position_delete_file_is_decoded_for_the_files_at_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delete_files, "_MOST_KEPT_ROWS", 2)
+    monkeypatch.setattr(delete_files, "_MAX_CACHED_ROWS", 2)
     first, second = at(1, number_files(tmp_path / "in", 2, 5))
     delete = position_delete(tmp_path / "d.parquet", [(first.path, 1), (second.path, 2), (second.path, 3)], 1)
     assert survivors(make(tmp_path, [second], [delete])) == [5, 6, 9]
@@ -187,9 +187,9 @@ def test_vectors_that_cannot_be_right_are_refused(tmp_path: Path) -> None:
     wrong = {
         "two deletion vectors": [vector, beyond],
         "deletes row 4": [beyond],
-        "whose rows": [dataclasses.replace(vector, referenced_data_file=None)],
-        "where in": [dataclasses.replace(vector, content_offset=None)],
-        "is not readable": [dataclasses.replace(vector, content_size=vector.content_size - 1)],
+        "does not name the data file": [dataclasses.replace(vector, referenced_data_file=None)],
+        "does not give the offset and size": [dataclasses.replace(vector, content_offset=None)],
+        "is damaged: its header says": [dataclasses.replace(vector, content_size=vector.content_size - 1)],
     }
     for message, deletes in wrong.items():
         with pytest.raises(KernelFailure, match=message) as caught:
@@ -303,7 +303,7 @@ def test_partition_values_stand_in_for_columns_that_files_lack(tmp_path: Path) -
 def test_equality_deletes_without_field_ids_are_not_guessed(tmp_path: Path) -> None:
     (file,) = at(1, [write_file(tmp_path / "a.parquet", pa.table([[1, 2]], schema=BY_ID))])
     delete = equality_delete(tmp_path / "d.parquet", pa.schema([pa.field("id", pa.int64())]), {"id": [1]}, (1,), 2)
-    with pytest.raises(KernelFailure, match="without field ids"):
+    with pytest.raises(KernelFailure, match="has no field ids"):
         run(make(tmp_path, [file], [delete], BY_ID, BY_ID))
 
 
@@ -321,7 +321,7 @@ def test_several_sets_of_columns_apply_side_by_side(tmp_path: Path) -> None:
 
 
 def test_keys_are_matched_across_batches_and_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidyberg.execute.kernel.deletes.deleted_rows._MATCHED_BYTES", 200)
+    monkeypatch.setattr("tidyberg.execute.kernel.deletes.deleted_rows._LOOKUP_BYTES", 200)
     table = pa.table([range(500), [str(i) for i in range(500)]], schema=NUMBERS)
     (file,) = at(1, [write_file(tmp_path / "a.parquet", table, row_group_size=70)])
     dead = list(range(0, 500, 7))

@@ -12,7 +12,7 @@ from tests.builders.delete_files import position_delete
 from tests.builders.divided_tasks import TABLE, run_divided
 from tests.builders.footers import edit_footer
 from tests.builders.tasks import STORAGE, field, make_task, read_rows, write_file
-from tidyberg.execute.kernel.read import tiny
+from tidyberg.execute.kernel.read import small_files as tiny
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.task import TaskInput, TaskResult
 from tidyberg.parquet.fields import ChunkField, FileField, GroupField, MetadataField
@@ -114,14 +114,14 @@ def test_tiny_files_are_joined_all_the_same(tmp_path: Path, monkeypatch: pytest.
         ),
     ]
     joined: list[int] = []
-    original = tiny.TinyFiles.read
+    original = tiny.SmallFileReader.read
 
-    def counted(self: tiny.TinyFiles, files: Any, shape: Any) -> Any:
+    def counted(self: tiny.SmallFileReader, files: Any, shape: Any) -> Any:
         found = original(self, files, shape)
         joined.append(len(files) if found is not None else 0)
         return found
 
-    monkeypatch.setattr(tiny.TinyFiles, "read", counted)
+    monkeypatch.setattr(tiny.SmallFileReader, "read", counted)
     check(rewrite(inputs, tmp_path / "out"), pa.concat_tables(tables))
     assert max(joined) == 21
 

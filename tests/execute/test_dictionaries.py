@@ -10,7 +10,7 @@ import pytest
 
 from tests.builders.tasks import field
 from tidyberg.execute.kernel.columns.project import leaves, select
-from tidyberg.execute.kernel.write.dictionaries import judge_footers
+from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_footers
 
 ROWS = 60_000
 
@@ -38,7 +38,7 @@ def test_a_dictionary_that_its_writer_gave_up_is_not_tried_again(name: str, limi
     options: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": limit}
     pq.write_table(pa.table([values], schema=schema), sink, **options)
     footer = pq.read_metadata(sink)
-    assert judge_footers(leaves(schema), [(footer, select(schema, schema))]) == {1: worth_it}
+    assert dictionaries_from_footers(leaves(schema), [(footer, select(schema, schema))]) == {1: worth_it}
 
 
 def footer_of(values: list[float | None], schema: pa.Schema, **options: Any) -> pq.FileMetaData:
@@ -58,4 +58,6 @@ def test_floats_of_plain_pages_get_no_dictionary(plain: list[float | None] | Non
     footers = [footer_of([0.5, -0.0], schema)]
     if plain is not None:
         footers.append(footer_of(plain, schema, use_dictionary=False))
-    assert judge_footers(leaves(schema), [(footer, select(schema, schema)) for footer in footers]) == verdicts
+    assert (
+        dictionaries_from_footers(leaves(schema), [(footer, select(schema, schema)) for footer in footers]) == verdicts
+    )

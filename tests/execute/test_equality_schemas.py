@@ -19,7 +19,7 @@ from pyiceberg.types import (
 
 from tests.builders.planned_groups import group, inventory, pinned
 from tidyberg.errors import Unsupported
-from tidyberg.execute.kernel.columns.names import field_id
+from tidyberg.execute.kernel.columns.field_ids import field_id
 from tidyberg.execute.kernel.columns.project import leaves
 from tidyberg.execute.tasks.build import build_tasks
 from tidyberg.execute.tasks.equality_schemas import equality_schema_bytes, schemas_newest_first

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.builders.delete_files import equality_delete, position_delete
 from tests.builders.tasks import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
 from tidyberg.execute.kernel.columns.lineage import fill_joined_lineage, fill_lineage, with_lineage
-from tidyberg.execute.kernel.read import tiny
+from tidyberg.execute.kernel.read import small_files as tiny
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.failures import KernelFailure
 from tidyberg.model.task import TaskInput, TaskResult
@@ -297,14 +297,14 @@ class Spy:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.joined: list[int] = []
         self.refused: list[int] = []
-        read = tiny.TinyFiles.read
+        read = tiny.SmallFileReader.read
 
-        def watched(files: tiny.TinyFiles, bunch: Any, shape: Any) -> Any:
+        def watched(files: tiny.SmallFileReader, bunch: Any, shape: Any) -> Any:
             found = read(files, bunch, shape)
             (self.refused if found is None else self.joined).append(len(bunch))
             return found
 
-        monkeypatch.setattr(tiny.TinyFiles, "read", watched)
+        monkeypatch.setattr(tiny.SmallFileReader, "read", watched)
 
 
 def test_all_tiny_files_of_a_task_are_joined_up_to_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,7 +407,7 @@ def test_tasks_over_joined_files_write_what_they_write_one_by_one(
     for most_refused in (4, 0):
         with monkeypatch.context() as patch:
             spy = Spy(patch)
-            patch.setattr(tiny, "_MOST_REFUSED", most_refused)
+            patch.setattr(tiny, "_MAX_REFUSED", most_refused)
             result = rewrite(inputs, NUMBERS, tmp_path / "out", lineage=True)
         assert spy.joined == ([len(files)] if most_refused else [])
         found.append((read_rows([output.path for output in result.outputs]), result.input_facts, result.output_facts))

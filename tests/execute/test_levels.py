@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidyberg.execute.kernel.columns.project import leaves
-from tidyberg.execute.kernel.write.compression import choose_levels, judge_levels, remembered_levels
+from tidyberg.execute.kernel.write.compression import cached_levels, choose_levels, measure_levels
 
 ROWS = 60_000
 OPTIONS: dict[str, Any] = {
@@ -32,7 +32,7 @@ def table() -> pa.Table:
 
 
 def test_columns_of_random_keys_are_compressed_faster(table: pa.Table) -> None:
-    levels = judge_levels(table, leaves(table.schema), OPTIONS, 10 * ROWS)
+    levels = measure_levels(table, leaves(table.schema), OPTIONS, 10 * ROWS)
     assert isinstance(levels, dict)
     assert set(levels) == {"key", "text", "nested.id"}
     assert levels["key"] == 1
@@ -40,7 +40,7 @@ def test_columns_of_random_keys_are_compressed_faster(table: pa.Table) -> None:
 
 def test_where_nothing_was_saved_a_column_that_would_grow_keeps_the_tables_level(table: pa.Table) -> None:
     texts = table.select(["text"])
-    assert judge_levels(texts, leaves(texts.schema), OPTIONS, 10 * ROWS) == {"text": 3}
+    assert measure_levels(texts, leaves(texts.schema), OPTIONS, 10 * ROWS) == {"text": 3}
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_where_nothing_was_saved_a_column_that_would_grow_keeps_the_tables_level
 )
 def test_otherwise_the_level_is_the_tables_own(table: pa.Table, options: dict[str, Any], rows: int) -> None:
     chosen = {**OPTIONS, **options}
-    assert judge_levels(table, leaves(table.schema), chosen, rows) == chosen["compression_level"]
+    assert measure_levels(table, leaves(table.schema), chosen, rows) == chosen["compression_level"]
 
 
 def test_ids_and_times_come_out_smallest_at_the_fastest_level() -> None:
     ids = [int.from_bytes(hashlib.md5(str(n).encode(), usedforsecurity=False).digest()[:3]) for n in range(ROWS)]
     table = pa.table({"user_id": ids})
-    assert judge_levels(table, leaves(table.schema), OPTIONS, 10 * ROWS) == {"user_id": -2}
+    assert measure_levels(table, leaves(table.schema), OPTIONS, 10 * ROWS) == {"user_id": -2}
 
 
 SIZE = st.integers(1, 10**6)
@@ -88,15 +88,15 @@ def test_a_column_that_may_not_grow_to_the_fastest_level_may_to_the_second() -> 
 def test_later_tasks_of_a_job_in_a_partition_follow_the_first(table: pa.Table) -> None:
     all_leaves = leaves(table.schema)
     part = ("a job of this test", "a partition")
-    few = remembered_levels(part, table, all_leaves, OPTIONS, ROWS)
+    few = cached_levels(part, table, all_leaves, OPTIONS, ROWS)
     assert few == 3, "too few rows to try: nothing to follow"
-    first = remembered_levels(part, table, all_leaves, OPTIONS, 10 * ROWS)
+    first = cached_levels(part, table, all_leaves, OPTIONS, 10 * ROWS)
     assert isinstance(first, dict)
     assert first["key"] == 1
 
     empty = table.slice(0, 0)
-    assert remembered_levels(part, empty, all_leaves, OPTIONS, 10 * ROWS) == first
+    assert cached_levels(part, empty, all_leaves, OPTIONS, 10 * ROWS) == first
     elsewhere = ("a job of this test", "another partition")
-    assert remembered_levels(
+    assert cached_levels(
         elsewhere, table.select(["text"]), leaves(table.select(["text"]).schema), OPTIONS, 10 * ROWS
     ) == {"text": 3}

@@ -43,7 +43,7 @@ def rows(first: int, values: list[float]) -> pa.Table:
 
 @pytest.fixture(params=[1, 2], ids=["one core", "two cores"])
 def output(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WrittenFile:
-    monkeypatch.setattr(write, "WORTH_BYTES", 0)
+    monkeypatch.setattr(write, "MIN_PARALLEL_BYTES", 0)
     tables = [rows(0, [1.0, 2.0, 3.0]), rows(3, [NAN, 4.0]), rows(5, [NAN])]
     inputs = [write_file(tmp_path / f"{number}.parquet", each) for number, each in enumerate(tables)]
     result = run_task(make_task(inputs, SCHEMA, tmp_path / "out", mode="encode", cores=request.param), 0, STORAGE)

@@ -27,8 +27,8 @@ from tests.builders.divided_tasks import (
 from tests.builders.tasks import STORAGE, field, make_task, read_rows, run
 from tidyberg.errors import VerificationFailed
 from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows
-from tidyberg.execute.kernel.read.reader import open_file
-from tidyberg.execute.kernel.read.shares import row_at
+from tidyberg.execute.kernel.read.open_files import open_file
+from tidyberg.execute.kernel.read.row_ranges import row_at
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.tasks.division import divided
 from tidyberg.model.task import Share, Task, TaskDelete, TaskInput, TaskResult

@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.builders.tasks import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
+from tidyberg.execute.kernel.read import open_files
 from tidyberg.execute.kernel.read import reader as read
-from tidyberg.execute.kernel.read.reader import open_file
+from tidyberg.execute.kernel.read.open_files import open_file
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import ChecksumResult, ChecksumTask, TaskInput, TaskResult
@@ -103,9 +104,9 @@ def test_files_that_differ_in_field_ids_alone_are_told_apart_however_they_are_mi
 def test_files_come_in_order_however_many_are_opened_at_a_time(
     tmp_path: Path, small_file: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read, "_SMALL_FILE", small_file)
+    monkeypatch.setattr(open_files, "SMALL_FILE", small_file)
     files = number_files(tmp_path, files=25, rows=3)
-    opened = list(read.open_ahead(Storage(STORAGE), files))
+    opened = list(open_files.open_ahead(Storage(STORAGE), files))
     assert [file.input for file in opened] == files
 
 
@@ -126,7 +127,7 @@ def test_column_names_with_dots_are_one_column(tmp_path: Path) -> None:
 
 def test_large_files_are_read_row_group_by_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not fetched whole, several pieces: the same rows as by the short way."""
-    monkeypatch.setattr(read, "FETCHED_WHOLE", 0)
+    monkeypatch.setattr(open_files, "FETCHED_WHOLE", 0)
     monkeypatch.setattr(read, "_BUFFERED_AT_ONCE", 4_096)
     ids = list(range(20_000))
     table = pa.table([pa.array(ids), pa.array([f"name {i}" for i in ids])], schema=NUMBERS)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.builders.tasks import NUMBERS, STORAGE, make_task, number_files
 from tidyberg.execute.kernel import remote
-from tidyberg.execute.kernel.remote import run_packed, settle_worker
+from tidyberg.execute.kernel.remote import run_packed, tune_worker
 from tidyberg.execute.spark.worker import pack, unpack_outcome
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskResult
@@ -48,19 +48,19 @@ def test_storage_failures_are_raised_so_that_spark_tries_again(tmp_path: Path) -
 def test_an_attempt_beyond_the_recorded_bound_writes_nothing(tmp_path: Path) -> None:
     """I6: recovery computes names up to the bound."""
     task = make_task(number_files(tmp_path, 1, 10), NUMBERS, tmp_path / "out")
-    with pytest.raises(KernelFailure, match="4 is the limit"):
+    with pytest.raises(KernelFailure, match="the limit is 4"):
         run_packed(0, pack(task), 4, 4, STORAGE)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_worker_is_settled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_is_settled", False)
+def test_a_worker_is_tuned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_is_tuned", False)
     monkeypatch.setattr(zipimport.zipimporter, "invalidate_caches", zipimport.zipimporter.invalidate_caches)
     frozen: list[int] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
-    monkeypatch.setattr(remote, "_refuse_huge_pages", lambda: None)  # for as long as this process lives
-    settle_worker()
-    settle_worker()
+    monkeypatch.setattr(remote, "_disable_huge_pages", lambda: None)  # for as long as this process lives
+    tune_worker()
+    tune_worker()
     assert frozen == [1]
 
 
@@ -68,9 +68,9 @@ def test_a_worker_is_settled_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_settled_worker_gets_no_huge_pages() -> None:
     code = (
         "from pathlib import Path\n"
-        "from tidyberg.execute.kernel.remote import settle_worker\n"
+        "from tidyberg.execute.kernel.remote import tune_worker\n"
         f"print(Path('{STATUS}').read_text())\n"
-        "settle_worker()\n"
+        "tune_worker()\n"
         f"print(Path('{STATUS}').read_text())\n"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -25,7 +25,7 @@ from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.kernel.write import encoders
 from tidyberg.execute.kernel.write import rolling as write
 from tidyberg.execute.kernel.write.encoders import bundles
-from tidyberg.execute.kernel.write.paged import in_memory
+from tidyberg.execute.kernel.write.paged_output import in_memory
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task, TaskPartitionField, TaskResult
 from tidyberg.parquet.fields import CannotCopy
@@ -38,8 +38,8 @@ InMemory = Callable[[pa.Table, Any], Source]
 def tables_of_any_size_count() -> Iterator[None]:
     """Else only row groups of megabytes are encoded by several threads."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encoders, "WORTH_BYTES", 0)
-        patch.setattr(write, "WORTH_BYTES", 0)
+        patch.setattr(encoders, "MIN_PARALLEL_BYTES", 0)
+        patch.setattr(write, "MIN_PARALLEL_BYTES", 0)
         yield
 
 

@@ -166,5 +166,5 @@ def test_an_empty_column_has_no_values() -> None:
 def test_a_decimal_whose_partition_would_not_fit_its_type_is_refused() -> None:
     lowest = pa.array([Decimal("-9999999.99")], pa.decimal128(9, 2))
     assert apply_transform("truncate[3]", lowest).to_pylist() == [Decimal("-9999999.99")]
-    with pytest.raises(KernelFailure, match=r"-9999999.99 cut by truncate\[50\] does not fit decimal128\(9, 2\)"):
+    with pytest.raises(KernelFailure, match=r"truncate\[50\] of -9999999.99 does not fit decimal128\(9, 2\)"):
         apply_transform("truncate[50]", lowest)

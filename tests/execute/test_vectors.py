@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.builders.delete_files import deletion_vectors, position_delete
 from tests.builders.tasks import NUMBERS, STORAGE, make_task, number_files, read_rows
 from tidyberg.errors import DamagedFile
-from tidyberg.execute.kernel.deletes.vectors import read_vectors, reads_of
+from tidyberg.execute.kernel.deletes.vectors import coalesced_reads, read_vectors
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.tasks.delete_contents import with_delete_contents
 from tidyberg.failures import FailureKind, KernelFailure
@@ -118,9 +118,9 @@ def test_far_apart_and_large_ranges_are_read_apart() -> None:
     near = [vector_at("a", 4, 100), vector_at("a", 104, 100), vector_at("a", 10_000, 100)]
     far = vector_at("a", 5 * MB, 100)
     other = vector_at("b", 204, 100)
-    assert list(reads_of([other, far, *reversed(near)])) == [tuple(near), (far,), (other,)]
+    assert list(coalesced_reads([other, far, *reversed(near)])) == [tuple(near), (far,), (other,)]
     large = [vector_at("a", number * 10 * MB, 10 * MB) for number in range(3)]
-    assert list(reads_of(large)) == [(vector,) for vector in large]
+    assert list(coalesced_reads(large)) == [(vector,) for vector in large]
 
 
 @given(
@@ -139,7 +139,7 @@ def test_every_vector_gets_its_own_bytes(places: list[tuple[str, int, int]]) -> 
     vectors = [vector_at(*place) for place in places]
     found = {
         (vector.path, vector.content_offset, vector.content_size): blob
-        for together in reads_of(vectors)
+        for together in coalesced_reads(vectors)
         for vector, blob in zip(together, read_vectors(Memory(), together), strict=True)  # type: ignore[arg-type]
     }
     assert found == {(path, offset, size): contents[path][offset : offset + size] for path, offset, size in places}

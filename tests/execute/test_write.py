@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders.tasks import NUMBERS, field, make_task, number_files, read_rows, run, write_file
-from tidyberg.execute.kernel.write.sizing import OutputSizing, most_outputs
+from tidyberg.execute.kernel.write.sizing import OutputSizing, max_outputs_of_attempt
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import WriteSettings
 from tidyberg.parquet.pages import places
@@ -47,7 +47,7 @@ def test_rows_go_through_unchanged_and_in_order(tmp_path: Path) -> None:
 def test_a_writer_that_rolls_far_more_often_than_planned_ends_the_task(tmp_path: Path) -> None:
     files = noise_files(tmp_path, 3, 2_000, 100)
     task = make_task(files, NOISE, tmp_path / "out", outputs=6, target_bytes=100_000, max_outputs=3)
-    with pytest.raises(KernelFailure, match="came to more than 3 files; its plan foresaw 6") as failure:
+    with pytest.raises(KernelFailure, match="needs more than 3 files; the plan expected 6") as failure:
         run(task)
     assert failure.value.kind is FailureKind.LIMIT
     assert list((tmp_path / "out").iterdir()) == [], "and leaves nothing"
@@ -141,7 +141,7 @@ def test_sizing_never_leaves_a_sliver_nor_exceeds_the_promise(
             sizes.append(file_bytes)
             file_bytes = 0
     sizes.append(file_bytes)
-    assert len(sizes) <= most_outputs(outputs)
+    assert len(sizes) <= max_outputs_of_attempt(outputs)
     needed = -(-int(rows * planned * real) // int(1.8 * target))
     # Each may close 3 % below its share.
     assert len(sizes) <= max(outputs, math.ceil(needed / 0.97) + 1)
@@ -289,5 +289,5 @@ def test_bloom_filters_an_executor_cannot_write_are_a_warning(tmp_path: Path, mo
     for module in ("write.output", "encode"):
         monkeypatch.setattr(f"tidyberg.execute.kernel.{module}.unsupported_options", lambda: {"bloom_filter_options"})
     result = run(task, attempt=1)
-    assert "Bloom filters were left out" in result.warnings[0]
+    assert "The outputs have no bloom filters" in result.warnings[0]
     assert pq.read_metadata(result.outputs[0].path).row_group(0).column(1).bloom_filter_offset is None

@@ -13,8 +13,8 @@ from tests.builders.splice_tasks import small_files_count
 from tests.faults.lab import EVERYTHING, Lab, check
 from tests.faults.layer import Layer, Wire, at, choose
 from tests.seed import SEED
-from tidyberg.execute.kernel.splice import judge
-from tidyberg.execute.kernel.write.paged import SplicedFile
+from tidyberg.execute.kernel.splice import eligibility as judge
+from tidyberg.execute.kernel.write.paged_output import PagedOutput
 from tidyberg.model.options import VerifyMode
 
 pytestmark = pytest.mark.unwatched  # broken writes leave broken files, which no commit takes
@@ -26,7 +26,7 @@ def everything_is_spliced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(
         iceberg_writer, "_get_parquet_writer_kwargs", lambda found: {**settings(found), "use_dictionary": False}
     )
-    monkeypatch.setattr(judge, "_worth_a_dictionary", lambda *_: {})
+    monkeypatch.setattr(judge, "_dictionaries_from_first_rows", lambda *_: {})
     with small_files_count():
         yield
 
@@ -38,13 +38,13 @@ def test_a_job_that_splices_ends_committed_once_or_untouched_whichever_call_fail
     tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
-    finish = SplicedFile.finish
+    finish = PagedOutput.finish
 
-    def count(file: SplicedFile, schema: str) -> object:
+    def count(file: PagedOutput, schema: str) -> object:
         written.append(file.place.location)
         return finish(file, schema)
 
-    monkeypatch.setattr(SplicedFile, "finish", count)
+    monkeypatch.setattr(PagedOutput, "finish", count)
     # Full verification would decode everything.
     lab = Lab(tmp_path, 2, options(), has_deletes=False, on_disk=where == "on a disk", verify=VerifyMode.COUNTS)
     recorded = lab.compact()

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidyberg.execute.kernel.check.outputs import false_statements
+from tidyberg.execute.kernel.check.outputs import output_problems
 from tidyberg.model.task import TaskInput, TaskResult
 from tidyberg.parquet.check.file import check_path
 
@@ -79,7 +79,7 @@ def check(
     found = pa.concat_tables([pq.read_table(path).cast(expected.schema) for path in outputs])
     assert texts(found) == texts(expected)
     moved = result.mode == "copy" or result.bytes_spliced
-    problems = false_statements(result.outputs, inputs if moved else (), lambda path, _: check_path(path))
+    problems = output_problems(result.outputs, inputs if moved else (), lambda path, _: check_path(path))
     assert not problems, "\n".join(map(str, problems))
     paths = [file.path for file in inputs if file.records]
     for where, mask in filters:

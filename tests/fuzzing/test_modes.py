@@ -30,7 +30,7 @@ from tests.fuzzing.judges import by_duckdb, check, has_plain_bytes
 from tests.fuzzing.schemas import Shape, shapes
 from tests.fuzzing.writers import Choice, choices, codec_of, counting_nulls, one_page_choices, plain_choices
 from tests.seed import SEED
-from tidyberg.execute.kernel.read import tiny
+from tidyberg.execute.kernel.read import small_files as tiny
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.model.task import TaskInput, TaskResult
 from tidyberg.parquet.joined import join

@@ -10,8 +10,8 @@ import pytest
 from tests.builders.engines import Watched
 from tests.builders.java_tables import compact
 from tests.builders.splice_tasks import small_files_count
-from tidyberg.execute.kernel.read import tiny
-from tidyberg.execute.kernel.splice import judge
+from tidyberg.execute.kernel.read import small_files as tiny
+from tidyberg.execute.kernel.splice import eligibility as judge
 from tidyberg.model.options import RewriteMode, VerifyMode
 from tidyberg.model.task import TaskResult
 from tidyberg.testing import Warehouse
@@ -21,15 +21,15 @@ from tidyberg.testing import Warehouse
 def _moves_all_pages() -> Iterator[None]:
     """Small files are spliced too, and columns that would get a dictionary."""
     with small_files_count(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judge, "_worth_a_dictionary", lambda *_: {})
-        patch.setattr(judge, "_MOST_LOSING", 1.0)
+        patch.setattr(judge, "_dictionaries_from_first_rows", lambda *_: {})
+        patch.setattr(judge, "_MAX_DELETED_SHARE", 1.0)
         yield
 
 
 @contextmanager
 def _joins_nothing() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiny, "_MOST_REFUSED", 0)
+        patch.setattr(tiny, "_MAX_REFUSED", 0)
         yield
 
 
@@ -83,15 +83,15 @@ class Rewritten:
 def rewrite(warehouse: Warehouse, name: str, mode: Mode, **options: Any) -> Rewritten:
     engine = Watched()
     joined: list[tuple[int, int]] = []
-    read = tiny.TinyFiles.read
+    read = tiny.SmallFileReader.read
 
-    def watched(files: tiny.TinyFiles, bunch: Any, shape: Any) -> Any:
+    def watched(files: tiny.SmallFileReader, bunch: Any, shape: Any) -> Any:
         found = read(files, bunch, shape)
         if found is not None:
             joined.append((len(bunch), sum(file.input.size for file in bunch)))
         return found
 
     with mode.setting(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiny.TinyFiles, "read", watched)
+        patch.setattr(tiny.SmallFileReader, "read", watched)
         compact(warehouse, name, engine=engine, mode=mode.asked, verify=mode.verify, **options)
     return Rewritten(tuple(engine.results), sum(count for count, _ in joined), sum(size for _, size in joined))

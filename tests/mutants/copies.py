@@ -51,7 +51,7 @@ COPIES = (
     Mutant(
         "NaN that one manifest does not count is not counted of the copy [I9]",
         "execute/kernel/copy/nans.py",
-        "        if len(known) < len(told):\n",
+        "        if len(known) < len(found):\n",
         "        if not known:\n",
         NANS,
     ),
@@ -106,7 +106,7 @@ COPIES = (
     ),
     Mutant(
         "nothing is copied while a delete applies to it (worker) [I1]",
-        "execute/kernel/copy/proof.py",
+        "execute/kernel/copy/eligibility.py",
         "    if task.deletes:\n",
         "    if False:\n",
         COPIED,
@@ -134,14 +134,14 @@ COPIES = (
     ),
     Mutant(
         "bounds of several writers are not passed off as one's",
-        "execute/kernel/copy/proof.py",
+        "execute/kernel/copy/eligibility.py",
         "keeps_bounds=len(writers) == 1,",
         "keeps_bounds=True,",
         COPIED,
     ),
     Mutant(
         "files in another schema than the table's are not copied",
-        "execute/kernel/copy/proof.py",
+        "execute/kernel/copy/eligibility.py",
         "if reason := difference(found, expected_elements(task.arrow_schema), same_bytes=False):",
         "if reason := None:",
         COPIED,
@@ -163,7 +163,7 @@ COPIES = (
     Mutant(
         "no output has more row groups than arrow-rs can open",
         "execute/kernel/copy/assemble.py",
-        "if len(part) > MOST_ROW_GROUPS:",
+        "if len(part) > MAX_ROW_GROUPS:",
         "if False:",
         MIXED,
     ),

@@ -89,7 +89,7 @@ JOINS = (
     Mutant(
         "strings that Arrow cannot read as dictionaries are read one by one",
         "execute/kernel/read/reader.py",
-        "return _or_plain(partial(decode, names), partial(decode, [])) if names else decode([])",
+        "return _with_plain_fallback(partial(decode, names), partial(decode, [])) if names else decode([])",
         "return decode(names)",
         ("tests/execute/test_delta_strings.py",),
     ),

@@ -50,7 +50,7 @@ SPLICES = (
     Mutant(
         "no page of a file that loses rows is moved [I1]",
         "execute/kernel/deletes/surviving_rows.py",
-        "is_movable = not self._deleted_rows.may_take_from(file.input)",
+        "is_movable = not self._deleted_rows.may_delete_from(file.input)",
         "is_movable = True",
         DELETED,
     ),
@@ -98,7 +98,7 @@ SPLICES = (
     ),
     Mutant(
         "lineage is not moved, for a null there stands for what a row inherits from its file [I8]",
-        "execute/kernel/splice/judge.py",
+        "execute/kernel/splice/eligibility.py",
         "own = len(target) - (len(LINEAGE_FIELDS) if task.lineage else 0)",
         "own = len(target)",
         SPLICED,
@@ -112,7 +112,7 @@ SPLICES = (
     ),
     Mutant(
         "pages of one column are compressed in one way",
-        "execute/kernel/write/chunk_parts.py",
+        "execute/kernel/write/source_chunks.py",
         "!= CODECS[settings.compression]:",
         "== 99:",
         SPLICED,
@@ -161,9 +161,9 @@ SPLICES = (
     ),
     Mutant(
         "no bounds of pages are claimed where there may be NaN",
-        "execute/kernel/write/chunk_parts.py",
-        "known.upper is None or leaf.type in _FLOATS:",
-        "known.upper is None:",
+        "execute/kernel/write/source_chunks.py",
+        "statistics.upper is None or leaf.type in _FLOATS:",
+        "statistics.upper is None:",
         UNFOLDED,
     ),
 )

@@ -155,14 +155,14 @@ EVOLUTION = (
     ),
     Mutant(
         "one field id in a file makes all its columns count by id",
-        "execute/kernel/columns/names.py",
+        "execute/kernel/columns/field_ids.py",
         "return field_id(column) is not None or any(_has_id(child) for _, child in children(column.type))",
         "return field_id(column) is not None",
         PROJECTION,
     ),
     Mutant(
         "without a name mapping the first column is field 1",
-        "execute/kernel/columns/names.py",
+        "execute/kernel/columns/field_ids.py",
         "return {(column.name,): identifier for identifier, column in enumerate(schema, start=1)}",
         "return {(column.name,): identifier for identifier, column in enumerate(schema, start=0)}",
         PROJECTION,

@@ -13,7 +13,7 @@ from tests.builders.java_every_type_table import FILTERS, create, insert
 from tests.builders.java_tables import NAME, compact
 from tests.builders.splice_tasks import moved_columns, rewrite, small_files_count
 from tests.oracle.client import JavaCatalog
-from tidyberg.execute.kernel.splice import judge
+from tidyberg.execute.kernel.splice import eligibility as judge
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.task import TaskResult
 from tidyberg.testing import Warehouse, local_path
@@ -26,7 +26,7 @@ def spliced(warehouse: Warehouse, *, everything: bool = False) -> TaskResult:
     engine = Watched()
     with small_files_count(), pytest.MonkeyPatch.context() as patch:
         if everything:
-            patch.setattr(judge, "_worth_a_dictionary", lambda *_: {})
+            patch.setattr(judge, "_dictionaries_from_first_rows", lambda *_: {})
         # Full verification needs all rows decoded on the way.
         compact(warehouse, engine=engine, verify=VerifyMode.COUNTS)
     (result,) = engine.results

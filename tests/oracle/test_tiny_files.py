@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders.java_tables import NAME, compact
 from tests.oracle.client import JavaCatalog
-from tidyberg.execute.kernel.read import tiny
+from tidyberg.execute.kernel.read import small_files as tiny
 from tidyberg.testing import Warehouse
 
 COLUMNS = (
@@ -26,14 +26,14 @@ def test_tiny_files_of_java_are_joined(
     warehouse: Warehouse, java: JavaCatalog, monkeypatch: pytest.MonkeyPatch, codec: str, format_version: int
 ) -> None:
     joined: list[int] = []
-    read = tiny.TinyFiles.read
+    read = tiny.SmallFileReader.read
 
-    def watched(files: tiny.TinyFiles, bunch: Any, shape: Any) -> Any:
+    def watched(files: tiny.SmallFileReader, bunch: Any, shape: Any) -> Any:
         found = read(files, bunch, shape)
         joined.append(0 if found is None else len(bunch))
         return found
 
-    monkeypatch.setattr(tiny.TinyFiles, "read", watched)
+    monkeypatch.setattr(tiny.SmallFileReader, "read", watched)
     java.sql("CREATE NAMESPACE IF NOT EXISTS db")
     java.sql(
         f"CREATE TABLE {NAME} ({COLUMNS}) USING iceberg "

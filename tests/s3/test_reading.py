@@ -11,8 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.builders.s3_warehouse import noise
+from tidyberg.execute.kernel.read import open_files
 from tidyberg.execute.kernel.read import reader as read
-from tidyberg.execute.kernel.read.reader import Reader, open_file
+from tidyberg.execute.kernel.read.open_files import open_file
+from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Share, TaskInput
 from tidyberg.storage.s3.reading import S3InputFile
@@ -43,7 +45,7 @@ def rows_of(storage: Storage, file: TaskInput, schema: pa.Schema) -> pa.Table:
 def test_a_large_file_costs_two_requests(storage: Storage, store: S3Store, bucket: str) -> None:
     table = with_ids(noise(900_000, 0))
     file = stored(store, bucket, table, rows=100_000)
-    assert file.size > read.FETCHED_WHOLE
+    assert file.size > open_files.FETCHED_WHOLE
     assert rows_of(storage, file, table.schema) == table
     assert storage.requests == {"get": 2}
 
@@ -62,7 +64,7 @@ def test_a_share_of_a_large_file_costs_two_requests_as_well(storage: Storage, st
 def test_pieces_of_any_size_give_the_same_rows(
     storage: Storage, store: S3Store, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read, "FETCHED_WHOLE", 0)
+    monkeypatch.setattr(open_files, "FETCHED_WHOLE", 0)
     monkeypatch.setattr(read, "_STREAMED_AT_ONCE", 100_000)
     table = with_ids(noise(60_000, 1))
     file = stored(store, bucket, table, rows=1_000)
@@ -73,7 +75,7 @@ def test_pieces_of_any_size_give_the_same_rows(
 def test_a_few_columns_are_asked_for_by_themselves(
     storage: Storage, store: S3Store, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read, "FETCHED_WHOLE", 0)
+    monkeypatch.setattr(open_files, "FETCHED_WHOLE", 0)
     table = with_ids(noise(200_000, 2))
     file = stored(store, bucket, table, rows=100_000)
     assert rows_of(storage, file, table.select(["b"]).schema) == table.select(["b"])

@@ -12,7 +12,7 @@ from tests.builders.finished_groups import inventory_of
 from tests.builders.s3_warehouse import OPTIONS, S3Warehouse, noise, properties_of
 from tests.servers.s3 import S3Server
 from tidyberg.execute.inline import InlineEngine
-from tidyberg.execute.kernel.read.reader import FETCHED_WHOLE
+from tidyberg.execute.kernel.read.open_files import FETCHED_WHOLE
 from tidyberg.model.options import RewriteMode
 from tidyberg.planning import price
 from tidyberg.storage.s3 import part_plan as parts

@@ -16,7 +16,7 @@ from tests.builders.s3_warehouse import OPTIONS, S3Warehouse, noise, properties_
 from tests.servers.s3 import S3Server
 from tidyberg.errors import Cancelled
 from tidyberg.execute.engine import CancelToken
-from tidyberg.execute.kernel.write.paged import SplicedFile
+from tidyberg.execute.kernel.write.paged_output import PagedOutput
 from tidyberg.model.options import RewriteMode
 
 FILES, ROWS = 6, 25_000
@@ -65,14 +65,14 @@ def test_a_job_that_is_cancelled_while_pages_are_moved_leaves_nothing(
 ) -> None:
     warehouse, table = lake
     before, cancel = s3_server.objects(bucket), CancelToken()
-    finish = SplicedFile.finish
+    finish = PagedOutput.finish
 
     def finish_then_cancel(*arguments: Any) -> Any:
         written = finish(*arguments)
         cancel.cancel()
         return written
 
-    monkeypatch.setattr(SplicedFile, "finish", finish_then_cancel)
+    monkeypatch.setattr(PagedOutput, "finish", finish_then_cancel)
     with make_control(warehouse, Watched()) as control, pytest.raises(Cancelled):
         control.compact(REF, OPTIONS, cancel=cancel)
     assert s3_server.objects(bucket) == before == warehouse.referenced(table)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.builders.copy_tasks import SCHEMA, rows
 from tidyberg.execute.kernel.read.source import open_source
-from tidyberg.execute.kernel.write import chunk_parts as moving
-from tidyberg.execute.kernel.write.floats import FloatFacts, is_counted
-from tidyberg.execute.kernel.write.merged_chunk import merge_parts
-from tidyberg.execute.kernel.write.table_columns import TableColumns, by_field_id, columns, same_column
+from tidyberg.execute.kernel.write import source_chunks as moving
+from tidyberg.execute.kernel.write.floats import FloatFacts, counts_nans
+from tidyberg.execute.kernel.write.merged_chunk import merge_chunks
+from tidyberg.execute.kernel.write.table_columns import TableColumns, by_field_id, columns, matching_column
 from tidyberg.model.task import TaskInput, WriteSettings
 from tidyberg.parquet.fields import CannotCopy
 from tidyberg.parquet.thrift import read_struct
@@ -42,7 +42,7 @@ def sound_file(with_dictionaries: bool = False) -> bytes:
 @pytest.fixture(autouse=True, scope="module")
 def small_pages_count() -> object:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(moving, "FEWEST_VALUES", 0)
+        patch.setattr(moving, "MIN_PAGE_VALUES", 0)
         yield
 
 
@@ -63,12 +63,12 @@ def moved_leaves(content: bytes) -> int:
     for position in range(len(SCHEMA)):
         table_leaves = list(table.leaves_of(position).values())
         with contextlib.suppress(CannotCopy):
-            column = same_column(found, table.columns[position])
-            parts = moving.parts_of(source, column, table_leaves, read, WriteSettings(), own=False)
+            column = matching_column(found, table.columns[position])
+            parts = moving.source_chunks(source, column, table_leaves, read, WriteSettings(), own=False)
             for leaf, table_leaf, of_leaf in zip(column.leaves, table_leaves, parts, strict=True):
                 assert sum(part.rows for part in of_leaf) == ROWS
-                floats = FloatFacts() if is_counted(table_leaf) else None
-                merged = merge_parts(of_leaf, 4, leaf, table_leaf.type, ZSTD, floats)
+                floats = FloatFacts() if counts_nans(table_leaf) else None
+                merged = merge_chunks(of_leaf, 4, leaf, table_leaf.type, ZSTD, floats)
                 assert merged.compressed == sum(len(piece) for part in of_leaf for piece in part.content)
                 for index in (merged.column_index, merged.offset_index):
                     assert index is None or read_struct(index)[1] == len(index)

@@ -32,15 +32,15 @@ from tests.builders.writers_table import ROWS, WRITERS, inputs_of, table
 from tests.builders.writers_table import SCHEMA as WRITTEN
 from tidyberg.execute.kernel.columns.lineage import LAST_UPDATED_NAME, ROW_ID_NAME
 from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID
-from tidyberg.execute.kernel.read import reader as read
+from tidyberg.execute.kernel.read import open_files
 from tidyberg.execute.kernel.read.source import Source
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.kernel.splice import writer as splicing
-from tidyberg.execute.kernel.splice.judge import may_splice
+from tidyberg.execute.kernel.splice.eligibility import may_splice
 from tidyberg.execute.kernel.write import encoders
-from tidyberg.execute.kernel.write.chunk_parts import Known, Part
-from tidyberg.execute.kernel.write.merged_chunk import merge_parts
-from tidyberg.execute.kernel.write.paged import in_memory
+from tidyberg.execute.kernel.write.merged_chunk import merge_chunks
+from tidyberg.execute.kernel.write.paged_output import in_memory
+from tidyberg.execute.kernel.write.source_chunks import ChunkStatistics, SourceChunk
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskPartitionField
 from tidyberg.parquet.fields import (
@@ -412,7 +412,7 @@ def test_a_file_that_no_row_group_can_hold_is_encoded(tmp_path: Path) -> None:
 
 def test_large_local_files_are_read_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = large_files(tmp_path)
-    monkeypatch.setattr(read, "FETCHED_WHOLE", 1000)
+    monkeypatch.setattr(open_files, "FETCHED_WHOLE", 1000)
     spliced, encoded = both(inputs, tmp_path, NUMBERS)
     assert spliced.bytes_spliced > 0
     assert_alike(spliced, encoded)
@@ -518,8 +518,8 @@ def test_a_bound_is_called_exact_only_if_that_of_every_part_is(
 ) -> None:
     """Where nothing is told readers take a bound for a value: one that may be cut must say so."""
     page = Page(10, 10, 1, 0)
-    parts = [Part((), (page,), 1, Known(0, b"a", b"b", flag, flag), None) for flag in flags]
-    merged = merge_parts(parts, 4, SchemaLeaf((b"name",), 6, 0, 1, None), pa.string(), 6, None)
+    parts = [SourceChunk((), (page,), 1, ChunkStatistics(0, b"a", b"b", flag, flag), None) for flag in flags]
+    merged = merge_chunks(parts, 4, SchemaLeaf((b"name",), 6, 0, 1, None), pa.string(), 6, None)
     statistics = merged.struct[ChunkField.METADATA][1][MetadataField.STATISTICS][1]
     found = [statistics.get(field, (0, None))[1] for field in (7, 8)]
     assert found == [expected, expected]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tidyberg.errors import VerificationFailed
-from tidyberg.execute.kernel.columns.checksum import added_up
+from tidyberg.execute.kernel.columns.checksum import sum_digests
 from tidyberg.model.task import ChecksumResult, ChecksumTask, Task, TaskInput, TaskResult, WrittenFile
 
 _UNTOUCHED = "Nothing was committed and the outputs are removed; the table is as it was."
@@ -64,7 +64,7 @@ def _problem(expected: TaskResult, found: Sequence[ChecksumResult]) -> str | Non
     if expected.checksum is None:
         return f"{group} has no checksum of the rows that were written"
     rows = sum(part.rows for part in found)
-    checksum = found[0].checksum if len(found) == 1 else added_up(part.checksum for part in found)
+    checksum = found[0].checksum if len(found) == 1 else sum_digests(part.checksum for part in found)
     if rows != expected.rows_written:
         return f"{group} wrote {expected.rows_written} rows, {rows} were read back"
     if checksum != expected.checksum:

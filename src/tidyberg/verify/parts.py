@@ -8,7 +8,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 
 from tidyberg.errors import VerificationFailed
-from tidyberg.execute.kernel.columns.checksum import added_up
+from tidyberg.execute.kernel.columns.checksum import sum_digests
 from tidyberg.model.task import ColumnFacts, Task, TaskResult
 from tidyberg.verify.bounds import BoundedColumn, bounded_columns
 from tidyberg.verify.lineage import LINEAGE_LEAVES
@@ -59,7 +59,7 @@ def joined(task: Task, parts: Sequence[TaskResult], known: Mapping[int, BoundedC
         peak_rss_bytes=max(part.peak_rss_bytes for part in parts),
         input_facts=_facts_together([part.input_facts for part in parts], known),
         output_facts=_facts_together([part.output_facts for part in parts], known),
-        checksum=added_up(checksums) if len(checksums) == len(parts) else None,
+        checksum=sum_digests(checksums) if len(checksums) == len(parts) else None,
         warnings=tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
         started_ns=min(part.started_ns for part in parts),
         requests=dict(sum((Counter(part.requests) for part in parts), Counter())),

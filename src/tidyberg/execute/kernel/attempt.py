@@ -1,4 +1,4 @@
-"""One attempt at a task that rewrites files: what every way of rewriting is given."""
+"""One attempt to rewrite the files of a task, and the interface of all ways of rewriting."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class RewriteAttempt:
     should_stop: Callable[[], bool]
 
     def reader(self, columns: pa.Schema, *, joins: bool = False) -> Reader:
-        """A reader of the task's files that yields these columns."""
+        """Returns a reader of the task's files that yields these columns."""
         return Reader(
             self.storage,
             columns,
@@ -37,10 +37,10 @@ class Rewriting(Protocol):
     """A way of rewriting: copy, splice or encode."""
 
     def rewrite(self, attempt: RewriteAttempt) -> TaskResult:
-        """Writes the outputs. Raises CannotCopy, and leaves nothing behind, where another way must be taken."""
+        """Writes the outputs. Raises CannotCopy, and leaves no files behind, if another way must be used."""
 
 
 def table_schema(task: Task | ChecksumTask) -> pa.Schema:
-    """The Arrow schema of the task's outputs."""
+    """Returns the Arrow schema of the task's outputs."""
     schema = pa.ipc.read_schema(pa.BufferReader(task.arrow_schema))
     return with_lineage(schema) if task.lineage else schema

@@ -1,7 +1,7 @@
-"""Tells which rows files hold for a reader: hashes of whole rows, summed up in parts or one by one.
+"""Hashes the rows of files for an audit: sums per part, or single rows.
 
-The hash of a row also says which part it belongs to. Two states of a table whose sums differ in a few parts need only
-the rows of these parts compared one by one.
+The hash of a row decides which part it belongs to. If two states of a table differ in a few parts only, the audit
+compares only the rows of those parts one by one.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,8 @@ import pyarrow as pa
 from tidyberg.execute.kernel.columns.checksum import Hashes, row_hashes
 from tidyberg.execute.kernel.columns.lineage import fill_lineage, with_lineage
 from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows, Positions
-from tidyberg.execute.kernel.read.reader import OpenFile, Reader, open_ahead
+from tidyberg.execute.kernel.read.open_files import OpenFile, open_ahead
+from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.model.task import AuditResult, AuditTask
 from tidyberg.storage.storage import Storage
 
@@ -24,6 +25,7 @@ _Rows = npt.NDArray[np.void]
 
 
 def audit_files(task: AuditTask, storage: Storage, should_stop: Callable[[], bool]) -> AuditResult:
+    """Returns the sums of all parts, or the rows of `task.parts` if it is set."""
     schema = pa.ipc.read_schema(pa.BufferReader(task.arrow_schema))
     reader = Reader(
         storage,

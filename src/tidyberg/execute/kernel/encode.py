@@ -1,4 +1,4 @@
-"""Encode: decodes every row that deletes leave and encodes it again. It always works; the other ways are faster."""
+"""Decodes all surviving rows and encodes them again. This always works; the other ways are faster."""
 
 import time
 from collections.abc import Iterator
@@ -11,52 +11,52 @@ import pyarrow as pa
 
 from tidyberg.execute.kernel.attempt import RewriteAttempt, table_schema
 from tidyberg.execute.kernel.columns.checksum import RowChecksum
+from tidyberg.execute.kernel.columns.field_ids import field_id
 from tidyberg.execute.kernel.columns.metrics import FactCollector, written_file
-from tidyberg.execute.kernel.columns.names import field_id
 from tidyberg.execute.kernel.columns.project import Selection, leaves
 from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows
 from tidyberg.execute.kernel.deletes.surviving_rows import Announcement, SurvivingRows
 from tidyberg.execute.kernel.memory import peak_rss_bytes
-from tidyberg.execute.kernel.read.reader import OpenFile, open_ahead
-from tidyberg.execute.kernel.write.dictionaries import judge_footers
-from tidyberg.execute.kernel.write.output import Output, unsupported_options
+from tidyberg.execute.kernel.read.open_files import OpenFile, open_ahead
+from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_footers
+from tidyberg.execute.kernel.write.output import FinishedOutput, unsupported_options
 from tidyberg.execute.kernel.write.partitioned import PartitionedWriter
 from tidyberg.execute.kernel.write.rolling import RollingWriter
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task, TaskResult
 from tidyberg.parquet.fields import CannotCopy
 
-_JUDGED_FILES = 4  # as many as are opened ahead anyway
+_SAMPLED_FILES = 4  # as many as are opened ahead anyway
 
 
 @dataclass(frozen=True)
 class FirstFiles:
-    """The first files of a task, opened, and what they say of the others."""
+    """The first files of a task, opened, and what they suggest about the others."""
 
     attempt: RewriteAttempt
     files: list[OpenFile]
-    target: pa.Schema  # of the table
-    schema: pa.Schema  # the same, with strings that keep their dictionary
-    dictionaries: dict[int, bool]  # by field id: whether a column is worth one
+    target: pa.Schema  # the table's schema
+    schema: pa.Schema  # the same, with dictionary strings
+    dictionaries: dict[int, bool]  # by field id: whether a dictionary pays
     deleted_rows: DeletedRows
 
 
 class TaskWriter(Protocol):
     """Writes the outputs of a task."""
 
-    joins: bool  # whether tiny files may be read many at once
+    joins: bool  # whether small files may be read together
 
-    def write(self, files: Iterator[OpenFile], surviving: SurvivingRows) -> list[Output]: ...
+    def write(self, files: Iterator[OpenFile], surviving: SurvivingRows) -> list[FinishedOutput]: ...
 
     def abandon(self) -> bool:
-        """Removes what was written. Returns True if nothing of it is left."""
+        """Removes the outputs. Returns True if none is left."""
 
     def describe(self, result: TaskResult) -> TaskResult:
-        """Adds to the result what only the writer knows."""
+        """Returns the result with the fields that only the writer knows."""
 
 
 class RowWriter:
-    """Writes rows one batch after the other."""
+    """Writes surviving rows batch by batch."""
 
     joins = True
 
@@ -71,7 +71,7 @@ class RowWriter:
             )
         self._checksum = RowChecksum() if task.checksum else None
 
-    def write(self, files: Iterator[OpenFile], surviving: SurvivingRows) -> list[Output]:
+    def write(self, files: Iterator[OpenFile], surviving: SurvivingRows) -> list[FinishedOutput]:
         with closing(surviving.pieces(files)) as pieces:
             for piece in pieces:
                 if isinstance(piece, Announcement):
@@ -91,7 +91,7 @@ class RowWriter:
 
 
 class Encode:
-    """`cores` limits the cores of the task: what fails on several may still go through on one."""
+    """Encodes rows. `cores` limits the cores of the task: encoding on one core works where several cannot."""
 
     def __init__(self, cores: int | None = None) -> None:
         self._cores = cores
@@ -108,7 +108,7 @@ class Encode:
     def _rewrite(self, files: Iterator[OpenFile], attempt: RewriteAttempt) -> TaskResult:
         started, started_ns = time.perf_counter(), time.time_ns()
         task = attempt.task
-        first = _look_at_first(files, attempt)
+        first = _open_first(files, attempt)
         writer = self.open_writer(first)
         all_leaves = leaves(first.target)
         reader = attempt.reader(first.schema, joins=writer.joins)
@@ -117,8 +117,10 @@ class Encode:
             outputs = writer.write(chain(first.files, files), surviving)
         except BaseException as failure:
             if not writer.abandon() and isinstance(failure, CannotCopy):
-                # I6: the task would go on under the same names, and nobody looks for what is left of one that succeeds.
-                raise KernelFailure(FailureKind.STORAGE, "Outputs that were begun could not be removed.") from None
+                # I6: another way would reuse these names, and recovery does not look at tasks that succeed.
+                raise KernelFailure(
+                    FailureKind.STORAGE, "Unfinished outputs could not be removed from storage."
+                ) from None
             raise
         output_facts = FactCollector(all_leaves, {}, own=True)
         everything = Selection(
@@ -157,20 +159,20 @@ class Encode:
         return writer.describe(result)
 
 
-def _look_at_first(files: Iterator[OpenFile], attempt: RewriteAttempt) -> FirstFiles:
+def _open_first(files: Iterator[OpenFile], attempt: RewriteAttempt) -> FirstFiles:
     task, target = attempt.task, table_schema(attempt.task)
-    first = list(islice(files, _JUDGED_FILES))
+    first = list(islice(files, _SAMPLED_FILES))
     reader = attempt.reader(target)
     footers = [(file.footer, reader.selection(file)) for file in first]
-    dictionaries = judge_footers(leaves(target), footers) if task.write.dictionary else {}
-    # Sorting would repeat a dictionary in each of its pieces.
+    dictionaries = dictionaries_from_footers(leaves(target), footers) if task.write.dictionary else {}
+    # Sorting rows by partition would repeat the dictionary in every piece.
     schema = with_dictionary_strings(target, dictionaries) if task.partitioning is None else target
     deleted_rows = DeletedRows(task, attempt.storage, attempt.should_stop)
     return FirstFiles(attempt, first, target, schema, dictionaries, deleted_rows)
 
 
 def with_dictionary_strings(schema: pa.Schema, dictionaries: dict[int, bool]) -> pa.Schema:
-    """Top-level strings that keep their dictionary from page to page instead of being spelled out."""
+    """Makes top-level strings dictionaries in Arrow, so that reading and writing do not expand them."""
     columns = []
     for column in schema:
         identifier = field_id(column)
@@ -182,5 +184,5 @@ def with_dictionary_strings(schema: pa.Schema, dictionaries: dict[int, bool]) ->
 
 def _warnings(task: Task) -> tuple[str, ...]:
     if task.write.bloom_filter_columns and "bloom_filter_options" in unsupported_options():
-        return (f"Bloom filters were left out: pyarrow {pa.__version__} cannot write them.",)
+        return (f"The outputs have no bloom filters: pyarrow {pa.__version__} cannot write them.",)
     return ()

@@ -1,4 +1,4 @@
-"""Reads manifests where tasks run, and packs those live entries for the way back that are asked for."""
+"""Reads manifests on executors, and packs the live entries that the driver needs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -12,7 +12,7 @@ from tidyberg.model.task import ManifestResult, ManifestTask, TaskInput
 from tidyberg.storage.prefetch import run_ahead
 from tidyberg.storage.storage import Storage
 
-_FETCH_AHEAD = 8  # hides the latency of object storage
+_FETCH_AHEAD = 8  # enough to hide the latency of object storage
 
 
 def read_manifests(task: ManifestTask, storage: Storage, should_stop: Callable[[], bool]) -> ManifestResult:
@@ -24,7 +24,7 @@ def read_manifests(task: ManifestTask, storage: Storage, should_stop: Callable[[
         if task.rest is not None:
             found = set_aside(task.manifests, found, task.rest)
     except ManifestError as error:
-        raise KernelFailure(FailureKind.DAMAGED, f"{error.name} is damaged: as a manifest, {error}.") from error
+        raise KernelFailure(FailureKind.DAMAGED, f"The manifest {error.name} is damaged: {error}.") from error
     return ManifestResult(task.job_id, task.group_id, pack_entries(found))
 
 
@@ -37,11 +37,11 @@ def _contents(task: ManifestTask, storage: Storage, should_stop: Callable[[], bo
 
 
 def _content(storage: Storage, file: TaskInput) -> bytes:
-    """The whole file: the manifest list may say too little, and what it leaves out would not be planned for."""
+    """Reads to the end of the file: the size in the manifest list may be too small, and entries would be missed."""
     content = storage.read_all(storage.place(file.path))
     if len(content) < file.size:
         raise KernelFailure(
             FailureKind.DAMAGED,
-            f"{file.path} is damaged: it has {len(content)} bytes, the manifest list says {file.size}.",
+            f"The manifest {file.path} is damaged: it has {len(content)} bytes; the manifest list says {file.size}.",
         )
     return content

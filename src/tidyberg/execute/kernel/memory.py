@@ -1,4 +1,4 @@
-"""How much memory this process has used."""
+"""Measures the memory of this process."""
 
 import resource
 import sys

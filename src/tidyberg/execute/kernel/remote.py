@@ -1,4 +1,4 @@
-"""The executor's side of a Spark task: unpack, run, pack; failures that no retry can mend go back as values."""
+"""Runs a packed task on a Spark executor. Failures that a retry cannot fix are returned as values."""
 
 import ctypes
 import gc
@@ -18,36 +18,36 @@ from tidyberg.storage.access import StorageAccess
 
 _DISABLE_HUGE_PAGES = 41  # PR_SET_THP_DISABLE
 
-_is_settled = False
+_is_tuned = False
 
 
-def settle_worker() -> None:
-    """Once per worker: spare every later task what Spark's worker does at its start and end.
+def tune_worker() -> None:
+    """Makes later tasks of this worker start and end faster. Has an effect once per worker.
 
-    Spark invalidates import caches before each task, which makes Python read the directories of all zip files on
-    the path again, and then collects garbage over all modules: together some 70 ms. Archives that are added
-    later get importers of their own, which read their directory once.
+    Before each task Spark invalidates import caches, so Python reads the directories of all zip files on the path
+    again. After it, Spark collects garbage over all modules. Together that takes about 70 ms. Archives that are added
+    later get their own importers, which read the directory once.
     """
-    global _is_settled
-    if _is_settled:
+    global _is_tuned
+    if _is_tuned:
         return
-    _is_settled = True
+    _is_tuned = True
 
     def keep_directories(importer: zipimport.zipimporter) -> None:
-        """Archives do not change while a worker lives."""
+        """Does nothing: archives do not change while a worker lives."""
 
     zipimport.zipimporter.invalidate_caches = keep_directories  # type: ignore[method-assign, assignment]
     gc.collect()
     gc.freeze()
     if sys.platform == "linux":
-        _refuse_huge_pages()
+        _disable_huge_pages()
 
 
-def _refuse_huge_pages() -> None:
-    """Arrow's allocator asks for pages of 2 MB, which no task gets faster by.
+def _disable_huge_pages() -> None:
+    """Arrow's allocator asks for pages of 2 MB, which make no task faster.
 
-    A virtual machine often has no 2 MB in one piece that its host has given it before, and touching new ones took the
-    first task of a worker a quarter longer.
+    A virtual machine often has to get such a page from its host first. That made the first task of a worker a quarter
+    slower.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_DISABLE_HUGE_PAGES, 1, 0, 0, 0)
@@ -55,10 +55,12 @@ def _refuse_huge_pages() -> None:
 
 def run_packed(position: int, packed: bytes, attempt: int, attempts: int, storage: StorageAccess) -> bytes:
     if attempt >= attempts:
-        # Recovery computes names up to this bound and would miss what a later attempt writes [I6].
-        raise KernelFailure(FailureKind.STORAGE, f"Spark tried a task {attempt + 1} times; {attempts} is the limit.")
+        # I6: recovery computes output names up to this limit, and would miss files of a later attempt.
+        raise KernelFailure(
+            FailureKind.STORAGE, f"Spark started attempt {attempt + 1} of a task, but the limit is {attempts}."
+        )
     task = pickle.loads(zlib.decompress(packed))  # noqa: S301 - packed by our own driver
-    if isinstance(task, Task):  # drivers that do not know their executors think of all cores of the cluster
+    if isinstance(task, Task):  # a driver that does not know its executors counts all cores of the cluster
         task = replace(task, cores=min(task.cores, os.cpu_count() or 1))
     result: Any = None
     failure: KernelFailure | None = None

@@ -1,25 +1,25 @@
-"""Rewrites the files of one task: tries the ways of rewriting in turn, the cheapest first."""
+"""Rewrites the files of one task: tries copy, splice and encode in turn, the cheapest first."""
 
 from dataclasses import replace
 
 from tidyberg.execute.kernel.attempt import RewriteAttempt, Rewriting
 from tidyberg.execute.kernel.copy.rewrite import Copy
 from tidyberg.execute.kernel.encode import Encode
-from tidyberg.execute.kernel.splice.judge import may_splice
+from tidyberg.execute.kernel.splice.eligibility import may_splice
 from tidyberg.execute.kernel.splice.rewrite import Splice
 from tidyberg.model.task import TaskResult
 from tidyberg.parquet.fields import CannotCopy
 
 
 def rewrite(attempt: RewriteAttempt) -> TaskResult:
-    """The result says why copying or splicing, where it was tried, was not possible."""
+    """Rewrites the files. The result says why a copy or splice was not possible, if it was tried."""
     reasons: dict[type[Rewriting], str] = {}
     *first, last = ways_for(attempt)
     for way in first:
         try:
             result = way.rewrite(attempt)
             break
-        except CannotCopy as refusal:  # nothing is left of what was written
+        except CannotCopy as refusal:  # it has removed its outputs
             reasons[type(way)] = str(refusal)
     else:
         result = last.rewrite(attempt)
@@ -27,7 +27,7 @@ def rewrite(attempt: RewriteAttempt) -> TaskResult:
 
 
 def ways_for(attempt: RewriteAttempt) -> list[Rewriting]:
-    """The last one always works."""
+    """Returns the ways to try, in order. The last one always works."""
     task = attempt.task
     ways: list[Rewriting] = [Copy()] if task.mode == "copy" else []
     if may_splice(task, attempt.storage):

@@ -1,17 +1,18 @@
-"""Sums up the rows of files, for full verification."""
+"""Computes the checksum of the rows of files, for full verification."""
 
 from collections.abc import Callable
 
 from tidyberg.execute.kernel.attempt import table_schema
 from tidyberg.execute.kernel.columns.checksum import RowChecksum
-from tidyberg.execute.kernel.deletes.surviving_rows import placed_batches
-from tidyberg.execute.kernel.read.reader import Reader, open_ahead
+from tidyberg.execute.kernel.deletes.surviving_rows import batches_with_positions
+from tidyberg.execute.kernel.read.open_files import open_ahead
+from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.model.task import ChecksumTask
 from tidyberg.storage.storage import Storage
 
 
-def sum_rows(task: ChecksumTask, storage: Storage, should_stop: Callable[[], bool]) -> tuple[int, str]:
-    """Returns how many rows the files have, and their checksum."""
+def checksum_rows(task: ChecksumTask, storage: Storage, should_stop: Callable[[], bool]) -> tuple[int, str]:
+    """Returns the number of rows in the files, and their checksum."""
     reader = Reader(
         storage,
         table_schema(task),
@@ -25,7 +26,7 @@ def sum_rows(task: ChecksumTask, storage: Storage, should_stop: Callable[[], boo
     checksum = RowChecksum()
     rows = 0
     for file in open_ahead(storage, task.inputs):
-        for _, batch in placed_batches(task, reader, file, reader.selection(file)):
+        for _, batch in batches_with_positions(task, reader, file, reader.selection(file)):
             checksum.update(batch)
             rows += batch.num_rows
     return rows, checksum.hexdigest()

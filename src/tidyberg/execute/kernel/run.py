@@ -1,15 +1,15 @@
-"""Runs one task, on an executor or in this process: rewrites files, or reads them for verification and audits."""
+"""Runs one task, on an executor or in this process: a rewrite, a verification, an audit, or reading manifests."""
 
 from collections.abc import Callable
 from functools import partial
 
 from tidyberg.execute.kernel.attempt import RewriteAttempt
 from tidyberg.execute.kernel.audit import audit_files
-from tidyberg.execute.kernel.check.outputs import false_statements, report_by
+from tidyberg.execute.kernel.check.outputs import output_problems, report_stored_file
 from tidyberg.execute.kernel.manifests import read_manifests
-from tidyberg.execute.kernel.read.damage import refuse_damage
+from tidyberg.execute.kernel.read.damaged_footers import refuse_damaged_footers
 from tidyberg.execute.kernel.rewrite import rewrite
-from tidyberg.execute.kernel.row_checksum import sum_rows
+from tidyberg.execute.kernel.row_checksum import checksum_rows
 from tidyberg.execute.kernel.write.digest import digest_files
 from tidyberg.model.task import (
     AnyResult,
@@ -36,8 +36,8 @@ def run_task(
     should_stop: Callable[[], bool] = _never,
 ) -> AnyResult:
     storage = Storage(access)
-    if _may_have_ended_another(task, attempt):
-        refuse_damage(task.inputs, storage)
+    if _may_follow_a_crash(task, attempt):
+        refuse_damaged_footers(task.inputs, storage)
     match task:
         case AuditTask():
             return audit_files(task, storage, should_stop)
@@ -51,15 +51,15 @@ def run_task(
             return rewrite(RewriteAttempt(task, attempt, storage, should_stop))
 
 
-def _may_have_ended_another(task: AnyTask, attempt: int) -> bool:
-    """A process that ran the task before may have died of a file."""
+def _may_follow_a_crash(task: AnyTask, attempt: int) -> bool:
+    """Whether an earlier attempt may have crashed its process because of a damaged file."""
     if isinstance(task, Task):
         return attempt > 0 or task.after_death
     return attempt > 0 and isinstance(task, AuditTask | ChecksumTask)
 
 
 def _read_back(task: ChecksumTask, storage: Storage, should_stop: Callable[[], bool]) -> ChecksumResult:
-    """Reads outputs for full verification: sums up their rows and checks what they say of themselves."""
-    rows, checksum = sum_rows(task, storage, should_stop)
-    problems = false_statements(task.described, task.sources, partial(report_by, storage, should_stop))
+    """Reads outputs for full verification: computes the checksum of their rows, and checks their metadata."""
+    rows, checksum = checksum_rows(task, storage, should_stop)
+    problems = output_problems(task.described, task.sources, partial(report_stored_file, storage, should_stop))
     return ChecksumResult(task.job_id, task.group_id, rows, checksum, tuple(map(str, problems)))

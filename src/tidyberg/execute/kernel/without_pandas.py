@@ -1,6 +1,6 @@
-"""Keeps Arrow from importing pandas, which it does at the first value it converts: it might be one of pandas' own.
+"""Keeps Arrow from importing pandas, which it does when it converts its first value, in case that is a pandas object.
 
-Only for processes of our own, in which nobody uses pandas: importing it takes a tenth of a second and 30 MB in each.
+Importing pandas takes a tenth of a second and 30 MB. Use this only in our own processes, which do not need pandas.
 """
 
 import sys
@@ -9,8 +9,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 
-class _Hidden:
-    """Finds no pandas, before anyone else looks for it."""
+class _PandasBlocker:
+    """An import finder that hides pandas from the finders after it."""
 
     def find_spec(
         self,
@@ -19,17 +19,17 @@ class _Hidden:
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
         if name == "pandas":
-            raise ModuleNotFoundError("pandas is not needed here", name=name)
+            raise ModuleNotFoundError("tidyberg hides pandas from Arrow in this process", name=name)
         return None
 
 
 def use_arrow_without_pandas() -> None:
-    """Let Arrow look for pandas now, once and in vain; others may import it later."""
+    """Makes Arrow look for pandas now, and not find it. Other code may still import pandas later."""
     if "pandas" in sys.modules:
         return
     import pyarrow as pa
 
-    hidden = _Hidden()
+    hidden = _PandasBlocker()
     sys.meta_path.insert(0, hidden)
     try:
         pa.scalar(True)

@@ -37,9 +37,9 @@ def make_worker(partitions: Sequence[Sequence[tuple[int, AnyTask]]], storage: St
         # Imports must be here, because the executor that unpickles the function has only the shipped archive.
         from pyspark import TaskContext
 
-        from tidyberg.execute.kernel.remote import run_packed, settle_worker
+        from tidyberg.execute.kernel.remote import run_packed, tune_worker
 
-        settle_worker()
+        tune_worker()
         context = TaskContext.get()
         attempt = context.attemptNumber() if context is not None else 0
         for number in numbers:
@@ -64,9 +64,9 @@ def in_batches(work: Work) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
 def import_kernels(numbers: Iterable[int]) -> Iterator[bytes]:  # noqa: ARG001
     """Import the kernels in a worker, so that it is ready for its first task."""
-    from tidyberg.execute.kernel.remote import settle_worker
+    from tidyberg.execute.kernel.remote import tune_worker
 
-    settle_worker()
+    tune_worker()
     return iter(())
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from tidyberg.execute.engine import error_of
 from tidyberg.execute.kernel.deletes.delete_files import delete_bytes
-from tidyberg.execute.kernel.deletes.vectors import read_vectors, reads_of
+from tidyberg.execute.kernel.deletes.vectors import coalesced_reads, read_vectors
 from tidyberg.failures import KernelFailure
 from tidyberg.model.task import AuditTask, Task, TaskDelete
 from tidyberg.storage.access import StorageAccess
@@ -50,7 +50,7 @@ def _read(deletes: dict[Blob, TaskDelete], access: StorageAccess) -> dict[Blob, 
     storage = Storage(access)
     files = [(delete,) for delete in deletes.values() if delete.kind != "dv"]
     try:
-        reads = [*files, *reads_of(delete for delete in deletes.values() if delete.kind == "dv")]
+        reads = [*files, *coalesced_reads(delete for delete in deletes.values() if delete.kind == "dv")]
         remote = any(not storage.place(path).is_local for path, _, _ in deletes)
         with ThreadPoolExecutor(max_workers=_THREADS if remote else 1, thread_name_prefix="tidyberg-deletes") as pool:
             waiting = [pool.submit(_contents, storage, together) for together in reads]

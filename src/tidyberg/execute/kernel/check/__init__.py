@@ -1,1 +1,1 @@
-"""Proves that what a Parquet file says of itself is true: see `file.py`."""
+"""Checks the metadata of outputs, and what manifests say about them, against their content."""

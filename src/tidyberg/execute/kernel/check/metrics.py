@@ -1,9 +1,9 @@
-"""Proves what a manifest says of a Parquet file, against what `check/file.py` found in it.
+"""Checks what a manifest says about a Parquet file against the report of `parquet/check/file.py`.
 
     report = check_path(path)
     problems = [*report.problems, *check_metrics(report, written)]
 
-A `WrittenFile` is what a manifest will say of an output; `written_file_of` makes one of a manifest's own entry.
+A `WrittenFile` is what a manifest will say about an output. `written_file_of` makes one from a manifest entry.
 """
 
 import math
@@ -24,7 +24,7 @@ _FLOATS = {4: "<f", 8: "<d"}
 def check_metrics(report: FileReport, written: WrittenFile) -> tuple[Problem, ...]:
     findings = Findings(Problem("", "", written.path))
     findings.equal("metrics-size", "the size", written.size, report.size)
-    if not report.columns:  # it could not be read through, and the report says why
+    if not report.columns:  # the file could not be read, and the report says why
         return tuple(findings)
     findings.equal("metrics-records", "the number of records", written.records, report.rows)
     if written.split_offsets:
@@ -39,14 +39,14 @@ def check_metrics(report: FileReport, written: WrittenFile) -> tuple[Problem, ..
     ):
         for field_id, number in said.items():
             if (column := columns.get(field_id)) is None:
-                findings.add(f"metrics-{name}", f"field {field_id} is no column of the file")
+                findings.add(f"metrics-{name}", f"field {field_id} is not a column of the file")
                 continue
             of_column = findings.at(column=column.column.name)
             of_column.equal(f"metrics-{name}", f"the metric {name}", number, getattr(column, true))
     for is_lower, bounds in ((True, written.lower_bounds), (False, written.upper_bounds)):
         for field_id, bound in bounds.items():
             if (column := columns.get(field_id)) is None:
-                findings.add("metrics-bound", f"field {field_id} is no column of the file")
+                findings.add("metrics-bound", f"field {field_id} is not a column of the file")
             else:
                 _check_bound(bound, is_lower, column, findings.at(column=column.column.name))
     return tuple(findings)
@@ -55,15 +55,15 @@ def check_metrics(report: FileReport, written: WrittenFile) -> tuple[Problem, ..
 def _check_bound(bound: bytes, is_lower: bool, column: ColumnTruth, findings: Findings) -> None:
     name, order = "lower" if is_lower else "upper", column.column.order
     if order is None:
-        findings.add("metrics-bound", f"the {name} bound is of a column whose values have no order")
+        findings.add("metrics-bound", f"there is a {name} bound, but values of the column have no order")
         return
     said = _value(bound, order)
     if said is None or (isinstance(said, float) and math.isnan(said)):
-        findings.add("metrics-bound", f"the {name} bound {bound!r} is no value of the column")
+        findings.add("metrics-bound", f"the {name} bound {bound!r} is not a value of the column")
         return
     true = column.lower if is_lower else column.upper
     if true is None:
-        findings.add("metrics-bound", f"there is a {name} bound, but no value")
+        findings.add("metrics-bound", f"there is a {name} bound, but the column has no values")
         return
     scaled = true * _scale(order) if isinstance(true, int) else true
     if (said > scaled) if is_lower else (said < scaled):
@@ -71,7 +71,7 @@ def _check_bound(bound: bytes, is_lower: bool, column: ColumnTruth, findings: Fi
     elif said != scaled and not order.is_bytes:
         findings.add("metrics-loose", f"the {name} bound is {said!r}, but it should be {scaled!r}")
     elif said == 0 and isinstance(said, float):
-        # The spec orders both zeros: a bound must cover the one that is there.
+        # In the spec's order -0.0 is below 0.0, so a bound must cover the zero that occurs.
         is_negative = math.copysign(1, said) < 0
         if (is_lower and not is_negative and column.has_negative_zero) or (
             not is_lower and is_negative and column.has_positive_zero
@@ -80,27 +80,27 @@ def _check_bound(bound: bytes, is_lower: bool, column: ColumnTruth, findings: Fi
 
 
 def _value(bound: bytes, order: Order) -> Value | None:
-    """From Iceberg's binary form (spec, appendix D); None where the bytes are no value."""
+    """Decodes Iceberg's binary form (spec, appendix D). Returns None if the bytes are not a value."""
     if order.is_decimal:
         return int.from_bytes(bound, "big", signed=True) if bound else None
     if order.is_float:
-        spelled = _FLOATS.get(len(bound))
-        return None if spelled is None else struct.unpack(spelled, bound)[0]
+        layout = _FLOATS.get(len(bound))
+        return None if layout is None else struct.unpack(layout, bound)[0]
     if order.type in (BYTE_ARRAY, FIXED_BYTE_ARRAY):
         return bytes(bound)
     if order.type == 0:
         return bound != b"\x00" if len(bound) == 1 else None
-    spelled = _INTEGERS.get(len(bound))
-    return None if spelled is None else struct.unpack(spelled, bound)[0]
+    layout = _INTEGERS.get(len(bound))
+    return None if layout is None else struct.unpack(layout, bound)[0]
 
 
 def _scale(order: Order) -> int:
-    """Manifests count times in microseconds, or in nanoseconds where the file does too."""
+    """Manifests store times in microseconds, or in nanoseconds if the file does. Milliseconds must be scaled."""
     return 1000 if "milliseconds" in order.annotation else 1
 
 
 def written_file_of(data_file: Mapping[int, Any]) -> WrittenFile:
-    """Of a manifest's entry, by the field ids of the spec's `data_file`."""
+    """Makes a `WrittenFile` from a manifest entry, whose keys are the field ids of the spec's `data_file`."""
     return WrittenFile(
         path=data_file[100],
         size=data_file[104],

@@ -1,9 +1,9 @@
-"""Finds what outputs, and the manifests that will list them, say that is not true.
+"""Finds false metadata in outputs and in the manifests that will list them.
 
-Row groups that are copied keep what their writer said of them. What was false in an input is not refused in the output
-when it is false in the same way: the same statement of the same column, and no more often than in the inputs. So one
-damaged page excuses that page, but no other damage. What a copy writes anew, as offsets and ordinals, has no such
-excuse, and neither has a manifest.
+Copied row groups keep the metadata of their writer. If it was false in an input, the output is still accepted, provided
+that it is false in the same way: the same problem in the same column, and no more often than in the inputs. So one
+damaged page excuses that page, but no other damage. Metadata that a copy writes itself, such as offsets and ordinals,
+must be right, and so must manifests.
 """
 
 import re
@@ -17,23 +17,23 @@ from tidyberg.parquet.check.file import FileReport, check_file
 from tidyberg.parquet.check.problems import Problem
 from tidyberg.storage.storage import Storage
 
-# What the kernel writes itself, whatever the inputs had.
+# Rules about metadata that the kernel writes itself, whatever the inputs have.
 OWN_RULES = frozenset(
     ("footer", "schema", "chunk", "ordinals", "overlap", "row-group-order", "row-group-offset", "index-place",
      "column-orders")
 )  # fmt: skip
 
-ReportOf = Callable[[str, int], FileReport]  # of a location and the size of what is there
-# Rule, statement, and the column: by its id where it has one, for names may change.
+ReportOf = Callable[[str, int], FileReport]  # location, size
+# Rule, statement and column. The column's id is used if it has one, because names may change.
 _Key = tuple[str, str, int | str | None]
-# Where a page lies and what a bound is may change by a copy; what is said of them may not.
+# A copy may change offsets and bounds in a statement, but not the statement itself.
 _VALUES = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[-+]?\d[\d.]*(?:e[-+]?\d+)?")
 
 
-def false_statements(
+def output_problems(
     outputs: Sequence[WrittenFile], sources: Sequence[TaskInput], report_of: ReportOf
 ) -> tuple[Problem, ...]:
-    """Of the outputs; `sources` are the files whose bytes they may hold."""
+    """Returns the problems of the outputs. `sources` are the files whose row groups or pages they may contain."""
     found: list[Problem] = []
     inheritable: dict[_Key, list[Problem]] = {}
     for output in outputs:
@@ -61,13 +61,13 @@ def _key(problem: Problem, report: FileReport) -> _Key:
     return problem.rule, statement, report.field_ids.get(problem.column or "", problem.column)
 
 
-def report_by(storage: Storage, should_stop: Callable[[], bool], path: str, size: int) -> FileReport:
-    """Checks a file wherever it is."""
+def report_stored_file(storage: Storage, should_stop: Callable[[], bool], path: str, size: int) -> FileReport:
+    """Checks a file on any storage."""
     place = storage.place(path)
 
     def stop() -> None:
         if should_stop():
-            raise KernelFailure(FailureKind.STOPPED, "The task was cancelled.")
+            raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
 
     if place.object is not None:
 

@@ -1,8 +1,8 @@
 """A checksum of rows that does not depend on their order, their batches or how Arrow encodes them.
 
-Own code because no library on the executors hashes nested Arrow rows. Every value is hashed to 64 bits, the
-values of a row are combined into two 64-bit lanes, and the lanes are summed over all rows. Sums, not XOR: two
-equal rows would cancel each other out. It finds mistakes, not malice: the hash has no secret.
+This is our own code because no library on the executors hashes nested Arrow rows. Every value is hashed to 64 bits,
+the values of a row are combined into two 64-bit lanes, and the lanes are summed over all rows. With XOR instead of
+sums, two equal rows would cancel each other out. The checksum finds mistakes, not attacks: the hash has no secret.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ import pyarrow as pa
 Hashes = npt.NDArray[np.uint64]
 
 _SLICE_ROWS = 16_384  # intermediate arrays of this many rows stay in the processor's cache
-_LONG_VALUE = 256  # longer values are hashed one by one; the loop over words favours short ones
+_LONG_VALUE = 256  # longer values are hashed one by one; the loop over words suits short ones
 
 _SHIFT = np.uint64(32)
 _MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
@@ -29,10 +29,10 @@ _LOW_BYTES = np.array([(1 << (8 * count)) - 1 for count in range(9)], dtype=np.u
 
 
 class RowChecksum:
-    """Equal digests mean: the same multiset of rows, column by column in the order of the schema.
+    """Two equal digests mean the same multiset of rows, with the columns in the same order.
 
-    Null, zero and empty differ, and so do 0.0 and -0.0; all NaNs are one value. A dictionary-encoded column
-    equals a plain one, a large string equals a string.
+    Null, zero and empty are different values, and so are 0.0 and -0.0. All NaNs are one value. The Arrow type does not
+    matter: a dictionary-encoded column equals a plain one, and a large string equals a string.
     """
 
     def __init__(self) -> None:
@@ -51,8 +51,8 @@ class RowChecksum:
         return f"{self._first:016x}{self._second:016x}{self.rows:016x}"
 
 
-def added_up(digests: Iterable[str]) -> str:
-    """The digest of all rows together, of digests over some of them each."""
+def sum_digests(digests: Iterable[str]) -> str:
+    """Combines the digests of disjoint sets of rows into the digest of all rows."""
     first = second = rows = 0
     for digest in digests:
         first += int(digest[:16], 16)
@@ -62,7 +62,7 @@ def added_up(digests: Iterable[str]) -> str:
 
 
 def row_hashes(batch: pa.RecordBatch) -> Iterator[tuple[Hashes, Hashes]]:
-    """Both lanes of the rows, some thousand rows at a time, in their order."""
+    """Yields both lanes of the rows, in order, some thousand rows at a time."""
     columns = [_slices(column) for column in batch.columns]
     for start in range(0, batch.num_rows, _SLICE_ROWS):
         rows = min(_SLICE_ROWS, batch.num_rows - start)
@@ -70,7 +70,7 @@ def row_hashes(batch: pa.RecordBatch) -> Iterator[tuple[Hashes, Hashes]]:
 
 
 def _slices(column: pa.Array) -> Callable[[int], Hashes]:
-    """Hashes of the slice that starts at a row; a dictionary's values are hashed once for all slices."""
+    """Returns a function that hashes the slice from a row on. It hashes the values of a dictionary only once."""
     if pa.types.is_dictionary(column.type):
         hashes = _hash(column)
         return lambda start: hashes[start : start + _SLICE_ROWS]
@@ -78,7 +78,7 @@ def _slices(column: pa.Array) -> Callable[[int], Hashes]:
 
 
 def _combine(columns: Iterable[Hashes], rows: int) -> tuple[Hashes, Hashes]:
-    """Two lanes a row; every column has multipliers of its own, so values that change places are noticed."""
+    """Returns two lanes per row. Every column has its own multipliers, so swapped values change the result."""
     first, second = np.zeros(rows, np.uint64), np.zeros(rows, np.uint64)
     for position, hashes in enumerate(columns):
         first += hashes * _odd(2 * position)
@@ -87,7 +87,7 @@ def _combine(columns: Iterable[Hashes], rows: int) -> tuple[Hashes, Hashes]:
 
 
 def _hash(array: pa.Array) -> Hashes:
-    """One well-mixed number a value."""
+    """Returns one well-mixed number per value."""
     if isinstance(array, pa.ExtensionArray):
         return _hash(array.storage)
     if array.null_count == len(array):
@@ -113,12 +113,12 @@ def _hash(array: pa.Array) -> Hashes:
 def _hash_dictionary(array: pa.DictionaryArray) -> Hashes:
     values = _hash(array.dictionary)
     indices = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    hashes: Hashes = values[indices]  # a null index is overwritten by the caller, a null value hashed as one
+    hashes: Hashes = values[indices]  # the caller overwrites null indices; a null value has the hash of null
     return hashes
 
 
 def _hash_lists(values: pa.Array, offsets: npt.NDArray[np.int64]) -> Hashes:
-    """Elements are mixed with their places and summed per list, by differences of a running sum."""
+    """Mixes each element with its place in the list, and sums per list with differences of a running sum."""
     lengths = np.diff(offsets)
     first, last = int(offsets[0]), int(offsets[-1])
     elements = _hash(values.slice(first, last - first))
@@ -149,11 +149,11 @@ def _hash_leaf(array: pa.Array) -> Hashes:
         return _hash_bytes(array.cast(pa.large_binary()), np.int64)
     if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
         return _hash_integers(array)
-    raise TypeError(f"no checksum for values of type {kind}")
+    raise TypeError(f"values of type {kind} have no checksum")
 
 
 def _hash_integers(array: pa.Array) -> Hashes:
-    """The value itself, sign-extended, whatever the width; dates and times are integers underneath."""
+    """Hashes the sign-extended value, whatever its width. Dates and times are integers underneath."""
     kind = array.type
     name = f"{'u' if pa.types.is_unsigned_integer(kind) else ''}int{kind.bit_width}"
     width = kind.bit_width // 8
@@ -170,7 +170,7 @@ def _hash_floats(array: pa.Array) -> Hashes:
 
 
 def _hash_fixed(array: pa.Array, width: int) -> Hashes:
-    """Values of one width, such as decimals and UUIDs, taken as rows of 64-bit words."""
+    """Hashes values of one width, such as decimals and UUIDs, as rows of 64-bit words."""
     rows = len(array)
     raw = np.frombuffer(array.buffers()[1], dtype=np.uint8, offset=array.offset * width, count=rows * width)
     padded = np.zeros((rows, -(-width // 8) * 8), np.uint8)
@@ -182,13 +182,13 @@ def _hash_fixed(array: pa.Array, width: int) -> Hashes:
 
 
 def _hash_bytes(array: pa.Array, offset_type: type[np.int32] | type[np.int64]) -> Hashes:
-    """Strings and binaries, eight bytes of every value at a time."""
+    """Hashes strings and binaries, eight bytes of every value at a time."""
     _, offsets_buffer, data_buffer = array.buffers()
     rows = len(array)
     itemsize = np.dtype(offset_type).itemsize
     offsets = np.frombuffer(offsets_buffer, offset_type, rows + 1, array.offset * itemsize).astype(np.int64)
     begin, end = int(offsets[0]), int(offsets[-1])
-    data = np.zeros(end - begin + 8, np.uint8)  # eight more, so that the last word can be read whole
+    data = np.zeros(end - begin + 8, np.uint8)  # eight bytes more, so that the last word can be read whole
     if end > begin:
         data[: end - begin] = np.frombuffer(data_buffer, np.uint8, end - begin, begin)
     starts, lengths = offsets[:-1] - begin, np.diff(offsets)
@@ -203,8 +203,10 @@ def _hash_bytes(array: pa.Array, offset_type: type[np.int32] | type[np.int64]) -
 def _mix_in_words(
     hashes: Hashes, data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> None:
-    """Word by word; only the values that reach so far take part, and long ones not at all."""
-    words: Hashes = np.ndarray((len(data) - 7,), dtype="<u8", buffer=data, strides=(1,))  # one at every byte
+    """Mixes values word by word. Values that have ended drop out; long values are skipped altogether."""
+    words: Hashes = np.ndarray(
+        (len(data) - 7,), dtype="<u8", buffer=data, strides=(1,)
+    )  # one word starts at every byte
     remaining = np.where(lengths > _LONG_VALUE, 0, lengths)
     active = np.flatnonzero(remaining > 0)
     place = starts[active]
@@ -216,14 +218,14 @@ def _mix_in_words(
         hashes[active] = current
         remaining = remaining - 8
         place = place + 8
-        going_on = remaining > 0
-        if not going_on.all():
-            active, current = active[going_on], current[going_on]
-            place, remaining = place[going_on], remaining[going_on]
+        continuing = remaining > 0
+        if not continuing.all():
+            active, current = active[continuing], current[continuing]
+            place, remaining = place[continuing], remaining[continuing]
 
 
 def _mix(numbers: Hashes) -> Hashes:
-    """Spreads every input bit over all output bits; works in place."""
+    """Spreads every input bit over all output bits, in place."""
     numbers ^= numbers >> _SHIFT
     numbers *= _MULTIPLIER
     numbers ^= numbers >> _SHIFT
@@ -233,6 +235,6 @@ def _mix(numbers: Hashes) -> Hashes:
 
 
 def _odd(number: int) -> np.uint64:
-    """The multiplier of a column's lane: fixed, odd, unlike its neighbours'."""
+    """Returns the multiplier of a column's lane: a fixed odd number, different for each lane."""
     mixed = _mix(np.array([number + 1], np.uint64) * _GOLDEN)
     return np.uint64(mixed[0] | np.uint64(1))

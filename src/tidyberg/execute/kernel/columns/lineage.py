@@ -1,8 +1,8 @@
-"""Row lineage of format v3: which row a row is, and when it last changed, kept when rows move to another file [I8].
+"""Row lineage of format v3: the id of a row and when it last changed. Both survive when rows move to another file [I8].
 
-The spec's rules: a stored value counts where it is not null. Else the row id is the file's first row id plus the
-row's position in the file, deleted rows counted, and the last update is the file's data sequence number. A file
-whose rows have no ids yet (a table upgraded to v3 without a commit since) has null there: the next commit gives them.
+The spec's rules: a stored value counts if it is not null. Otherwise the row inherits. Its id is the file's first row
+id plus its position in the file, counting deleted rows. Its last update is the file's data sequence number. In a table
+that was upgraded to v3 and not committed to since, rows have no ids yet. They stay null until a commit assigns them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidyberg.execute.kernel.columns.field_ids import FIELD_ID
 from tidyberg.execute.kernel.columns.metrics import FactCollector
-from tidyberg.execute.kernel.columns.names import FIELD_ID
 from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID, Leaf, Selection, leaves
 from tidyberg.execute.kernel.columns.single_values import encode
 from tidyberg.model.task import ColumnFacts, TaskInput
@@ -27,12 +27,12 @@ LINEAGE_FIELDS = (
 
 
 def with_lineage(schema: pa.Schema) -> pa.Schema:
-    """The table's columns, then those of lineage, as Iceberg's own writers order them."""
+    """Returns the schema with the lineage columns at the end, where Iceberg's own writers put them."""
     return pa.schema([*schema, *LINEAGE_FIELDS], metadata=schema.metadata)
 
 
 def fill_lineage(batch: pa.RecordBatch, file: TaskInput, first: int) -> pa.RecordBatch:
-    """The batch, whose first row is row `first` of its file, with the lineage that its rows inherit made explicit."""
+    """Writes inherited lineage into a batch that begins at row `first` of its file."""
     stored_ids, stored_updates = batch.columns[-2:]
     if stored_ids.null_count and file.first_row_id is not None:
         start = file.first_row_id + first
@@ -44,7 +44,7 @@ def fill_lineage(batch: pa.RecordBatch, file: TaskInput, first: int) -> pa.Recor
 
 
 def fill_joined_lineage(batches: Iterable[pa.RecordBatch], files: Sequence[TaskInput]) -> Iterator[pa.RecordBatch]:
-    """The same of batches that hold all rows of several files, one behind the other: each row inherits from its own."""
+    """Like `fill_lineage`, for batches with all rows of several files in order. Each row inherits from its own file."""
     counts = np.array([file.records for file in files])
     without_ids = np.array([file.first_row_id is None for file in files])
     starts = np.array([file.first_row_id or 0 for file in files]) - (np.cumsum(counts) - counts)
@@ -63,9 +63,9 @@ def fill_joined_lineage(batches: Iterable[pa.RecordBatch], files: Sequence[TaskI
 
 
 class LineageFacts:
-    """What the lineage columns of a task's rows must be, from the inputs' footers and what their rows inherit.
+    """Computes what the lineage columns of a task's rows must be, from the inputs' footers and inherited values.
 
-    Bounds are those of all rows that a file may hold: how far its nulls reach, its footer does not tell.
+    Inherited bounds cover all rows of a file, because a footer does not say which rows are null.
     """
 
     def __init__(self) -> None:

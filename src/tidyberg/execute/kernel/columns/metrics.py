@@ -1,4 +1,4 @@
-"""Column metrics and verification facts, from Parquet footers."""
+"""Computes column metrics for manifests, and facts for verification, from Parquet footers."""
 
 import operator
 import re
@@ -27,21 +27,21 @@ _PER_MICROSECOND = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 @dataclass(frozen=True)
-class _Bounds:
-    """How to take the bounds of a column chunk; the same for all chunks of one column."""
+class _BoundConversion:
+    """Converts the bounds of column chunks; one object serves all chunks of a column."""
 
-    in_target: Callable[[Any], Any]
-    may_lack: bool
+    to_table_type: Callable[[Any], Any]
+    may_be_absent: bool
 
     @classmethod
-    def of(cls, target: pa.DataType, source: pa.DataType, *, own: bool) -> "_Bounds":
-        # Our own writer leaves bounds out for a chunk of nothing but NaN: they are truly absent there.
-        return cls(_in_target(source, target), own and bool(pa.types.is_floating(target)))
+    def of(cls, target: pa.DataType, source: pa.DataType, *, own: bool) -> "_BoundConversion":
+        # Our own writer omits bounds only if a chunk holds nothing but NaN, so there are none.
+        return cls(_to_table_type(source, target), own and bool(pa.types.is_floating(target)))
 
 
 @dataclass
-class _Range:
-    """What the chunks of one leaf say together; None once a chunk did not tell."""
+class _LeafStatistics:
+    """The combined statistics of a leaf's chunks. A value that one chunk lacks is unknown for all."""
 
     values: int = 0
     nulls: int | None = 0
@@ -49,7 +49,7 @@ class _Range:
     lower: Any = None
     upper: Any = None
 
-    def add(self, chunk: pq.ColumnChunkMetaData, bounds: "_Bounds") -> None:
+    def add(self, chunk: pq.ColumnChunkMetaData, bounds: "_BoundConversion") -> None:
         self.values += chunk.num_values
         statistics = chunk.statistics if chunk.is_stats_set else None
         nulls = statistics.null_count if statistics is not None and statistics.has_null_count else None
@@ -57,23 +57,23 @@ class _Range:
         if nulls == chunk.num_values:
             return
         if statistics is None or not statistics.has_min_max:
-            self.known = self.known and bounds.may_lack
+            self.known = self.known and bounds.may_be_absent
             return
-        lower = normalised(bounds.in_target(statistics.min_raw), lower=True)
-        upper = normalised(bounds.in_target(statistics.max_raw), lower=False)
+        lower = normalised(bounds.to_table_type(statistics.min_raw), lower=True)
+        upper = normalised(bounds.to_table_type(statistics.max_raw), lower=False)
         if lower is None or upper is None or lower > upper:
             self.known = False
             return
         self.lower = lower if self.lower is None else min(self.lower, lower)
         self.upper = upper if self.upper is None else max(self.upper, upper)
 
-    def add_untold(self, values: int) -> None:
-        """A chunk whose statistics cannot be looked at."""
+    def add_unreliable(self, values: int) -> None:
+        """Adds a chunk whose statistics must not be read."""
         self.values += values
         self.nulls, self.known = None, False
 
     def add_constant(self, rows: int, value: Any, *, nested: bool) -> None:
-        """A column the file does not have: the same value, mostly null, in every row that has a struct around it."""
+        """Adds a column that the file lacks: all rows get one value, usually null. A null struct has none."""
         self.values += rows
         if value is None:
             self.nulls = None if self.nulls is None else self.nulls + rows
@@ -92,17 +92,17 @@ class _Range:
 
 
 class FactCollector:
-    """Sums up footers per field id of the table; leaves inside lists and maps are left out."""
+    """Sums up footers per field id of the table. Leaves inside lists and maps have no facts."""
 
     def __init__(self, leaves: Iterable[Leaf], constants: Mapping[int, Any], *, own: bool) -> None:
         self._leaves = [leaf for leaf in leaves if leaf.field_id is not None and not leaf.repeated]
         self._constants = constants
-        self._own = own  # written by this kernel, whose habits are known
-        self._ranges = {leaf.field_id: _Range() for leaf in self._leaves}
+        self._own = own  # whether this kernel wrote the files
+        self._ranges = {leaf.field_id: _LeafStatistics() for leaf in self._leaves}
         self._file_leaves: list[Leaf] | None = None
-        self._present: list[tuple[_Range, int, _Bounds]] = []
-        self._absent: list[tuple[_Range, Any, bool]] = []
-        self._fixed: list[int] = []  # columns of fixed bytes
+        self._present: list[tuple[_LeafStatistics, int, _BoundConversion]] = []
+        self._absent: list[tuple[_LeafStatistics, Any, bool]] = []
+        self._fixed: list[int] = []  # columns of type FIXED_LEN_BYTE_ARRAY
 
     def add(
         self,
@@ -111,7 +111,7 @@ class FactCollector:
         file_leaves: list[Leaf],
         row_groups: Sequence[int] | None = None,
     ) -> None:
-        """All row groups of the footer, or only these."""
+        """Adds all row groups of the footer, or only these."""
         numbers = range(footer.num_row_groups) if row_groups is None else row_groups
         rows = footer.num_rows if row_groups is None else sum(footer.row_group(number).num_rows for number in numbers)
         if file_leaves is not self._file_leaves:  # files of one schema share theirs
@@ -124,7 +124,7 @@ class FactCollector:
             group = footer.row_group(number)
             for found, index, bounds in self._present:
                 if (number, index) in cut:
-                    found.add_untold(group.column(index).num_values)
+                    found.add_unreliable(group.column(index).num_values)
                 else:
                     found.add(group.column(index), bounds)
 
@@ -138,7 +138,9 @@ class FactCollector:
             if index is None:
                 self._absent.append((found, self._constants.get(leaf.field_id), len(leaf.steps) > 1))
             else:
-                self._present.append((found, index, _Bounds.of(leaf.type, file_leaves[index].type, own=self._own)))
+                self._present.append(
+                    (found, index, _BoundConversion.of(leaf.type, file_leaves[index].type, own=self._own))
+                )
 
     def facts(self) -> dict[int, ColumnFacts]:
         return {
@@ -161,7 +163,7 @@ def written_file(
     nan_counts: Mapping[int, int],
     modes: Mapping[int, str],
 ) -> WrittenFile:
-    """What the manifest will say of an output that this kernel has encoded."""
+    """Returns the manifest's metrics of an output that this kernel encoded."""
     groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
     return described_file(path, size, groups, leaves, nan_counts, modes, split_offsets(footer), own=True)
 
@@ -177,8 +179,8 @@ def described_file(
     *,
     own: bool,
 ) -> WrittenFile:
-    """What the manifest will say of a file of these row groups, in the metrics modes of the table [I9]."""
-    columns = _Columns({}, {}, {}, {}, {}, {})
+    """Returns the manifest's metrics of a file with these row groups, in the table's metrics modes [I9]."""
+    columns = _ColumnMetrics({}, {}, {}, {}, {}, {})
     for index, leaf in enumerate(leaves):
         mode = modes.get(leaf.field_id, "none") if leaf.field_id is not None else "none"
         if mode == "none" or leaf.field_id is None:
@@ -187,7 +189,7 @@ def described_file(
         columns.sizes[leaf.field_id] = sum(chunk.total_compressed_size for chunk in chunks)
         if leaf.repeated:
             continue
-        found, bounds = _Range(), _Bounds.of(leaf.type, leaf.type, own=own)
+        found, bounds = _LeafStatistics(), _BoundConversion.of(leaf.type, leaf.type, own=own)
         for chunk in chunks:
             found.add(chunk, bounds)
         if leaf.field_id in nan_counts:
@@ -208,7 +210,7 @@ def described_file(
 
 
 @dataclass(frozen=True)
-class _Columns:
+class _ColumnMetrics:
     sizes: dict[int, int]
     values: dict[int, int]
     nulls: dict[int, int]
@@ -216,19 +218,19 @@ class _Columns:
     lower: dict[int, bytes]
     upper: dict[int, bytes]
 
-    def add(self, leaf: Leaf, found: _Range, mode: str) -> None:
+    def add(self, leaf: Leaf, found: _LeafStatistics, mode: str) -> None:
         assert leaf.field_id is not None
         self.values[leaf.field_id] = found.values
         if found.nulls is not None:
             self.nulls[leaf.field_id] = found.nulls
         if mode == "counts" or (found.nulls and leaf.field_id in (ROW_ID, LAST_UPDATED)):
-            return  # a null there stands for an inherited value, which bounds would have to cover
+            return  # a null stands for an inherited value, which the bounds might not cover
         if found.nulls is None or (pa.types.is_floating(leaf.type) and leaf.field_id not in self.nans):
-            # Where they are not counted, Java takes nulls and NaN for absent: with bounds it would say that all rows
-            # match a filter, and a DELETE would drop the file with them.
+            # Iceberg's Java code assumes no nulls and no NaN if they are not counted. With bounds it would conclude
+            # that all rows match a filter, and a DELETE would drop the whole file.
             return
         if self.nans.get(leaf.field_id):
-            return  # to Spark NaN is above every bound, and Iceberg's readers would pass over the file (`nan_bounds`)
+            return  # Spark sorts NaN above every bound, and Iceberg's readers would skip the file (`nan_bounds`)
         facts = found.facts(leaf.type)
         if facts.lower is None or facts.upper is None:
             return
@@ -249,12 +251,12 @@ def truncated_upper(value: bytes, kind: pa.DataType, mode: str) -> bytes | None:
 
 
 def split_offsets(footer: pq.FileMetaData) -> tuple[int, ...]:
-    """Where row groups start: at the first page, dictionary or data, of their first column."""
+    """Returns where row groups start: at the first page, dictionary or data, of their first column."""
     return tuple(sorted(first_page(footer.row_group(index).column(0)) for index in range(footer.num_row_groups)))
 
 
 def first_page(chunk: pq.ColumnChunkMetaData) -> int:
-    """Where a column chunk begins."""
+    """Returns the offset of a column chunk."""
     if chunk.has_dictionary_page and chunk.dictionary_page_offset:
         return int(min(chunk.data_page_offset, chunk.dictionary_page_offset))
     return int(chunk.data_page_offset)
@@ -273,7 +275,7 @@ def _only_text(raw: Any) -> Any:
 
 
 def _is_utf8(raw: bytes) -> bool:
-    """Some writers cut statistics in the middle of a character."""
+    """Some writers truncate statistics in the middle of a character."""
     try:
         raw.decode()
     except UnicodeDecodeError:
@@ -289,24 +291,24 @@ def _unscaled(raw: Any) -> Any:
     return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
 
 
-def _uncertain(_: Any) -> None:
+def _unknown(_: Any) -> None:
     return None
 
 
-def _in_target(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any]:
-    """Makes a statistic of the file's type a value of the table's type; None where that is not certain."""
+def _to_table_type(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any]:
+    """Returns a function that converts a statistic to the table's type; it returns None if that is not safe."""
     types = pa.types
     if types.is_unsigned_integer(source):
-        return _uncertain
+        return _unknown
     if types.is_decimal(target):
-        return _unscaled if types.is_decimal(source) and source.scale == target.scale else _uncertain
+        return _unscaled if types.is_decimal(source) and source.scale == target.scale else _unknown
     if types.is_timestamp(target) or types.is_time(target):
         same_family = types.is_timestamp(source) or types.is_time(source)
         if not same_family or (source.unit == "ns") != (target.unit == "ns"):
-            return _uncertain
+            return _unknown
         if source.unit == target.unit:
             return _exactly
         return partial(operator.mul, _PER_MICROSECOND[source.unit])
     if isinstance(target, pa.BaseExtensionType) or is_truncatable(target):
         return _only_text if is_text(target) else _only_bytes
-    return _only_numbers  # a type that cannot become the target's is refused with the rows
+    return _only_numbers  # reading the rows refuses a type that cannot become the target's

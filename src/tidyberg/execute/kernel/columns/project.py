@@ -1,4 +1,4 @@
-"""Projects the columns of a data file onto the table's schema by field id, as the Iceberg spec asks."""
+"""Projects the columns of a data file onto the table's schema by field id, as the Iceberg spec requires."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidyberg.execute.kernel.columns.names import ELEMENT, KEY, VALUE, Path, field_id, given_ids, is_list
+from tidyberg.execute.kernel.columns.field_ids import ELEMENT, KEY, VALUE, Path, assigned_ids, field_id, is_list
 from tidyberg.failures import FailureKind, KernelFailure
 
 ROW_ID, LAST_UPDATED = 2147483540, 2147483539  # reserved by the spec for row lineage
@@ -22,10 +22,10 @@ class Leaf:
     path: str  # as Parquet spells it: items.list.element.price
     type: pa.DataType
     repeated: bool  # inside a list or map
-    steps: tuple[int, ...]  # position of the column, then of the field in each struct on the way
+    steps: tuple[int, ...]  # position of the column, then of the field in each enclosing struct
 
     def of(self, table: pa.Table) -> pa.ChunkedArray:
-        """The leaf's values, null where a struct around them is; only for leaves that are not repeated."""
+        """Returns the leaf's values, null if a struct around them is null. The leaf must not be repeated."""
         column = table.column(self.steps[0])
         return pc.struct_field(column, list(self.steps[1:])) if len(self.steps) > 1 else column
 
@@ -53,19 +53,19 @@ def _collect_leaves(column: pa.Field, path: str, repeated: bool, steps: tuple[in
 
 @dataclass(frozen=True)
 class Selection:
-    """Which leaf columns of a file to read, and which of them feeds which leaf of the table."""
+    """Which leaf columns of a file to read, and which of them holds which leaf of the table."""
 
     columns: list[int] = field(default_factory=list)
     source_of: dict[int, int] = field(default_factory=dict)  # field id in the table -> leaf index in the file
-    ids: Mapping[Path, int] | None = None  # of a file that was written without
+    ids: Mapping[Path, int] | None = None  # assigned ids, if the file has none
 
 
 def select(file_schema: pa.Schema, target: pa.Schema, mapping: Mapping[Path, int] | None = None) -> Selection:
-    """Match a file's columns with the table's by field id; `mapping` gives ids to files that have none."""
+    """Matches a file's columns with the table's by field id. `mapping` assigns ids to files that have none."""
     wanted = {identifier for column in target if (identifier := field_id(column)) is not None}
-    selection = Selection(ids=given_ids(file_schema, mapping, wanted))
+    selection = Selection(ids=assigned_ids(file_schema, mapping, wanted))
     _select_struct(list(file_schema), (), 0, list(target), selection)
-    # Once each: two targets may take different fields of one struct, or only ask which of its values are null.
+    # Two targets may share a leaf: they may read fields of one struct, or need only to know where it is null.
     selection.columns[:] = sorted(set(selection.columns))
     return selection
 
@@ -73,7 +73,7 @@ def select(file_schema: pa.Schema, target: pa.Schema, mapping: Mapping[Path, int
 def _select_struct(
     columns: list[pa.Field], path: Path, first_leaf: int, targets: list[pa.Field], selection: Selection
 ) -> bool:
-    """Choose leaves below one struct; False when none of its fields is wanted."""
+    """Chooses leaves below one struct. Returns False if the target has none of its fields."""
     starts = []
     for column in columns:
         starts.append(first_leaf)
@@ -92,7 +92,7 @@ def _select_field(source: pa.DataType, path: Path, first_leaf: int, target: pa.F
     wanted = target.type
     if pa.types.is_struct(wanted) and pa.types.is_struct(source):
         if not _select_struct(list(source), path, first_leaf, list(wanted), selection):
-            selection.columns.append(first_leaf)  # any leaf tells which of the structs are null
+            selection.columns.append(first_leaf)  # any leaf shows which of the structs are null
     elif is_list(wanted) and is_list(source):
         _select_field(source.value_type, (*path, ELEMENT), first_leaf, wanted.value_field, selection)
     elif pa.types.is_map(wanted) and pa.types.is_map(source):
@@ -130,15 +130,15 @@ def _count_leaves(kind: pa.DataType) -> int:
 def project(
     batch: pa.RecordBatch, target: pa.Schema, *, constants: Mapping[int, Any], ids: Mapping[Path, int] | None = None
 ) -> pa.RecordBatch:
-    """The batch in the table's schema: renamed, reordered, promoted, with absent columns filled.
+    """Returns the batch in the table's schema: renamed, reordered, promoted, with absent columns filled.
 
-    `constants` are the values of absent fields, nested ones too, by field id; other absent fields are null.
+    `constants` holds the values of absent fields by field id, including nested ones. Other absent fields are null.
     """
     return Projector(target, constants).project(batch, ids)
 
 
 class Projector:
-    """Projects many batches; looks up where the table's columns are once for all batches of one schema."""
+    """Projects many batches. Locates the table's columns once for all batches of one schema."""
 
     def __init__(self, target: pa.Schema, constants: Mapping[int, Any]) -> None:
         self._target = target
@@ -153,7 +153,7 @@ class Projector:
 
     def _look_up(self, schema: pa.Schema, ids: Mapping[Path, int] | None) -> "tuple[_Projection, list[int | None]]":
         known = self._known
-        # Field ids are metadata of the fields, and belong to what must be equal.
+        # Field ids are metadata of the fields, so metadata must be equal too.
         if known is None or known[1].ids is not ids or not known[0].equals(schema, check_metadata=True):
             projection = _Projection(self._constants, ids)
             known = self._known = schema, projection, projection.positions(list(schema), (), self._fields)
@@ -177,7 +177,7 @@ class _Projection:
         positions: list[int | None],
         rows: int,
     ) -> list[pa.Array]:
-        """The wanted fields of one struct, or of the whole batch; `path` leads to it in the file."""
+        """Returns the wanted fields of one struct, or of the whole batch; `path` is its place in the file."""
         return [
             self._absent(target, path, rows)
             if position is None
@@ -191,7 +191,8 @@ class _Projection:
         if value is None:
             if not wanted.nullable:
                 raise KernelFailure(
-                    FailureKind.SCHEMA, f"The file lacks column {name!r}, which is required and has no default."
+                    FailureKind.SCHEMA,
+                    f"The file lacks column {name!r}, which the table requires and which has no default.",
                 )
             return pa.nulls(rows, wanted.type)
         kind = wanted.type.value_type if pa.types.is_dictionary(wanted.type) else wanted.type
@@ -222,9 +223,9 @@ class _Projection:
         values = self._present(array.values, wanted.value_type, (*path, ELEMENT))
         offsets = array.buffers()[1]
         if pa.types.is_large_list(array.type):
-            # Offsets of a batch fit 32 bits: its rows were cut to a few megabytes before.
+            # The offsets fit 32 bits because a batch has only a few megabytes.
             offsets = pa.py_buffer(np.frombuffer(offsets, dtype=np.int64).astype(np.int32))
-        # Same validity and offsets buffers, new values: null lists stay null and empty ones stay empty.
+        # The validity and offsets buffers stay, so null lists stay null and empty lists stay empty.
         return pa.Array.from_buffers(
             wanted, len(array), [array.buffers()[0], offsets], array.null_count, array.offset, children=[values]
         )
@@ -239,7 +240,7 @@ class _Projection:
 
 
 def _convert(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
-    """A leaf in the wanted type, only by ways that keep every value exactly."""
+    """Converts a leaf to the wanted type, if that keeps every value exactly."""
     source = array.type
     if source.equals(wanted):
         return array
@@ -260,7 +261,7 @@ def _convert(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
     if not _keeps_values(source, wanted):
         raise _mismatch(name, source, wanted)
     if pa.types.is_uint32(source):
-        array = _cast(array, pa.int32(), name)  # beyond that Java reads other, negative numbers
+        array = _cast(array, pa.int32(), name)  # Java reads larger numbers as negative
     return _cast(array, wanted, name)
 
 
@@ -269,7 +270,7 @@ def _cast(array: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
         return pc.cast(array, wanted, safe=True)
     except pa.ArrowException as error:
         raise KernelFailure(
-            FailureKind.SCHEMA, f"Column {name!r} holds values that do not fit {wanted}: {error}"
+            FailureKind.SCHEMA, f"Column {name!r} has values that do not fit the table's type {wanted}: {error}"
         ) from None
 
 
@@ -282,7 +283,7 @@ def _keeps_values(source: pa.DataType, wanted: pa.DataType) -> bool:
     if types.is_floating(source) and types.is_floating(wanted):
         return bool(source.bit_width <= wanted.bit_width)
     if types.is_date32(source) and types.is_timestamp(wanted):
-        return wanted.tz is None  # a promotion of format version 3; dates have no zone
+        return wanted.tz is None  # a type promotion of format v3; dates have no time zone
     pairs = (
         (types.is_integer, types.is_integer),
         (_is_text_or_bytes, _is_text_or_bytes),

@@ -1,4 +1,4 @@
-"""Single values in Iceberg's binary form (spec, appendix D), and their truncation for column metrics."""
+"""Serializes single values in Iceberg's binary form (spec, appendix D), and truncates them for column metrics."""
 
 import math
 import struct
@@ -11,7 +11,7 @@ _SURROGATES = range(0xD800, 0xE000)
 
 
 def encode(value: Any, kind: pa.DataType) -> bytes:
-    """Iceberg's bytes of a value as Parquet statistics hold it: numbers, bytes, decimals unscaled."""
+    """Serializes a value from Parquet statistics: a number, bytes, or an unscaled decimal."""
     types = pa.types
     if types.is_boolean(kind):
         return b"\x01" if value else b"\x00"
@@ -33,7 +33,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def is_truncatable(kind: pa.DataType) -> bool:
-    """Strings, binary and fixed; a uuid, an extension type here, keeps its sixteen bytes."""
+    """Strings, binary and fixed can be truncated. A uuid, an extension type in Arrow, keeps its sixteen bytes."""
     types = pa.types
     return bool(
         is_text(kind) or types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
@@ -47,7 +47,7 @@ def truncate_lower(value: bytes, kind: pa.DataType, length: int) -> bytes:
 
 
 def truncate_upper(value: bytes, kind: pa.DataType, length: int) -> bytes | None:
-    """The shortest value of `length` units not below the given one; None when there is none."""
+    """Returns a value of at most `length` units that is not below the given one; None if there is none."""
     if is_text(kind):
         text = value.decode()
         if len(text) <= length:
@@ -76,7 +76,7 @@ def _next_bytes(value: bytes) -> bytes | None:
 
 
 def normalised(value: Any, *, lower: bool) -> Any | None:
-    """Zero bounds cover both zeros, and a NaN says nothing (spec: bounds exclude NaN)."""
+    """A zero bound covers both zeros. A NaN is no bound (spec: bounds exclude NaN)."""
     if isinstance(value, float):
         if math.isnan(value):
             return None

@@ -1,7 +1,7 @@
-"""Iceberg's partition transforms over whole columns, by the specification's "Partition Transforms" and its appendix B.
+"""Applies Iceberg's partition transforms to whole columns (spec, "Partition Transforms" and appendix B).
 
-Null stays null. Results are Arrow arrays of plain types: dates, times and timestamps as the integers that partition
-tuples hold (days, microseconds or nanoseconds from 1970), uuids as sixteen bytes.
+Null stays null. Results are Arrow arrays of plain types, as partition tuples hold them: dates, times and timestamps are
+integers (days, microseconds or nanoseconds since 1970), and uuids are sixteen bytes.
 """
 
 import re
@@ -21,12 +21,12 @@ Hashes = npt.NDArray[np.uint32]
 _WITH_NUMBER = re.compile(r"(bucket|truncate)\[(\d+)\]")
 _PER_DAY = {"us": 86_400_000_000, "ns": 86_400_000_000_000}
 _DATE_UNITS = {"year": "Y", "month": "M", "day": "D"}
-_EXACT = Context(prec=40)  # Python's own 28 digits would round the widest decimals
+_EXACT = Context(prec=40)  # Python's default of 28 digits would round the widest decimals
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 
 
 def apply_transform(transform: str, values: pa.Array) -> pa.Array:
-    """The partition values of a column's values; `transform` as a spec spells it: day, bucket[16]."""
+    """Returns the partition values of a column. `transform` is written as in a partition spec: day, bucket[16]."""
     plain = plain_values(values)
     if transform == "void":
         return pa.nulls(len(plain), plain.type)
@@ -36,13 +36,13 @@ def apply_transform(transform: str, values: pa.Array) -> pa.Array:
         return _time_part(transform, values.type, plain)
     match = _WITH_NUMBER.fullmatch(transform)
     if match is None:
-        raise KernelFailure(FailureKind.SCHEMA, f"The partition transform {transform} is not known.")
+        raise KernelFailure(FailureKind.SCHEMA, f"Unknown partition transform: {transform}.")
     number = int(match[2])
     return _bucket(plain, values.type, number) if match[1] == "bucket" else _truncate(plain, number)
 
 
 def plain_values(values: pa.Array) -> pa.Array:
-    """The same values in a type without meaning: what a partition tuple holds."""
+    """Returns the values in the plain types of partition tuples."""
     kind = values.type
     if isinstance(kind, pa.BaseExtensionType):
         return values.storage
@@ -64,7 +64,7 @@ def _time_part(part: str, kind: pa.DataType, plain: pa.Array) -> pa.Array:
     elif pa.types.is_timestamp(kind) and kind.unit in _PER_DAY:
         if part == "hour":
             return _with_nulls(numbers // (_PER_DAY[kind.unit] // 24), plain)
-        days = numbers // _PER_DAY[kind.unit]  # floor: the hour before 1970 belongs to day -1
+        days = numbers // _PER_DAY[kind.unit]  # floor division: the hour before 1970 belongs to day -1
     else:
         raise _cannot(part, kind)
     return _with_nulls(days.astype("M8[D]").astype(f"M8[{_DATE_UNITS[part]}]").astype(np.int64), plain)
@@ -87,7 +87,7 @@ def _truncate(plain: pa.Array, width: int) -> pa.Array:
         return pc.binary_slice(plain.cast(pa.binary()), 0, width)
     if pa.types.is_integer(kind):
         numbers = pc.fill_null(plain, 0).to_numpy(zero_copy_only=False)
-        # Floor; in the type's own width, where the lowest values wrap around as in Java.
+        # Rounds down in the type's own width; the lowest values overflow as in Java.
         with np.errstate(over="ignore"):
             truncated = numbers - (numbers.astype(np.int64) % width).astype(numbers.dtype)
         return pa.array(truncated, kind, mask=_is_null(plain))
@@ -97,7 +97,7 @@ def _truncate(plain: pa.Array, width: int) -> pa.Array:
             unscaled = int(value.scaleb(kind.scale, _EXACT))
             floored = unscaled - unscaled % width
             if floored <= -(10**kind.precision):
-                raise KernelFailure(FailureKind.SCHEMA, f"{value} cut by truncate[{width}] does not fit {kind}.")
+                raise KernelFailure(FailureKind.SCHEMA, f"truncate[{width}] of {value} does not fit {kind}.")
             return Decimal(floored).scaleb(-kind.scale, _EXACT)
 
         return _each(plain, floor, pa.decimal128(38, kind.scale))
@@ -115,7 +115,7 @@ def _hashes(plain: pa.Array, kind: pa.DataType) -> Hashes:
     if types.is_integer(plain.type):
         numbers = pc.fill_null(plain, 0).to_numpy(zero_copy_only=False).astype(np.int64)
         if types.is_timestamp(kind) and kind.unit == "ns":
-            numbers = numbers // 1000  # so that a promoted timestamp stays in its bucket
+            numbers = numbers // 1000  # a promoted timestamp stays in its bucket
         return hash_longs(numbers)
     if types.is_decimal(plain.type):
         return hash_bytes(_each(plain, lambda value: _unscaled(value, plain.type.scale), pa.binary()))
@@ -125,14 +125,14 @@ def _hashes(plain: pa.Array, kind: pa.DataType) -> Hashes:
 
 
 def hash_longs(numbers: npt.NDArray[np.int64]) -> Hashes:
-    """32-bit Murmur3 of every number as eight little-endian bytes."""
+    """Returns the 32-bit Murmur3 hash of every number as eight little-endian bytes."""
     halves = numbers.astype("<i8").view("<u4").reshape(-1, 2).astype(np.uint32)
     state = _mix(_mix(np.zeros(len(numbers), np.uint32), halves[:, 0]), halves[:, 1])
     return _finish(state, np.full(len(numbers), 8, np.uint32))
 
 
 def hash_bytes(values: pa.Array) -> Hashes:
-    """32-bit Murmur3 of every value's bytes; null counts as empty. One step for all values a block of four bytes."""
+    """Returns the 32-bit Murmur3 hash of every value; null counts as empty. Each step hashes 4 bytes of all values."""
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
     starts = offsets[:-1].astype(np.int64)
     lengths = np.where(_is_null(values), 0, np.diff(offsets)).astype(np.int64)
@@ -140,7 +140,7 @@ def hash_bytes(values: pa.Array) -> Hashes:
     data = np.frombuffer(contents, np.uint8) if contents is not None else np.zeros(0, np.uint8)
     state = np.zeros(len(values), np.uint32)
     blocks = lengths // 4
-    order = np.argsort(-blocks, kind="stable")  # those with a further block come first
+    order = np.argsort(-blocks, kind="stable")  # values with more blocks come first
     longer = np.searchsorted(-blocks[order], -np.arange(1, blocks.max(initial=0) + 1), side="right")
     for block, count in enumerate(longer.tolist()):
         rows = order[:count]
@@ -179,18 +179,18 @@ def _finish(state: Hashes, lengths: Hashes) -> Hashes:
 
 
 def _each(values: pa.Array, function: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
-    """Of 128-bit numbers, for which NumPy has no type: each distinct value once, in Python."""
+    """Applies a Python function to each distinct value: NumPy has no type for 128-bit numbers."""
     encoded = values.dictionary_encode()
     results = pa.array([function(value) for value in encoded.dictionary.to_pylist()], kind)
     return results.take(encoded.indices)
 
 
 def _unscaled(value: Decimal, scale: int) -> bytes:
-    """Two's complement, big-endian, in as few bytes as hold it."""
+    """Returns the unscaled value in two's complement, big-endian, in as few bytes as possible."""
     number = int(value.scaleb(scale, _EXACT))
     magnitude = number if number >= 0 else ~number
     return number.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
 
 
 def _cannot(transform: str, kind: pa.DataType) -> KernelFailure:
-    return KernelFailure(FailureKind.SCHEMA, f"The partition transform {transform} does not take {kind}.")
+    return KernelFailure(FailureKind.SCHEMA, f"The partition transform {transform} cannot be applied to {kind}.")

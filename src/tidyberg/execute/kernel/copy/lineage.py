@@ -1,4 +1,4 @@
-"""Row lineage of copied row groups: where rows inherit it, two more columns say it, as an encoded file would [I8]."""
+"""Row lineage of copied row groups: two added columns store what the rows inherit from their file [I8]."""
 
 import io
 from typing import Any
@@ -14,12 +14,12 @@ from tidyberg.parquet.fields import CannotCopy
 
 COLUMNS = len(LINEAGE_FIELDS)
 _SCHEMA = pa.schema(LINEAGE_FIELDS)
-_MOST_ROWS = 64 * 1024 * 1024  # beyond that Arrow begins another row group, whatever it is asked for
+_MOST_ROWS = 64 * 1024 * 1024  # Arrow begins another row group after this many rows, whatever its options say
 LINEAGE = bytes(_SCHEMA.serialize())
 
 
-class WideRowGroup:
-    """A row group and the columns added to it, as Arrow would show them in one."""
+class RowGroupWithLineage:
+    """A row group with the added lineage columns; behaves like Arrow's `RowGroupMetaData`."""
 
     def __init__(self, group: pq.RowGroupMetaData, added: pq.RowGroupMetaData) -> None:
         self._group = group
@@ -32,7 +32,7 @@ class WideRowGroup:
 
 
 def check_stored_lineage(source: Source) -> None:
-    """A null stands for what a row inherits from its file, which a copy in another file would no longer inherit."""
+    """Raises CannotCopy if a stored value may be null: in a new file, the row would inherit another value."""
     footer = source.arrow_footer
     for number in source.groups_with_rows:
         group = footer.row_group(number)
@@ -40,17 +40,17 @@ def check_stored_lineage(source: Source) -> None:
             chunk = group.column(index)
             statistics = chunk.statistics if chunk.is_stats_set else None
             if statistics is None or not statistics.has_null_count or statistics.null_count:
-                raise CannotCopy(f"{source.input.path}: some of its rows may inherit their lineage from the file")
+                raise CannotCopy(f"{source.input.path}: some of its rows may inherit their row lineage from the file")
 
 
 def inherited_lineage(source: Source, number: int, settings: WriteSettings) -> Source:
-    """The lineage of a row group's rows, as a small file in memory whose columns can be put beside the others."""
+    """Writes the lineage of a row group's rows into a file in memory, whose columns a copy adds to the row group."""
     before = sum(group.rows for group in source.footer.row_groups[:number])
     rows = source.footer.row_groups[number].rows
     if rows > _MOST_ROWS:
-        raise CannotCopy(f"a row group of {source.input.path} has {rows} rows, too many to write their lineage beside")
+        raise CannotCopy(f"a row group of {source.input.path} has {rows} rows, too many to add their row lineage")
     first = source.input.first_row_id
-    if first is None:  # the commit gives the rows their ids
+    if first is None:  # the commit assigns the ids
         ids = pa.nulls(rows, pa.int64())
     else:
         ids = pa.array(np.arange(first + before, first + before + rows, dtype=np.int64))

@@ -1,12 +1,12 @@
-"""Lays row groups of several files end to end and writes the footer that describes them in their new place."""
+"""Puts row groups of several files one after another, and writes the footer for their new offsets."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidyberg.execute.kernel.copy.eligibility import CommonFooter
 from tidyberg.execute.kernel.copy.lineage import COLUMNS
-from tidyberg.execute.kernel.copy.proof import Common
 from tidyberg.execute.kernel.read.source import Source, moved_index
 from tidyberg.parquet.fields import (
     ChunkField,
@@ -21,19 +21,19 @@ from tidyberg.parquet.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct,
 from tidyberg.parquet.uniform import BOUNDS, PageIndexes, partial_statistics, without_statistics
 from tidyberg.storage.assembly import Literal, Range, Segment, joined
 
-# Some writers leave a few bytes between columns: to take them along is cheaper than one more piece to copy.
+# Some writers leave a few bytes between columns. Copying them too is cheaper than one more range.
 _GAP = 4096
-# A row group's ordinal has 16 bits: arrow-rs opens no file with more row groups, whether they are numbered or not.
-MOST_ROW_GROUPS = 1 << 15
+# The ordinal of a row group has 16 bits. arrow-rs opens no file with more row groups, even without ordinals.
+MAX_ROW_GROUPS = 1 << 15
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A row group to copy: the file it is in, and its number there."""
+class CopiedRowGroup:
+    """A row group to copy: its file, and its number in that file."""
 
     source: Source
     number: int
-    added: Source | None = None  # in memory: the one row group of it gives further columns
+    added: Source | None = None  # a file in memory with one row group, whose columns are added
 
     @property
     def group(self) -> RowGroup:
@@ -45,23 +45,23 @@ class MergedFile:
     segments: tuple[Segment, ...]
     size: int
     split_offsets: tuple[int, ...]
-    footer_digest: str  # up to the end of the file
+    footer_digest: str  # SHA-256 from the footer to the end of the file
 
 
 @dataclass
-class _Placed:
-    """A column of a row group, and where its pieces come to lie."""
+class _PlacedChunk:
+    """A column chunk of the output, and where its pages and indexes are."""
 
     source: Source
     chunk: Chunk
-    shift: int  # of its pages
+    shift: int  # how many bytes its pages move
     bloom: Extent | None = None
     column_index: int | None = None
     offset_index: Extent | None = None
 
 
-def merge(pieces: Sequence[Piece], common: Common) -> MergedFile:
-    assert len(pieces) <= MOST_ROW_GROUPS
+def merge(pieces: Sequence[CopiedRowGroup], common: CommonFooter) -> MergedFile:
+    assert len(pieces) <= MAX_ROW_GROUPS
     layout = _Layout()
     layout.add(Literal(MAGIC))
     placed = [_place_piece(piece, layout) for piece in pieces]
@@ -75,7 +75,7 @@ def merge(pieces: Sequence[Piece], common: Common) -> MergedFile:
         column.offset_index = _place_offset_index(column, layout)
     left_out = _statistics_left_out(placed, common)
     chunks = [[_chunk(*each) for each in zip(group, left_out, strict=True)] for group in placed]
-    # Row groups of several files are sorted each by itself; readers take it for the order of the whole file.
+    # Each file is sorted on its own, but readers would assume one order for the whole output.
     keeps_sorting = common.keeps_sorting and len({piece.source.input.path for piece in pieces}) == 1
     groups = [
         _row_group(piece, placed[ordinal], chunks[ordinal], ordinal, keeps_sorting)
@@ -88,28 +88,28 @@ def merge(pieces: Sequence[Piece], common: Common) -> MergedFile:
 
 
 class _Layout:
-    """The segments so far and how many bytes they are."""
+    """The segments so far, and their size in bytes."""
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
         self.size = 0
 
     def add(self, segment: Segment) -> int:
-        """Where the segment begins."""
+        """Returns where the segment begins."""
         start = self.size
         self.segments.append(segment)
         self.size += segment.length
         return start
 
 
-def _place_piece(piece: Piece, layout: _Layout) -> list[_Placed]:
+def _place_piece(piece: CopiedRowGroup, layout: _Layout) -> list[_PlacedChunk]:
     placed = _place_pages(piece.source, piece.group, layout)
     if piece.added is not None:
         placed += _place_pages(piece.added, piece.added.footer.row_groups[0], layout)
     return placed
 
 
-def _place_pages(source: Source, group: RowGroup, layout: _Layout) -> list[_Placed]:
+def _place_pages(source: Source, group: RowGroup, layout: _Layout) -> list[_PlacedChunk]:
     shift_of: dict[int, int] = {}
     for run in _runs([chunk.pages for chunk in group.chunks]):
         last = layout.segments[-1]
@@ -119,7 +119,7 @@ def _place_pages(source: Source, group: RowGroup, layout: _Layout) -> list[_Plac
         for chunk in group.chunks:
             if run.offset <= chunk.pages.offset < run.end:
                 shift_of[chunk.pages.offset] = start - run.offset
-    return [_Placed(source, chunk, shift_of[chunk.pages.offset]) for chunk in group.chunks]
+    return [_PlacedChunk(source, chunk, shift_of[chunk.pages.offset]) for chunk in group.chunks]
 
 
 def _segment(source: Source, extent: Extent) -> Segment:
@@ -129,7 +129,7 @@ def _segment(source: Source, extent: Extent) -> Segment:
 
 
 def _runs(extents: list[Extent]) -> Iterator[Extent]:
-    """Pieces of the file that hold all extents and next to nothing else."""
+    """Yields ranges of the file that cover all extents, with small gaps at most."""
     start, end = 0, 0
     for extent in sorted(extents, key=lambda extent: extent.offset):
         if end and extent.offset - end <= _GAP:
@@ -141,42 +141,42 @@ def _runs(extents: list[Extent]) -> Iterator[Extent]:
     yield Extent(start, end - start)
 
 
-def _start(group: list[_Placed]) -> int:
-    """Where a row group begins."""
+def _start(group: list[_PlacedChunk]) -> int:
+    """Returns where a row group begins."""
     return min(column.chunk.pages.offset + column.shift for column in group)
 
 
-def _place_bloom(column: _Placed, layout: _Layout) -> Extent | None:
+def _place_bloom(column: _PlacedChunk, layout: _Layout) -> Extent | None:
     extent = column.source.bloom_filter(column.chunk)
     return None if extent is None else Extent(layout.add(_segment(column.source, extent)), extent.length)
 
 
-def _place_column_index(column: _Placed, layout: _Layout) -> int | None:
+def _place_column_index(column: _PlacedChunk, layout: _Layout) -> int | None:
     extent = column.chunk.column_index
     return None if extent is None else layout.add(Literal(column.source.bytes_of(extent)))
 
 
-def _place_offset_index(column: _Placed, layout: _Layout) -> Extent | None:
+def _place_offset_index(column: _PlacedChunk, layout: _Layout) -> Extent | None:
     content = moved_index(column.source, column.chunk, column.shift)
     return None if content is None else Extent(layout.add(Literal(content)), len(content))
 
 
-def _statistics_left_out(placed: list[list[_Placed]], common: Common) -> list[frozenset[int]]:
-    """For each column, the statistics that the output does not have."""
+def _statistics_left_out(placed: list[list[_PlacedChunk]], common: CommonFooter) -> list[frozenset[int]]:
+    """Returns, for each column, the statistics to omit from the output."""
     left_out = partial_statistics([[column.chunk.metadata for column in group] for group in placed])
     if common.keeps_bounds:
         return left_out
-    # All readers trust the bounds of numbers, and verification asks for those of lineage.
+    # All readers trust bounds of integers, and verification needs those of lineage.
     own = len(left_out) - (COLUMNS if common.has_lineage else 0)
     return [BOUNDS | partial for partial in left_out[:own]] + left_out[own:]
 
 
-def _chunk(column: _Placed, left_out: frozenset[int]) -> Struct:
+def _chunk(column: _PlacedChunk, left_out: frozenset[int]) -> Struct:
     chunk, shift = column.chunk, column.shift
     metadata: dict[int, tuple[int, Any] | None] = {}
     for field in (MetadataField.DATA_PAGE, MetadataField.INDEX_PAGE, MetadataField.DICTIONARY_PAGE):
         if (found := chunk.metadata.get(field)) is not None:
-            # Zero is how some writers say that there is none; some readers look there.
+            # Some writers store zero for a missing page, and some readers would look there.
             metadata[field] = (I64, found[1] + shift) if found[1] else None
     if column.bloom is not None:
         metadata[MetadataField.BLOOM] = (I64, column.bloom.offset)
@@ -200,19 +200,21 @@ def _chunk(column: _Placed, left_out: frozenset[int]) -> Struct:
 
 
 def _file_offset(chunk: Chunk, shift: int) -> int:
-    """Zero, as the format asks today, unless it is one of the chunk's pages: old writers kept other things there."""
+    """Returns zero, as the format now requires, unless the offset is one of the chunk's pages. Old writers differ."""
     found = chunk.struct.get(ChunkField.FILE_OFFSET, (I64, 0))[1]
     is_page = isinstance(found, int) and chunk.pages.offset <= found < chunk.pages.end
     return found + shift if is_page else 0
 
 
-def _row_group(piece: Piece, placed: list[_Placed], chunks: list[Struct], ordinal: int, keeps_sorting: bool) -> Struct:
-    """What writers may leave out is said of every row group: some readers refuse files where only some say it."""
+def _row_group(
+    piece: CopiedRowGroup, placed: list[_PlacedChunk], chunks: list[Struct], ordinal: int, keeps_sorting: bool
+) -> Struct:
+    """Writes the optional fields of every row group: some readers refuse files in which only some have them."""
     renewed: dict[int, tuple[int, Any] | None] = {
         GroupField.COLUMNS: (LIST, ThriftList(STRUCT, chunks)),
         GroupField.TOTAL_BYTES: (I64, _total(placed, MetadataField.UNCOMPRESSED)),
         GroupField.FILE_OFFSET: (I64, _start(placed)),
-        # Engines find out by it which of them reads the row group: a wrong one is read by none.
+        # Engines divide a file by these offsets; with a wrong one, no task would read the row group.
         GroupField.TOTAL_COMPRESSED: (I64, _total(placed, MetadataField.COMPRESSED)),
         GroupField.ORDINAL: (I16, ordinal),
     }
@@ -221,11 +223,11 @@ def _row_group(piece: Piece, placed: list[_Placed], chunks: list[Struct], ordina
     return changed(piece.group.struct, renewed)
 
 
-def _total(placed: list[_Placed], field: int) -> int:
-    return sum(number(column.chunk.metadata, field, "how long a column is") for column in placed)
+def _total(placed: list[_PlacedChunk], field: int) -> int:
+    return sum(number(column.chunk.metadata, field, "the length of a column") for column in placed)
 
 
-def _footer(pieces: Sequence[Piece], groups: list[Struct], common: Common) -> Struct:
+def _footer(pieces: Sequence[CopiedRowGroup], groups: list[Struct], common: CommonFooter) -> Struct:
     properties: list[Struct] = [
         {1: (BINARY, key)} | ({2: (BINARY, value)} if value is not None else {})
         for key, value in common.key_values.items()

@@ -1,7 +1,7 @@
-"""NaN and bounds of copied float columns: footers do not count NaN, so what manifests said of the inputs is carried on.
+"""NaN counts and bounds of copied float columns. Footers do not count NaN, so counts come from the inputs' manifests.
 
-A file without NaN has its bounds in its footer, each row group its own. Of a file with NaN no footer can be believed,
-for writers differ in what they make of it, so its bounds are the manifest's; they hold for the whole file only.
+If a file has no NaN, the footer has the bounds of each row group. If it has NaN, the footer cannot be trusted, because
+writers treat NaN differently. Then the bounds come from the manifest, and are valid for the whole file only.
 """
 
 import struct
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.columns.project import Leaf
 from tidyberg.execute.kernel.columns.single_values import encode, normalised
-from tidyberg.execute.kernel.copy.merge import Piece
+from tidyberg.execute.kernel.copy.merge import CopiedRowGroup
 from tidyberg.execute.kernel.read.source import Source
 from tidyberg.model.task import NanFacts, WrittenFile
 
@@ -21,42 +21,42 @@ _FORMATS = {4: "<f", 8: "<d"}
 
 
 @dataclass(frozen=True)
-class _Bounds:
-    """The lowest and the highest number; none where there is no number."""
+class _FloatBounds:
+    """The lowest and the highest number; both None if there are no numbers."""
 
     lower: float | None = None
     upper: float | None = None
 
 
-_NO_NUMBERS = _Bounds()
+_NO_NUMBERS = _FloatBounds()
 
 
 def with_nans(
-    written: WrittenFile, part: Sequence[Piece], leaves: Sequence[Leaf], modes: dict[int, str]
+    written: WrittenFile, part: Sequence[CopiedRowGroup], leaves: Sequence[Leaf], modes: dict[int, str]
 ) -> WrittenFile:
-    """The same with counts of NaN, and bounds where every input tells them, in the metrics modes of the table [I9]."""
+    """Adds NaN counts, and bounds if all inputs have them, in the table's metrics modes [I9]."""
     nans, lower, upper = dict(written.nan_value_counts), dict(written.lower_bounds), dict(written.upper_bounds)
     inputs = _inputs(part)
     for index, leaf in enumerate(leaves):
         mode = modes.get(leaf.field_id, "none") if leaf.field_id is not None else "none"
         if leaf.field_id is None or mode == "none" or leaf.repeated or not pa.types.is_floating(leaf.type):
             continue
-        told = [_told(source, numbers, index, leaf) for source, numbers in inputs]
-        known = [each for each in told if each is not None]
-        if len(known) < len(told):
+        found = [_nans_and_bounds(source, numbers, index, leaf) for source, numbers in inputs]
+        known = [each for each in found if each is not None]
+        if len(known) < len(found):
             continue
         nans[leaf.field_id] = sum(count for count, _ in known)
-        # Where nulls are not counted, Java takes them for absent: by bounds it would say that all rows match a filter.
-        bounds = _around([found for _, found in known])
-        may_tell = mode != "counts" and leaf.field_id in written.null_value_counts
-        if may_tell and bounds is not None and bounds != _NO_NUMBERS:
+        # Iceberg's Java code assumes no nulls if they are not counted: by the bounds, all rows would match a filter.
+        bounds = _around([bounds for _, bounds in known])
+        may_have_bounds = mode != "counts" and leaf.field_id in written.null_value_counts
+        if may_have_bounds and bounds is not None and bounds != _NO_NUMBERS:
             lower[leaf.field_id] = encode(bounds.lower, leaf.type)
             upper[leaf.field_id] = encode(bounds.upper, leaf.type)
     return replace(written, nan_value_counts=nans, lower_bounds=lower, upper_bounds=upper)
 
 
-def _inputs(part: Sequence[Piece]) -> list[tuple[Source, list[int]]]:
-    """The row groups that come from each file."""
+def _inputs(part: Sequence[CopiedRowGroup]) -> list[tuple[Source, list[int]]]:
+    """Returns each input file with its row groups in this output."""
     numbers: dict[str, list[int]] = {}
     sources: dict[str, Source] = {}
     for piece in part:
@@ -65,8 +65,10 @@ def _inputs(part: Sequence[Piece]) -> list[tuple[Source, list[int]]]:
     return [(sources[path], numbers[path]) for path in sources]
 
 
-def _told(source: Source, numbers: list[int], index: int, leaf: Leaf) -> tuple[int, _Bounds | None] | None:
-    """How many NaN these row groups of a file hold, and the bounds of the numbers; None for what nobody tells."""
+def _nans_and_bounds(
+    source: Source, numbers: list[int], index: int, leaf: Leaf
+) -> tuple[int, _FloatBounds | None] | None:
+    """Returns the number of NaN in these row groups, and the bounds of the numbers; None for what is unknown."""
     facts = next((fact for fact in source.input.nans if fact.field_id == leaf.field_id), None)
     if facts is None:
         return None
@@ -74,26 +76,26 @@ def _told(source: Source, numbers: list[int], index: int, leaf: Leaf) -> tuple[i
     if facts.count == 0:
         return 0, _around([_in_footer(chunk) for chunk in chunks])
     if len(numbers) < len(source.groups_with_rows):
-        return None  # some of them, and nobody knows how many
+        return None  # these row groups hold an unknown part of the file's NaN
     nulls = [_nulls(chunk) for chunk in chunks]
     if None in nulls:
         return facts.count, None
     not_null = sum(chunk.num_values for chunk in chunks) - sum(count or 0 for count in nulls)
     if facts.count > not_null:
-        return None  # which cannot be: the manifest tells of something else
+        return None  # impossible, so the manifest is wrong
     if facts.count == not_null:
         return facts.count, _NO_NUMBERS
     return facts.count, _in_manifest(facts, chunks, leaf)
 
 
-def _in_manifest(facts: NanFacts, chunks: Sequence[pq.ColumnChunkMetaData], leaf: Leaf) -> _Bounds | None:
-    told = _bounds(_decoded(facts.lower, leaf), _decoded(facts.upper, leaf))
+def _in_manifest(facts: NanFacts, chunks: Sequence[pq.ColumnChunkMetaData], leaf: Leaf) -> _FloatBounds | None:
+    in_manifest = _bounds(_decoded(facts.lower, leaf), _decoded(facts.upper, leaf))
     in_footers = _around([_in_footer(chunk) for chunk in chunks])
-    # Who contradicts the manifest may be right: then neither is believed.
-    return told if in_footers in (told, None) else None
+    # If the footer contradicts the manifest, neither can be trusted.
+    return in_manifest if in_footers in (in_manifest, None) else None
 
 
-def _in_footer(chunk: pq.ColumnChunkMetaData) -> _Bounds | None:
+def _in_footer(chunk: pq.ColumnChunkMetaData) -> _FloatBounds | None:
     if _nulls(chunk) == chunk.num_values:
         return _NO_NUMBERS
     statistics = chunk.statistics if chunk.is_stats_set else None
@@ -107,18 +109,18 @@ def _nulls(chunk: pq.ColumnChunkMetaData) -> int | None:
     return statistics.null_count if statistics is not None and statistics.has_null_count else None
 
 
-def _bounds(lower: float | None, upper: float | None) -> _Bounds | None:
+def _bounds(lower: float | None, upper: float | None) -> _FloatBounds | None:
     lower, upper = normalised(lower, lower=True), normalised(upper, lower=False)
-    return None if lower is None or upper is None or lower > upper else _Bounds(lower, upper)
+    return None if lower is None or upper is None or lower > upper else _FloatBounds(lower, upper)
 
 
-def _around(parts: Sequence[_Bounds | None]) -> _Bounds | None:
-    """The bounds of all parts together; what one of them does not tell is not known of all."""
+def _around(parts: Sequence[_FloatBounds | None]) -> _FloatBounds | None:
+    """Returns the bounds around all parts; None if those of one part are unknown."""
     if None in parts:
         return None
     lowers = [part.lower for part in parts if part is not None and part.lower is not None]
     uppers = [part.upper for part in parts if part is not None and part.upper is not None]
-    return _Bounds(min(lowers, default=None), max(uppers, default=None))
+    return _FloatBounds(min(lowers, default=None), max(uppers, default=None))
 
 
 def _decoded(bound: bytes | None, leaf: Leaf) -> float | None:

@@ -1,4 +1,4 @@
-"""Copy: moves row groups as bytes under a new footer. Reads the footers, proves, assembles, writes, confirms."""
+"""Copies row groups as bytes under a new footer: reads the footers, checks them, plans, writes, reads back."""
 
 import time
 from functools import partial
@@ -11,11 +11,11 @@ from tidyberg.execute.kernel.columns.lineage import LineageFacts
 from tidyberg.execute.kernel.columns.metrics import FactCollector
 from tidyberg.execute.kernel.columns.project import Leaf, Selection, leaves
 from tidyberg.execute.kernel.copy.assemble import assemble
-from tidyberg.execute.kernel.copy.confirm import confirm, row_groups
-from tidyberg.execute.kernel.copy.proof import prove, refuse_by_task
+from tidyberg.execute.kernel.copy.eligibility import check_task, common_footer
+from tidyberg.execute.kernel.copy.read_back import read_back_footers, row_groups
 from tidyberg.execute.kernel.memory import peak_rss_bytes
 from tidyberg.execute.kernel.read.source import Source, open_source, storage_reader
-from tidyberg.execute.kernel.row_checksum import sum_rows
+from tidyberg.execute.kernel.row_checksum import checksum_rows
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import ChecksumTask, ColumnFacts, TaskResult
 from tidyberg.parquet.fields import DamagedFooter
@@ -25,27 +25,27 @@ from tidyberg.storage.write_assembly import write_assembly
 
 
 class Copy:
-    """Moves row groups as bytes where that can be proven safe."""
+    """Copies row groups as bytes, if that is provably safe."""
 
     def rewrite(self, attempt: RewriteAttempt) -> TaskResult:
         try:
             return _copy(attempt)
         except DamagedFooter as damage:
-            raise KernelFailure(FailureKind.DAMAGED, f"A footer is damaged. {damage}.") from None
+            raise KernelFailure(FailureKind.DAMAGED, f"The footer of an input is damaged: {damage}.") from None
 
 
 def _copy(attempt: RewriteAttempt) -> TaskResult:
-    """Raises CannotCopy, before anything is written, when the inputs cannot be shown to be safe to copy."""
+    """Raises CannotCopy, before anything is written, if a copy is not provably safe."""
     started, started_ns = time.perf_counter(), time.time_ns()
     task, storage = attempt.task, attempt.storage
-    refuse_by_task(task)
+    check_task(task)
     sources = list(run_ahead(partial(open_source, read_range=storage_reader(storage)), task.inputs))
-    planned = assemble(task, attempt.number, sources, prove(task, sources))
+    planned = assemble(task, attempt.number, sources, common_footer(task, sources))
     moved = write_assembly(planned.assembly, storage, attempt.should_stop)
     schema = pa.ipc.read_schema(pa.BufferReader(task.arrow_schema))
     columns = len(leaves(schema))
     try:
-        footers = confirm(planned.assembly, sources, columns, storage)
+        footers = read_back_footers(planned.assembly, sources, columns, storage)
         checksum = _checksum_of_inputs(attempt) if task.checksum else None
     except BaseException:
         remove_outputs([storage.place(file.path) for file in planned.assembly.files], storage)
@@ -76,16 +76,16 @@ def _copy(attempt: RewriteAttempt) -> TaskResult:
 
 
 def _checksum_of_inputs(attempt: RewriteAttempt) -> str:
-    """A copy reads no rows: full verification reads those of the inputs, as the table has them."""
+    """A copy reads no rows, so full verification reads those of the inputs."""
     task = attempt.task
     reading = ChecksumTask(
         task.job_id, task.group_id, task.inputs, task.arrow_schema, task.batch_rows, lineage=task.lineage
     )
-    return sum_rows(reading, attempt.storage, attempt.should_stop)[1]
+    return checksum_rows(reading, attempt.storage, attempt.should_stop)[1]
 
 
 def _facts(footers: list[pq.FileMetaData], all_leaves: list[Leaf]) -> dict[int, ColumnFacts]:
-    """Of files whose columns are those of the table."""
+    """Collects the facts of files whose columns are those of the table."""
     collector = FactCollector(all_leaves, {}, own=False)
     for footer in footers:
         file_leaves = leaves(footer.schema.to_arrow_schema())

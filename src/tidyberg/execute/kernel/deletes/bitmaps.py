@@ -1,7 +1,7 @@
-"""Deletion vectors: the bytes of a Puffin blob to row positions.
+"""Decodes deletion vectors: from the bytes of a Puffin blob to row positions.
 
-The format is Roaring's portable one, 64 bits wide, framed as the Iceberg spec says. Own code, because executors have
-NumPy but no Roaring library.
+The format is Roaring's portable 64-bit format, with the framing of the Iceberg spec. This is our own code because
+executors have NumPy but no Roaring library.
 """
 
 import struct
@@ -17,28 +17,28 @@ _NO_RUNS = 12346
 _WITH_RUNS = 12347
 _ARRAY_LIMIT = 4096  # a container with more values is a bitmap
 _BITMAP_BYTES = 8192
-_HIGHEST_VALUE = 0xFFFF  # of a container
-_HIGHEST_KEY = 0x7FFFFFFF  # of a bitmap: positions are not negative
-_OFFSETS_FROM = 4  # with runs, offsets are written only from this many containers on
+_HIGHEST_VALUE = 0xFFFF  # in a container
+_HIGHEST_KEY = 0x7FFFFFFF  # of a bitmap, because positions are not negative
+_OFFSETS_FROM = 4  # bitmaps with runs and fewer containers have no offsets
 
 Positions = npt.NDArray[np.int64]
 
 
 def read_deletion_vector(blob: bytes, where: str) -> Positions:
-    """Sorted positions of deleted rows; the blob is what lies between the entry's offset and size."""
+    """Returns the sorted positions of deleted rows. The blob is the range that the manifest entry gives."""
     try:
         return _read(blob)
     except (struct.error, ValueError, IndexError) as error:
-        raise KernelFailure(FailureKind.DAMAGED, f"The deletion vector in {where} is not readable: {error}.") from None
+        raise KernelFailure(FailureKind.DAMAGED, f"The deletion vector in {where} is damaged: {error}.") from None
 
 
 def _read(blob: bytes) -> Positions:
     (length,) = struct.unpack_from(">I", blob, 0)
     if length + 8 != len(blob):
-        raise ValueError(f"it says to hold {length + 8} bytes and holds {len(blob)}")
+        raise ValueError(f"its header says {length + 8} bytes, but it has {len(blob)}")
     content = blob[4 : 4 + length]
     if content[:4] != _MAGIC:
-        raise ValueError("it does not begin as one")
+        raise ValueError("it does not begin with the magic number")
     (checksum,) = struct.unpack_from(">I", blob, 4 + length)
     if zlib.crc32(content) != checksum:
         raise ValueError("its checksum does not match")
@@ -52,12 +52,12 @@ def _read(blob: bytes) -> Positions:
         values, offset = _read_bitmap(content, offset + 4)
         parts.append((np.int64(high) << np.int64(32)) | values)
     if offset != len(content):
-        raise ValueError("bytes are left over behind its last bitmap")
+        raise ValueError("there are bytes after its last bitmap")
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
 def _read_bitmap(content: bytes, offset: int) -> tuple[Positions, int]:
-    """One 32-bit bitmap, and where it ends."""
+    """Returns the values of a 32-bit bitmap, and where it ends."""
     (cookie,) = struct.unpack_from("<I", content, offset)
     offset += 4
     runs = np.zeros(0, np.uint8)
@@ -74,7 +74,7 @@ def _read_bitmap(content: bytes, offset: int) -> tuple[Positions, int]:
     header = np.frombuffer(_take(content, offset, 4 * containers), "<u2").reshape(-1, 2)
     offset += 4 * containers
     if cookie == _NO_RUNS or containers >= _OFFSETS_FROM:
-        offset += 4 * containers  # containers follow each other: their offsets tell nothing new
+        offset += 4 * containers  # containers have no gaps, so their offsets are not needed
     parts: list[Positions] = []
     for index, (key, count_less_one) in enumerate(header.tolist()):
         is_run = index < len(runs) and bool(runs[index])
@@ -97,14 +97,14 @@ def _read_container(content: bytes, offset: int, count: int, is_run: bool) -> tu
         values = np.flatnonzero(bits).astype(np.int64)
         offset += _BITMAP_BYTES
     if values.max() > _HIGHEST_VALUE:
-        raise ValueError("a run goes beyond its container")
+        raise ValueError("a run exceeds its container")
     if len(values) != count:
-        raise ValueError(f"a container holds {len(values)} values where its header says {count}")
+        raise ValueError(f"a container has {len(values)} values, but its header says {count}")
     return values, offset
 
 
 def _take(content: bytes, offset: int, size: int) -> bytes:
     piece = content[offset : offset + size]
     if len(piece) != size:
-        raise ValueError("it ends in the middle")
+        raise ValueError("it ends too early")
     return piece

@@ -1,4 +1,4 @@
-"""A cache bounded by bytes, shared by the threads of a process: what several tasks need is made once."""
+"""A cache with a size limit, shared by the threads of a process, so that tasks share what they decode."""
 
 import threading
 from collections import OrderedDict
@@ -9,7 +9,7 @@ Value = TypeVar("Value")
 
 
 class SharedCache:
-    """Drops what was not used for longest; a value larger than the whole cache is handed out but not kept."""
+    """Drops the least recently used values. A value larger than the cache is returned but not kept."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
@@ -19,7 +19,7 @@ class SharedCache:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], tuple[Value, int]]) -> Value:
-        """The value of that key; `make` gives it and its size, and runs once however many threads ask."""
+        """Returns the value of a key. `make` returns the value and its size, and runs once for all waiting threads."""
         with self._lock:
             if key in self._entries:
                 return self._use(key)  # type: ignore[no-any-return]

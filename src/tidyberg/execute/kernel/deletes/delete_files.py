@@ -1,4 +1,4 @@
-"""Reads delete files: positions by data file, deletion vectors, and the keys of equality deletes."""
+"""Reads delete files: position deletes, deletion vectors and equality deletes."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -10,13 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidyberg.execute.kernel.columns.names import FIELD_ID
+from tidyberg.execute.kernel.columns.field_ids import FIELD_ID
 from tidyberg.execute.kernel.columns.project import leaves
 from tidyberg.execute.kernel.deletes.bitmaps import read_deletion_vector
 from tidyberg.execute.kernel.deletes.cache import SharedCache
 from tidyberg.execute.kernel.deletes.equality import EqualityDeletes
 from tidyberg.execute.kernel.deletes.vectors import read_vectors
-from tidyberg.execute.kernel.read.reader import MB, OpenFile, Reader, fetch_source
+from tidyberg.execute.kernel.read.open_files import MB, OpenFile, fetch_source
+from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskDelete, TaskInput
 from tidyberg.storage.prefetch import run_ahead
@@ -24,28 +25,28 @@ from tidyberg.storage.storage import Storage
 
 Positions = npt.NDArray[np.int64]
 
-# The spec's reserved field ids of position delete files; a file may also hold the deleted rows, which nobody needs.
+# The spec reserves these field ids for position delete files. A file may also hold the deleted rows; they are not read.
 _POSITION_COLUMNS = pa.schema(
     [
         pa.field("file_path", pa.dictionary(pa.int32(), pa.string()), metadata={FIELD_ID: b"2147483546"}),
         pa.field("pos", pa.int64(), metadata={FIELD_ID: b"2147483545"}),
     ]
 )
-# For writers that leave the ids out.
+# Some writers omit the ids.
 _POSITION_NAMES: dict[tuple[str, ...], int] = {("file_path",): 2147483546, ("pos",): 2147483545}
-_MOST_KEPT_ROWS = 8_000_000  # of a file with more, only what is asked for is decoded, and nothing kept
-_ENTRY_BYTES = 200  # what an entry of a dictionary takes besides its values
+_MAX_CACHED_ROWS = 8_000_000  # larger files are not cached; each task keeps only the positions it needs
+_ENTRY_BYTES = 200  # memory of a dictionary entry without its value
 
-_cache = SharedCache(256 * MB)  # of the process: a worker runs task after task over the same deletes
+_cache = SharedCache(256 * MB)  # one per process: the tasks of a worker often share deletes
 
 
 def forget_delete_files() -> None:
-    """Empty the process's cache."""
+    """Empties the cache of this process."""
     _cache.clear()
 
 
-class DeleteFiles:
-    """Decodes delete files of one storage; those that several tasks may share are kept for the next."""
+class DeleteFileReader:
+    """Decodes delete files of one storage. Files that several tasks may need are cached."""
 
     def __init__(self, storage: Storage, batch_rows: int, should_stop: Callable[[], bool]) -> None:
         self._storage = storage
@@ -55,13 +56,13 @@ class DeleteFiles:
         self._position_reader = self._reader(_POSITION_COLUMNS, _POSITION_NAMES)
 
     def positions(self, delete: TaskDelete, paths: Collection[str]) -> Mapping[str, Positions]:
-        """Sorted positions by data file; of files besides those in `paths` there may be some too."""
+        """Returns sorted positions by data file. The result may contain files that are not in `paths`."""
         if delete.referenced_data_file is not None:
-            return self._read_positions(self._open(delete), paths)  # no other task has that data file
+            return self._read_positions(self._open(delete), paths)  # no other task reads that data file
 
         def make() -> tuple[Mapping[str, Positions] | None, int]:
             file = self._open(delete)
-            if file.footer.num_rows > _MOST_KEPT_ROWS:
+            if file.footer.num_rows > _MAX_CACHED_ROWS:
                 return None, _ENTRY_BYTES
             found = self._read_positions(file, None)
             return found, sum(_ENTRY_BYTES + len(path) + places.nbytes for path, places in found.items())
@@ -70,20 +71,21 @@ class DeleteFiles:
         return kept if kept is not None else self._read_positions(self._open(delete), paths)
 
     def deletion_vectors(self, vectors: Sequence[TaskDelete]) -> list[Positions]:
-        """The positions of vectors that one read fetches together."""
+        """Returns the positions of vectors that one request fetches."""
         return [
             _decoded(vector, blob) for vector, blob in zip(vectors, read_vectors(self._storage, vectors), strict=True)
         ]
 
     def keys(self, delete: TaskDelete, schema: pa.Schema) -> pa.Table:
-        """The rows of an equality delete file in `schema`: promoted, null where the file lacks a column."""
+        """Returns the rows of an equality delete file in `schema`: promoted, and null if the file lacks a column."""
 
         def make() -> tuple[pa.Table, int]:
             file = self._open(delete)
             reader = self._reader(schema, {})
             if reader.selection(file).ids is not None:
                 raise KernelFailure(
-                    FailureKind.DAMAGED, f"The equality delete file {delete.path} was written without field ids."
+                    FailureKind.DAMAGED,
+                    f"The equality delete file {delete.path} has no field ids, so its columns are unknown.",
                 )
             found = pa.Table.from_batches(reader.batches(file, reader.selection(file)), schema=schema)
             return found, _ENTRY_BYTES + found.nbytes
@@ -91,7 +93,7 @@ class DeleteFiles:
         return _cache.get((self._identity, "equality", delete.path, bytes(schema.serialize())), make)
 
     def matcher(self, deletes: Sequence[TaskDelete], schema: pa.Schema) -> EqualityDeletes:
-        """All deletes of one set of columns as one look-up, which tasks with the same deletes share."""
+        """Returns one look-up for all deletes of a set of columns; tasks with the same deletes share it."""
         columns = leaves(schema)
 
         def make() -> tuple[EqualityDeletes, int]:
@@ -109,7 +111,10 @@ class DeleteFiles:
         parts: dict[str, list[Positions]] = defaultdict(list)
         for batch in reader.batches(file, reader.selection(file)):
             if batch.column(0).null_count or batch.column(1).null_count:
-                raise KernelFailure(FailureKind.DAMAGED, f"{file.input.path} has position deletes without a position.")
+                raise KernelFailure(
+                    FailureKind.DAMAGED,
+                    f"The position delete file {file.input.path} is damaged: a file path or position is null.",
+                )
             for path, positions in _by_path(batch.column(0), batch.column(1)):
                 if paths is None or path in paths:
                     parts[path].append(positions)
@@ -149,7 +154,7 @@ def _decoded(vector: TaskDelete, blob: bytes) -> Positions:
 
 
 def delete_bytes(storage: Storage, delete: TaskDelete) -> bytes:
-    """All bytes of a delete file."""
+    """Returns the bytes of a delete file."""
     place = storage.place(delete.path)
     if place.object is not None:
         return storage.read_whole(place, delete.size).to_pybytes()  # type: ignore[no-any-return]
@@ -157,12 +162,12 @@ def delete_bytes(storage: Storage, delete: TaskDelete) -> bytes:
     with storage.guard(delete.path), source:
         content, size = bytes(source.read()), int(source.size())
     if len(content) != size:
-        raise KernelFailure(FailureKind.STORAGE, f"Reading {delete.path} gave {len(content)} of its {size} bytes.")
+        raise KernelFailure(FailureKind.STORAGE, f"Reading {delete.path} returned {len(content)} of its {size} bytes.")
     return content
 
 
 def sorted_unique(positions: Positions) -> Positions:
-    """Writers should sort and not repeat themselves; those that do cost a look and no sort."""
+    """Sorts and removes duplicates. Most writers do that already, and then a check is enough."""
     return positions if bool(np.all(positions[1:] > positions[:-1])) else np.unique(positions)
 
 

@@ -1,4 +1,4 @@
-"""Which rows of a task's files are deleted: every kind of delete becomes row positions of one file."""
+"""Finds the deleted rows of a task's files: every kind of delete becomes row positions in a file."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,10 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidyberg.execute.kernel.columns.project import leaves
-from tidyberg.execute.kernel.deletes.delete_files import DeleteFiles, sorted_unique
+from tidyberg.execute.kernel.deletes.delete_files import DeleteFileReader, sorted_unique
 from tidyberg.execute.kernel.deletes.equality import EqualityDeletes
-from tidyberg.execute.kernel.deletes.vectors import reads_of
-from tidyberg.execute.kernel.read.reader import MB, OpenFile, Reader
+from tidyberg.execute.kernel.deletes.vectors import coalesced_reads
+from tidyberg.execute.kernel.read.open_files import MB, OpenFile
+from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import AuditTask, Task, TaskDelete, TaskInput
 from tidyberg.storage.prefetch import run_ahead
@@ -24,7 +25,7 @@ Positions = npt.NDArray[np.int64]
 
 _NONE: Positions = np.empty(0, np.int64)
 _READ_AHEAD = 8
-_MATCHED_BYTES = 32 * MB  # keys of data rows looked up together: every look-up prepares all deleted keys anew
+_LOOKUP_BYTES = 32 * MB  # data rows per look-up: each look-up has to prepare all deleted keys
 
 
 @dataclass(frozen=True)
@@ -33,17 +34,17 @@ class _KeySet:
 
     schema: pa.Schema
     deletes: tuple[TaskDelete, ...]
-    latest: int  # sequence number: data files from it on lose nothing
+    latest: int  # sequence number: the deletes do not apply to data files from here on
 
 
 class DeletedRows:
-    """The deleted rows of a task's files; positions and deletion vectors are read at once, keys file by file."""
+    """The deleted rows of a task's files. Position deletes and vectors are read at once, keys are matched per file."""
 
     def __init__(self, task: Task | AuditTask, storage: Storage, should_stop: Callable[[], bool]) -> None:
         self._task = task
         self._storage = storage
         self._should_stop = should_stop
-        self._files = DeleteFiles(storage, task.batch_rows, should_stop)
+        self._files = DeleteFileReader(storage, task.batch_rows, should_stop)
         self._key_sets = [(key_set, self._reader(key_set)) for key_set in _key_sets(task)]
         self._by_position = self._vectors()
         self._by_position |= self._position_deletes(without=self._by_position.keys())
@@ -51,7 +52,7 @@ class DeletedRows:
         self._seen_expected = self._seen_surviving = 0
 
     def positions(self, file: OpenFile) -> Positions:
-        """Positions in the file of the deleted ones of the rows taken, sorted, each once; the file stays open."""
+        """Returns the sorted positions of deleted rows among the task's rows of the file. Leaves the file open."""
         known = self._by_position.get(file.input.path, _NONE)
         if len(known):
             begin, end = np.searchsorted(known, [file.first_row, file.end_row])
@@ -69,20 +70,20 @@ class DeletedRows:
         self._seen_surviving += file.end_row - file.first_row - len(deleted)
         return deleted
 
-    def may_take_from(self, file: TaskInput) -> bool:
-        """Whether rows of it may be deleted, by what is known before it is opened."""
+    def may_delete_from(self, file: TaskInput) -> bool:
+        """Whether deletes may apply to rows of the file, decided before it is opened."""
         return len(self._by_position.get(file.path, _NONE)) > 0 or any(
             file.sequence_number < key_set.latest for key_set, _ in self._key_sets
         )
 
     @property
     def surviving_rows(self) -> int:
-        """Of all files of the task; what equality deletes take of files not asked for yet is judged by the others."""
+        """Estimates the rows that the task will write. Files read so far show how much equality deletes remove."""
         share = self._seen_surviving / self._seen_expected if self._seen_expected else 1.0
         return self._seen_surviving + round(self._to_come * share)
 
     def _expected(self, file: TaskInput) -> int:
-        """Rows to come of a file, by what is known before it is opened."""
+        """Estimates the surviving rows of a file before it is opened."""
         known = len(self._by_position.get(file.path, _NONE))
         return file.rows_expected - known * file.rows_expected // max(1, file.records)
 
@@ -94,37 +95,38 @@ class DeletedRows:
                 continue
             if delete.referenced_data_file is None:
                 raise KernelFailure(
-                    FailureKind.DAMAGED, f"The manifest does not say whose rows the vector in {delete.path} deletes."
+                    FailureKind.DAMAGED,
+                    f"The manifest does not name the data file of the deletion vector in {delete.path}.",
                 )
             file = inputs.get(delete.referenced_data_file)
             if file is None or not _applies(delete, file):
                 continue
             if file.path in by_path:
-                raise KernelFailure(FailureKind.DAMAGED, f"{file.path} has two deletion vectors; one is allowed.")
+                raise KernelFailure(FailureKind.DAMAGED, f"{file.path} has two deletion vectors; the spec allows one.")
             by_path[file.path] = delete
-        reads = list(reads_of(by_path.values()))
+        reads = list(coalesced_reads(by_path.values()))
         found: dict[str, Positions] = {}
         with closing(run_ahead(self._files.deletion_vectors, reads, _READ_AHEAD)) as read:
             for vectors, many in zip(reads, read, strict=True):
                 for delete, positions in zip(vectors, many, strict=True):
                     assert delete.referenced_data_file is not None
                     file = inputs[delete.referenced_data_file]
-                    found[file.path] = _inside(file, positions, delete)
+                    found[file.path] = _checked_positions(file, positions, delete)
         return found
 
     def _position_deletes(self, *, without: Iterable[str]) -> dict[str, Positions]:
-        # Spec: where a deletion vector applies to a file, its position delete files are ignored.
+        # Spec: if a deletion vector applies to a file, its position delete files are ignored.
         vectors = set(without)
         inputs = {file.path: file for file in self._task.inputs if file.path not in vectors}
         deletes = [delete for delete in self._task.deletes if delete.kind == "position" and _may_apply(delete, inputs)]
         read_one = partial(self._files.positions, paths=inputs.keys())
         parts: dict[str, list[Positions]] = defaultdict(list)
-        at_hand = all(delete.content is not None for delete in deletes)
-        with closing(run_ahead(read_one, deletes, 0 if at_hand else _READ_AHEAD)) as read:
+        in_memory = all(delete.content is not None for delete in deletes)
+        with closing(run_ahead(read_one, deletes, 0 if in_memory else _READ_AHEAD)) as read:
             for delete, by_path in zip(deletes, read, strict=True):
                 for path in inputs.keys() & by_path.keys():
                     if _applies(delete, inputs[path]):
-                        parts[path].append(_inside(inputs[path], by_path[path], delete))
+                        parts[path].append(_checked_positions(inputs[path], by_path[path], delete))
         return {
             path: some[0] if len(some) == 1 else sorted_unique(np.concatenate(some)) for path, some in parts.items()
         }
@@ -143,7 +145,7 @@ class DeletedRows:
         matcher = self._files.matcher(key_set.deletes, key_set.schema)
         offset = file.first_row
         found = []
-        for keys in _gathered(reader.look_through(file, reader.selection(file))):
+        for keys in _gather(reader.scan(file, reader.selection(file))):
             found.append(_look_up(matcher, keys, file.input.sequence_number) + offset)
             offset += keys.num_rows
         return np.concatenate(found) if found else _NONE
@@ -165,7 +167,7 @@ def _key_sets(task: Task | AuditTask) -> list[_KeySet]:
 
 
 def _may_apply(delete: TaskDelete, inputs: Mapping[str, TaskInput]) -> bool:
-    """Whether a position delete file must be read for any of the inputs."""
+    """Whether a position delete file may apply to one of the inputs, and so must be read."""
     if delete.referenced_data_file is None:
         return any(_applies(delete, file) for file in inputs.values())
     file = inputs.get(delete.referenced_data_file)
@@ -173,11 +175,11 @@ def _may_apply(delete: TaskDelete, inputs: Mapping[str, TaskInput]) -> bool:
 
 
 def _applies(delete: TaskDelete, file: TaskInput) -> bool:
-    """I3, for deletes by position: a commit may delete rows of files that it adds itself."""
+    """I3 for deletes by position: a commit may delete rows of files that it adds itself."""
     return file.sequence_number <= delete.sequence_number and delete.referenced_data_file in (None, file.path)
 
 
-def _inside(file: TaskInput, positions: Positions, delete: TaskDelete) -> Positions:
+def _checked_positions(file: TaskInput, positions: Positions, delete: TaskDelete) -> Positions:
     if len(positions) and (positions[0] < 0 or positions[-1] >= file.records):
         wrong = positions[0] if positions[0] < 0 else positions[-1]
         raise KernelFailure(
@@ -187,13 +189,13 @@ def _inside(file: TaskInput, positions: Positions, delete: TaskDelete) -> Positi
     return positions
 
 
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         waiting.append(batch)
         size += batch.nbytes
-        if size >= _MATCHED_BYTES:
+        if size >= _LOOKUP_BYTES:
             yield pa.Table.from_batches(waiting)
             waiting, size = [], 0
     if waiting:
@@ -205,20 +207,20 @@ def _look_up(matcher: EqualityDeletes, keys: pa.Table, sequence_number: int) -> 
 
 
 def without_rows(batch: pa.RecordBatch, first: int, deleted: Positions) -> pa.RecordBatch:
-    """The batch, whose first row is row `first` of its file, less the deleted rows."""
+    """Removes the deleted rows from a batch that begins at row `first` of its file."""
     begin, end = np.searchsorted(deleted, [first, first + batch.num_rows])
     if begin == end:
         return batch
     mask = np.ones(batch.num_rows, np.bool_)
     mask[deleted[begin:end] - first] = False
     kept = pa.array(mask)
-    # Column by column: for a whole batch Arrow makes row numbers of the mask first, a quarter slower where most stay.
+    # For a whole batch Arrow converts the mask to row numbers, which is a quarter slower if most rows stay.
     columns = [_without_bitmap(column).filter(kept) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def _without_bitmap(column: pa.Array) -> pa.Array:
-    """Numbers that are all valid, without the bits that say so of each: filtering those takes longer than the rest."""
+    """Drops the validity bitmap of a column without nulls: filtering it takes longer than filtering the values."""
     if column.null_count or not pa.types.is_primitive(column.type):
         return column
     validity, *others = column.buffers()

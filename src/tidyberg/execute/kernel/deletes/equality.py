@@ -1,7 +1,7 @@
-"""Equality deletes as row positions: keys compared exactly, null equal to null, all columns together.
+"""Finds the rows that equality deletes apply to. Keys are compared exactly, and null equals null.
 
-Keys are reduced to numbers column by column (which of the distinct values is it?) and the numbers combined, so no hash
-can collide and no row is ever deleted by accident.
+Each column's value becomes a number, its place among the distinct values, and the numbers of a key are combined. There
+are no hashes, so no collision can delete a row by accident.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ _ABSENT = -1
 
 
 class EqualityDeletes:
-    """The equality deletes of one set of columns: each distinct key with the latest sequence number that deletes it."""
+    """The equality deletes of one set of columns: each key, with the highest sequence number that deletes it."""
 
     def __init__(self, keys: Sequence[Sequence[pa.ChunkedArray]], sequence_numbers: Sequence[int]) -> None:
-        """`keys[i]` are the columns of the i-th delete file, in one order and type for all files."""
+        """`keys[i]` holds the columns of the i-th delete file. Order and types are the same for all files."""
         width = len(keys[0])
         columns = [_plain(_concatenate([file[number] for file in keys])) for number in range(width)]
         self._values = [pc.unique(column) for column in columns]
@@ -32,11 +32,11 @@ class EqualityDeletes:
             self._combinations.append(distinct)
         per_row = np.repeat(np.asarray(sequence_numbers, np.int64), [len(file[0]) for file in keys])
         size = int(codes.max(initial=_ABSENT)) + 1
-        self._latest = np.full(size + 1, np.iinfo(np.int64).min)  # the last place is for keys that are not deleted
+        self._latest = np.full(size + 1, np.iinfo(np.int64).min)  # the last entry is for keys that are not deleted
         np.maximum.at(self._latest, codes, per_row)
 
     def positions(self, columns: Sequence[pa.ChunkedArray], sequence_number: int) -> Positions:
-        """Rows of a data file of that sequence number that some delete applies to: data.seq < delete.seq [I3]."""
+        """Returns the rows of a data file that a delete applies to: data.seq < delete.seq [I3]."""
         columns = [_plain(column) for column in columns]
         codes = self._column_codes(columns[0], 0)
         for number, distinct in enumerate(self._combinations, start=1):
@@ -49,7 +49,7 @@ class EqualityDeletes:
         return np.flatnonzero(self._latest[codes] > sequence_number).astype(np.int64)
 
     def _column_codes(self, column: pa.ChunkedArray, number: int) -> Codes:
-        """The number of each value among the deleted ones. A look-up costs by the set it looks in: take the smaller."""
+        """Returns the number of each value among the deleted ones. Searches in the smaller set, which is cheaper."""
         values = self._values[number]
         if len(column) >= len(values):
             return _places(column, values)
@@ -62,7 +62,7 @@ class EqualityDeletes:
 
 
 def _places(values: pa.Array | pa.ChunkedArray, among: pa.Array) -> Codes:
-    """Where each value is in `among`; a null is where the null is."""
+    """Returns the place of each value in `among`; null matches null."""
     return np.asarray(pc.fill_null(pc.index_in(values, value_set=among), _ABSENT).to_numpy(), np.int64)
 
 
@@ -71,7 +71,7 @@ def _concatenate(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Without extension types, which Arrow's look-ups refuse, and with one NaN for all (the two zeros stay two)."""
+    """Removes extension types, which Arrow's look-ups refuse, and makes all NaNs equal. The two zeros stay distinct."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     if pa.types.is_floating(column.type):

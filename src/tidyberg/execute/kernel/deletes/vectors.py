@@ -1,21 +1,21 @@
-"""Reads deletion vectors out of Puffin files: neighbours with one request, for one file may hold those of thousands."""
+"""Reads deletion vectors from Puffin files. One file may hold thousands, so one request fetches several."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tidyberg.execute.kernel.read.reader import MB
+from tidyberg.execute.kernel.read.open_files import MB
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskDelete
 from tidyberg.storage.storage import Storage
 
-# What storage sends in the time of a request: reading that much too much is cheaper than asking again.
+# Reading this many unneeded bytes takes as long as one more request.
 _GAP_BYTES = MB // 4
 _READ_BYTES = 16 * MB
 
 Vectors = tuple[TaskDelete, ...]
 
 
-def reads_of(vectors: Iterable[TaskDelete]) -> Iterator[Vectors]:
-    """The vectors, those together that one request should fetch; those whose bytes came along are on their own."""
+def coalesced_reads(vectors: Iterable[TaskDelete]) -> Iterator[Vectors]:
+    """Groups the vectors that one request should fetch. A vector whose bytes came with the task is alone."""
     together: list[TaskDelete] = []
     for vector in sorted(vectors, key=lambda vector: (vector.path, *_range(vector))):
         if together and not _belongs(vector, together):
@@ -27,7 +27,7 @@ def reads_of(vectors: Iterable[TaskDelete]) -> Iterator[Vectors]:
 
 
 def read_vectors(storage: Storage, vectors: Sequence[TaskDelete]) -> list[bytes]:
-    """The blobs of vectors that `reads_of` put together."""
+    """Returns the blobs of a group of vectors from `coalesced_reads`."""
     first = vectors[0]
     if first.content is not None:
         return [first.content]
@@ -49,6 +49,7 @@ def _range(vector: TaskDelete) -> tuple[int, int]:
     offset, size = vector.content_offset, vector.content_size
     if offset is None or size is None or offset < 0 or size < 0:
         raise KernelFailure(
-            FailureKind.DAMAGED, f"The manifest does not say where in {vector.path} a deletion vector lies."
+            FailureKind.DAMAGED,
+            f"The manifest does not give the offset and size of a deletion vector in {vector.path}.",
         )
     return offset, size

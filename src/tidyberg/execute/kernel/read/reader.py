@@ -1,4 +1,4 @@
-"""Streams the rows of Parquet files in the table's schema, a bounded piece at a time."""
+"""Streams the rows of Parquet files in the table's schema, in batches of bounded size."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -10,148 +10,34 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidyberg.execute.kernel.columns.field_ids import Path, field_id
 from tidyberg.execute.kernel.columns.metrics import first_page
-from tidyberg.execute.kernel.columns.names import Path, field_id
 from tidyberg.execute.kernel.columns.project import Leaf, Projector, Selection, leaves, select
-from tidyberg.execute.kernel.read.shares import row_group_starts, rows_of_share, stored_bytes
+from tidyberg.execute.kernel.read.open_files import MB, SMALL_FILE, OpenFile
+from tidyberg.execute.kernel.read.row_ranges import row_group_starts, stored_bytes
 from tidyberg.failures import FailureKind, KernelFailure
-from tidyberg.model.task import TaskInput
 from tidyberg.parquet.joined import Outline
-from tidyberg.storage.prefetch import FILES_AHEAD, run_ahead
-from tidyberg.storage.s3.reading import PieceOfFile, S3InputFile
+from tidyberg.storage.prefetch import run_ahead
+from tidyberg.storage.s3.reading import PieceOfFile
 from tidyberg.storage.storage import Storage
 
-MB = 1024 * 1024
-FETCHED_WHOLE = 16 * MB  # a file up to this size costs one request for its bytes
-_BUFFERED_AT_ONCE = 64 * MB  # compressed bytes of row groups asked for together
-_STREAMED_AT_ONCE = 32 * MB  # the same of a streamed file, whose next piece is fetched meanwhile
-_CHUNK_PADDING = 100  # Arrow reads so much more of a chunk of old parquet-mr files, whose sizes are too small
-_BATCH_BYTES = 32 * MB  # uncompressed bytes a batch should stay below, whatever its row count
-_SMALL_FILE = MB // 4
-_SMALL_FILES_AHEAD = 16  # on remote storage, where small files are all latency
-_LOCAL_FILES_AHEAD = 1  # more would only hold memory
-_MOST_SHAPES = 16
-# Strings in other encodings (DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY) Arrow reads only one by one.
+_BUFFERED_AT_ONCE = 64 * MB  # compressed bytes of the row groups that one read fetches
+_STREAMED_AT_ONCE = 32 * MB  # the same for a streamed file, whose next piece is fetched meanwhile
+_CHUNK_PADDING = 100  # Old parquet-mr files understate the size of a chunk; Arrow reads this many bytes more
+_BATCH_BYTES = 32 * MB  # a batch should stay below this size, uncompressed
+_MAX_CACHED_SCHEMAS = 16
+# Arrow cannot read strings in other encodings (DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY) as dictionaries.
 _READ_AS_DICTIONARIES = frozenset(("PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"))
 
 
 @dataclass(frozen=True)
-class OpenFile:
-    """A data file with its footer read."""
-
-    input: TaskInput
-    source: pa.NativeFile
-    footer: pq.FileMetaData
-    content: pa.Buffer | None  # all of its bytes, where they are in memory
-    stream: S3InputFile | None = None  # of a store that sends the rest in order, by one request
-    rows_taken: tuple[int, int] | None = None  # from, up to: of a file that the task shares with others
-
-    @property
-    def in_memory(self) -> bool:
-        return self.content is not None
-
-    @property
-    def first_row(self) -> int:
-        return 0 if self.rows_taken is None else self.rows_taken[0]
-
-    @property
-    def end_row(self) -> int:
-        return self.input.records if self.rows_taken is None else self.rows_taken[1]
-
-    @property
-    def row_groups(self) -> list[int]:
-        """Those with rows that are taken."""
-        if self.rows_taken is None:
-            return list(range(self.footer.num_row_groups))
-        starts = row_group_starts(self.footer)
-        ends = [*starts[1:], self.footer.num_rows]
-        return [
-            number
-            for number, (start, end) in enumerate(zip(starts, ends, strict=True))
-            if max(start, self.first_row) < min(end, self.end_row)
-        ]
-
-    @property
-    def uncompressed_bytes(self) -> int:
-        return sum(self.footer.row_group(i).total_byte_size for i in range(self.footer.num_row_groups))
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What all files of one Parquet schema have in common."""
+class FileSchema:
+    """What the reader derives from a Parquet schema, shared by all files with that schema."""
 
     schema: pa.Schema
     leaves: list[Leaf]
     selection: Selection
-    outline: Outline | None  # of tiny files that may be joined
-
-
-def fetch_source(storage: Storage, path: str, known_size: int) -> tuple[pa.NativeFile, pa.Buffer | None]:
-    """An open file, and all of its bytes where they are in memory already."""
-    place = storage.place(path)
-    if place.object is not None:
-        # An object store is asked for bytes and nothing else: their number is known from the manifest.
-        if known_size <= FETCHED_WHOLE:
-            content = storage.read_whole(place, known_size)
-            return pa.BufferReader(content), content
-        return storage.open_input(place, known_size), None
-    source = storage.open_input(place)
-    with storage.guard(path):
-        size = source.size()
-        if size > FETCHED_WHOLE:
-            return source, None
-        with source:
-            content = source.read_buffer()
-    if content.size != size:
-        raise KernelFailure(FailureKind.STORAGE, f"Reading {path} gave {content.size} of its {size} bytes.")
-    return pa.BufferReader(content), content
-
-
-def open_file(storage: Storage, file: TaskInput) -> OpenFile:
-    stream = storage.open_streaming(storage.place(file.path), file.size) if file.size > FETCHED_WHOLE else None
-    source, content = fetch_source(storage, file.path, file.size) if stream is None else (stream.as_arrow(), None)
-    with storage.guard(file.path):
-        footer = pq.read_metadata(source)
-        rows_taken = None if file.share is None else rows_of_share(footer, file)
-    if footer.num_rows != file.records:
-        raise KernelFailure(
-            FailureKind.DAMAGED,
-            f"{file.path} holds {footer.num_rows} rows, but the table's manifest says {file.records}.",
-        )
-    return OpenFile(file, source, footer, content, stream, rows_taken)
-
-
-def open_ahead(storage: Storage, files: Sequence[TaskInput]) -> Generator[OpenFile, None, None]:
-    """Open files in order, a few ahead of the one in use."""
-    bunches = list(_bunches(storage, files))
-    with closing(run_ahead(partial(_open_all, storage), bunches, _files_ahead(storage, files))) as opened:
-        for bunch in opened:
-            yield from bunch
-
-
-def _files_ahead(storage: Storage, files: Sequence[TaskInput]) -> int:
-    """By the first of them: it is only about speed, and a table's files lie in one store, but for rare ones."""
-    if not files or storage.place(files[0].path).is_local:
-        return _LOCAL_FILES_AHEAD
-    return _SMALL_FILES_AHEAD if sum(file.size for file in files) <= len(files) * _SMALL_FILE else FILES_AHEAD
-
-
-def _open_all(storage: Storage, files: Sequence[TaskInput]) -> list[OpenFile]:
-    return [open_file(storage, file) for file in files]
-
-
-def _bunches(storage: Storage, files: Sequence[TaskInput]) -> Iterator[list[TaskInput]]:
-    """Small local files, some at a time: to open one takes less than to hand it from thread to thread."""
-    bunch: list[TaskInput] = []
-    size = 0
-    for file in files:
-        if bunch and (size + file.size > _SMALL_FILE or not storage.place(file.path).is_local):
-            yield bunch
-            bunch, size = [], 0
-        bunch.append(file)
-        size += file.size
-    if bunch:
-        yield bunch
+    outline: Outline | None  # set for small files that may be joined
 
 
 class Reader:
@@ -169,7 +55,7 @@ class Reader:
         joins: bool = False,
         cores: int = 1,
     ) -> None:
-        """`joins` if tiny files are to be read many at once: that takes a close look at the first of them."""
+        """With `joins`, the reader finds out which small files it may join. That costs a closer look at the first."""
         self._storage = storage
         self._target = target
         ids = [field_id(column) for column in target if pa.types.is_dictionary(column.type)]
@@ -181,52 +67,55 @@ class Reader:
         self._joins = joins
         self._cores = cores
         if cores > pa.cpu_count():
-            pa.set_cpu_count(cores)  # Spark's workers are told to use one thread
-        self._shapes: deque[Shape] = deque(maxlen=_MOST_SHAPES)
+            pa.set_cpu_count(cores)  # Spark limits its workers to one thread
+        self._file_schemas: deque[FileSchema] = deque(maxlen=_MAX_CACHED_SCHEMAS)
 
     def selection(self, file: OpenFile) -> Selection:
-        return self.shape(file).selection
+        return self.file_schema(file).selection
 
-    def shape(self, file: OpenFile) -> Shape:
-        """Thousands of files share a few schemas: what follows from one is worked out once."""
-        tiny = file.content if self._joins and file.input.size <= _SMALL_FILE else None
+    def file_schema(self, file: OpenFile) -> FileSchema:
+        """Thousands of files share a few schemas, so each schema is analysed once."""
+        tiny = file.content if self._joins and file.input.size <= SMALL_FILE else None
         if tiny is not None:
-            for shape in tuple(self._shapes):  # threads may share a reader
-                if shape.outline is not None and shape.outline.fits(tiny, file.footer):
-                    return shape
+            for file_schema in tuple(self._file_schemas):  # threads may share a reader
+                if file_schema.outline is not None and file_schema.outline.fits(tiny, file.footer):
+                    return file_schema
         with self._storage.guard(file.input.path):
             schema = file.footer.schema.to_arrow_schema()
         outline = Outline.of(tiny, file.footer) if tiny is not None else None
         if outline is None:
-            for shape in tuple(self._shapes):  # threads may share a reader
+            for file_schema in tuple(self._file_schemas):  # threads may share a reader
                 # Field ids are metadata.
-                if shape.outline is None and shape.schema.equals(schema, check_metadata=True):
-                    return shape
-        with _naming(file):
-            shape = Shape(schema, leaves(schema), select(schema, self._target, self._name_mapping), outline)
-        self._shapes.appendleft(shape)
-        return shape
+                if file_schema.outline is None and file_schema.schema.equals(schema, check_metadata=True):
+                    return file_schema
+        with _naming_file(file):
+            file_schema = FileSchema(schema, leaves(schema), select(schema, self._target, self._name_mapping), outline)
+        self._file_schemas.appendleft(file_schema)
+        return file_schema
 
     def batches(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """All rows that the task takes of the file, which is closed then; raises when they are not as many as said."""
+        """Yields the task's rows of the file, then closes it. Raises if the number of rows is wrong."""
         with file.source:
-            yield from self.look_through(file, selection)
+            yield from self.scan(file, selection)
 
-    def look_through(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """The same, but the file stays open, to be read again."""
+    def scan(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """Like `batches`, but leaves the file open so that it can be read again."""
         rows, wanted = 0, file.end_row - file.first_row
-        for batch in self._taken_batches(file, selection):
+        for batch in self._batches_in_range(file, selection):
             if self._should_stop():
                 raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
             rows += batch.num_rows
-            with _naming(file):
+            with _naming_file(file):
                 projected = self.projected(batch, selection)
             yield projected
         if rows != wanted:
-            raise KernelFailure(FailureKind.DAMAGED, f"{file.input.path}: read {rows} rows of {wanted}.")
+            raise KernelFailure(
+                FailureKind.DAMAGED,
+                f"{file.input.path} is damaged: {rows} rows could be read, but {wanted} were expected.",
+            )
 
-    def _taken_batches(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """Without the rows of row groups that other tasks take, where a file is cut inside one."""
+    def _batches_in_range(self, file: OpenFile, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """Drops the rows of other tasks, if a file is divided inside a row group."""
         if file.rows_taken is None:
             yield from self._raw_batches(file, selection)
             return
@@ -263,16 +152,16 @@ class Reader:
         buffer_size: int = 0,
         encoded_as: pq.FileMetaData | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The selected columns of these row groups, or of all, as the file has them.
+        """Decodes the selected columns of these row groups, or of all, in the file's own schema.
 
-        `encoded_as` is a footer that tells the encodings, where that of the file does not.
+        `encoded_as` is a footer that lists the encodings, if the file's own footer does not.
         """
         chosen = range(footer.num_row_groups) if row_groups is None else row_groups
         names = self._dictionary_columns(encoded_as or footer, selection, None if encoded_as else chosen)
         decode = partial(
             self._decode, source, footer, selection, chosen, pre_buffer=pre_buffer, buffer_size=buffer_size
         )
-        return _or_plain(partial(decode, names), partial(decode, [])) if names else decode([])
+        return _with_plain_fallback(partial(decode, names), partial(decode, [])) if names else decode([])
 
     def _decode(
         self,
@@ -291,27 +180,30 @@ class Reader:
             pre_buffer=pre_buffer,
             buffer_size=buffer_size,
             read_dictionary=as_dictionaries,
-            # Arrow's nanoseconds wrap silently outside 1677-2262.
+            # Arrow's nanoseconds overflow silently outside 1677-2262.
             coerce_int96_timestamp_unit="us",
             thrift_string_size_limit=1 << 30,
             thrift_container_size_limit=1 << 30,
         )
         rows_at_once = self._rows_per_batch(footer)
-        options = {"column_indices": selection.columns, "use_threads": self._cores > 1}  # else each core has a task
+        options = {
+            "column_indices": selection.columns,
+            "use_threads": self._cores > 1,
+        }  # with one core per task, threads would compete
         if len(row_groups) == 1 and footer.row_group(row_groups[0]).num_rows <= rows_at_once:
-            # Arrow lets go of each column's pages when it is done; a stream keeps all of them to its end.
+            # Arrow frees each column's pages when it has decoded them; a stream keeps all pages until its end.
             return iter(parquet.reader.read_row_groups(row_groups, **options).to_batches())
         batches: Iterator[pa.RecordBatch] = parquet.reader.iter_batches(rows_at_once, row_groups=row_groups, **options)
         return batches
 
     def projected(self, batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
-        """What was decoded, in the target's schema."""
+        """Returns a decoded batch in the target schema."""
         return self._projector.project(batch, selection.ids)
 
     def _sources(self, file: OpenFile, selection: Selection) -> Iterator[tuple[list[int], int, pa.NativeFile]]:
-        """Row groups to decode together, and what to read them from: a streamed file's are fetched a piece ahead."""
+        """Yields row groups to decode together, their size and their source. Streams are fetched one piece ahead."""
         stream = file.stream
-        if stream is None or _largest_piece(file) > 2 * _BUFFERED_AT_ONCE or not _reads_most(file.footer, selection):
+        if stream is None or _largest_piece(file) > 2 * _BUFFERED_AT_ONCE or not _reads_half(file.footer, selection):
             yield from ((row_groups, together, file.source) for row_groups, together in _pieces(file))
             return
 
@@ -332,7 +224,7 @@ class Reader:
     def _dictionary_columns(
         self, footer: pq.FileMetaData, selection: Selection, row_groups: Sequence[int] | None
     ) -> list[str]:
-        """The file's own names of the columns that the target wants dictionary-encoded, and Arrow can read so."""
+        """Returns the file's names of the columns that Arrow can and should read as dictionaries."""
         if not self._dictionary_ids:
             return []
         groups = [footer.row_group(number) for number in row_groups or range(footer.num_row_groups)]
@@ -352,18 +244,18 @@ class Reader:
             yield batch
 
     def _rows_per_batch(self, footer: pq.FileMetaData) -> int:
-        """Fewer rows where rows are wide: no string or list column of a batch may pass 2 GB."""
+        """Wide rows come in smaller batches: no string or list column of a batch may exceed 2 GB."""
         groups = map(footer.row_group, range(footer.num_row_groups))
         widest = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0.0)
         return max(1, min(self._batch_rows, int(_BATCH_BYTES / max(1.0, widest))))
 
 
-def _or_plain(
+def _with_plain_fallback(
     as_dictionaries: Callable[[], Iterator[pa.RecordBatch]], plain: Callable[[], Iterator[pa.RecordBatch]]
 ) -> Iterator[pa.RecordBatch]:
-    """The first, and once Arrow cannot go on, what is left of the second: footers need not tell every encoding.
+    """Reads dictionaries, and continues with plain values if Arrow fails: a footer need not list every encoding.
 
-    What is wrong for another reason fails again.
+    A failure with another cause occurs again with plain values.
     """
     rows = 0
     try:
@@ -381,8 +273,8 @@ def _or_plain(
 
 
 @contextmanager
-def _naming(file: OpenFile) -> Iterator[None]:
-    """Failures say which file they are about."""
+def _naming_file(file: OpenFile) -> Iterator[None]:
+    """Adds the name of the file to failures."""
     try:
         yield
     except KernelFailure as failure:
@@ -393,8 +285,8 @@ def _largest_piece(file: OpenFile) -> int:
     return max((together for _, together in _pieces(file, _STREAMED_AT_ONCE)), default=0)
 
 
-def _reads_most(footer: pq.FileMetaData, selection: Selection) -> bool:
-    """Else the few columns that are read are cheaper to ask for by themselves."""
+def _reads_half(footer: pq.FileMetaData, selection: Selection) -> bool:
+    """Below half of the bytes, separate requests for the few columns are cheaper."""
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     read = sum(group.column(i).total_compressed_size for group in groups for i in selection.columns)
     everything = sum(group.column(i).total_compressed_size for group in groups for i in range(group.num_columns))
@@ -402,7 +294,7 @@ def _reads_most(footer: pq.FileMetaData, selection: Selection) -> bool:
 
 
 def _span(footer: pq.FileMetaData, row_groups: Sequence[int], size: int) -> tuple[int, int]:
-    """Where the column chunks of these row groups begin and end in the file."""
+    """Returns where the column chunks of these row groups begin and end in the file."""
     starts, ends = [], []
     for index in row_groups:
         group = footer.row_group(index)
@@ -414,7 +306,7 @@ def _span(footer: pq.FileMetaData, row_groups: Sequence[int], size: int) -> tupl
 
 
 def _pieces(file: OpenFile, at_once: int | None = None) -> Iterator[tuple[list[int], int]]:
-    """Row groups to fetch together, with their compressed bytes: Arrow buffers all it is asked for."""
+    """Yields row groups to fetch together, and their compressed size. Arrow buffers everything in one request."""
     piece: list[int] = []
     together = 0
     for index in file.row_groups:

@@ -1,4 +1,4 @@
-"""Reads of an input file what a copy must know: its footer, its page indexes, the headers of its bloom filters."""
+"""Reads what a copy must know of an input file: its footer, page indexes and bloom filter headers."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -24,10 +24,10 @@ from tidyberg.storage.storage import Storage
 ReadRange = Callable[[str, int, int], bytes]  # path, offset, length
 _KB = 1024
 _SMALLEST_TAIL, _LARGEST_TAIL = 16 * _KB, 256 * _KB
-_TAIL_PART = 256  # the tail to ask for first is this part of the file: indexes grow with it
-_NEAR = 64 * _KB  # pieces this close to each other are read together
+_TAIL_PART = 256  # the first request asks for this fraction of the file: indexes grow with the file
+_NEAR = 64 * _KB  # one request reads pieces that are this close to each other
 _LARGEST_INDEX = 1 << 30
-_BLOOM_HEADER = 64  # more than the header of a bloom filter takes
+_BLOOM_HEADER = 64  # the header of a bloom filter is shorter than this
 
 
 _PARQUET_MR = re.compile(rb"parquet-mr version (\d+)\.(\d+)")
@@ -36,13 +36,13 @@ _FIRST_SOUND_PARQUET_MR = (1, 10)
 
 @dataclass(frozen=True)
 class Source:
-    """An input file, with all in memory that is not row groups."""
+    """An input file: everything except its row groups is in memory."""
 
     input: TaskInput
     footer: Footer
-    arrow_footer: pq.FileMetaData  # the same footer as Arrow reads it, which judges what statistics are worth
-    _pieces: dict[int, bytes] = field(repr=False)  # by their offset in the file
-    whole: Bytes | None = field(default=None, repr=False)  # of a file that is nowhere but in memory
+    arrow_footer: pq.FileMetaData  # the same footer, read by Arrow, which knows whose statistics to trust
+    _pieces: dict[int, bytes] = field(repr=False)  # by offset in the file
+    whole: Bytes | None = field(default=None, repr=False)  # the content of a file that exists only in memory
 
     @property
     def groups_with_rows(self) -> list[int]:
@@ -55,49 +55,49 @@ class Source:
         raise AssertionError(f"{extent} of {self.input.path} was not read")
 
     def bytes_at(self, offset: int, length: int) -> bytes:
-        """Any bytes of a file that is in memory."""
+        """Returns bytes of a file that exists only in memory."""
         assert self.whole is not None
         return bytes(self.whole[offset : offset + length])
 
     def page_locations(self, chunk: Chunk) -> Struct | None:
-        """The chunk's offset index, if it has one that agrees with the footer."""
+        """Returns the chunk's offset index, if it has one. Raises CannotCopy if it contradicts the footer."""
         if chunk.offset_index is None:
             return None
-        index = _struct(self.bytes_of(chunk.offset_index), "an offset index of it")
-        known_only(index, IndexField.KNOWN, "an offset index of it")
+        index = _struct(self.bytes_of(chunk.offset_index), "its offset index")
+        known_only(index, IndexField.KNOWN, "its offset index")
         position = chunk.first_data_page
         for location in structs(index, IndexField.PAGE_LOCATIONS, "an offset index"):
-            known_only(location, LocationField.KNOWN, "an offset index of it")
-            if number(location, LocationField.OFFSET, "where a page is") != position:
-                raise CannotCopy("an offset index of it does not agree with its footer")
-            position += number(location, LocationField.LENGTH, "how long a page is")
+            known_only(location, LocationField.KNOWN, "its offset index")
+            if number(location, LocationField.OFFSET, "the offset of a page") != position:
+                raise CannotCopy("its offset index does not agree with its footer")
+            position += number(location, LocationField.LENGTH, "the length of a page")
         if position != chunk.pages.end:
-            raise CannotCopy("an offset index of it does not agree with its footer")
+            raise CannotCopy("its offset index does not agree with its footer")
         return index
 
     def column_index(self, chunk: Chunk) -> Struct | None:
-        """What the chunk's column index says of its pages."""
+        """Returns the chunk's column index, if it has one."""
         if chunk.column_index is None:
             return None
-        return _struct(self.bytes_of(chunk.column_index), "a column index of it")
+        return _struct(self.bytes_of(chunk.column_index), "its column index")
 
     def bloom_filter(self, chunk: Chunk) -> Extent | None:
-        """Where the chunk's bloom filter lies, header and bits."""
+        """Returns where the chunk's bloom filter is, with its header."""
         if chunk.bloom_offset is None:
             return None
         if chunk.bloom_length:
             return Extent(chunk.bloom_offset, chunk.bloom_length)
         start = chunk.bloom_offset
         header = self.bytes_of(Extent(start, min(_BLOOM_HEADER, self.input.size - start)))
-        struct, header_length = _read(header, "a bloom filter of it")
-        extent = Extent(start, header_length + number(struct, 1, "how long a bloom filter is"))
+        struct, header_length = _read(header, "its bloom filter")
+        extent = Extent(start, header_length + number(struct, 1, "the length of a bloom filter"))
         if extent.end > self.input.size:
-            raise CannotCopy("a bloom filter of it would lie outside of the file")
+            raise CannotCopy("its bloom filter would be outside the file")
         return extent
 
 
 def storage_reader(storage: Storage) -> ReadRange:
-    """Ranges of files, each by one request."""
+    """Returns a function that reads a range of a file with one request."""
 
     def read(path: str, offset: int, length: int) -> bytes:
         return bytes(storage.read_range(storage.place(path), offset, length))
@@ -106,7 +106,7 @@ def storage_reader(storage: Storage) -> ReadRange:
 
 
 def open_source(file: TaskInput, read_range: ReadRange, whole: Bytes | None = None) -> Source:
-    """Raises CannotCopy with a reason that names the file."""
+    """Opens a file. Raises CannotCopy with a reason that names it."""
     try:
         return _open(file, read_range, whole)
     except CannotCopy as refusal:
@@ -114,10 +114,12 @@ def open_source(file: TaskInput, read_range: ReadRange, whole: Bytes | None = No
 
 
 def check_writer(source: Source) -> None:
-    """Raises CannotCopy for files of writers whose statistics or encodings are known to be wrong."""
+    """Raises CannotCopy if the writer is known for wrong statistics or encodings."""
     match = _PARQUET_MR.match(source.footer.created_by or b"")
     if match and (int(match[1]), int(match[2])) < _FIRST_SOUND_PARQUET_MR:
-        raise CannotCopy(f"{source.input.path} was written by {match[0].decode()}, whose files need special care")
+        raise CannotCopy(
+            f"{source.input.path} was written by {match[0].decode()}, which is known for wrong statistics and encodings"
+        )
 
 
 def moved_index(source: Source, chunk: Chunk, shift: int) -> bytes | None:
@@ -142,7 +144,7 @@ def _open(file: TaskInput, read_range: ReadRange, whole: Bytes | None) -> Source
 
     wanted = min(file.size, max(_SMALLEST_TAIL, min(_LARGEST_TAIL, file.size // _TAIL_PART)))
     if wanted < ENDING:
-        raise CannotCopy("it does not end as a Parquet file does")
+        raise CannotCopy("it does not end like a Parquet file")
     tail = Extent(file.size - wanted, wanted)
     pieces = {tail.offset: read(tail)}
     length = footer_length(pieces[tail.offset], file.size)
@@ -154,13 +156,13 @@ def _open(file: TaskInput, read_range: ReadRange, whole: Bytes | None) -> Source
     footer = parse_footer(content[footer_start - start : -ENDING], file.size)
     if footer.rows != file.records:
         raise CannotCopy(f"it holds {footer.rows} rows, but the table's manifest says {file.records}")
-    for extent in _together(_needed(footer, file.size, start)):
+    for extent in _coalesced(_needed(footer, file.size, start)):
         pieces[extent.offset] = read(extent)
     return Source(file, footer, _arrow_footer(content), pieces, whole)
 
 
 def _needed(footer: Footer, size: int, have: int) -> Iterable[Extent]:
-    """Pieces to know besides the footer, but for those that lie in the tail, which begins at `have`."""
+    """Yields the indexes and bloom filter headers that are not in the tail, which begins at `have`."""
     for group in footer.row_groups:
         for chunk in group.chunks:
             wanted = [chunk.column_index, chunk.offset_index]
@@ -169,8 +171,8 @@ def _needed(footer: Footer, size: int, have: int) -> Iterable[Extent]:
             yield from (extent for extent in wanted if extent is not None and extent.offset < have)
 
 
-def _together(extents: Iterable[Extent]) -> list[Extent]:
-    """What to read: pieces near to each other at once."""
+def _coalesced(extents: Iterable[Extent]) -> list[Extent]:
+    """Merges pieces that are near each other, so that one request reads them."""
     found: list[Extent] = []
     for extent in sorted(extents, key=lambda extent: extent.offset):
         if found and extent.offset <= found[-1].end + _NEAR:
@@ -193,7 +195,7 @@ def _arrow_footer(tail: bytes) -> pq.FileMetaData:
 def _struct(content: bytes, what: str) -> Struct:
     struct, end = _read(content, what)
     if end != len(content):
-        raise CannotCopy(f"{what} is longer than what it holds")
+        raise CannotCopy(f"{what} has bytes left over at its end")
     return struct
 
 

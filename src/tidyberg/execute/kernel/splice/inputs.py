@@ -1,9 +1,15 @@
-"""An input file on its way into a splice: what can be moved of it."""
+"""An input file of a splice: finds the pages that can be moved."""
 
-from tidyberg.execute.kernel.read.reader import OpenFile
+from tidyberg.execute.kernel.read.open_files import OpenFile
 from tidyberg.execute.kernel.read.source import Source, check_writer, open_source
-from tidyberg.execute.kernel.write.chunk_parts import Part, parts_of
-from tidyberg.execute.kernel.write.table_columns import Column, TableColumns, by_field_id, columns, same_column
+from tidyberg.execute.kernel.write.source_chunks import SourceChunk, source_chunks
+from tidyberg.execute.kernel.write.table_columns import (
+    TableColumns,
+    TopLevelColumn,
+    by_field_id,
+    columns,
+    matching_column,
+)
 from tidyberg.model.task import WriteSettings
 from tidyberg.parquet.fields import CannotCopy
 from tidyberg.parquet.thrift import Bytes
@@ -11,25 +17,25 @@ from tidyberg.storage.storage import Storage
 
 
 class SplicedInput:
-    """An open file, and its footer as a copy sees it."""
+    """An open file, and its parsed footer if its pages can be moved at all."""
 
     def __init__(self, file: OpenFile, storage: Storage) -> None:
         self.file = file
         self._storage = storage
-        self._columns: dict[int, list[Column]] = {}
-        self._source = self._as_for_copy()
+        self._columns: dict[int, list[TopLevelColumn]] = {}
+        self._source = self._open_source()
 
-    def parts(self, table: TableColumns, position: int, settings: WriteSettings) -> list[list[Part]]:
-        """Of every leaf of one of the table's columns; raises CannotCopy where its pages cannot be moved."""
+    def chunks(self, table: TableColumns, position: int, settings: WriteSettings) -> list[list[SourceChunk]]:
+        """Returns the chunks of every leaf of a table column. Raises CannotCopy if their pages cannot be moved."""
         if isinstance(self._source, CannotCopy):
             raise self._source
         if not is_whole(self.file):
-            raise CannotCopy("others take some of its rows")
-        column = same_column(self._columns, table.columns[position])
+            raise CannotCopy("other tasks read some of its rows")
+        column = matching_column(self._columns, table.columns[position])
         table_leaves = list(table.leaves_of(position).values())
-        return parts_of(self._source, column, table_leaves, self._view, settings, own=False)
+        return source_chunks(self._source, column, table_leaves, self._view, settings, own=False)
 
-    def _as_for_copy(self) -> Source | CannotCopy:
+    def _open_source(self) -> Source | CannotCopy:
         try:
             source = open_source(self.file.input, lambda _, offset, length: self._read(offset, length))
             check_writer(source)
@@ -39,7 +45,7 @@ class SplicedInput:
         return source
 
     def _view(self, offset: int, length: int) -> Bytes:
-        """Of a file in memory a view: it is kept until what is moved of it is written."""
+        """Returns a view if the file is in memory; the view keeps the file alive until its pages are written."""
         if self.file.content is None:
             return self._read(offset, length)
         return memoryview(self.file.content).cast("B")[offset : offset + length]
@@ -50,5 +56,5 @@ class SplicedInput:
 
 
 def is_whole(file: OpenFile) -> bool:
-    """Whether the task takes all of its rows."""
+    """Whether the task reads all rows of the file."""
     return bool(file.end_row - file.first_row == file.footer.num_rows)

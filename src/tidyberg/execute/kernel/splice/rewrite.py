@@ -1,19 +1,19 @@
-"""Splice: moves the pages that need not be decoded as bytes, and encodes the other columns."""
+"""Splices files: moves pages as bytes if they need not be decoded, and encodes the other columns."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from tidyberg.execute.kernel.deletes.surviving_rows import SurvivingRows
 from tidyberg.execute.kernel.encode import Encode, FirstFiles, TaskWriter
-from tidyberg.execute.kernel.read.reader import OpenFile
-from tidyberg.execute.kernel.splice.judge import columns_to_move
+from tidyberg.execute.kernel.read.open_files import OpenFile
+from tidyberg.execute.kernel.splice.eligibility import columns_to_move
 from tidyberg.execute.kernel.splice.writer import SplicingWriter
-from tidyberg.execute.kernel.write.output import Output
+from tidyberg.execute.kernel.write.output import FinishedOutput
 from tidyberg.model.task import TaskResult
 
 
 class PageWriter:
-    """Writes whole files one after the other, and moves the pages of some columns."""
+    """Writes files one after another, and moves the pages of some columns."""
 
     joins = False
 
@@ -30,8 +30,8 @@ class PageWriter:
             attempt.reader,
         )
 
-    def write(self, files: Iterator[OpenFile], surviving: SurvivingRows) -> list[Output]:
-        surviving.spliced(files, self._splicing)
+    def write(self, files: Iterator[OpenFile], surviving: SurvivingRows) -> list[FinishedOutput]:
+        surviving.splice(files, self._splicing)
         return self._splicing.finish()
 
     def abandon(self) -> bool:
@@ -47,7 +47,7 @@ class PageWriter:
 
 
 class Splice(Encode):
-    """Encodes like `Encode` where the first files show that moving pages does not pay."""
+    """Moves pages, or encodes like `Encode` if the first files show that moving does not pay."""
 
     def open_writer(self, first: FirstFiles) -> TaskWriter:
         attempt = first.attempt
@@ -58,6 +58,6 @@ class Splice(Encode):
             first.dictionaries,
             first.files,
             attempt.reader,
-            first.deleted_rows.may_take_from,
+            first.deleted_rows.may_delete_from,
         )
         return PageWriter(first, moved) if moved else super().open_writer(first)

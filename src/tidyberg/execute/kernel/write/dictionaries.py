@@ -1,4 +1,4 @@
-"""Decides which columns are worth a dictionary, from the inputs' footers or, where they cannot tell, from rows."""
+"""Decides which columns get a dictionary: from the inputs' footers, or from rows if footers do not say enough."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,19 +9,21 @@ import pyarrow.parquet as pq
 
 from tidyberg.execute.kernel.columns.project import Leaf, Selection
 
-# A dictionary that takes more than this part of its chunk costs time and space to no end.
+# A dictionary that takes more than this share of its chunk costs time and saves no space.
 _WORTHWHILE_SHARE = 0.2
-# Bytes a value: indices into a dictionary of at most 2 MB never take more, plain values nearly always do.
-_MOST_OF_AN_INDEX = 3
-TELLING_ROWS = 20_000  # a dictionary over fewer rows has not had the chance to pay
+# Bytes per value: indices into a dictionary of at most 2 MB never take more, plain values nearly always do.
+_MAX_INDEX_BYTES = 3
+MIN_DICTIONARY_ROWS = 20_000  # with fewer rows, the inputs' dictionaries prove nothing
 _SAMPLE_ROWS = 16_384
 
 
-def judge_footers(leaves: Iterable[Leaf], files: Sequence[tuple[pq.FileMetaData, Selection]]) -> dict[int, bool]:
-    """Field id -> worth a dictionary; leaves that the footers leave open are absent.
+def dictionaries_from_footers(
+    leaves: Iterable[Leaf], files: Sequence[tuple[pq.FileMetaData, Selection]]
+) -> dict[int, bool]:
+    """Returns by field id whether a dictionary pays. Leaves that the footers do not decide are absent.
 
-    Floating-point columns get none unless all of these files have one: to parquet-mr, and so to Spark, -0.0 in a
-    dictionary is less than 0.0, and rows that `x >= 0` found in plain pages would be found no more.
+    Floating-point columns get no dictionary unless all of these files have one. In a dictionary, parquet-mr, and so
+    Spark, sorts -0.0 below 0.0. A filter `x >= 0` would no longer find rows that it found in plain pages.
     """
     verdicts = {}
     for leaf in leaves:
@@ -44,11 +46,11 @@ def judge_footers(leaves: Iterable[Leaf], files: Sequence[tuple[pq.FileMetaData,
                 uncompressed_bytes += chunk.total_uncompressed_size
         if plain_floats:
             verdicts[leaf.field_id] = False
-        elif chunks and rows / chunks >= TELLING_ROWS:
+        elif chunks and rows / chunks >= MIN_DICTIONARY_ROWS:
             is_small = dictionary_bytes < _WORTHWHILE_SHARE * chunk_bytes
-            # Of the dictionary only the compressed size is known: it is taken to compress as the data pages do.
+            # Only the compressed size of the dictionary is known; assume that it compresses like the data pages.
             verdicts[leaf.field_id] = is_small and (
-                (1 - dictionary_bytes / chunk_bytes) * uncompressed_bytes <= _MOST_OF_AN_INDEX * rows
+                (1 - dictionary_bytes / chunk_bytes) * uncompressed_bytes <= _MAX_INDEX_BYTES * rows
             )
     return verdicts
 
@@ -60,8 +62,8 @@ def _has_plain_values(chunk: pq.ColumnChunkMetaData) -> bool:
     return statistics is None or not statistics.has_null_count or statistics.null_count < chunk.num_values
 
 
-def judge_rows(table: pa.Table, leaves: Iterable[Leaf]) -> dict[int, bool]:
-    """The same verdict from a sample of the first row group; leaves inside lists and maps get a dictionary."""
+def dictionaries_from_rows(table: pa.Table, leaves: Iterable[Leaf]) -> dict[int, bool]:
+    """Returns the same from a sample of the first row group. Leaves inside lists and maps always get a dictionary."""
     asked = [leaf for leaf in leaves if leaf.field_id is not None and not pa.types.is_boolean(leaf.type)]
     if not asked:
         return {}
@@ -75,10 +77,10 @@ def judge_rows(table: pa.Table, leaves: Iterable[Leaf]) -> dict[int, bool]:
             continue
         values = leaf.of(sample)
         if isinstance(values.type, pa.BaseExtensionType):
-            verdicts[leaf.field_id] = False  # a uuid is made to be distinct
+            verdicts[leaf.field_id] = False  # uuids are distinct by design
             continue
         present = len(values) - values.null_count
-        # Among them null, if there is any; in half the time of Arrow's own count.
+        # The distinct values include null. This takes half the time of Arrow's count_distinct.
         distinct = len(pc.unique(values)) - bool(values.null_count)
         verdicts[leaf.field_id] = distinct < _WORTHWHILE_SHARE * present or present == 0
     return verdicts

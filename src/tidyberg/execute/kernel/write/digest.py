@@ -1,4 +1,4 @@
-"""The SHA-256 of a file's bytes, or of its footer: taken while it is written, and again when it is looked at later."""
+"""Computes the SHA-256 of a file or its footer, while it is written and again when it is checked later."""
 
 import hashlib
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _ENDING = 8  # the length of the footer and the magic number
 
 
 class DigestingSink:
-    """An output stream that sums up the bytes on their way to storage."""
+    """An output stream that hashes the bytes on their way to storage."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -36,11 +36,11 @@ class DigestingSink:
         return int(self._sink.tell()) + sum(map(len, self._held or ()))
 
     def hold(self) -> None:
-        """Keep what is written from now on, until it is released."""
+        """Holds back what is written from now on, until `release`."""
         self._held = []
 
     def release(self, change: Callable[[bytes], bytes]) -> None:
-        """Write what was kept, changed."""
+        """Changes the bytes that were held back, and writes them."""
         held, self._held = b"".join(self._held or ()), None
         self.write(change(held))
 
@@ -71,17 +71,17 @@ def digest_files(task: DigestTask, storage: Storage, should_stop: Callable[[], b
 
 
 def _is_partly_numbered(footer: bytes) -> bool:
-    """Whether some row groups have an ordinal and others none, as copies of tidyberg 0.1.0 may be."""
+    """Whether some row groups have an ordinal and others have none, as in some copies by tidyberg 0.1.0."""
     try:
         struct, _ = read_struct(footer)
         groups = structs(struct, FileField.ROW_GROUPS, "the list of row groups")
     except (BadThriftError, CannotCopy):
-        return False  # damage is for those to find who read the file
+        return False  # reading the file reports the damage
     return len({GroupField.ORDINAL in group for group in groups}) > 1
 
 
 def _ending(file: TaskInput, storage: Storage) -> bytes:
-    """A Parquet file's last bytes, from its footer on; nothing of a file of another size, which is another file."""
+    """Returns the end of a Parquet file, from the footer on; empty if the size differs, so the file was replaced."""
     with storage.open_input(storage.place(file.path)) as source, storage.guard(file.path):
         size = source.size()
         if size != file.size or size < _ENDING:

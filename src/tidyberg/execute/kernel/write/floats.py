@@ -1,4 +1,4 @@
-"""What can only be counted in columns of floats: footers say nothing of NaN."""
+"""Statistics of float columns, computed from their values because footers do not count NaN."""
 
 import struct
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidyberg.execute.kernel.columns.project import Leaf
-from tidyberg.execute.kernel.write.chunk_parts import LOWER, UPPER
+from tidyberg.execute.kernel.write.source_chunks import LOWER, UPPER
 from tidyberg.parquet.fields import StatisticsField, changed
 from tidyberg.parquet.thrift import BINARY, I64, Struct
 
@@ -20,7 +20,7 @@ _SINGLE = 4  # bytes
 class FloatFacts:
     nulls: int = 0
     nans: int = 0
-    lower: float | None = None  # NaN aside
+    lower: float | None = None  # without NaN
     upper: float | None = None
 
     def with_values(self, values: pa.ChunkedArray) -> "FloatFacts":
@@ -35,7 +35,7 @@ class FloatFacts:
         )
 
     def statistics(self, value_bytes: int | None) -> Struct:
-        """By the rules of the format: no bound is NaN, and a zero stands for both zeros."""
+        """Returns Parquet statistics. By the format's rules no bound is NaN, and a zero bound covers both zeros."""
         found: dict[int, tuple[int, Any] | None] = {StatisticsField.NULLS: (I64, self.nulls)}
         if self.lower is not None and self.upper is not None:
             spelled = "<f" if value_bytes == _SINGLE else "<d"
@@ -48,5 +48,5 @@ def _given(*bounds: float | None) -> Iterable[float]:
     return [bound for bound in bounds if bound is not None]
 
 
-def is_counted(leaf: Leaf) -> bool:
+def counts_nans(leaf: Leaf) -> bool:
     return bool(pa.types.is_floating(leaf.type)) and not leaf.repeated

@@ -1,4 +1,4 @@
-"""One column chunk of many parts: what its footer and its page indexes say."""
+"""Merges chunks of input files into one column chunk: writes its footer entry and page indexes."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidyberg.execute.kernel.write.chunk_parts import LOWER, UPPER, Part, sort_key
 from tidyberg.execute.kernel.write.floats import FloatFacts
+from tidyberg.execute.kernel.write.source_chunks import LOWER, UPPER, SourceChunk, sort_key
 from tidyberg.parquet.fields import (
     ChunkField,
     IndexField,
@@ -40,7 +40,7 @@ _YES, _NO = TRUE, FALSE  # booleans in a list
 
 @dataclass(frozen=True, slots=True)
 class MergedChunk:
-    """A chunk in its place, but for its page indexes and bloom filter, which lie behind all row groups."""
+    """A chunk of an output whose pages are written. Page indexes and bloom filters follow after all row groups."""
 
     struct: Struct
     column_index: bytes | None
@@ -55,15 +55,15 @@ class MergedChunk:
         return found
 
 
-def merge_parts(
-    parts: Sequence[Part],
+def merge_chunks(
+    parts: Sequence[SourceChunk],
     start: int,
     leaf: SchemaLeaf,
     kind: pa.DataType,
     codec: int,
     floats: FloatFacts | None,
 ) -> MergedChunk:
-    """The chunk whose pages lie end to end from `start`; `kind` is the type that the table gives its values."""
+    """Returns the chunk whose pages begin at `start`, one after another. `kind` is the column's type in the table."""
     pages = [page for part in parts for page in part.pages]
     compressed, uncompressed = sum(page.length for page in pages), sum(page.uncompressed for page in pages)
     kinds = Counter(page.kind for page in pages)
@@ -89,14 +89,16 @@ def merge_parts(
     return MergedChunk(chunk, _column_index(parts), _offset_index(pages, start), compressed, uncompressed)
 
 
-def _statistics(parts: Sequence[Part], leaf: SchemaLeaf, kind: pa.DataType) -> Struct:
-    """What is absent in one of the parts is absent."""
+def _statistics(parts: Sequence[SourceChunk], leaf: SchemaLeaf, kind: pa.DataType) -> Struct:
+    """A statistic that one of the parts lacks is omitted."""
     found: dict[int, tuple[int, Any] | None] = {}
-    known = [part.known for part in parts]
+    known = [part.statistics for part in parts]
     nulls = [one.nulls for one in known if one.nulls is not None]
     if len(nulls) == len(known):
         found[StatisticsField.NULLS] = (I64, sum(nulls))
-    bounded = [part.known for part in parts if part.known.nulls != part.rows]  # nothing but nulls has no bounds
+    bounded = [
+        part.statistics for part in parts if part.statistics.nulls != part.rows
+    ]  # a part with nulls only has no bounds
     lowers = [one.lower for one in bounded if one.lower is not None]
     uppers = [one.upper for one in bounded if one.upper is not None]
     if not bounded or len(lowers) < len(bounded) or len(uppers) < len(bounded) or pa.types.is_floating(kind):
@@ -111,7 +113,7 @@ def _statistics(parts: Sequence[Part], leaf: SchemaLeaf, kind: pa.DataType) -> S
         (StatisticsField.LOWER_IS_EXACT, [one.lower_is_exact for one in bounded]),
         (StatisticsField.UPPER_IS_EXACT, [one.upper_is_exact for one in bounded]),
     ):
-        if False in flags or None not in flags:  # of a bound that may be cut nobody shall think that it is a value
+        if False in flags or None not in flags:  # a bound that may be truncated must not be called exact
             found[field] = (TRUE, False not in flags)
     return changed({}, found)
 
@@ -132,8 +134,8 @@ def _offset_index(pages: Sequence[Page], start: int) -> bytes:
     return write_struct({IndexField.PAGE_LOCATIONS: (LIST, ThriftList(STRUCT, locations))})
 
 
-def _column_index(parts: Sequence[Part]) -> bytes | None:
-    """Those of the parts end to end; None where one has none. Pages of several files are in no order."""
+def _column_index(parts: Sequence[SourceChunk]) -> bytes | None:
+    """Joins the column indexes of the parts; None if one part has none. Pages of several files are unordered."""
     found = [part.page_bounds for part in parts if part.page_bounds is not None]
     if len(found) < len(parts):
         return None

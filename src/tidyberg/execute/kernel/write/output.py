@@ -1,4 +1,4 @@
-"""An output as Arrow writes it: options for the table's properties, the file being written, what is told of it."""
+"""Writes an output with Arrow: options from the table's properties, the open file, and the finished one."""
 
 import inspect
 from collections.abc import Mapping
@@ -16,24 +16,24 @@ from tidyberg.model.task import Task, WriteSettings, output_name
 from tidyberg.parquet.nan_bounds import ending_without_bounds, with_nans
 from tidyberg.storage.storage import Place, Storage
 
-_FEWEST_AT_ONCE = 1024
-_PIECES_PER_PAGE = 4
+_MIN_BATCH_ROWS = 1024
+_BATCHES_PER_PAGE = 4
 
 
 @dataclass(frozen=True)
-class Output:
-    """A finished file, as its own footer describes it."""
+class FinishedOutput:
+    """A finished file with its footer."""
 
     path: str
     size: int
     digest: str
     footer: pq.FileMetaData
     nan_counts: dict[int, int]
-    partition: tuple[Any, ...] | None = None  # of all its rows, where the writer sorts rows into partitions
+    partition: tuple[Any, ...] | None = None  # set if the writer divides rows by partition
 
 
 class ArrowOutput:
-    """The file being written."""
+    """A file that Arrow is writing."""
 
     def __init__(self, storage: Storage, place: Place, schema: pa.Schema, options: Mapping[str, Any]) -> None:
         self.place = place
@@ -50,12 +50,12 @@ class ArrowOutput:
             raise
 
     def write(self, table: pa.Table) -> int:
-        """One row group; returns the bytes that the file has on storage now."""
+        """Writes one row group. Returns the size of the file so far."""
         with self._storage.guard(self.place.location, writing=True):
             self._writer.write_table(table, row_group_size=table.num_rows)
             return self.sink.tell()
 
-    def finish(self, iceberg_schema: str) -> Output:
+    def finish(self, iceberg_schema: str) -> FinishedOutput:
         with self._storage.guard(self.place.location, writing=True):
             self._writer.add_key_value_metadata({"iceberg.schema": iceberg_schema})
             if hidden := with_nans(self.nan_counts):
@@ -66,21 +66,21 @@ class ArrowOutput:
                 self._writer.close()
             size = self.sink.tell()
             self.sink.close()
-        return Output(self.place.location, size, self.sink.hexdigest(), self._footer[0], self.nan_counts)
+        return FinishedOutput(self.place.location, size, self.sink.hexdigest(), self._footer[0], self.nan_counts)
 
     def abandon(self) -> bool:
-        """Whether storage took note of it."""
-        self._writer.is_open = False  # else Arrow writes a footer to the closed sink when it is collected
+        """Gives the file up. Returns True if storage accepted that."""
+        self._writer.is_open = False  # otherwise Arrow writes a footer to the closed sink at garbage collection
         return abandon_sink(self.sink, self._storage, self.place)
 
 
 def abandon_sink(sink: DigestingSink, storage: Storage, place: Place) -> bool:
-    """Whether storage took note of it."""
+    """Gives an output stream up. Returns True if storage accepted that."""
     try:
         with storage.guard(place.location, writing=True):
             sink.abandon()
     except KernelFailure:
-        return False  # what broke the writing is being told already
+        return False  # the caller already raises the original failure
     return True
 
 
@@ -88,7 +88,7 @@ def output_path(task: Task, attempt: int, number: int) -> str:
     if number >= task.max_outputs:
         raise KernelFailure(
             FailureKind.LIMIT,
-            f"Group {task.group_id} came to more than {task.max_outputs:,} files; its plan foresaw {task.outputs:,}.",
+            f"Group {task.group_id} needs more than {task.max_outputs:,} files; the plan expected {task.outputs:,}.",
         )
     name = output_name(task.job_id, task.group_id, attempt, number, task.part)
     return f"{task.output_directory.rstrip('/')}/{name}"
@@ -97,7 +97,7 @@ def output_path(task: Task, attempt: int, number: int) -> str:
 def writer_options(
     settings: WriteSettings, all_leaves: list[Leaf], dictionaries: Mapping[int, bool], rows: pa.Table
 ) -> dict[str, Any]:
-    """Arrow's options for the table's write properties; `rows` are those of the first row group."""
+    """Returns Arrow's options for the table's write properties. `rows` is the first row group."""
     with_dictionary = [
         leaf.path
         for leaf in all_leaves
@@ -110,7 +110,9 @@ def writer_options(
         if leaf.field_id in probability and not pa.types.is_boolean(leaf.type)
     }
     if not settings.dictionary and any(pa.types.is_dictionary(leaf.type) for leaf in all_leaves):
-        raise KernelFailure(FailureKind.SCHEMA, "Dictionary columns need the dictionary to be on.")
+        raise KernelFailure(
+            FailureKind.SCHEMA, "A dictionary column cannot be written: the task has dictionaries turned off."
+        )
     options = {
         "compression": "NONE" if settings.compression == "uncompressed" else settings.compression.upper(),
         "compression_level": settings.compression_level,
@@ -118,7 +120,7 @@ def writer_options(
         "data_page_size": settings.page_bytes,
         "max_rows_per_page": settings.page_rows,
         "dictionary_pagesize_limit": settings.dictionary_bytes,
-        "write_batch_size": rows_at_once(settings, rows),
+        "write_batch_size": write_batch_rows(settings, rows),
         "write_page_index": True,
         "store_schema": False,
         "store_decimal_as_integer": True,  # spec: int32 up to 9 digits, int64 up to 18
@@ -127,18 +129,18 @@ def writer_options(
     return {name: value for name, value in options.items() if name not in unsupported_options()}
 
 
-def rows_at_once(settings: WriteSettings, rows: pa.Table) -> int:
-    """How many rows Arrow encodes before it looks whether the page is full.
+def write_batch_rows(settings: WriteSettings, rows: pa.Table) -> int:
+    """Returns how many rows Arrow encodes before it checks whether the page is full.
 
-    Statistics of columns with a dictionary are made anew for each such piece: with Arrow's own 1,024 rows those take
-    longer than the column. More are safe where even the widest column has several pieces to a page.
+    Arrow computes the statistics of a dictionary column for each such batch. With its default of 1,024 rows that takes
+    longer than encoding. Larger batches are safe if even the widest column has several batches per page.
     """
     widest = max((chunk.nbytes / len(chunk) for column in rows.columns for chunk in column.chunks if chunk), default=1)
-    return max(_FEWEST_AT_ONCE, min(settings.page_rows, int(settings.page_bytes / _PIECES_PER_PAGE / widest)))
+    return max(_MIN_BATCH_ROWS, min(settings.page_rows, int(settings.page_bytes / _BATCHES_PER_PAGE / widest)))
 
 
 @cache
 def unsupported_options() -> frozenset[str]:
-    """Options of Arrow's newer writers that this executor's does not know; files are right without them."""
+    """Returns options that the executor's version of Arrow lacks. Files are correct without them."""
     known = inspect.signature(pq.ParquetWriter.__init__).parameters
     return frozenset(("bloom_filter_options", "max_rows_per_page")) - known.keys()

@@ -1,7 +1,7 @@
-"""Writes rows into the partitions they belong to: collects them, sorts them by partition, writes one after another.
+"""Writes rows to their partitions: collects them, sorts them by partition, and writes one partition after another.
 
-Only one output is open at a time, whatever the number of partitions, and outputs are numbered without a gap, so that
-recovery finds all of them. Rows that exceed the task's memory wait in a temporary file on the worker's own disk.
+Only one output is open at a time, whatever the number of partitions. Outputs are numbered without gaps, so that
+recovery finds all of them. Rows that do not fit into the task's memory wait in a temporary file on the worker's disk.
 """
 
 import tempfile
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tidyberg.execute.kernel.columns.project import Leaf, leaves
 from tidyberg.execute.kernel.columns.transforms import apply_transform
-from tidyberg.execute.kernel.write.output import Output
+from tidyberg.execute.kernel.write.output import FinishedOutput
 from tidyberg.execute.kernel.write.rolling import RollingWriter
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task, TaskPartitionField
@@ -27,8 +27,8 @@ Values = tuple[Any, ...]
 
 
 @dataclass
-class _Part:
-    """The rows of one partition so far: in memory, or by their positions in the spill."""
+class _PartitionRows:
+    """The rows of one partition so far: in memory, or as batch numbers in the spill file."""
 
     values: Values
     rows: int = 0
@@ -37,7 +37,7 @@ class _Part:
 
 
 class PartitionedWriter:
-    """Takes batches like a `RollingWriter`, and gives every output rows of one partition only."""
+    """Takes batches like a `RollingWriter`. Every output has rows of one partition only."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class PartitionedWriter:
         self._columns = partition_leaves(schema, task.partitioning)
         self._schema = schema
         self._should_stop = should_stop
-        self._limit = task.memory_bytes // 2  # sorting holds the rows twice
+        self._limit = task.memory_bytes // 2  # sorting needs the rows twice
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
-        self._parts: dict[str, _Part] = {}
-        self._spill: _Spill | None = None
+        self._parts: dict[str, _PartitionRows] = {}
+        self._spill: _SpillFile | None = None
 
     @property
     def rows_written(self) -> int:
@@ -71,12 +71,12 @@ class PartitionedWriter:
         self._bytes += batch.nbytes
         if self._bytes >= self._limit:
             if self._spill is None:
-                self._spill = _Spill(self._schema)
+                self._spill = _SpillFile(self._schema)
             self._sort_collected()
 
-    def finish(self) -> list[Output]:
+    def finish(self) -> list[FinishedOutput]:
         self._sort_collected()
-        outputs: list[Output] = []
+        outputs: list[FinishedOutput] = []
         for part in self._parts.values():
             if self._should_stop():
                 raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
@@ -97,14 +97,14 @@ class PartitionedWriter:
         table = pa.Table.from_batches(self._batches, schema=self._schema)
         self._batches, self._bytes = [], 0
         for values, rows in split_by_partition(table, self._columns):
-            part = self._parts.setdefault(repr(values), _Part(values))
+            part = self._parts.setdefault(repr(values), _PartitionRows(values))
             part.rows += rows.num_rows
             if self._spill is None:
                 part.tables.append(rows)
             else:
                 part.spilled += self._spill.write(rows)
 
-    def _rows_of(self, part: _Part) -> Iterator[pa.RecordBatch]:
+    def _rows_of(self, part: _PartitionRows) -> Iterator[pa.RecordBatch]:
         for table in part.tables:
             yield from table.to_batches()
         for position in part.spilled:
@@ -116,11 +116,11 @@ class PartitionedWriter:
             self._spill.close()
 
 
-class _Spill:
-    """Batches in a file that has no name: it is gone with the process, however that ends."""
+class _SpillFile:
+    """Batches in a file without a name, which disappears with the process, however it ends."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._file = tempfile.TemporaryFile(prefix="tidyberg-")  # noqa: SIM115 - open for as long as the writer
+        self._file = tempfile.TemporaryFile(prefix="tidyberg-")  # noqa: SIM115 - `close` closes it
         self._writer = pa.ipc.new_file(
             pa.PythonFile(self._file, "w"), schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
         )
@@ -136,7 +136,8 @@ class _Spill:
         except OSError as error:
             raise KernelFailure(
                 FailureKind.STORAGE,
-                f"Cannot write to the worker's temporary directory {tempfile.gettempdir()}: {error}.",
+                f"Cannot write to the worker's temporary directory {tempfile.gettempdir()}: {error}. "
+                "Free some space, or set TMPDIR to another disk.",
             ) from error
         return list(range(first, self._count))
 
@@ -151,16 +152,18 @@ class _Spill:
 
 
 def partition_leaves(schema: pa.Schema, partitioning: tuple[TaskPartitionField, ...]) -> list[tuple[Leaf, str]]:
-    """The source column of every partition field, which may be inside a struct, with the transform."""
+    """Returns the source column and the transform of every partition field. The column may be inside a struct."""
     by_id = {leaf.field_id: leaf for leaf in leaves(schema) if not leaf.repeated}
     missing = [column.source_id for column in partitioning if column.source_id not in by_id]
     if missing:
-        raise KernelFailure(FailureKind.SCHEMA, f"No column with field id {missing[0]} to compute a partition from.")
+        raise KernelFailure(
+            FailureKind.SCHEMA, f"The partition spec uses field {missing[0]}, which is no column of the table."
+        )
     return [(by_id[column.source_id], column.transform) for column in partitioning]
 
 
 def split_by_partition(table: pa.Table, columns: list[tuple[Leaf, str]]) -> Iterator[tuple[Values, pa.Table]]:
-    """The rows of each partition, in their order; partitions in the order in which they first appear."""
+    """Yields the rows of each partition, in order. Partitions come in the order of their first row."""
     if table.num_rows == 0:
         return
     results = [apply_transform(transform, _combined(leaf.of(table))) for leaf, transform in columns]
@@ -188,7 +191,7 @@ def _combined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _comparable(result: pa.Array) -> pa.Array:
-    """Floating point by its bits: -0.0 and 0.0 are two partitions, every NaN is one."""
+    """Compares floats by their bits: -0.0 and 0.0 are two partitions, all NaNs are one."""
     if not pa.types.is_floating(result.type):
         return result
     bits = pa.int32() if result.type.bit_width == 32 else pa.int64()
@@ -196,6 +199,6 @@ def _comparable(result: pa.Array) -> pa.Array:
 
 
 def _value(value: Any, source: pa.DataType, transform: str) -> Any:
-    """As partition tuples hold it."""
+    """Returns the value in its form in a partition tuple."""
     is_uuid = isinstance(source, pa.BaseExtensionType) and transform == "identity"
     return UUID(bytes=value) if is_uuid and value is not None else value

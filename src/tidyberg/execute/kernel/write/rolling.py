@@ -1,4 +1,4 @@
-"""The rolling Parquet writer: whole row groups, outputs cut by bytes on disk, metrics on the way."""
+"""The rolling Parquet writer: collects rows into row groups, and begins a new output when one is full."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -8,23 +8,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidyberg.execute.kernel.columns.project import leaves
-from tidyberg.execute.kernel.write.compression import with_levels
-from tidyberg.execute.kernel.write.dictionaries import judge_rows
-from tidyberg.execute.kernel.write.encoders import WORTH_BYTES, ColumnEncoders
-from tidyberg.execute.kernel.write.output import ArrowOutput, Output, output_path, writer_options
-from tidyberg.execute.kernel.write.parallel import AssembledOutput
-from tidyberg.execute.kernel.write.sizing import OutputSizing, most_group_rows
+from tidyberg.execute.kernel.write.compression import with_compression_levels
+from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_rows
+from tidyberg.execute.kernel.write.encoders import MIN_PARALLEL_BYTES, ColumnEncoders
+from tidyberg.execute.kernel.write.output import ArrowOutput, FinishedOutput, output_path, writer_options
+from tidyberg.execute.kernel.write.parallel_output import ParallelOutput
+from tidyberg.execute.kernel.write.sizing import OutputSizing, max_row_group_rows
 from tidyberg.model.task import Task
 from tidyberg.storage.storage import Storage, remove_outputs
 
 
 class RollingWriter:
-    """Takes batches in the writer's schema and turns them into outputs of equal size."""
+    """Takes batches in the writer's schema and writes outputs of equal size."""
 
     def __init__(
         self, task: Task, attempt: int, storage: Storage, schema: pa.Schema, dictionaries: Mapping[int, bool]
     ) -> None:
-        self.outputs: list[Output] = []
+        self.outputs: list[FinishedOutput] = []
         self.rows_written = 0
         self._task = task
         self._attempt = attempt
@@ -36,17 +36,19 @@ class RollingWriter:
         self._dictionaries = dict(dictionaries)
         self._options: dict[str, Any] | None = None
         self._sizing = OutputSizing.of(task)
-        self._first_number = 0  # of the outputs that the sizing counts
+        self._first_number = 0  # number of the first output that `_sizing` counts
         self._seen_rows = self._seen_bytes = 0
         self._batches: deque[pa.RecordBatch] = deque()
         self._collected_rows = self._collected_bytes = 0
         self._group_rows = self._wanted_rows = 0
         self._encoders = ColumnEncoders(task.cores)
-        self._current: ArrowOutput | AssembledOutput | None = None
-        self._rows_begun = self._begun_bytes = 0  # of a row group that is being encoded while others are collected
+        self._current: ArrowOutput | ParallelOutput | None = None
+        self._rows_begun = self._begun_bytes = (
+            0  # the row group that is being encoded while rows of the next one are collected
+        )
 
     def announce(self, rows: int, uncompressed_bytes: int, rows_in_all: int) -> None:
-        """Tell how large a file about to be read is, uncompressed, and how many rows the task will write in all."""
+        """Reports the uncompressed size of the next input file, and how many rows the task will write in total."""
         self._seen_rows += rows
         self._seen_bytes += uncompressed_bytes
         if self._sizing.expect(rows_in_all - self.rows_written) or not self._wanted_rows:
@@ -59,31 +61,31 @@ class RollingWriter:
         self._batches.append(batch)
         self._collected_rows += batch.num_rows
         self._collected_bytes += batch.nbytes
-        # With a row group that is still being encoded, half as much again as one may take.
+        # While a row group is being encoded, memory may be half as large again as for one row group.
         while (
             self._collected_rows >= self._wanted_rows
             or self._collected_bytes + self._begun_bytes // 2 >= self._task.memory_bytes
         ):
-            self._go_on()
+            self._advance()
 
     def start_part(self, rows: int) -> None:
-        """The next `rows` rows go to outputs of their own."""
+        """Puts the next `rows` rows into outputs of their own."""
         self.finish()
         self._first_number += self._sizing.files_closed
         self._sizing = self._sizing.for_part(rows)
         self._group_rows = self._rows_per_group()
         self._decide()
 
-    def finish(self) -> list[Output]:
+    def finish(self) -> list[FinishedOutput]:
         while self._collected_rows or self._rows_begun:
-            self._go_on()
+            self._advance()
         if self._current is not None:
             self._close_output()
         self._encoders.close()
         return self.outputs
 
     def abandon(self) -> bool:
-        """Remove what was written, which is this attempt's own; whether nothing of it is left."""
+        """Removes the files of this attempt. Returns True if none is left."""
         self._encoders.close()
         places = [self._storage.place(output.path) for output in self.outputs]
         is_closed = self._current is None or self._current.abandon()
@@ -92,17 +94,17 @@ class RollingWriter:
         return remove_outputs(places, self._storage) and is_closed
 
     def _rows_per_group(self) -> int:
-        return most_group_rows(self._task.write, self._seen_rows, self._seen_bytes)
+        return max_row_group_rows(self._task.write, self._seen_rows, self._seen_bytes)
 
     def _decide(self) -> None:
-        """How many rows to collect; while a row group is being encoded, a guess that goes by those before it."""
+        """Decides how many rows to collect. While a row group is being encoded, uses the size of earlier ones."""
         self._wanted_rows = self._sizing.rows_for_next_group(self._group_rows)
 
-    def _go_on(self) -> None:
-        """Cuts a row group where sizes on storage tell, so that it is the same however many cores there are."""
+    def _advance(self) -> None:
+        """Ends a row group by sizes on storage only, so that it is the same with any number of cores."""
         if self._rows_begun:
-            assert isinstance(self._current, AssembledOutput)
-            self._wrote(self._current.settle())
+            assert isinstance(self._current, ParallelOutput)
+            self._wrote(self._current.finish_row_group())
         else:
             self._flush(min(self._wanted_rows, self._collected_rows))
 
@@ -120,7 +122,7 @@ class RollingWriter:
             self._wrote(size)
 
     def _wrote(self, size: int) -> None:
-        """The row group that was begun is on storage, where the output has so many bytes now."""
+        """Records that the row group is on storage, and that the output has `size` bytes now."""
         rows, self._rows_begun, self._begun_bytes = self._rows_begun, 0, 0
         self.rows_written += rows
         self._sizing.wrote(rows, size)
@@ -141,20 +143,20 @@ class RollingWriter:
         self._collected_rows -= rows
         self._collected_bytes = sum(batch.nbytes for batch in self._batches)
         table = pa.Table.from_batches(taken, schema=self._schema)
-        # Without one dictionary for all chunks Arrow's writer would fall back to plain pages at the second.
+        # Arrow's writer falls back to plain pages at the second dictionary, so all chunks get one.
         return table.unify_dictionaries() if self._has_dictionaries else table
 
-    def _open_output(self, table: pa.Table) -> ArrowOutput | AssembledOutput:
+    def _open_output(self, table: pa.Table) -> ArrowOutput | ParallelOutput:
         if self._options is None:
             undecided = [leaf for leaf in self._leaves if leaf.field_id not in self._dictionaries]
             if undecided and self._task.write.dictionary:
-                self._dictionaries.update(judge_rows(table, undecided))
+                self._dictionaries.update(dictionaries_from_rows(table, undecided))
             options = writer_options(self._task.write, self._leaves, self._dictionaries, table)
-            self._options = with_levels(options, self._task, table, self._leaves)
+            self._options = with_compression_levels(options, self._task, table, self._leaves)
         number = self._first_number + self._sizing.files_closed
         place = self._storage.place(output_path(self._task, self._attempt, number))
-        if self._task.cores > 1 and table.nbytes >= WORTH_BYTES:
-            return AssembledOutput(self._storage, place, self._schema, self._options, self._encoders)
+        if self._task.cores > 1 and table.nbytes >= MIN_PARALLEL_BYTES:
+            return ParallelOutput(self._storage, place, self._schema, self._options, self._encoders)
         return ArrowOutput(self._storage, place, self._schema, self._options)
 
     def _close_output(self) -> None:

@@ -1,25 +1,25 @@
-"""Decides how many rows the next row group gets and when an output is full, so that outputs come out equal."""
+"""Decides how many rows the next row group gets and when an output is full, so that outputs have equal sizes."""
 
 import math
 from dataclasses import dataclass
 
 from tidyberg.model.task import Task, WriteSettings
 
-# Within this part of its share an output counts as full: a sliver of a row group would cost more than it gives.
+# An output counts as full if only this fraction is missing: a tiny row group would cost more than it gives.
 _CLOSE_ENOUGH = 0.03
 
 
-def most_outputs(outputs: int) -> int:
-    """The highest number of files one attempt may write, however badly the plan judged its data."""
+def max_outputs_of_attempt(outputs: int) -> int:
+    """Returns how many files one attempt may write at most, however wrong the plan's estimate was."""
     return 2 * outputs + 8
 
 
 @dataclass
 class OutputSizing:
-    """Shares what is left among the outputs still to come, by the bytes per row measured on disk so far."""
+    """Divides the remaining rows among the remaining outputs, by the bytes per row on disk so far."""
 
     rows_left: int
-    bytes_per_row: float  # of the inputs, until the first row group is on disk
+    bytes_per_row: float  # from the inputs, until the first row group is on disk
     outputs: int
     target_bytes: int
     max_bytes: int
@@ -36,33 +36,33 @@ class OutputSizing:
         return cls(rows, size / max(1, rows), task.outputs, task.target_bytes, task.max_bytes)
 
     def for_part(self, rows: int) -> "OutputSizing":
-        """For rows that get outputs of their own, with what is known so far of the bytes they take."""
+        """Returns the sizing of rows that get outputs of their own; keeps the measured bytes per row."""
         outputs = max(1, round(rows * self.bytes_per_row / self.target_bytes))
         return OutputSizing(rows, self.bytes_per_row, outputs, self.target_bytes, self.max_bytes)
 
     def expect(self, rows_left: int) -> bool:
-        """Take a new count of the rows to come, since deletes are found on the way; False if it is the old one."""
+        """Sets the number of rows to come, which shrinks as deletes are found. Returns False if it did not change."""
         is_new = rows_left != self.rows_left
         self.rows_left = rows_left
         return is_new
 
     def rows_for_next_group(self, group_rows: int) -> int:
-        """Rows of the next row group, at most `group_rows`; the row groups of an output are alike."""
+        """Returns the rows of the next row group, at most `group_rows`. All row groups of an output are equal."""
         rows = self._rows_still_wanted()
         if self._is_unmeasured and self._files_to_come() > 1:
-            rows = math.ceil(rows / 2)  # learn from half an output what a row takes on disk
+            rows = math.ceil(rows / 2)  # half an output shows how many bytes a row takes on disk
         groups = math.ceil(rows / group_rows)
         return max(1, math.ceil(rows / max(1, groups)))
 
     def wrote(self, rows: int, file_bytes: int) -> None:
-        """A row group of the current output is on disk, which now has `file_bytes`."""
+        """Records that a row group is on disk, and that the current output has `file_bytes` now."""
         self.rows_left = max(0, self.rows_left - rows)
         self.file_rows += rows
         self.file_bytes = file_bytes
         self.bytes_per_row = (self._closed_bytes + file_bytes) / (self._closed_rows + self.file_rows)
 
     def is_full(self) -> bool:
-        if self.rows_left == 0 or self.files_closed + 1 >= most_outputs(self.outputs):
+        if self.rows_left == 0 or self.files_closed + 1 >= max_outputs_of_attempt(self.outputs):
             return False
         return self._files_to_come() > 1 and self.file_bytes >= self._share() * (1 - _CLOSE_ENOUGH)
 
@@ -77,7 +77,7 @@ class OutputSizing:
         return self._closed_rows + self.file_rows == 0
 
     def _bytes_to_come(self) -> float:
-        """Of the current output and all after it."""
+        """Returns the expected bytes of the current output and all later ones."""
         return self.file_bytes + self.rows_left * self.bytes_per_row
 
     def _files_to_come(self) -> int:
@@ -97,7 +97,7 @@ class OutputSizing:
         return max(1, min(self.rows_left or 1, round(rows)))
 
 
-def most_group_rows(settings: WriteSettings, seen_rows: int, seen_bytes: int) -> int:
-    """Of a row group, by what rows took so far, uncompressed."""
+def max_row_group_rows(settings: WriteSettings, seen_rows: int, seen_bytes: int) -> int:
+    """Returns how many rows a row group may have, by the uncompressed size of rows so far."""
     bytes_per_row = max(1.0, seen_bytes / max(1, seen_rows))
     return max(1, min(settings.row_group_rows, int(settings.row_group_bytes / bytes_per_row)))

@@ -1,4 +1,4 @@
-"""The columns of the table and those of a file that can stand for them byte by byte."""
+"""Matches columns of the table with columns of a file whose pages mean the same, byte for byte."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from tidyberg.parquet.thrift import Struct
 
 
 @dataclass(frozen=True)
-class Column:
-    """A top-level column of a schema with all that is below it."""
+class TopLevelColumn:
+    """A top-level column of a Parquet schema, with all fields below it."""
 
     elements: list[Element]
     leaves: list[SchemaLeaf]
@@ -26,7 +26,7 @@ class Column:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether there is a list or a map in it: its pages do not tell how many rows they hold."""
+        """Whether the column contains a list or a map. Then a page header does not say how many rows the page has."""
         return any(leaf.repeated for leaf in self.leaves)
 
     @property
@@ -35,55 +35,55 @@ class Column:
 
 
 class TableColumns:
-    """The table's columns as Arrow spells them in the footers of its files."""
+    """The table's columns, in the schema that Arrow writes into footers."""
 
     def __init__(self, target: pa.Schema) -> None:
         self.columns = columns(schema_of(bytes(target.serialize())))
         self.leaves = leaves(target)
         if [leaf for column in self.columns for leaf in column.leaf_numbers] != list(range(len(self.leaves))):
-            raise CannotCopy("Arrow spells the table's schema in a way that this version does not know")
+            raise CannotCopy("Arrow writes the table's schema in a form that this version does not know")
 
     def leaves_of(self, position: int) -> dict[int, Leaf]:
-        """By their numbers in a file."""
+        """Returns the leaves of a column by their numbers in a file."""
         return {number: self.leaves[number] for number in self.columns[position].leaf_numbers}
 
 
-def columns(schema: list[Struct]) -> list[Column]:
-    """A footer's schema, cut at its top-level columns."""
+def columns(schema: list[Struct]) -> list[TopLevelColumn]:
+    """Divides a footer's schema into top-level columns."""
     all_elements, all_leaves = elements(schema), schema_leaves(schema)
-    found: list[Column] = []
+    found: list[TopLevelColumn] = []
     position = leaf = 0
     while position < len(all_elements):
         end = _end(all_elements, position)
         below = sum(1 for element in all_elements[position:end] if element.type)
-        found.append(Column(all_elements[position:end], all_leaves[leaf : leaf + below], leaf))
+        found.append(TopLevelColumn(all_elements[position:end], all_leaves[leaf : leaf + below], leaf))
         position, leaf = end, leaf + below
     return found
 
 
 def _end(all_elements: list[Element], position: int) -> int:
-    """Where the element after this one and all that is below it stands."""
+    """Returns the position after this element and all elements below it."""
     end = position + 1
     for _ in range(all_elements[position].children):
         end = _end(all_elements, end)
     return end
 
 
-def by_field_id(of_file: list[Column]) -> dict[int, list[Column]]:
-    found: dict[int, list[Column]] = {}
+def by_field_id(of_file: list[TopLevelColumn]) -> dict[int, list[TopLevelColumn]]:
+    found: dict[int, list[TopLevelColumn]] = {}
     for column in of_file:
         if column.field_id is not None:
             found.setdefault(column.field_id, []).append(column)
     return found
 
 
-def same_column(of_file: Mapping[int, list[Column]], wanted: Column) -> Column:
-    """The file's column whose pages mean in the table what they mean in the file; raises CannotCopy without one."""
+def matching_column(of_file: Mapping[int, list[TopLevelColumn]], wanted: TopLevelColumn) -> TopLevelColumn:
+    """Returns the file's column whose pages mean the same in the table. Raises CannotCopy if there is none."""
     if wanted.is_repeated:
-        raise CannotCopy("it has lists or maps")
+        raise CannotCopy("it contains lists or maps")
     found = [] if wanted.field_id is None else of_file.get(wanted.field_id, [])
     if len(found) != 1:
-        raise CannotCopy("the file does not have it")
+        raise CannotCopy("the file lacks the column")
     if reason := difference(found[0].elements, wanted.elements, same_bytes=True):
         raise CannotCopy(reason)
     return found[0]

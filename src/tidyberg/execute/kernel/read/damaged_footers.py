@@ -1,7 +1,7 @@
-"""Finds footers over which Arrow ends the whole process, before Arrow sees them.
+"""Finds damaged footers that would crash Arrow, and with it the whole process.
 
-To read a footer in Python takes as long as to rewrite a tiny file, so files are looked at only when an attempt failed
-or died, maybe over one of them: then the next attempt says which it was.
+Parsing a footer in Python takes as long as rewriting a small file. So a task checks its files only after an attempt
+failed or died: the crash may have come from one of them, and the next attempt names the file.
 """
 
 from collections.abc import Iterable
@@ -22,21 +22,22 @@ from tidyberg.parquet.thrift import BadThriftError, read_struct
 from tidyberg.storage.storage import Storage
 
 
-def refuse_damage(files: Iterable[TaskInput], storage: Storage) -> None:
+def refuse_damaged_footers(files: Iterable[TaskInput], storage: Storage) -> None:
+    """Raises KernelFailure for the first file whose footer Arrow must not see."""
     for file in files:
         place = storage.place(file.path)
         if file.size < ENDING:
-            continue  # Arrow says itself what is wrong with it, as with all other damage
+            continue  # Arrow reports this safely, like all other damage
         try:
             length = footer_length(bytes(storage.read_range(place, file.size - ENDING, ENDING)), file.size)
-            _look_through(bytes(storage.read_range(place, file.size - ENDING - length, length)))
+            _check_footer(bytes(storage.read_range(place, file.size - ENDING - length, length)))
         except DamagedFooter as damage:
             raise KernelFailure(FailureKind.DAMAGED, f"{file.path} has a damaged footer: {damage}.") from None
         except (CannotCopy, BadThriftError):
             continue
 
 
-def _look_through(footer: bytes) -> None:
+def _check_footer(footer: bytes) -> None:
     struct, _ = read_struct(footer)
     leaves = schema_leaves(structs(struct, FileField.SCHEMA, "the schema"))
     for group in structs(struct, FileField.ROW_GROUPS, "the list of row groups"):

@@ -1,7 +1,7 @@
-"""Field ids of files that were written without any, as Iceberg's own Parquet reader gives them.
+"""Field ids of Parquet columns. Files without ids get the ids that Iceberg's own reader would assign.
 
-With a name mapping: by name. Without: the first column is field 1, the second field 2 and so on, which is right for
-files of tables whose columns were only ever added. One id anywhere in a file makes all its columns count by id.
+With a name mapping, ids are assigned by name. Without one, the first column is field 1, the second is field 2, and so
+on. That is right if columns were only ever added to the table. If any column of a file has an id, only ids count.
 """
 
 from collections.abc import Collection, Mapping
@@ -11,7 +11,7 @@ import pyarrow as pa
 from tidyberg.failures import FailureKind, KernelFailure
 
 FIELD_ID = b"PARQUET:field_id"
-# Names from the top down to a field; elements, keys and values of lists and maps go by these words whatever their name.
+# Names from the top down to a field. Elements, keys and values of lists and maps always have the names below.
 Path = tuple[str, ...]
 ELEMENT, KEY, VALUE = "element", "key", "value"
 
@@ -21,10 +21,10 @@ def field_id(column: pa.Field) -> int | None:
     return None if text is None else int(text)
 
 
-def given_ids(
+def assigned_ids(
     schema: pa.Schema, mapping: Mapping[Path, int] | None, wanted: Collection[int]
 ) -> Mapping[Path, int] | None:
-    """The ids of the file's fields by their paths; None for a file that has ids of its own."""
+    """Returns the assigned ids by path; None if the file has its own ids."""
     if any(_has_id(column) for column in schema):
         return None
     if mapping is None:
@@ -39,7 +39,7 @@ def _has_id(column: pa.Field) -> bool:
 
 
 def children(kind: pa.DataType) -> list[tuple[str, pa.Field]]:
-    """The fields right below a nested type, with the names they go by."""
+    """Returns the fields directly below a nested type, with their names in paths."""
     if pa.types.is_struct(kind):
         return [(child.name, child) for child in kind]
     if pa.types.is_map(kind):
@@ -65,8 +65,8 @@ def _map_children(
             if identifier in taken:
                 raise KernelFailure(
                     FailureKind.SCHEMA,
-                    f"Columns {taken[identifier]!r} and {'.'.join(place)!r} are the same field {identifier} by the "
-                    "table's name mapping.",
+                    f"Columns {taken[identifier]!r} and {'.'.join(place)!r} are both field {identifier} in the table's "
+                    "name mapping.",
                 )
             taken[identifier] = ".".join(place)
             found[place] = identifier
@@ -76,7 +76,7 @@ def _map_children(
 def _by_position(schema: pa.Schema, wanted: Collection[int]) -> Mapping[Path, int]:
     for identifier, column in enumerate(schema, start=1):
         if identifier in wanted and _has_struct(column.type):
-            # Java finds no field inside them and reads nulls: written down, these would erase what the file holds.
+            # Java finds no field inside the struct and reads nulls. Writing those nulls would erase the file's values.
             raise KernelFailure(
                 FailureKind.SCHEMA,
                 f"Column {column.name!r} holds structs without field ids, and the table has no name mapping "

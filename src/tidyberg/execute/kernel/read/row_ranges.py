@@ -1,7 +1,8 @@
-"""Which rows a task takes of a file that it shares with others: from the footer that all of them read alike.
+"""Finds the rows that a task reads from a file that several tasks share.
 
-Files are cut by bytes, which manifests know, so that outputs come out equal; a cut is a row, so that every row is in
-exactly one share. Inside a row group its place is judged as if all rows took the same.
+The plan divides a file by bytes, which manifests know, so that outputs have the same size. Each task turns those cuts
+into rows with the footer. All tasks read the same footer, so every row belongs to exactly one task. Inside a row group
+all rows are assumed to have the same size.
 """
 
 from collections.abc import Sequence
@@ -11,8 +12,8 @@ import pyarrow.parquet as pq
 from tidyberg.model.task import TaskInput
 
 
-def rows_of_share(footer: pq.FileMetaData, file: TaskInput) -> tuple[int, int]:
-    """The first row that the task takes, and the first after those."""
+def row_range(footer: pq.FileMetaData, file: TaskInput) -> tuple[int, int]:
+    """Returns the first row that the task reads, and the first row after its range."""
     if file.share is None:
         return 0, footer.num_rows
     numbers = range(footer.num_row_groups)
@@ -22,13 +23,13 @@ def rows_of_share(footer: pq.FileMetaData, file: TaskInput) -> tuple[int, int]:
 
 
 def stored_bytes(footer: pq.FileMetaData, number: int) -> int:
-    """What the column chunks of a row group take in the file."""
+    """Returns how many bytes the column chunks of a row group take in the file."""
     group = footer.row_group(number)
     return sum(group.column(index).total_compressed_size for index in range(group.num_columns))
 
 
 def row_group_starts(footer: pq.FileMetaData) -> list[int]:
-    """The first row of each row group."""
+    """Returns the first row of each row group."""
     starts, start = [], 0
     for number in range(footer.num_row_groups):
         starts.append(start)
@@ -37,15 +38,15 @@ def row_group_starts(footer: pq.FileMetaData) -> list[int]:
 
 
 def row_at(groups: Sequence[tuple[int, int]], cut: int, size: int, slack: int) -> int:
-    """The row at which a cut at that byte of the file is made; the same for the shares on both of its sides.
+    """Returns the row for a cut at this byte of the file; the tasks on both sides get the same row.
 
-    `groups` are the rows and bytes of each row group.
+    `groups` holds the rows and bytes of each row group.
     """
     if cut <= 0:
         return 0
     if cut >= size:
         return sum(rows for rows, _ in groups)
-    wanted = sum(stored for _, stored in groups) * cut // size  # the footer and gaps belong to nobody
+    wanted = sum(stored for _, stored in groups) * cut // size  # leaves out the footer and gaps
     first = 0
     for rows, stored in groups:
         if wanted < stored:

@@ -1,4 +1,4 @@
-"""Shows that files can be copied: nothing of what their row groups mean depends on the file they are in."""
+"""Decides whether files can be copied: the meaning of their row groups must not depend on the file they are in."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,35 +25,34 @@ from tidyberg.parquet.thrift import I32, LIST, STRUCT, Struct, ThriftList
 _ICEBERG_SCHEMA = b"iceberg.schema"
 _ARROW_SCHEMA = b"ARROW:schema"
 _PANDAS = b"pandas"
-# Older ones wrote lengths that lacked a page header (PARQUET-816), and pages which readers must know them for to read.
-_OWN_NAME = f"tidyberg version {__version__} (build copy)".encode()
+_CREATED_BY = f"tidyberg version {__version__} (build copy)".encode()
 
 
 @dataclass(frozen=True)
-class Common:
-    """What the footers of all outputs share."""
+class CommonFooter:
+    """The parts of a footer that all outputs share."""
 
     version: int
-    schema: tuple[int, Any]  # the list of elements, as the first input has it, then those of lineage
+    schema: tuple[int, Any]  # the schema elements of the first input, then those of row lineage
     key_values: dict[bytes, bytes | None]
     created_by: bytes | None
     column_orders: tuple[int, Any] | None
-    stores_lineage: frozenset[str]  # inputs that have the columns of row lineage already
+    stores_lineage: frozenset[str]  # inputs that already have the lineage columns
     keeps_bounds: bool
     keeps_sorting: bool
-    has_lineage: bool  # its last columns are those of row lineage
+    has_lineage: bool  # the last columns of the outputs are the lineage columns
 
 
-def refuse_by_task(task: Task) -> None:
-    """What can be told without looking at any file."""
+def check_task(task: Task) -> None:
+    """Raises CannotCopy if the task alone rules out a copy, before any file is read."""
     if task.deletes:
-        raise CannotCopy("deletes apply to its files")
+        raise CannotCopy("deletes apply to some of its files")
     if task.partitioning is not None:
         raise CannotCopy("its rows move to other partitions")
 
 
-def prove(task: Task, sources: Sequence[Source]) -> Common:
-    """What the outputs have in common; raises CannotCopy with the reason why there is no such thing."""
+def common_footer(task: Task, sources: Sequence[Source]) -> CommonFooter:
+    """Returns what the outputs' footers share. Raises CannotCopy if the inputs cannot share a footer."""
     first = sources[0]
     stored = frozenset(source.input.path for source in sources if task.lineage and _stores_lineage(task, source))
     shape = elements(first.footer.schema)[: len(expected_elements(task.arrow_schema))]
@@ -62,25 +61,25 @@ def prove(task: Task, sources: Sequence[Source]) -> Common:
         check_writer(source)
     orders = [_column_orders(source, task.lineage and source.input.path not in stored) for source in sources]
     if any(order != orders[0] for order in orders):
-        raise CannotCopy("its files order the values of their columns differently")
+        raise CannotCopy("its files have different column orders")
     _check_row_groups(task, sources)
     writers = {source.footer.created_by for source in sources}
-    return Common(
+    return CommonFooter(
         version=max(_version(source) for source in sources),
         schema=(LIST, ThriftList(STRUCT, _schema(task, first, stored))),
         key_values=_properties(task, sources),
-        # Readers judge bounds by who wrote them: of several writers none can be kept.
-        created_by=first.footer.created_by if len(writers) == 1 else _OWN_NAME,
+        # Readers decide by the writer whether to trust bounds, so the name of one writer cannot stand for several.
+        created_by=first.footer.created_by if len(writers) == 1 else _CREATED_BY,
         column_orders=orders[0],
         stores_lineage=stored,
         keeps_bounds=len(writers) == 1,
-        keeps_sorting=_agree([group.get(GroupField.SORTING_COLUMNS) for group in _group_structs(sources)]),
+        keeps_sorting=_all_equal([group.get(GroupField.SORTING_COLUMNS) for group in _group_structs(sources)]),
         has_lineage=task.lineage,
     )
 
 
 def _stores_lineage(task: Task, source: Source) -> bool:
-    """Whether the columns of lineage stand behind those of the table; it is checked with the schema that they do."""
+    """Whether the file seems to have lineage columns after the table's own. `_check_schema` checks them."""
     found = elements(source.footer.schema)
     return len(found) > len(expected_elements(task.arrow_schema)) and found[-1].field_id == LAST_UPDATED
 
@@ -89,12 +88,12 @@ def _schema(task: Task, source: Source, stored: frozenset[str]) -> list[Struct]:
     schema = source.footer.schema
     if not task.lineage or source.input.path in stored:
         return schema
-    children = number(schema[0], ElementField.CHILDREN, "how many columns there are") + COLUMNS
+    children = number(schema[0], ElementField.CHILDREN, "the number of columns") + COLUMNS
     return [changed(schema[0], {ElementField.CHILDREN: (I32, children)}), *schema[1:], *schema_of(LINEAGE)[1:]]
 
 
 def _column_orders(source: Source, adds_lineage: bool) -> tuple[int, Any] | None:
-    """Numbers are in the order of their type."""
+    """Returns the column orders. The lineage columns have the order of their type."""
     found = source.footer.struct.get(FileField.COLUMN_ORDERS)
     if found is None or not adds_lineage:
         return found
@@ -107,7 +106,7 @@ def _check_schema(task: Task, source: Source, shape: list[Element], stored: froz
     found = elements(source.footer.schema)
     if source.input.path in stored:
         if reason := difference(found[-COLUMNS:], expected_elements(LINEAGE), same_bytes=True):
-            raise CannotCopy(f"{source.input.path} does not store row lineage as others do: {reason}")
+            raise CannotCopy(f"{source.input.path} stores row lineage in an unusual way: {reason}")
         check_stored_lineage(source)
         found = found[:-COLUMNS]
     if not any(element.field_id is not None for element in found):
@@ -124,7 +123,7 @@ def _check_row_groups(task: Task, sources: Sequence[Source]) -> None:
     if sizes and average < task.min_row_group_bytes:
         raise CannotCopy(
             f"its {len(sizes)} row groups have {average / 1e6:.1f} MB on average, "
-            f"less than the {task.min_row_group_bytes / 1e6:.1f} MB that are worth keeping"
+            f"less than the minimum of {task.min_row_group_bytes / 1e6:.1f} MB for a copy"
         )
 
 
@@ -134,14 +133,14 @@ def _version(source: Source) -> int:
 
 def _properties(task: Task, sources: Sequence[Source]) -> dict[bytes, bytes | None]:
     found = _shared_properties(sources) | {_ICEBERG_SCHEMA: task.iceberg_schema.encode()}
-    found.pop(_PANDAS, None)  # it may say of how many rows the index of one file is
+    found.pop(_PANDAS, None)  # it may describe the index of a single file
     if task.lineage:
-        found.pop(_ARROW_SCHEMA, None)  # it does not have the columns of lineage, and Arrow would look for them there
+        found.pop(_ARROW_SCHEMA, None)  # it lacks the lineage columns, and Arrow would look for them there
     return found
 
 
 def _shared_properties(sources: Sequence[Source]) -> dict[bytes, bytes | None]:
-    """Properties that say the same of every file; what says different things of them is true of none of the outputs."""
+    """Returns the key-value metadata that is equal in all files. Other entries may be wrong for an output."""
     first, *others = [source.footer.key_values for source in sources]
     return {
         key: value
@@ -154,5 +153,5 @@ def _group_structs(sources: Sequence[Source]) -> list[Struct]:
     return [group.struct for source in sources for group in source.footer.row_groups if group.rows]
 
 
-def _agree(values: list[Any]) -> bool:
+def _all_equal(values: list[Any]) -> bool:
     return all(value == values[0] for value in values)

@@ -1,4 +1,4 @@
-"""An output of moved and of encoded columns: lays their pages out and writes the footer that describes them."""
+"""Writes an output from pages: moved from inputs, or encoded in memory. Writes page indexes and the footer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 from tidyberg._version import __version__
 from tidyberg.execute.kernel.columns.project import Leaf
 from tidyberg.execute.kernel.read.source import Source, moved_index, open_source
-from tidyberg.execute.kernel.write.chunk_parts import Part
 from tidyberg.execute.kernel.write.digest import DigestingSink
 from tidyberg.execute.kernel.write.floats import FloatFacts
-from tidyberg.execute.kernel.write.merged_chunk import MergedChunk, merge_parts
-from tidyberg.execute.kernel.write.output import Output, abandon_sink
+from tidyberg.execute.kernel.write.merged_chunk import MergedChunk, merge_chunks
+from tidyberg.execute.kernel.write.output import FinishedOutput, abandon_sink
+from tidyberg.execute.kernel.write.source_chunks import SourceChunk
 from tidyberg.model.task import TaskInput
 from tidyberg.parquet.fields import CannotCopy, ChunkField, FileField, GroupField, MetadataField, changed
 from tidyberg.parquet.footer import MAGIC, SchemaLeaf, as_ending, schema_leaves
@@ -27,8 +27,8 @@ _CREATED_BY = f"tidyberg version {__version__} (build splice)".encode()
 _VERSION = 2
 
 
-class SplicedFile:
-    """The file being written."""
+class PagedOutput:
+    """A file that is being written."""
 
     def __init__(
         self, storage: Storage, place: Place, schema: pa.Schema, all_leaves: Sequence[Leaf], codec: int = 0
@@ -39,7 +39,7 @@ class SplicedFile:
         self._schema = schema_of(bytes(schema.serialize()))
         self._schema_leaves = schema_leaves(self._schema)
         self._leaves = all_leaves
-        self._codec = codec  # of moved parts
+        self._codec = codec  # of moved pages
         self._created_by: bytes | None = None
         self._groups: list[list[MergedChunk]] = []
         self._rows: list[int] = []
@@ -55,13 +55,13 @@ class SplicedFile:
     def write(
         self,
         rows: int,
-        moved: Mapping[int, Sequence[Part]],
+        moved: Mapping[int, Sequence[SourceChunk]],
         encoded: Mapping[int, tuple[Source, int]],
         floats: Mapping[int, FloatFacts],
     ) -> int:
-        """One row group: of each leaf, by its number, the parts, or the encoded file and its number there.
+        """Writes one row group. Each leaf number is in `moved`, or in `encoded` with its file and its number there.
 
-        Returns the bytes that the file has on storage now.
+        Returns the size of the file so far.
         """
         self._starts.append(self._sink.tell())
         self._rows.append(rows)
@@ -76,17 +76,17 @@ class SplicedFile:
                 for part in parts:
                     for piece in part.content:
                         self._write(piece)
-                group.append(merge_parts(parts, start, leaf, table_leaf.type, self._codec, floats.get(number)))
+                group.append(merge_chunks(parts, start, leaf, table_leaf.type, self._codec, floats.get(number)))
             else:
                 source, index = encoded[number]
                 group.append(self._place(source, index, start, leaf))
         self._groups.append(group)
         return self._sink.tell()
 
-    def finish(self, iceberg_schema: str) -> Output:
+    def finish(self, iceberg_schema: str) -> FinishedOutput:
         chunks = [chunk for group in self._groups for chunk in group]
         if self._created_by == _CREATED_BY:
-            self._leave_partial_statistics_out()
+            self._omit_partial_statistics()
         for chunk in chunks:
             if chunk.bloom_filter is not None:
                 place: dict[int, tuple[int, Any] | None] = {MetadataField.BLOOM: (I64, self._write(chunk.bloom_filter))}
@@ -106,25 +106,25 @@ class SplicedFile:
             size = self._sink.tell()
             self._sink.close()
         arrow_footer = pq.read_metadata(pa.BufferReader(MAGIC + as_ending(footer)))
-        return Output(self.place.location, size, self._sink.hexdigest(), arrow_footer, self.nan_counts)
+        return FinishedOutput(self.place.location, size, self._sink.hexdigest(), arrow_footer, self.nan_counts)
 
     def abandon(self) -> bool:
-        """Whether storage took note of it."""
+        """Gives the file up. Returns True if storage accepted that."""
         return abandon_sink(self._sink, self._storage, self.place)
 
     def _write(self, content: Bytes) -> int:
-        """Where the content begins."""
+        """Returns where the content begins."""
         start = self._sink.tell()
         with self._storage.guard(self.place.location, writing=True):
             self._sink.write(content)
         return start
 
     def _place(self, source: Source, index: int, start: int, leaf: SchemaLeaf) -> MergedChunk:
-        """A chunk that Arrow encoded."""
+        """Writes the pages of a chunk that Arrow encoded in memory."""
         assert source.whole is not None
         chunk = source.footer.row_groups[0].chunks[index]
         bloom_filter = source.bloom_filter(chunk)
-        # Readers judge statistics by who wrote them: a file of nothing but Arrow's columns is Arrow's.
+        # Readers trust statistics by their writer, so a file with only Arrow's columns names Arrow.
         self._created_by = self._created_by or source.footer.created_by
         self._write(memoryview(source.whole)[chunk.pages.offset : chunk.pages.end])
         shift = start - chunk.pages.offset
@@ -147,8 +147,8 @@ class SplicedFile:
             None if bloom_filter is None else source.bytes_at(bloom_filter.offset, bloom_filter.length),
         )
 
-    def _leave_partial_statistics_out(self) -> None:
-        """Of moved pages; a file of nothing but Arrow's columns says what Arrow would have said."""
+    def _omit_partial_statistics(self) -> None:
+        """Some readers refuse statistics that only some row groups have. Arrow's own files are left as they are."""
         left_out = partial_statistics([[chunk.metadata for chunk in group] for group in self._groups])
         for group in self._groups:
             for chunk, fields in zip(group, left_out, strict=True):
@@ -184,7 +184,7 @@ class SplicedFile:
 
 
 def in_memory(table: pa.Table, options: Mapping[str, Any]) -> Source:
-    """A table as Arrow writes it: a file of one row group, its bytes and its footer."""
+    """Encodes a table with Arrow into a file in memory with one row group."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema, **options) as writer:
         writer.write_table(table, row_group_size=max(1, table.num_rows))
@@ -195,5 +195,5 @@ def in_memory(table: pa.Table, options: Mapping[str, Any]) -> Source:
 
     source = open_source(TaskInput("a file in memory", len(content), table.num_rows), read, whole=content)
     if len(source.footer.row_groups) != 1:
-        raise CannotCopy("Arrow made several row groups of one")
+        raise CannotCopy("Arrow divided a row group")
     return source
