@@ -15,7 +15,7 @@ from tidyberg.storage.access import TableIO, storage_access
 from tidyberg.storage.schemes import S3_SCHEMES
 
 if TYPE_CHECKING:
-    from tidyberg.storage.s3.files import S3Files
+    from tidyberg.storage.s3_files import S3Files
     from tidyberg.storage.storage import Listed
 
 _DENIED = ("ACCESS_DENIED", "Access Denied", "AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch")
@@ -152,6 +152,6 @@ def _s3(io: TableIO, path: str) -> "S3Files | None":
     """Our own client, for a path of an S3 store that it can speak to."""
     if path.partition("://")[0] not in S3_SCHEMES:
         return None
-    from tidyberg.storage.s3.files import open_s3
+    from tidyberg.storage.s3_files import open_s3
 
     return open_s3(storage_access(io))
