@@ -15,9 +15,10 @@ from tests.execute.builders import STORAGE, field, make_task
 from tidyberg.execute.kernel.copy.proof import prove
 from tidyberg.execute.kernel.read.source import open_source, storage_reader
 from tidyberg.model.task import PartitionColumn, TaskDelete, TaskInput, TaskResult
-from tidyberg.parquet.fields import CannotCopy, ChunkField, FileField, GroupField, MetadataField
+from tidyberg.parquet.errors import CannotCopy
+from tidyberg.parquet.fields import ChunkField, FileField, GroupField, MetadataField
 from tidyberg.parquet.thrift import BINARY, I32, STRUCT, Struct
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 TABLE = pa.schema([field("id", pa.int64(), 1), field("name", pa.string(), 2)])
 

@@ -28,7 +28,7 @@ from tidyberg.execute.kernel.write.encoders import bundles
 from tidyberg.execute.kernel.write.paged import in_memory
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import PartitionColumn, Task, TaskResult
-from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.errors import CannotCopy
 
 MB = 1024 * 1024
 InMemory = Callable[[pa.Table, Any], Source]

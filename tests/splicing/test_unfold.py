@@ -18,7 +18,7 @@ from tests.execute.builders import field, write_file
 from tests.splicing.tables import assert_alike, both, moved_columns, rows_of, small_files_count
 from tidyberg.execute.kernel.read.source import open_source
 from tidyberg.model.task import TaskInput
-from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.levels import counts_up, decode_levels, encode_levels
 
 SCHEMA = pa.schema(

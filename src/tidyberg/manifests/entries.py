@@ -91,7 +91,7 @@ class PartitionColumn:
 class ManifestEntries:
     partition_columns: tuple[PartitionColumn, ...]
     source: pa.Table  # ENTRIES, then the partition columns: of this manifest, or of several that were read at once
-    resting: pa.Table | None = None  # what manifests/resting.py set aside, with the partition columns
+    resting: pa.Table | None = None  # what manifests/counted_files.py set aside, with the partition columns
     rows: range | None = None  # of the source; all where there is no other manifest in it
 
     @property
@@ -125,7 +125,7 @@ def read_entries(files: Iterable[tuple[str, bytes, bool]]) -> Iterator[tuple[str
     Blocks of manifests that share a schema are walked together, so that thousands of small ones cost little more than
     a large one. They come out as they are done. Raises ManifestError.
     """
-    waiting = _Waiting()
+    waiting = _PendingManifests()
     for name, raw, deletes in files:
         waiting.add(name, raw, deletes=deletes)
         yield from waiting.finished()
@@ -134,18 +134,18 @@ def read_entries(files: Iterable[tuple[str, bytes, bool]]) -> Iterator[tuple[str
 
 
 @dataclass(frozen=True, slots=True)
-class _Likeness:
+class _BatchKey:
     """What blocks must share to be walked together."""
 
     schema_text: str
     deletes: bool
 
 
-class _Waiting:
+class _PendingManifests:
     """Blocks until there are enough of them, and the pieces of manifests that are not through yet."""
 
     def __init__(self) -> None:
-        self._blocks: dict[_Likeness, list[tuple[str, int, bytes]]] = {}
+        self._blocks: dict[_BatchKey, list[tuple[str, int, bytes]]] = {}
         self._bytes = 0
         self._last: Container | None = None
         self._schema_text = ""  # of the last
@@ -159,19 +159,19 @@ class _Waiting:
             if self._last is None or container.metadata is not self._last.metadata:
                 self._schema_text = container.schema_text
             self._last = container
-            likeness = _Likeness(self._schema_text, deletes)
-            columns = _partition_columns(likeness.schema_text)
+            key = _BatchKey(self._schema_text, deletes)
+            columns = _partition_columns(key.schema_text)
             self._pieces[name] = []
             for count, content in blocks(container):
-                self._blocks.setdefault(likeness, []).append((name, count, content))
+                self._blocks.setdefault(key, []).append((name, count, content))
                 self._bytes += len(content)
                 if self._bytes >= _BATCH_BYTES:
                     self.flush()
         self._read[name] = columns
 
     def flush(self) -> None:
-        for likeness, held in self._blocks.items():
-            for name, table, rows in _decode(likeness, held):
+        for key, held in self._blocks.items():
+            for name, table, rows in _decode(key, held):
                 self._pieces[name].append((table, rows))
         self._blocks, self._bytes = {}, 0
         self._done |= self._read
@@ -200,14 +200,14 @@ def _naming(name: str) -> Iterator[None]:
         raise ManifestError(name, str(error)) from error
 
 
-def _decode(likeness: _Likeness, held: Sequence[tuple[str, int, bytes]]) -> Iterator[tuple[str, pa.Table, range]]:
+def _decode(key: _BatchKey, held: Sequence[tuple[str, int, bytes]]) -> Iterator[tuple[str, pa.Table, range]]:
     try:
         with decoding():
-            batch = _batch(likeness, [(count, content) for _, count, content in held])
+            batch = _batch(key, [(count, content) for _, count, content in held])
     except AvroError:
         for name, count, content in held:  # which one is it?
             with _naming(name):
-                _batch(likeness, [(count, content)])
+                _batch(key, [(count, content)])
         raise
     live = pc.not_equal(batch["status"], DELETED)
     rows = np.array([count for _, count, _ in held], np.int64)
@@ -224,9 +224,9 @@ def _decode(likeness: _Likeness, held: Sequence[tuple[str, int, bytes]]) -> Iter
             start = end
 
 
-def _batch(likeness: _Likeness, held: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
-    fields = walk(likeness.schema_text, _DELETES_WANTED if likeness.deletes else _DATA_WANTED, held)
-    schema = _table_schema(_partition_columns(likeness.schema_text))
+def _batch(key: _BatchKey, held: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
+    fields = walk(key.schema_text, _DELETES_WANTED if key.deletes else _DATA_WANTED, held)
+    schema = _table_schema(_partition_columns(key.schema_text))
     return pa.RecordBatch.from_arrays([_column(fields, field) for field in schema], schema=schema)
 
 

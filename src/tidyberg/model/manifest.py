@@ -24,7 +24,8 @@ class RestRule:
     """Which data files rest: a plan cannot take them, so that it is enough to count them.
 
     Those of the right size that no delete file reaches, and all in partitions that the plan is not asked for. Marks are
-    made by manifests/marks.py: they may hold more than was marked, never less, so that in doubt a file does not rest.
+    made by manifests/text_filter.py: they may hold more than was marked, never less, so that in doubt a file does not
+    rest.
     """
 
     at_least: int  # bytes that the right size has

@@ -6,15 +6,8 @@ position in the file: moved elsewhere it would be wrong, left out it would be lo
 
 from typing import Any
 
+from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, ThriftList
-
-
-class CannotCopy(Exception):  # noqa: N818 - not an error: the files are encoded instead
-    """Why files cannot be shown to be safe to copy; the message ends a sentence that names the task."""
-
-
-class DamagedFooter(CannotCopy):
-    """Damage over which Arrow would end the whole process, were the file encoded instead."""
 
 
 class FileField:

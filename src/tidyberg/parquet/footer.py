@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tidyberg.parquet.errors import BadThriftError, CannotCopy, DamagedFooter
 from tidyberg.parquet.fields import (
-    CannotCopy,
     ChunkField,
-    DamagedFooter,
     ElementField,
     FileField,
     GroupField,
@@ -20,7 +19,7 @@ from tidyberg.parquet.fields import (
     substruct,
     text,
 )
-from tidyberg.parquet.thrift import BINARY, I64, BadThriftError, Struct, read_struct, write_struct
+from tidyberg.parquet.thrift import BINARY, I64, Struct, read_struct, write_struct
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidyberg.parquet.fields import CannotCopy, FileField, structs
+from tidyberg.parquet.errors import BadThriftError, CannotCopy
+from tidyberg.parquet.fields import FileField, structs
 from tidyberg.parquet.footer import ENDING, MAGIC, SchemaLeaf, schema_leaves
 from tidyberg.parquet.many_footers import all_bounds_fit
 from tidyberg.parquet.page_headers import (
@@ -31,7 +32,6 @@ from tidyberg.parquet.thrift import (
     I64,
     LIST,
     STRUCT,
-    BadThriftError,
     Struct,
     ThriftList,
     read_struct,

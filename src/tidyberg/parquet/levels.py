@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.thrift import varint
 
 _WIDEST_INDEX = 20  # bits: a dictionary with more entries is none that a writer should have kept

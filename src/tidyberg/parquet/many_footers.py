@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidyberg.parquet.errors import BadThriftError
 from tidyberg.parquet.fields import ChunkField, GroupField, MetadataField, StatisticsField
 from tidyberg.parquet.footer import ENDING, SchemaLeaf
-from tidyberg.parquet.thrift import BINARY, BYTE, DOUBLE, FALSE, I16, I32, I64, LIST, STRUCT, TRUE, BadThriftError
+from tidyberg.parquet.thrift import BINARY, BYTE, DOUBLE, FALSE, I16, I32, I64, LIST, STRUCT, TRUE
 from tidyberg.varints import Buffer, Positions, VarintError
 
 _ROWS, _ROW_GROUPS = 0x16, 0x19  # a number and a list, each in the field that follows
@@ -29,7 +30,7 @@ def all_bounds_fit(buffer: Buffer, opening: int, leaves: Sequence[SchemaLeaf]) -
     """Whether bounds are as long as values; `opening` bytes, all that comes before the rows, are the same in all."""
     ends = buffer.ends - ENDING
     at = ends - (buffer.word_at(ends) & _LENGTH_BITS).astype(np.int64) + opening
-    walk = _Walk(buffer, leaves)
+    walk = _FooterWalk(buffer, leaves)
     try:
         if (at < buffer.starts).any() or (buffer.byte_at(at) != _ROWS).any():
             return False
@@ -42,7 +43,7 @@ def all_bounds_fit(buffer: Buffer, opening: int, leaves: Sequence[SchemaLeaf]) -
     return walk.fits
 
 
-class _Walk:
+class _FooterWalk:
     """Steps through the same structure in every file; where files differ, they go on apart."""
 
     def __init__(self, buffer: Buffer, leaves: Sequence[SchemaLeaf]) -> None:

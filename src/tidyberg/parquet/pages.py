@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tidyberg.parquet.fields import CannotCopy, known_only, number, substruct
+from tidyberg.parquet.errors import BadThriftError, CannotCopy
+from tidyberg.parquet.fields import known_only, number, substruct
 from tidyberg.parquet.footer import SchemaLeaf
 from tidyberg.parquet.page_headers import DATA_PAGE
-from tidyberg.parquet.thrift import BadThriftError, Bytes, Struct, read_struct
+from tidyberg.parquet.thrift import Bytes, Struct, read_struct
 
 DATA_PAGE_V2 = 3
 PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY = 0, 2, 3, 4, 8
@@ -18,7 +19,7 @@ class HeaderField:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class DataPage:
     """A data page, header and all."""
 
     length: int
@@ -28,7 +29,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PageSpan:
     """Where a page lies in the bytes of its chunk."""
 
     header: Struct
@@ -46,7 +47,7 @@ class Place:
         return number(self.header, HeaderField.TYPE, "what kind of page it is")
 
 
-def places(content: Bytes, position: int = 0) -> Iterator[Place]:
+def page_spans(content: Bytes, position: int = 0) -> Iterator[PageSpan]:
     """Pages of all kinds from `position` on; raises CannotCopy unless they end where the chunk does."""
     while position < len(content):
         try:
@@ -57,30 +58,30 @@ def places(content: Bytes, position: int = 0) -> Iterator[Place]:
         end = body + number(header, HeaderField.COMPRESSED, "how long a page is")
         if end > len(content):
             raise CannotCopy("its pages go on beyond its end")
-        yield Place(header, position, body, end)
+        yield PageSpan(header, position, body, end)
         position = end
 
 
-def plain_pages(found: Iterable[Place], leaf: SchemaLeaf) -> tuple[Page, ...]:
+def plain_pages(found: Iterable[PageSpan], leaf: SchemaLeaf) -> tuple[DataPage, ...]:
     """Raises CannotCopy unless all are plain data pages."""
     pages = []
-    for place in found:
-        values = _plain_values(place, leaf)
-        header_bytes = place.body - place.start
-        pages.append(Page(place.end - place.start, header_bytes + place.uncompressed, values, place.kind))
+    for span in found:
+        values = _plain_values(span, leaf)
+        header_bytes = span.body - span.start
+        pages.append(DataPage(span.end - span.start, header_bytes + span.uncompressed, values, span.kind))
     return tuple(pages)
 
 
-def data_header(place: Place, leaf: SchemaLeaf) -> tuple[Struct, int]:
+def data_header(span: PageSpan, leaf: SchemaLeaf) -> tuple[Struct, int]:
     """Of a data page whose levels are encoded as all writers do today; and how its values are encoded."""
     what = "how a page is encoded"
-    if place.kind == DATA_PAGE:
-        data = substruct(place.header, HeaderField.DATA_PAGE, "a page header") or {}
+    if span.kind == DATA_PAGE:
+        data = substruct(span.header, HeaderField.DATA_PAGE, "a page header") or {}
         _check_levels(data, 3, leaf.definition_levels)
         _check_levels(data, 4, leaf.repetition_levels)
         return data, number(data, 2, what)
-    if place.kind == DATA_PAGE_V2:
-        data = substruct(place.header, HeaderField.DATA_PAGE_V2, "a page header") or {}
+    if span.kind == DATA_PAGE_V2:
+        data = substruct(span.header, HeaderField.DATA_PAGE_V2, "a page header") or {}
         return data, number(data, 4, what)  # its levels are always RLE
     raise CannotCopy("it has pages that are not data")
 
@@ -93,8 +94,8 @@ def value_count(data: Struct) -> int:
     return values
 
 
-def _plain_values(place: Place, leaf: SchemaLeaf) -> int:
-    data, encoding = data_header(place, leaf)
+def _plain_values(span: PageSpan, leaf: SchemaLeaf) -> int:
+    data, encoding = data_header(span, leaf)
     if encoding != PLAIN:
         raise CannotCopy("it has pages that are not plain")
     return value_count(data)

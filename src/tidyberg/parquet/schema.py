@@ -11,16 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidyberg.parquet.fields import (
-    CannotCopy,
-    ElementField,
-    FileField,
-    number,
-    optional_number,
-    structs,
-    substruct,
-    text,
-)
+from tidyberg.parquet.errors import CannotCopy
+from tidyberg.parquet.fields import ElementField, FileField, number, optional_number, structs, substruct, text
 from tidyberg.parquet.footer import ENDING, REPEATED, footer_length
 from tidyberg.parquet.thrift import Struct, read_struct
 

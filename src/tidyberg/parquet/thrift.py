@@ -7,14 +7,12 @@ standard writers wrote comes out byte for byte the same.
 from dataclasses import dataclass
 from typing import Any
 
+from tidyberg.parquet.errors import BadThriftError
+
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 _NUMBERS = (I16, I32, I64)
 _DEEPEST = 64
 _VARINT_BYTES = 10
-
-
-class BadThriftError(ValueError):
-    """Bytes that are not a thrift structure."""
 
 
 @dataclass(frozen=True, slots=True)

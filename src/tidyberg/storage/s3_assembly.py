@@ -7,11 +7,11 @@ from http.client import HTTPException
 
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.storage.assembly import AssembledFile, Assembly, Literal, Moved, Range
-from tidyberg.storage.s3.answers import S3Error
-from tidyberg.storage.s3.part_plan import SMALLEST_PART, Copied, Part, Sent, plan_parts, sent_bytes
+from tidyberg.storage.file_io import Storage
+from tidyberg.storage.s3.part_plan import SMALLEST_PART, CopiedPart, Part, UploadedPart, plan_parts, uploaded_bytes
 from tidyberg.storage.s3.reading import fetch
+from tidyberg.storage.s3.responses import S3Error
 from tidyberg.storage.s3.store import S3Object, S3Store, Upload
-from tidyberg.storage.storage import Storage
 
 _AT_ONCE = 8  # copies inside the store cost the worker nothing but waiting
 _MAGIC = b"PAR1"
@@ -60,7 +60,7 @@ class _Assembling:
         """Bytes that never left the store."""
         parts = plan_parts(self._file.segments)
         with self._storage.guard(self._file.path, writing=True):
-            if self._file.size < SMALLEST_PART or not any(isinstance(part, Copied) for part in parts):
+            if self._file.size < SMALLEST_PART or not any(isinstance(part, CopiedPart) for part in parts):
                 self._send_whole(parts)
                 return 0
             upload = self._store.begin(self._target)
@@ -77,12 +77,12 @@ class _Assembling:
                     self._store.abort(upload)
                 raise
             self._check_start(parts)
-        return self._file.size - sent_bytes(parts)
+        return self._file.size - uploaded_bytes(parts)
 
     def _write(self, upload: Upload, number: int, part: Part) -> str:
         if self._should_stop():
             raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
-        if isinstance(part, Sent):
+        if isinstance(part, UploadedPart):
             return self._store.upload_part(upload, number, self._content(part))
         source = part.source
         try:
@@ -104,10 +104,10 @@ class _Assembling:
         """Too small to be put together in the store."""
         sink = self._storage.open_output(self._storage.place(self._file.path))
         for part in parts:
-            sink.write(self._content(part if isinstance(part, Sent) else Sent((part.source,))))
+            sink.write(self._content(part if isinstance(part, UploadedPart) else UploadedPart((part.source,))))
         sink.close()
 
-    def _content(self, part: Sent) -> bytes:
+    def _content(self, part: UploadedPart) -> bytes:
         return b"".join(
             segment.content if isinstance(segment, Literal) else self._read(segment) for segment in part.segments
         )
@@ -125,7 +125,7 @@ class _Assembling:
 
     def _check_start(self, parts: list[Part]) -> None:
         """Where an input's first bytes stand for ours they are looked at; every reader finds the end by itself."""
-        if not isinstance(parts[0], Copied):
+        if not isinstance(parts[0], CopiedPart):
             return
         start, _ = fetch(self._store, self._target, 0, len(_MAGIC), size=self._file.size)
         if start.to_pybytes() != _MAGIC:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tidyberg.storage.access import StorageAccess
-from tidyberg.storage.s3.answers import S3Error
+from tidyberg.storage.file_io import Storage
 from tidyberg.storage.s3.reading import fetch_all
+from tidyberg.storage.s3.responses import S3Error
 from tidyberg.storage.s3.store import S3Object, S3Store
-from tidyberg.storage.storage import Storage
 
 _CANNOT_LIST_UPLOADS = (400, 405, 501)
 

@@ -15,8 +15,8 @@ from tidyberg.storage.access import TableIO, storage_access
 from tidyberg.storage.schemes import S3_SCHEMES
 
 if TYPE_CHECKING:
+    from tidyberg.storage.file_io import Listed
     from tidyberg.storage.s3_files import S3Files
-    from tidyberg.storage.storage import Listed
 
 _DENIED = ("ACCESS_DENIED", "Access Denied", "AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch")
 # Without a host, and with nothing that a URL would mean otherwise than a path.
@@ -94,7 +94,7 @@ def delete(io: TableIO, path: str) -> None:
 
 def files_in(io: TableIO, directory: str, prefix: str = "", *, recursive: bool = False) -> "Iterator[Listed]":
     """Lists the files of a directory whose names begin with the prefix; `recursive` includes directories below it."""
-    from tidyberg.storage.storage import Storage
+    from tidyberg.storage.file_io import Storage
 
     storage = Storage(storage_access(io))
     try:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.storage.assembly import AssembledFile, Assembly, Literal, Moved, Range
+from tidyberg.storage.file_io import Place, Storage, abandon, remove_outputs
 from tidyberg.storage.prefetch import run_ahead
 from tidyberg.storage.s3.store import CannotCopyParts
 from tidyberg.storage.s3_assembly import assemble, can_assemble
-from tidyberg.storage.storage import Place, Storage, abandon, remove_outputs
 
 _MB = 1024 * 1024
 _IN_KERNEL = 64 * _MB  # bytes that the kernel moves in one call: between calls a task can be stopped

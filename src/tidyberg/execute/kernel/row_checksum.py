@@ -7,7 +7,7 @@ from tidyberg.execute.kernel.columns.checksum import RowChecksum
 from tidyberg.execute.kernel.deletes.surviving_rows import placed_batches
 from tidyberg.execute.kernel.read.reader import Reader, open_ahead
 from tidyberg.model.task import ChecksumTask
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 
 def sum_rows(task: ChecksumTask, storage: Storage, should_stop: Callable[[], bool]) -> tuple[int, str]:

@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidyberg.parquet.fields import CannotCopy, number, substruct
-from tidyberg.parquet.thrift import BadThriftError, Bytes, read_struct
+from tidyberg.parquet.errors import BadThriftError, CannotCopy
+from tidyberg.parquet.fields import number, substruct
+from tidyberg.parquet.thrift import Bytes, read_struct
 
 _P1, _P2, _P3, _P4, _P5 = (
     np.uint64(0x9E3779B185EBCA87),

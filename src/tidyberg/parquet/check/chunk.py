@@ -25,11 +25,12 @@ from tidyberg.parquet.check.pages import (
     walk,
 )
 from tidyberg.parquet.check.problems import Findings
-from tidyberg.parquet.fields import CannotCopy, MetadataField, items, optional_number, structs, substruct
+from tidyberg.parquet.errors import BadThriftError, CannotCopy
+from tidyberg.parquet.fields import MetadataField, items, optional_number, structs, substruct
 from tidyberg.parquet.footer import BYTE_ARRAY, Extent, SchemaLeaf
 from tidyberg.parquet.page_headers import DICTIONARY_PAGE
 from tidyberg.parquet.pages import DATA_PAGE_V2
-from tidyberg.parquet.thrift import I32, I64, BadThriftError, Struct, read_struct
+from tidyberg.parquet.thrift import I32, I64, Struct, read_struct
 
 _DISTINCT = 4
 _HARMLESS_ENCODINGS = {0, 3, 4}  # plain, RLE and bit-packed: levels and dictionaries use them too
@@ -38,7 +39,7 @@ Read = Callable[[int, int], Any]  # offset, length: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class CheckedColumn:
     """A leaf of the file's schema."""
 
     leaf: SchemaLeaf
@@ -47,7 +48,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkPlace:
+class ChunkLayout:
     """Where the pieces of a chunk lie."""
 
     metadata: Struct
@@ -83,25 +84,27 @@ class ChunkTruth:
 
 
 def check_chunk(
-    read: Read, place: ChunkPlace, column: Column, rows: int, findings: Findings, *, keeps_values: bool = False
+    read: Read, layout: ChunkLayout, column: CheckedColumn, rows: int, findings: Findings, *, keeps_values: bool = False
 ) -> ChunkTruth | None:
     """None where the pages cannot be walked or decoded. `keeps_values` is for columns that rows are sorted by."""
     try:
-        stored = walk(memoryview(read(place.pages.offset, place.pages.length)).cast("B"), place.pages.offset, findings)
-        _check_sizes(stored, place, findings)
-        _check_encodings(stored, place.metadata, findings)
-        truth = _decode(read, stored, place, column, findings, keeps_values)
+        stored = walk(
+            memoryview(read(layout.pages.offset, layout.pages.length)).cast("B"), layout.pages.offset, findings
+        )
+        _check_sizes(stored, layout, findings)
+        _check_encodings(stored, layout.metadata, findings)
+        truth = _decode(read, stored, layout, column, findings, keeps_values)
     except (PageDamage, CannotCopy) as damage:
         findings.add("pages", str(damage))
         return None
-    _check_counts(truth, place.metadata, rows, findings)
-    _check_footer(truth, place.metadata, column, findings)
-    _check_indexes(read, place, truth, column, findings)
+    _check_counts(truth, layout.metadata, rows, findings)
+    _check_footer(truth, layout.metadata, column, findings)
+    _check_indexes(read, layout, truth, column, findings)
     return truth
 
 
-def _check_sizes(stored: Sequence[StoredPage], place: ChunkPlace, findings: Findings) -> None:
-    metadata = place.metadata
+def _check_sizes(stored: Sequence[StoredPage], layout: ChunkLayout, findings: Findings) -> None:
+    metadata = layout.metadata
     uncompressed = sum(page.header_bytes + page.uncompressed for page in stored)
     said = optional_number(metadata, MetadataField.UNCOMPRESSED, "how long a column is uncompressed")
     findings.equal("chunk-size", "the uncompressed size", said, uncompressed)
@@ -153,18 +156,18 @@ def _by_encoding(counts: Counter[tuple[int, int]]) -> Counter[tuple[bool, int]]:
 def _decode(
     read: Read,
     stored: Sequence[StoredPage],
-    place: ChunkPlace,
-    column: Column,
+    layout: ChunkLayout,
+    column: CheckedColumn,
     findings: Findings,
     keeps_values: bool,
 ) -> ChunkTruth:
-    metadata = place.metadata
+    metadata = layout.metadata
     statistics = substruct(metadata, MetadataField.STATISTICS, "the statistics") or {}
     truth = ChunkTruth(distinct=set() if _DISTINCT in statistics else None)
     bloom = None
-    if place.bloom is not None:
-        bits = place.bloom.length - place.bloom_header
-        bloom = BloomFilter(read(place.bloom.offset + place.bloom_header, bits))
+    if layout.bloom is not None:
+        bits = layout.bloom.length - layout.bloom_header
+        bloom = BloomFilter(read(layout.bloom.offset + layout.bloom_header, bits))
     codec = optional_number(metadata, MetadataField.CODEC, "how pages are compressed") or 0
     missing = 0
     for batch in batches(stored, column.leaf, codec):
@@ -198,7 +201,7 @@ def _note_zeros(numbers: npt.NDArray[Any], truth: ChunkTruth) -> None:
     truth.has_positive_zero |= bool((~negative).any())
 
 
-def _add_pages(batch: Batch, column: Column, truth: ChunkTruth, findings: Findings) -> None:
+def _add_pages(batch: Batch, column: CheckedColumn, truth: ChunkTruth, findings: Findings) -> None:
     starts = batch.starts
     extremes = (
         [Extremes(None, None)] * len(batch.pages)
@@ -243,7 +246,7 @@ def _check_counts(truth: ChunkTruth, metadata: Struct, rows: int, findings: Find
     findings.equal("row-count", "the number of rows in its pages", sum(page.rows for page in truth.pages), rows)
 
 
-def _check_footer(truth: ChunkTruth, metadata: Struct, column: Column, findings: Findings) -> None:
+def _check_footer(truth: ChunkTruth, metadata: Struct, column: CheckedColumn, findings: Findings) -> None:
     statistics = substruct(metadata, MetadataField.STATISTICS, "the statistics") or {}
     check_statistics(statistics, truth.truth(column.leaf.value_bytes), column.order, findings)
     sizes = substruct(metadata, MetadataField.SIZE_STATISTICS, "the size statistics") or {}
@@ -257,8 +260,10 @@ def _check_footer(truth: ChunkTruth, metadata: Struct, column: Column, findings:
             findings.equal("size-statistics", f"the {name[:-1]} levels", list(told), true or [0] * len(told))
 
 
-def _check_indexes(read: Read, place: ChunkPlace, truth: ChunkTruth, column: Column, findings: Findings) -> None:
-    for extent, rule in ((place.offset_index, "offset-index"), (place.column_index, "column-index")):
+def _check_indexes(
+    read: Read, layout: ChunkLayout, truth: ChunkTruth, column: CheckedColumn, findings: Findings
+) -> None:
+    for extent, rule in ((layout.offset_index, "offset-index"), (layout.column_index, "column-index")):
         if extent is None:
             continue
         try:

@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidyberg.parquet.check.chunk import ChunkPlace, ChunkTruth, Column, Read, check_chunk
+from tidyberg.parquet.check.chunk import CheckedColumn, ChunkLayout, ChunkTruth, Read, check_chunk
 from tidyberg.parquet.check.order import Order, Value
-from tidyberg.parquet.check.problems import Findings, Problem
+from tidyberg.parquet.check.problems import FileProblem, Findings
 from tidyberg.parquet.check.sorting import SortingColumn, is_sorted
 from tidyberg.parquet.check.structure import Structure, read_structure
-from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.schema import elements
 
 
@@ -29,7 +29,7 @@ from tidyberg.parquet.schema import elements
 class ColumnTruth:
     """What a column of a file was found to hold, over all row groups."""
 
-    column: Column
+    column: CheckedColumn
     field_id: int | None
     stored_bytes: int = 0
     values: int = 0
@@ -40,9 +40,9 @@ class ColumnTruth:
     has_negative_zero: bool = False
     has_positive_zero: bool = False
 
-    def add(self, place: ChunkPlace, chunk: ChunkTruth) -> None:
+    def add(self, layout: ChunkLayout, chunk: ChunkTruth) -> None:
         truth = chunk.truth(self.column.leaf.value_bytes)
-        self.stored_bytes += place.pages.length
+        self.stored_bytes += layout.pages.length
         self.values += truth.values
         self.nulls += truth.nulls
         self.nans += truth.nans
@@ -55,7 +55,7 @@ class ColumnTruth:
 
 @dataclass(frozen=True)
 class FileReport:
-    problems: tuple[Problem, ...]
+    problems: tuple[FileProblem, ...]
     size: int
     rows: int = 0
     row_group_offsets: tuple[int, ...] = ()
@@ -76,7 +76,7 @@ def check_path(path: Path | str) -> FileReport:
 
 
 def check_file(read: Read, size: int, name: str = "") -> FileReport:
-    findings = Findings(Problem("", "", name))
+    findings = Findings(FileProblem("", "", name))
     try:
         structure = read_structure(read, size, findings)
     except CannotCopy as damage:
@@ -90,19 +90,19 @@ def check_file(read: Read, size: int, name: str = "") -> FileReport:
         of_group = findings.at(row_group=number)
         sorting = {entry.position for entry in group.sorting}
         found: dict[int, ChunkTruth] = {}
-        for position, place in enumerate(group.chunks):
+        for position, layout in enumerate(group.chunks):
             column = truths[position].column
-            if place is None:
+            if layout is None:
                 read_through = False
                 continue
             chunk = check_chunk(
-                read, place, column, group.rows, of_group.at(column=column.name), keeps_values=position in sorting
+                read, layout, column, group.rows, of_group.at(column=column.name), keeps_values=position in sorting
             )
             if chunk is None:
                 read_through = False
                 continue
             found[position] = chunk
-            truths[position].add(place, chunk)
+            truths[position].add(layout, chunk)
         if group.sorting and sorting <= found.keys():
             columns = [
                 SortingColumn(one.descending, one.nulls_first, truths[one.position].column, found[one.position])
@@ -126,7 +126,8 @@ def _columns(structure: Structure) -> Sequence[ColumnTruth]:
     leaf_elements = [element for element in elements(structure.schema) if element.type]
     return [
         ColumnTruth(
-            Column(leaf, Order.of(leaf.type, element), b".".join(leaf.path).decode(errors="replace")), element.field_id
+            CheckedColumn(leaf, Order.of(leaf.type, element), b".".join(leaf.path).decode(errors="replace")),
+            element.field_id,
         )
         for leaf, element in zip(structure.leaves, leaf_elements, strict=True)
     ]

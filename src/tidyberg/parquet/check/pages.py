@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from tidyberg.parquet.check.decode import EncodedColumn, EncodedPage, decoded, level_column
 from tidyberg.parquet.check.problems import Findings
-from tidyberg.parquet.fields import CannotCopy, known_only, number, optional_number, substruct
+from tidyberg.parquet.errors import BadThriftError, CannotCopy
+from tidyberg.parquet.fields import known_only, number, optional_number, substruct
 from tidyberg.parquet.footer import FIXED_BYTE_ARRAY, SchemaLeaf
 from tidyberg.parquet.levels import decode_levels
 from tidyberg.parquet.page_headers import DATA_PAGE, DICTIONARY_PAGE
@@ -22,7 +23,7 @@ from tidyberg.parquet.pages import (
     RLE_DICTIONARY,
     HeaderField,
 )
-from tidyberg.parquet.thrift import BadThriftError, Struct, read_struct
+from tidyberg.parquet.thrift import Struct, read_struct
 
 DICTIONARY_ENCODINGS = (PLAIN_DICTIONARY, RLE_DICTIONARY)
 _KINDS = {DATA_PAGE: HeaderField.DATA_PAGE, DICTIONARY_PAGE: HeaderField.DICTIONARY_PAGE,

@@ -7,7 +7,7 @@ MOST_PROBLEMS = 200  # of one file: a broken writer breaks every page
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FileProblem:
     """One statement of a file that is not true. `rule` names the kind of statement and never changes its spelling."""
 
     rule: str
@@ -31,8 +31,8 @@ class Problem:
 class Findings:
     """Collects problems; `at` gives a collector for a place inside of the file that shares the same list."""
 
-    place: Problem = Problem("", "")
-    _found: list[Problem] = field(default_factory=list)
+    place: FileProblem = FileProblem("", "")
+    _found: list[FileProblem] = field(default_factory=list)
 
     def at(self, *, row_group: int | None = None, column: str | None = None) -> "Findings":
         place = self.place if row_group is None else replace(self.place, row_group=row_group)
@@ -51,7 +51,7 @@ class Findings:
         if said != true:
             self.add(rule, f"{what} is {said}, but it should be {true}", page)
 
-    def __iter__(self) -> Iterator[Problem]:
+    def __iter__(self) -> Iterator[FileProblem]:
         return iter(self._found)
 
     def __len__(self) -> int:

@@ -9,14 +9,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidyberg.parquet.check.chunk import ChunkTruth, Column
+from tidyberg.parquet.check.chunk import CheckedColumn, ChunkTruth
 
 
 @dataclass(frozen=True, slots=True)
 class SortingColumn:
     descending: bool
     nulls_first: bool
-    column: Column
+    column: CheckedColumn
     truth: ChunkTruth
 
 
@@ -53,7 +53,7 @@ def _ranks(sorting: SortingColumn) -> tuple[npt.NDArray[Any], npt.NDArray[np.boo
     return ranks, ~present
 
 
-def _dense(values: pa.Array, column: Column) -> npt.NDArray[np.int64]:
+def _dense(values: pa.Array, column: CheckedColumn) -> npt.NDArray[np.int64]:
     order = column.order
     if order is None:
         return np.zeros(len(values), np.int64)

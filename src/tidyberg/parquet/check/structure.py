@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from tidyberg.parquet.check.bloom import HEADER_BYTES, header_of
-from tidyberg.parquet.check.chunk import ChunkPlace, Read
+from tidyberg.parquet.check.chunk import ChunkLayout, Read
 from tidyberg.parquet.check.problems import Findings
+from tidyberg.parquet.errors import BadThriftError, CannotCopy
 from tidyberg.parquet.fields import (
-    CannotCopy,
     ChunkField,
     ElementField,
     FileField,
@@ -28,7 +28,7 @@ from tidyberg.parquet.fields import (
     text,
 )
 from tidyberg.parquet.footer import ENDING, MAGIC, Extent, SchemaLeaf, footer_length, schema_leaves
-from tidyberg.parquet.thrift import BINARY, BadThriftError, Struct, read_struct
+from tidyberg.parquet.thrift import BINARY, Struct, read_struct
 
 _ARROW_SCHEMA = b"ARROW:schema"
 _ORDERS = (1, 2)  # by the type, by IEEE 754
@@ -42,9 +42,9 @@ class SortingEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupPlace:
+class RowGroupLayout:
     rows: int
-    chunks: tuple[ChunkPlace | None, ...]  # None where the footer does not tell enough of one
+    chunks: tuple[ChunkLayout | None, ...]  # None where the footer does not tell enough of one
     sorting: tuple[SortingEntry, ...]
 
     @property
@@ -61,7 +61,7 @@ class Structure:
     schema: list[Struct]
     leaves: Sequence[SchemaLeaf]
     rows: int
-    row_groups: tuple[GroupPlace, ...]
+    row_groups: tuple[RowGroupLayout, ...]
     created_by: str
 
 
@@ -92,13 +92,13 @@ def read_structure(read: Read, size: int, findings: Findings) -> Structure:
     return Structure(schema, leaves, rows, groups, writer.decode(errors="replace"))
 
 
-def _group(read: Read, raw: Struct, leaves: Sequence[SchemaLeaf], data: Extent, findings: Findings) -> GroupPlace:
+def _group(read: Read, raw: Struct, leaves: Sequence[SchemaLeaf], data: Extent, findings: Findings) -> RowGroupLayout:
     known_only(raw, GroupField.KNOWN, "a row group")
     rows = number(raw, GroupField.ROWS, "how many rows a row group has")
     columns = structs(raw, GroupField.COLUMNS, "the list of columns")
     if len(columns) != len(leaves):
         raise CannotCopy("a row group of it does not have the columns of the schema")
-    chunks: list[ChunkPlace | None] = []
+    chunks: list[ChunkLayout | None] = []
     for column, leaf in zip(columns, leaves, strict=True):
         of_column = findings.at(column=b".".join(leaf.path).decode(errors="replace"))
         try:
@@ -106,12 +106,12 @@ def _group(read: Read, raw: Struct, leaves: Sequence[SchemaLeaf], data: Extent, 
         except CannotCopy as damage:
             of_column.add("chunk", str(damage))
             chunks.append(None)
-    group = GroupPlace(rows, tuple(chunks), _sorting(raw, len(leaves), findings))
+    group = RowGroupLayout(rows, tuple(chunks), _sorting(raw, len(leaves), findings))
     _check_sums(raw, group, findings)
     return group
 
 
-def _chunk(read: Read, raw: Struct, leaf: SchemaLeaf, rows: int, data: Extent, findings: Findings) -> ChunkPlace:
+def _chunk(read: Read, raw: Struct, leaf: SchemaLeaf, rows: int, data: Extent, findings: Findings) -> ChunkLayout:
     known_only(raw, ChunkField.KNOWN, "the column")
     metadata = substruct(raw, ChunkField.METADATA, "what describes the column")
     if metadata is None or ChunkField.FILE_PATH in raw:
@@ -133,7 +133,7 @@ def _chunk(read: Read, raw: Struct, leaf: SchemaLeaf, rows: int, data: Extent, f
         _within(pages, data, "the column")
     _check_file_offset(raw, pages, findings)
     bloom, header = _bloom(read, metadata, data, findings)
-    return ChunkPlace(
+    return ChunkLayout(
         metadata,
         pages,
         _index(raw, ChunkField.COLUMN_INDEX, "the column index", data, findings),
@@ -199,7 +199,7 @@ def _sorting(raw: Struct, columns: int, findings: Findings) -> tuple[SortingEntr
     return tuple(found)
 
 
-def _check_sums(raw: Struct, group: GroupPlace, findings: Findings) -> None:
+def _check_sums(raw: Struct, group: RowGroupLayout, findings: Findings) -> None:
     chunks = [chunk for chunk in group.chunks if chunk is not None]
     if len(chunks) < len(group.chunks):
         return
@@ -230,7 +230,7 @@ def _check_ordinals(groups: Sequence[Struct], findings: Findings) -> None:
             findings.at(row_group=at).add("ordinals", f"the ordinal is {ordinal}, but it should be {at}")
 
 
-def _check_disjoint(groups: Sequence[GroupPlace], findings: Findings) -> None:
+def _check_disjoint(groups: Sequence[RowGroupLayout], findings: Findings) -> None:
     pieces: list[tuple[Extent, str]] = []
     for at, group in enumerate(groups):
         for position, chunk in enumerate(group.chunks):

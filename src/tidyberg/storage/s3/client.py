@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from tidyberg.storage.s3.answers import Answer, S3Error, is_transient
+from tidyberg.storage.s3.responses import S3Error, S3Response, is_transient
 from tidyberg.storage.s3.settings import S3Settings
 from tidyberg.storage.s3.signing import EMPTY_PAYLOAD, Query, encode_path, encode_query, sign
 
@@ -27,7 +27,7 @@ _WRONG_REGION = (
 )
 
 
-class Requests:
+class RequestCounter:
     """Counts what is sent, by kind; every attempt counts, for every one is paid."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Requests:
 
 
 @dataclass(frozen=True)
-class Request:
+class S3Request:
     kind: str  # as it is counted
     method: str
     bucket: str
@@ -57,7 +57,7 @@ class Request:
         return f"{self.kind} of s3://{self.bucket}/{self.key}"
 
 
-class Patience:
+class RetryBudget:
     """How long one request is tried again."""
 
     def __init__(self, settings: S3Settings) -> None:
@@ -94,31 +94,31 @@ class S3Client:
         self._idle: defaultdict[tuple[bool, str], list[tuple[float, http.client.HTTPConnection]]] = defaultdict(list)
         self._lock = threading.Lock()
 
-    def call(self, request: Request, requests: Requests, patience: Patience | None = None) -> Answer:
-        """The store's answer; raises when it is an error."""
-        patience = patience or Patience(self.settings)
+    def call(self, request: S3Request, requests: RequestCounter, budget: RetryBudget | None = None) -> S3Response:
+        """The store's response; raises when it is an error."""
+        budget = budget or RetryBudget(self.settings)
         while True:
             try:
                 opened = self._send(request, requests)
-                answer = Answer(opened.status, opened.headers, opened.read_all())
-                if answer.is_error:
-                    raise S3Error(answer, str(request))
+                response = S3Response(opened.status, opened.headers, opened.read_all())
+                if response.is_error:
+                    raise S3Error(response, str(request))
             except (OSError, http.client.HTTPException) as error:
                 if not self._moved(error, request.bucket):
-                    patience.wait_after(error)
+                    budget.wait_after(error)
             else:
-                return answer
+                return response
 
-    def open(self, request: Request, requests: Requests, patience: Patience) -> "OpenAnswer":
-        """An answer whose body is still to be read, by whoever asked."""
+    def open(self, request: S3Request, requests: RequestCounter, budget: RetryBudget) -> "StreamedResponse":
+        """An response whose body is still to be read, by whoever asked."""
         while True:
             try:
                 opened = self._send(request, requests)
                 if opened.status >= 300:
-                    raise S3Error(Answer(opened.status, opened.headers, opened.read_all()), str(request))
+                    raise S3Error(S3Response(opened.status, opened.headers, opened.read_all()), str(request))
             except (OSError, http.client.HTTPException) as error:
                 if not self._moved(error, request.bucket):
-                    patience.wait_after(error)
+                    budget.wait_after(error)
             else:
                 return opened
 
@@ -136,7 +136,7 @@ class S3Client:
     def _region(self, bucket: str) -> str:
         return self._regions.get(bucket, self.settings.region)
 
-    def _send(self, request: Request, requests: Requests) -> "OpenAnswer":
+    def _send(self, request: S3Request, requests: RequestCounter) -> "StreamedResponse":
         region = self._region(request.bucket)
         secure, host, base = self.settings.address(request.bucket, region)
         path = encode_path(f"{base}/{request.key}" if request.key else base or "/")
@@ -166,7 +166,7 @@ class S3Client:
                 requests.add(request.kind)
                 raise
             requests.add(request.kind)
-            return OpenAnswer(self, (secure, host), connection, response)
+            return StreamedResponse(self, (secure, host), connection, response)
 
     def _connection(self, secure: bool, host: str) -> tuple[http.client.HTTPConnection, bool]:
         with self._lock:
@@ -210,8 +210,8 @@ def _is_unreachable(error: Exception) -> bool:
     return isinstance(error, Unreachable)
 
 
-class OpenAnswer:
-    """An answer with its body on the wire; its connection is used again once all of it was read."""
+class StreamedResponse:
+    """An response with its body on the wire; its connection is used again once all of it was read."""
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ class OpenAnswer:
 
 
 def _exchange(
-    connection: http.client.HTTPConnection, request: Request, target: str, headers: Mapping[str, str]
+    connection: http.client.HTTPConnection, request: S3Request, target: str, headers: Mapping[str, str]
 ) -> http.client.HTTPResponse:
     try:
         connection.putrequest(request.method, target, skip_host=True, skip_accept_encoding=True)

@@ -8,13 +8,13 @@ from tidyberg.storage.assembly import Literal, Range, Segment, joined
 MB = 1024 * 1024
 SMALLEST_PART = 5 * MB  # of all parts but the last, by S3's rules
 LARGEST_COPY = 512 * MB  # of 5 GB that are allowed: a copy should take seconds
-LARGEST_SENT = 16 * MB  # bytes of one part in the worker's memory
+LARGEST_UPLOAD = 16 * MB  # bytes of one part in the worker's memory
 _MOST_PARTS = 9_000  # of 10,000 that are allowed
 _MAGIC = Literal(b"PAR1")
 
 
 @dataclass(frozen=True)
-class Copied:
+class CopiedPart:
     """A part that never leaves the store."""
 
     source: Range
@@ -25,7 +25,7 @@ class Copied:
 
 
 @dataclass(frozen=True)
-class Sent:
+class UploadedPart:
     """A part that the worker puts together and uploads."""
 
     segments: tuple[Segment, ...]
@@ -35,14 +35,14 @@ class Sent:
         return sum(segment.length for segment in self.segments)
 
 
-Part = Copied | Sent
+Part = CopiedPart | UploadedPart
 
 
 def plan_parts(segments: Iterable[Segment]) -> list[Part]:
     """Parts that laid end to end are the segments; every one but the last has the smallest size or more."""
     pieces = with_shared_magic(joined(segments))
     total = sum(piece.length for piece in pieces)
-    plan = _Plan(max(LARGEST_COPY, total // _MOST_PARTS * 2), max(LARGEST_SENT, total // _MOST_PARTS))
+    plan = _Plan(max(LARGEST_COPY, total // _MOST_PARTS * 2), max(LARGEST_UPLOAD, total // _MOST_PARTS))
     for piece in pieces:
         plan.add(piece)
     return plan.finish()
@@ -58,8 +58,8 @@ def with_shared_magic(segments: Sequence[Segment]) -> Sequence[Segment]:
     return (Range(first.path, 0, first.end), *segments[2:])
 
 
-def sent_bytes(parts: Iterable[Part]) -> int:
-    return sum(part.length for part in parts if isinstance(part, Sent))
+def uploaded_bytes(parts: Iterable[Part]) -> int:
+    return sum(part.length for part in parts if isinstance(part, UploadedPart))
 
 
 class _Plan:
@@ -108,7 +108,7 @@ class _Plan:
 
     def _send_waiting(self) -> None:
         if self._waiting:
-            self._parts.append(Sent(tuple(self._waiting)))
+            self._parts.append(UploadedPart(tuple(self._waiting)))
         self._waiting, self._waiting_bytes = [], 0
 
     def _copy(self, piece: Range) -> None:
@@ -117,16 +117,16 @@ class _Plan:
         start = 0
         for position in range(1, number + 1):
             end = piece.length * position // number
-            self._parts.append(Copied(Range(piece.path, piece.offset + start, end - start)))
+            self._parts.append(CopiedPart(Range(piece.path, piece.offset + start, end - start)))
             start = end
 
     def _take_from_last_copy(self, missing: int) -> bool:
         """Fill up what waits with the end of the part before it, so that the next range can be copied whole."""
         last = self._parts[-1] if self._parts else None
-        if not isinstance(last, Copied) or last.length < SMALLEST_PART + missing:
+        if not isinstance(last, CopiedPart) or last.length < SMALLEST_PART + missing:
             return False
         source = last.source
-        self._parts[-1] = Copied(Range(source.path, source.offset, source.length - missing))
+        self._parts[-1] = CopiedPart(Range(source.path, source.offset, source.length - missing))
         self._waiting.insert(0, Range(source.path, source.end - missing, missing))
         self._waiting_bytes += missing
         return True

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from tidyberg.storage.s3.answers import ShortAnswer, WrongSize, total_size
-from tidyberg.storage.s3.client import OpenAnswer, Patience
+from tidyberg.storage.s3.client import RetryBudget, StreamedResponse
+from tidyberg.storage.s3.responses import TruncatedResponse, WrongSize, total_size
 from tidyberg.storage.s3.store import S3Object, S3Store
 
 _TAIL_BYTES = 256 * 1024  # holds most footers with the length that is read first
@@ -26,21 +26,21 @@ class RangeStream:
         self.etag = etag  # of the object as first seen: what replaces it meanwhile is not read on
         self._store = store
         self._source = source
-        self._open: OpenAnswer | None = None
+        self._open: StreamedResponse | None = None
 
     def read_into(self, view: memoryview) -> None:
         """Fill it, or raise."""
         filled = 0
-        patience = Patience(self._store.settings)
+        budget = RetryBudget(self._store.settings)
         while filled < len(view):
             try:
-                opened = self._open or self._ask(patience)
+                opened = self._open or self._ask(budget)
                 got = opened.read_into(view[filled:])
                 if not got:
-                    raise ShortAnswer(f"{self._source.key} ended at byte {self.position}")
+                    raise TruncatedResponse(f"{self._source.key} ended at byte {self.position}")
             except (OSError, http.client.HTTPException) as error:
                 self._drop()
-                patience.wait_after(error)
+                budget.wait_after(error)
                 continue
             filled += got
             self.position += got
@@ -57,14 +57,14 @@ class RangeStream:
     def close(self) -> None:
         self._drop()
 
-    def _ask(self, patience: Patience) -> OpenAnswer:
-        opened = self._store.open(self._source, self.position, self.end - 1, patience, self.etag)
+    def _ask(self, budget: RetryBudget) -> StreamedResponse:
+        opened = self._store.open(self._source, self.position, self.end - 1, budget, self.etag)
         self._open = opened
         self.etag = self.etag or opened.headers.get("etag")
         # A store may ignore the range and send the whole object from its start.
         self.total = total_size(opened.headers) if opened.status == 206 else int(opened.headers["content-length"])
         if opened.status != 206 and self.position:
-            raise ShortAnswer(f"the store sent {self._source.key} from its start")
+            raise TruncatedResponse(f"the store sent {self._source.key} from its start")
         if self.total is not None and self.total < self.end:
             raise WrongSize(self._source.key, self.total, self.end)
         return opened
@@ -92,13 +92,13 @@ def fetch(
 
 def fetch_all(store: S3Store, source: S3Object) -> bytes:
     """An object of unknown size by one request."""
-    patience = Patience(store.settings)
+    budget = RetryBudget(store.settings)
     while True:
-        opened = store.open_whole(source, patience)
+        opened = store.open_whole(source, budget)
         try:
             return opened.read_all()
         except (OSError, http.client.HTTPException) as error:
-            patience.wait_after(error)
+            budget.wait_after(error)
 
 
 class _ReadableFile(ABC):

@@ -7,8 +7,8 @@ from datetime import datetime
 from urllib.parse import unquote
 from xml.sax.saxutils import escape
 
-from tidyberg.storage.s3.answers import S3Error
-from tidyberg.storage.s3.client import Bytes, OpenAnswer, Patience, Request, Requests, S3Client
+from tidyberg.storage.s3.client import Bytes, RequestCounter, RetryBudget, S3Client, S3Request, StreamedResponse
+from tidyberg.storage.s3.responses import S3Error
 from tidyberg.storage.s3.settings import S3Settings
 from tidyberg.storage.s3.signing import encode_path
 
@@ -51,38 +51,40 @@ class ListedObject:
 
 
 class S3Store:
-    def __init__(self, settings: S3Settings, requests: Requests | None = None) -> None:
+    def __init__(self, settings: S3Settings, requests: RequestCounter | None = None) -> None:
         self.client = _shared(settings)
-        self.requests = requests or Requests()
+        self.requests = requests or RequestCounter()
         self.settings = settings
 
-    def open(self, source: S3Object, first: int, last: int, patience: Patience, etag: str | None = None) -> OpenAnswer:
+    def open(
+        self, source: S3Object, first: int, last: int, budget: RetryBudget, etag: str | None = None
+    ) -> StreamedResponse:
         """Bytes `first` to `last`, both included."""
         headers = {"range": f"bytes={first}-{last}"} | ({"if-match": etag} if etag else {})
-        return self.client.open(Request("get", "GET", source.bucket, source.key, (), headers), self.requests, patience)
+        return self.client.open(S3Request("get", "GET", source.bucket, source.key, (), headers), self.requests, budget)
 
-    def open_whole(self, source: S3Object, patience: Patience) -> OpenAnswer:
-        return self.client.open(Request("get", "GET", source.bucket, source.key), self.requests, patience)
+    def open_whole(self, source: S3Object, budget: RetryBudget) -> StreamedResponse:
+        return self.client.open(S3Request("get", "GET", source.bucket, source.key), self.requests, budget)
 
     def size(self, source: S3Object) -> int:
-        answer = self.client.call(Request("head", "HEAD", source.bucket, source.key), self.requests)
-        return int(answer.headers["content-length"])
+        response = self.client.call(S3Request("head", "HEAD", source.bucket, source.key), self.requests)
+        return int(response.headers["content-length"])
 
     def put(self, target: S3Object, body: Bytes) -> None:
-        self.client.call(Request("put", "PUT", target.bucket, target.key, body=body), self.requests)
+        self.client.call(S3Request("put", "PUT", target.bucket, target.key, body=body), self.requests)
 
     def delete(self, target: S3Object) -> None:
         """As good when it is already gone."""
-        self.client.call(Request("delete", "DELETE", target.bucket, target.key), self.requests)
+        self.client.call(S3Request("delete", "DELETE", target.bucket, target.key), self.requests)
 
     def begin(self, target: S3Object) -> Upload:
         query = [("uploads", "")]
-        answer = self.client.call(Request("create", "POST", target.bucket, target.key, query), self.requests)
-        return Upload(target, answer.value("UploadId") or "")
+        response = self.client.call(S3Request("create", "POST", target.bucket, target.key, query), self.requests)
+        return Upload(target, response.value("UploadId") or "")
 
     def upload_part(self, upload: Upload, number: int, body: Bytes) -> str:
         """The part's ETag, as the end of the upload wants it."""
-        request = Request("part", "PUT", upload.target.bucket, upload.target.key, _part(upload, number), body=body)
+        request = S3Request("part", "PUT", upload.target.bucket, upload.target.key, _part(upload, number), body=body)
         return self.client.call(request, self.requests).headers["etag"]
 
     def copy_part(
@@ -99,15 +101,15 @@ class S3Store:
             headers["x-amz-copy-source-if-match"] = etag
         target = upload.target
         try:
-            answer = self.client.call(
-                Request("part_copy", "PUT", target.bucket, target.key, _part(upload, number), headers), self.requests
+            response = self.client.call(
+                S3Request("part_copy", "PUT", target.bucket, target.key, _part(upload, number), headers), self.requests
             )
         except S3Error as error:
             if error.status in _UNABLE or error.code in _UNABLE_CODES:
                 self.client.copies_parts = False
                 raise CannotCopyParts from error
             raise
-        found = answer.value("ETag")
+        found = response.value("ETag")
         if not found:  # a store that does not know the header takes the request for an empty part
             self.client.copies_parts = False
             raise CannotCopyParts
@@ -124,17 +126,17 @@ class S3Store:
         query = [("uploadId", upload.upload_id)]
         try:
             self.client.call(
-                Request("complete", "POST", target.bucket, target.key, query, headers, body), self.requests
+                S3Request("complete", "POST", target.bucket, target.key, query, headers, body), self.requests
             )
         except S3Error as error:
-            # The answer to an earlier attempt was lost; the name is this upload's alone, so what is there is its own.
+            # The response to an earlier attempt was lost; the name is this upload's alone, so what is there is its own.
             if error.code != "NoSuchUpload" or self._size_or_none(target) != size:
                 raise
 
     def abort(self, upload: Upload) -> None:
         target, query = upload.target, [("uploadId", upload.upload_id)]
         try:
-            self.client.call(Request("abort", "DELETE", target.bucket, target.key, query), self.requests)
+            self.client.call(S3Request("abort", "DELETE", target.bucket, target.key, query), self.requests)
         except S3Error as error:
             if error.code not in ("NoSuchUpload", "NoSuchKey"):
                 raise
@@ -148,30 +150,30 @@ class S3Store:
         depth = [] if recursive else [("delimiter", "/")]
         while True:
             query = [("list-type", "2"), ("prefix", prefix), *depth, *token]
-            answer = self.client.call(Request("list", "GET", bucket, "", query), self.requests)
-            columns = (answer.values("Key"), answer.values("Size"), answer.values("LastModified"))
+            response = self.client.call(S3Request("list", "GET", bucket, "", query), self.requests)
+            columns = (response.values("Key"), response.values("Size"), response.values("LastModified"))
             for key, size, modified in zip(*columns, strict=True):
                 if key.startswith(prefix):
                     yield ListedObject(key, int(size), _milliseconds(modified))
-            if (answer.value("IsTruncated") or "").lower() != "true":
+            if (response.value("IsTruncated") or "").lower() != "true":
                 return
-            token = [("continuation-token", answer.value("NextContinuationToken") or "")]
+            token = [("continuation-token", response.value("NextContinuationToken") or "")]
 
     def uploads(self, bucket: str, prefix: str) -> Iterator[Upload]:
         """Those begun and neither completed nor aborted: no listing of objects shows them, and they cost storage."""
         marker: list[tuple[str, str]] = []
         while True:
             query = [("uploads", ""), ("prefix", prefix), ("encoding-type", "url"), *marker]
-            answer = self.client.call(Request("list", "GET", bucket, "", query), self.requests)
-            keys = [unquote(key) for key in answer.values("Key")]
-            for key, upload_id in zip(keys, answer.values("UploadId"), strict=True):
+            response = self.client.call(S3Request("list", "GET", bucket, "", query), self.requests)
+            keys = [unquote(key) for key in response.values("Key")]
+            for key, upload_id in zip(keys, response.values("UploadId"), strict=True):
                 if key.startswith(prefix):
                     yield Upload(S3Object(bucket, key), upload_id)
-            if (answer.value("IsTruncated") or "").lower() != "true":
+            if (response.value("IsTruncated") or "").lower() != "true":
                 return
             marker = [
-                ("key-marker", unquote(answer.value("NextKeyMarker") or "")),
-                ("upload-id-marker", answer.value("NextUploadIdMarker") or ""),
+                ("key-marker", unquote(response.value("NextKeyMarker") or "")),
+                ("upload-id-marker", response.value("NextUploadIdMarker") or ""),
             ]
 
     def _size_or_none(self, target: S3Object) -> int | None:

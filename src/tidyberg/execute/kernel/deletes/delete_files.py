@@ -19,8 +19,8 @@ from tidyberg.execute.kernel.deletes.vectors import read_vectors
 from tidyberg.execute.kernel.read.reader import MB, OpenFile, Reader, fetch_source
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskDelete, TaskInput
+from tidyberg.storage.file_io import Storage
 from tidyberg.storage.prefetch import run_ahead
-from tidyberg.storage.storage import Storage
 
 Positions = npt.NDArray[np.int64]
 

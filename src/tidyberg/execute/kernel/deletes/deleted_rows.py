@@ -17,8 +17,8 @@ from tidyberg.execute.kernel.deletes.vectors import reads_of
 from tidyberg.execute.kernel.read.reader import MB, OpenFile, Reader
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import AuditTask, Task, TaskDelete, TaskInput
+from tidyberg.storage.file_io import Storage
 from tidyberg.storage.prefetch import run_ahead
-from tidyberg.storage.storage import Storage
 
 Positions = npt.NDArray[np.int64]
 

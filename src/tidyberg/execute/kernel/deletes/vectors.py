@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tidyberg.execute.kernel.read.reader import MB
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskDelete
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 # What storage sends in the time of a request: reading that much too much is cheaper than asking again.
 _GAP_BYTES = MB // 4

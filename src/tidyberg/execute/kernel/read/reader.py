@@ -17,9 +17,9 @@ from tidyberg.execute.kernel.read.shares import row_group_starts, rows_of_share,
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskInput
 from tidyberg.parquet.joined import Outline
+from tidyberg.storage.file_io import Storage
 from tidyberg.storage.prefetch import FILES_AHEAD, run_ahead
 from tidyberg.storage.s3.reading import PieceOfFile, S3InputFile
-from tidyberg.storage.storage import Storage
 
 MB = 1024 * 1024
 FETCHED_WHOLE = 16 * MB  # a file up to this size costs one request for its bytes

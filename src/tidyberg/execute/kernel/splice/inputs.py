@@ -5,9 +5,9 @@ from tidyberg.execute.kernel.read.source import Source, check_writer, open_sourc
 from tidyberg.execute.kernel.write.chunk_parts import Part, parts_of
 from tidyberg.execute.kernel.write.table_columns import Column, TableColumns, by_field_id, columns, same_column
 from tidyberg.model.task import WriteSettings
-from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.thrift import Bytes
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 
 class SplicedInput:

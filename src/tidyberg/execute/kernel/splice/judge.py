@@ -12,8 +12,8 @@ from tidyberg.execute.kernel.write.chunk_parts import CODECS, FEWEST_VALUES
 from tidyberg.execute.kernel.write.dictionaries import TELLING_ROWS, judge_rows
 from tidyberg.execute.kernel.write.table_columns import TableColumns
 from tidyberg.model.task import Task, TaskInput
-from tidyberg.parquet.fields import CannotCopy
-from tidyberg.storage.storage import Storage
+from tidyberg.parquet.errors import CannotCopy
+from tidyberg.storage.file_io import Storage
 
 _WORTHWHILE_SHARE = 0.3  # of the bytes: below, what is saved does not pay for row groups that are less even
 _MOST_LOSING = 0.5  # of the rows, in files that lose some to deletes: these files are written anew, with small pages

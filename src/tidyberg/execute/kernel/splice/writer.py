@@ -25,8 +25,8 @@ from tidyberg.execute.kernel.write.sizing import OutputSizing, most_group_rows
 from tidyberg.execute.kernel.write.table_columns import TableColumns, by_field_id, columns, same_column
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task
-from tidyberg.parquet.fields import CannotCopy
-from tidyberg.storage.storage import Storage, remove_outputs
+from tidyberg.parquet.errors import CannotCopy
+from tidyberg.storage.file_io import Storage, remove_outputs
 
 
 class SplicingWriter:

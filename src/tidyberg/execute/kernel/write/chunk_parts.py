@@ -14,8 +14,8 @@ from tidyberg.execute.kernel.read.source import Source
 from tidyberg.execute.kernel.write.table_columns import Column
 from tidyberg.model.task import WriteSettings
 from tidyberg.parquet.dictionaries import unfolded
+from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.fields import (
-    CannotCopy,
     FileField,
     MetadataField,
     StatisticsField,
@@ -27,7 +27,7 @@ from tidyberg.parquet.fields import (
     substruct,
 )
 from tidyberg.parquet.footer import Chunk, SchemaLeaf
-from tidyberg.parquet.pages import Page, places, plain_pages
+from tidyberg.parquet.pages import DataPage, page_spans, plain_pages
 from tidyberg.parquet.thrift import BINARY, FALSE, I64, TRUE, Bytes
 
 CODECS = {"uncompressed": 0, "snappy": 1, "gzip": 2, "brotli": 4, "zstd": 6, "lz4": 7}
@@ -69,7 +69,7 @@ class Part:
     """A column of a row group of an input."""
 
     content: tuple[Bytes, ...]  # end to end
-    pages: tuple[Page, ...]
+    pages: tuple[DataPage, ...]
     rows: int  # as many as values: it is in no list
     known: Known
     page_bounds: PageBounds | None
@@ -110,7 +110,7 @@ def _part(
     known = _known(source, group_number, index, chunk)
     pieces: tuple[Bytes, ...]
     if chunk.first_data_page == chunk.pages.offset:
-        pieces, pages = (content,), plain_pages(places(content), leaf)
+        pieces, pages = (content,), plain_pages(page_spans(content), leaf)
         bounds = _page_bounds(source, chunk, len(pages))
     elif leaf.type in _FLOATS:
         raise CannotCopy("it has a dictionary")  # for its NaN are counted: most of the work is done by then
@@ -193,7 +193,7 @@ def _page_bounds(source: Source, chunk: Chunk, pages: int) -> PageBounds | None:
     return PageBounds([flag == TRUE for flag in flags], lowers, uppers, nulls or None)
 
 
-def _bounds_of_all(known: Known, pages: Sequence[Page], rows: int, leaf: SchemaLeaf) -> PageBounds | None:
+def _bounds_of_all(known: Known, pages: Sequence[DataPage], rows: int, leaf: SchemaLeaf) -> PageBounds | None:
     """What holds for a chunk holds for each of its pages; but NaN is within no bounds, and yet may be looked for."""
     count = len(pages)
     if known.nulls == rows:

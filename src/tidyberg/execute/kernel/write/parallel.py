@@ -9,7 +9,7 @@ from tidyberg.execute.kernel.write.encoders import ColumnEncoders, Encoding
 from tidyberg.execute.kernel.write.output import Output
 from tidyberg.execute.kernel.write.paged import SplicedFile
 from tidyberg.execute.kernel.write.table_columns import TableColumns
-from tidyberg.storage.storage import Place, Storage
+from tidyberg.storage.file_io import Place, Storage
 
 
 class AssembledOutput:

@@ -13,11 +13,11 @@ _TRANSIENT_CODES = frozenset(
      "ThrottlingException", "RequestLimitExceeded", "BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"}
 )  # fmt: skip
 _WITHOUT_BODY = {403: "AccessDenied", 404: "NoSuchKey", 412: "PreconditionFailed", 503: "SlowDown"}
-_MOST_SAID = 300
+_MOST_MESSAGE = 300
 
 
 @dataclass(frozen=True)
-class Answer:
+class S3Response:
     status: int
     headers: Mapping[str, str]  # names in lower case
     body: bytes = b""
@@ -35,19 +35,19 @@ class Answer:
 
     @property
     def is_error(self) -> bool:
-        """Copies and completed uploads may fail after the store began to answer with 200."""
+        """Copies and completed uploads may fail after the store began to response with 200."""
         return self.status >= 300 or b"<Error>" in self.body[:1024] or b"<Error " in self.body[:1024]
 
 
 class S3Error(OSError):
-    """An answer that is none; an OSError, as Arrow's filesystems raise them."""
+    """An response that is none; an OSError, as Arrow's filesystems raise them."""
 
-    def __init__(self, answer: Answer, request: str) -> None:
-        self.status = answer.status
-        self.code = answer.value("Code") or _WITHOUT_BODY.get(answer.status, "")
-        self.region = answer.headers.get("x-amz-bucket-region") or answer.value("Region")
-        self.wait_seconds = _seconds(answer.headers.get("retry-after"))
-        said = " ".join((answer.value("Message") or "").split())[:_MOST_SAID]
+    def __init__(self, response: S3Response, request: str) -> None:
+        self.status = response.status
+        self.code = response.value("Code") or _WITHOUT_BODY.get(response.status, "")
+        self.region = response.headers.get("x-amz-bucket-region") or response.value("Region")
+        self.wait_seconds = _seconds(response.headers.get("retry-after"))
+        said = " ".join((response.value("Message") or "").split())[:_MOST_MESSAGE]
         super().__init__(f"{request} was answered {self.code or 'without a code'}: {said or '-'} (HTTP {self.status})")
 
     @property
@@ -63,7 +63,7 @@ class WrongSize(OSError):  # noqa: N818 - a fact about an object
         super().__init__(f"{key} has {total} bytes where {expected} were expected")
 
 
-class ShortAnswer(http.client.HTTPException):
+class TruncatedResponse(http.client.HTTPException):
     """The connection ended before all bytes had come."""
 
 
@@ -77,7 +77,7 @@ def is_transient(error: Exception) -> bool:
 
 
 def total_size(headers: Mapping[str, str]) -> int | None:
-    """The whole object's, from the answer to a request for a part of it."""
+    """The whole object's, from the response to a request for a part of it."""
     match = re.fullmatch(r"bytes \d+-\d+/(\d+)", headers.get("content-range", ""))
     return int(match[1]) if match else None
 

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from tidyberg.manifests.entries import ManifestEntries, PartitionColumn, joined
 from tidyberg.manifests.inherit import inherit
-from tidyberg.manifests.marks import are_marked
-from tidyberg.manifests.tuples import Ints, distinct, layout_of, texts_of, tuples_of
+from tidyberg.manifests.partition_tuples import Ints, distinct, layout_of, texts_of, tuples_of
+from tidyberg.manifests.text_filter import may_contain
 from tidyberg.model.manifest import ManifestInfo, RestRule
 
 Mask = npt.NDArray[np.bool_]
@@ -56,7 +56,7 @@ def set_aside(
     return left
 
 
-def count_together(counted: pa.Table, keys: Sequence[str]) -> pa.Table:
+def add_counts(counted: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Counts of the same partition and snapshot as one."""
     summed = counted.group_by(list(keys), use_threads=False).aggregate(list(_SUMS.items()))
     return summed.select([*keys, *(f"{name}_{how}" for name, how in _SUMS.items())]).rename_columns([*keys, *_SUMS])
@@ -76,7 +76,7 @@ def _resting(
         rests &= spec_id == rule.spec_id
     rests &= ~_reached(entries, spec_id, columns, partition, texts, rests, rule)
     if rule.selected is not None:
-        rests |= ~are_marked(rule.selected, texts)[partition]
+        rests |= ~may_contain(rule.selected, texts)[partition]
     rests &= (entries["content"].to_numpy() == 0) & (sizes >= 0) & (records >= 0)
     return rests, _counted(entries, tuples, first, partition, rests, rule)
 
@@ -94,14 +94,14 @@ def _reached(
     sequence = entries["sequence_number"].to_numpy()
     layout = layout_of(columns)
     if rule.delete_layouts.get(spec_id, {layout}) == {layout}:
-        reached = are_marked(rule.deleted_partitions, texts)[partition]
+        reached = may_contain(rule.deleted_partitions, texts)[partition]
     else:  # values of one layout do not compare with those of another
         reached = np.ones(len(sequence), np.bool_)
     reached &= sequence <= rule.deletes_until
     reached |= sequence < rule.everywhere_until
     if rule.deleted_files:
         asked = np.flatnonzero(among & ~reached & (sequence <= rule.deletes_until))
-        reached[asked] = are_marked(rule.deleted_files, entries["path"].take(pa.array(asked)).to_pylist())
+        reached[asked] = may_contain(rule.deleted_files, entries["path"].take(pa.array(asked)).to_pylist())
     return reached
 
 
@@ -126,7 +126,7 @@ def _counted(
             "largest": sizes,
         }
     )
-    counted = count_together(each, ("partition", "snapshot_id"))
+    counted = add_counts(each, ("partition", "snapshot_id"))
     at = pa.array(first[counted["partition"].to_numpy()])
     counted = counted.drop_columns(["partition"])
     for name in tuples.column_names:

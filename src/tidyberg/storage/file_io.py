@@ -14,9 +14,9 @@ from pyarrow import fs
 from tidyberg.failures import FailureKind, KernelFailure, redact
 from tidyberg.storage.access import StorageAccess
 from tidyberg.storage.filesystems import identity, open_filesystem
-from tidyberg.storage.s3.answers import WrongSize
-from tidyberg.storage.s3.client import Requests
+from tidyberg.storage.s3.client import RequestCounter
 from tidyberg.storage.s3.reading import S3InputFile, fetch, fetch_all
+from tidyberg.storage.s3.responses import WrongSize
 from tidyberg.storage.s3.settings import S3Settings
 from tidyberg.storage.s3.store import S3Object, S3Store
 from tidyberg.storage.s3.writing import S3OutputStream
@@ -75,7 +75,7 @@ class Storage:
             for name, value in self._properties.items()
             if len(value) >= 4 and any(word in name.lower() for word in _SECRET_WORDS)
         )
-        self._requests = Requests()
+        self._requests = RequestCounter()
         self._store: S3Store | None = None
         self._filesystems: dict[tuple[str, str], fs.FileSystem] = {}  # by scheme and authority
         self.etags: dict[str, str] = {}  # of the objects read, by location: what a copy must find unchanged

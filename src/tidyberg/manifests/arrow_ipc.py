@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from tidyberg.manifests.entries import ManifestEntries, PartitionColumn, joined
-from tidyberg.manifests.tuples import layout_of
+from tidyberg.manifests.partition_tuples import layout_of
 from tidyberg.model.manifest import Layout
 
 # The layout; of each manifest its position among all, its entries and what rests of it; both as Arrow streams.
