@@ -139,7 +139,7 @@ def test_an_object_of_another_size_is_told(store: S3Store, bucket: str) -> None:
     target = S3Object(bucket, "in")
     store.put(target, NOISE[:1000])
     for size in (999, 1001):
-        with pytest.raises(WrongSize, match=f"has 1000 bytes where {size} were expected"):
+        with pytest.raises(WrongSize, match=f"has 1000 bytes, expected {size}"):
             fetch(store, target, 0, size, size=size)
 
 

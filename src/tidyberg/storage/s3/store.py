@@ -1,4 +1,4 @@
-"""The operations on objects that a task needs, on one client, counted for that task."""
+"""The S3 operations that a task needs. Tasks share a client, and each counts its own requests."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,8 +20,8 @@ _clients: dict[S3Settings, S3Client] = {}
 _lock = threading.Lock()
 
 
-class CannotCopyParts(Exception):  # noqa: N818 - a fact, and no failure
-    """The store does not copy ranges of objects by itself."""
+class CannotCopyParts(Exception):  # noqa: N818 - a fact about the store, not a failure
+    """The store does not support UploadPartCopy."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class S3Object:
 
 @dataclass(frozen=True)
 class Upload:
-    """A multipart upload that was begun."""
+    """A multipart upload in progress."""
 
     target: S3Object
     upload_id: str
@@ -59,7 +59,7 @@ class S3Store:
     def open(
         self, source: S3Object, first: int, last: int, budget: RetryBudget, etag: str | None = None
     ) -> StreamedResponse:
-        """Bytes `first` to `last`, both included."""
+        """Opens the bytes from `first` to `last`, both inclusive."""
         headers = {"range": f"bytes={first}-{last}"} | ({"if-match": etag} if etag else {})
         return self.client.open(S3Request("get", "GET", source.bucket, source.key, (), headers), self.requests, budget)
 
@@ -74,7 +74,7 @@ class S3Store:
         self.client.call(S3Request("put", "PUT", target.bucket, target.key, body=body), self.requests)
 
     def delete(self, target: S3Object) -> None:
-        """As good when it is already gone."""
+        """Deletes an object. Succeeds if it does not exist."""
         self.client.call(S3Request("delete", "DELETE", target.bucket, target.key), self.requests)
 
     def begin(self, target: S3Object) -> Upload:
@@ -83,14 +83,14 @@ class S3Store:
         return Upload(target, response.value("UploadId") or "")
 
     def upload_part(self, upload: Upload, number: int, body: Bytes) -> str:
-        """The part's ETag, as the end of the upload wants it."""
+        """Uploads a part. Returns its ETag, which `complete` needs."""
         request = S3Request("part", "PUT", upload.target.bucket, upload.target.key, _part(upload, number), body=body)
         return self.client.call(request, self.requests).headers["etag"]
 
     def copy_part(
         self, upload: Upload, number: int, source: S3Object, first: int, last: int, etag: str | None = None
     ) -> str:
-        """The same, of bytes that stay in the store."""
+        """Copies a part from another object inside the store. Returns its ETag. Raises CannotCopyParts."""
         if not self.client.copies_parts:
             raise CannotCopyParts
         headers = {
@@ -110,7 +110,7 @@ class S3Store:
                 raise CannotCopyParts from error
             raise
         found = response.value("ETag")
-        if not found:  # a store that does not know the header takes the request for an empty part
+        if not found:  # a store that does not know the header has stored an empty part
             self.client.copies_parts = False
             raise CannotCopyParts
         return found
@@ -129,7 +129,7 @@ class S3Store:
                 S3Request("complete", "POST", target.bucket, target.key, query, headers, body), self.requests
             )
         except S3Error as error:
-            # The response to an earlier attempt was lost; the name is this upload's alone, so what is there is its own.
+            # The response to an earlier attempt was lost. No other upload uses this key, so the object is ours.
             if error.code != "NoSuchUpload" or self._size_or_none(target) != size:
                 raise
 
@@ -142,9 +142,10 @@ class S3Store:
                 raise
 
     def objects(self, bucket: str, prefix: str, *, recursive: bool = False) -> Iterator[ListedObject]:
-        """Those whose keys begin with the prefix, a thousand a request; else only up to the next slash.
+        """Lists the objects whose keys begin with the prefix, a thousand per request.
 
-        Keys are asked for as they are: stores differ in how they would encode them.
+        Without `recursive`, it lists only keys that have no further slash. It does not ask for encoded keys, because
+        stores encode them differently.
         """
         token: list[tuple[str, str]] = []
         depth = [] if recursive else [("delimiter", "/")]
@@ -160,7 +161,7 @@ class S3Store:
             token = [("continuation-token", response.value("NextContinuationToken") or "")]
 
     def uploads(self, bucket: str, prefix: str) -> Iterator[Upload]:
-        """Those begun and neither completed nor aborted: no listing of objects shows them, and they cost storage."""
+        """Lists uploads that were neither completed nor aborted. They cost storage, and `objects` omits them."""
         marker: list[tuple[str, str]] = []
         while True:
             query = [("uploads", ""), ("prefix", prefix), ("encoding-type", "url"), *marker]
@@ -196,7 +197,7 @@ def _milliseconds(modified: str) -> int:
 def _shared(settings: S3Settings) -> S3Client:
     with _lock:
         if settings not in _clients:
-            while len(_clients) >= _MOST_CLIENTS:  # renewed credentials leave old ones behind
+            while len(_clients) >= _MOST_CLIENTS:  # each renewal of credentials adds one
                 _clients.pop(next(iter(_clients))).close()
             _clients[settings] = S3Client(settings)
         return _clients[settings]
