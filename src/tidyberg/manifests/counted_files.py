@@ -1,4 +1,4 @@
-"""Sets entries aside that a plan need not see, and counts them by partition and snapshot."""
+"""Replaces entries of files that a plan cannot select by counts per partition and snapshot."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,9 +32,10 @@ _SUMS = {
 def set_aside(
     infos: Sequence[ManifestInfo], manifests: Sequence[ManifestEntries], rule: RestRule
 ) -> list[ManifestEntries]:
-    """The manifests without entries of files that rest; their counts are with one of the manifests alike.
+    """Returns the manifests without the entries that `rule` says are only counted.
 
-    What stays has inherited what is its manifest's: row ids could not be told any more. Raises ManifestError.
+    The counts of manifests with the same partition layout are in the first of them. The entries that stay have
+    inherited their values, because row ids cannot be computed once entries are missing. Raises ManifestError.
     """
     left = list(manifests)
     alike: dict[tuple[int, tuple[PartitionColumn, ...]], list[int]] = {}
@@ -57,7 +58,7 @@ def set_aside(
 
 
 def add_counts(counted: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Counts of the same partition and snapshot as one."""
+    """Adds up the counts of equal keys."""
     summed = counted.group_by(list(keys), use_threads=False).aggregate(list(_SUMS.items()))
     return summed.select([*keys, *(f"{name}_{how}" for name, how in _SUMS.items())]).rename_columns([*keys, *_SUMS])
 
@@ -90,12 +91,12 @@ def _reached(
     among: Mask,
     rule: RestRule,
 ) -> Mask:
-    """Entries that some delete file may apply to; of those that are not `among` it is not asked by path."""
+    """Returns the entries that a delete file may apply to. Paths are looked up only for entries in `among`."""
     sequence = entries["sequence_number"].to_numpy()
     layout = layout_of(columns)
     if rule.delete_layouts.get(spec_id, {layout}) == {layout}:
         reached = may_contain(rule.deleted_partitions, texts)[partition]
-    else:  # values of one layout do not compare with those of another
+    else:  # partition values of different layouts cannot be compared
         reached = np.ones(len(sequence), np.bool_)
     reached &= sequence <= rule.deletes_until
     reached |= sequence < rule.everywhere_until

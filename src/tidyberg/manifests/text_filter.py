@@ -1,4 +1,4 @@
-"""A set of texts in a few bits each: one bit for every text's checksum. It may seem to hold more, never less."""
+"""A Bloom filter with one hash: a bitmap of checksums of texts. It has false positives, but no false negatives."""
 
 from collections.abc import Sequence
 from zlib import crc32
@@ -6,7 +6,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-_FEWEST, _MOST = 1 << 13, 1 << 23  # bits: at most a megabyte goes with every task, however many texts there are
+_FEWEST, _MOST = 1 << 13, 1 << 23  # bits; each task carries a filter, so it has at most one megabyte
 _BITS_A_TEXT = 16
 
 
@@ -20,7 +20,7 @@ def build_filter(texts: Sequence[str]) -> bytes:
 
 
 def may_contain(content: bytes, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """One answer a text; no content at all build_filter nothing."""
+    """Returns one flag per text. An empty filter contains nothing."""
     if not content:
         return np.zeros(len(texts), np.bool_)
     bits = np.unpackbits(np.frombuffer(content, np.uint8)).view(np.bool_)
