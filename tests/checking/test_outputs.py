@@ -72,7 +72,7 @@ def test_another_column_is_no_excuse(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "in_output", "left"),
     [
-        (["the page at 4 is of no kind that the format has here"], ["pages have 9 levels for 10 values"], 1),
+        (["the page at 4 has a type that the format does not allow here"], ["pages have 9 levels for 10 values"], 1),
         (["pages have 3 levels for 10 values"], ["pages have 9 levels for 10 values"] * 2, 1),
         (["pages have 3 levels for 10 values"] * 2, ["pages have 9 levels for 10 values"] * 2, 0),
         (["the page header at 40 is damaged: 'a'"], ["the page header at 4000 is damaged: 'a'"], 0),

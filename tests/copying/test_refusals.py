@@ -196,7 +196,7 @@ def test_footers_that_say_more_than_is_understood_are_never_copied(
         (in_metadata(put(MetadataField.DATA_PAGE, I32, 1 << 40)), "column name would lie outside of the file"),
         (in_metadata(put(MetadataField.DATA_PAGE, I32, 5)), "its columns overlap"),
         (in_metadata(put(MetadataField.VALUES, I32, 4)), "column name has 4 values in 3 rows"),
-        (in_metadata(put(MetadataField.COMPRESSED, BINARY, b"12")), "how long column name is is not a number"),
+        (in_metadata(put(MetadataField.COMPRESSED, BINARY, b"12")), "the length of column name is not a valid number"),
         (in_metadata(put(MetadataField.BLOOM, I32, 1 << 40)), "bloom filter of column name would lie outside"),
         (in_chunk(put(ChunkField.OFFSET_INDEX, I32, 1 << 40)), "column name would lie outside of the file"),
         (put(FileField.ROWS, I32, 4), "its row groups do not hold the rows"),

@@ -1,8 +1,8 @@
-"""A dictionary that lists a column's values one after the other is the column itself: it becomes a data page.
+"""Turns a dictionary page into a data page if its entries are the values of the column in order.
 
-Arrow tries a dictionary for every column and keeps it until it is a megabyte large. Of keys and texts it
-then has an entry for each row, and the indices count up. Only indices and levels are looked at here: the values stay
-compressed as they are. The page is of version 2, for its levels lie outside of what is compressed.
+Arrow tries a dictionary for every column and keeps it until it has a megabyte. For unique keys and texts, the
+dictionary has an entry per row, and the indices count up. This module decodes only indices and levels; the values stay
+compressed. The new page has version 2, because there levels are not part of the compressed bytes.
 """
 
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ from tidyberg.parquet.pages import (
 )
 from tidyberg.parquet.thrift import I32, STRUCT, TRUE, Bytes, Struct, write_struct
 
-_ARROW_NAMES = {"lz4": "lz4_raw"}  # where they differ from the table's
-_LENGTH_BYTES = 4  # of the length before the levels of a page of version 1
-_LARGEST_PAGE = 16 << 20  # of indices, uncompressed: writers begin another long before
+_ARROW_NAMES = {"lz4": "lz4_raw"}  # Arrow's names of codecs that differ from Iceberg's
+_LENGTH_BYTES = 4  # of the length before the levels in a page of version 1
+_LARGEST_PAGE = 16 << 20  # bytes of indices, uncompressed; writers use far smaller pages
 
 
 class _V2:
@@ -39,7 +39,7 @@ class _V2:
 
 
 def unfolded(content: Bytes, leaf: SchemaLeaf, compression: str) -> tuple[tuple[Bytes, ...], tuple[DataPage, ...]]:
-    """A chunk with a dictionary as plain pages with the same values in the same order; raises CannotCopy."""
+    """Returns a chunk with a dictionary as plain pages with the same values in the same order. Raises CannotCopy."""
     dictionary, *others = page_spans(content)
     entries = _entries(dictionary, leaf)
     folded: list[Levels] = []
@@ -66,16 +66,16 @@ def _entries(span: PageSpan, leaf: SchemaLeaf) -> int:
     described = substruct(span.header, HeaderField.DICTIONARY_PAGE, "a page header")
     if span.kind != DICTIONARY_PAGE or described is None:
         raise CannotCopy("it does not begin with its dictionary")
-    if number(described, 2, "how a dictionary is encoded") not in (PLAIN, PLAIN_DICTIONARY):
+    if number(described, 2, "the encoding of a dictionary") not in (PLAIN, PLAIN_DICTIONARY):
         raise CannotCopy("its dictionary is not plain")
-    entries = number(described, 1, "how many entries a dictionary has")
+    entries = number(described, 1, "the number of entries of a dictionary")
     if not entries or (leaf.value_bytes is not None and span.uncompressed != entries * leaf.value_bytes):
         raise CannotCopy("its dictionary does not hold the entries that it counts")
     return entries
 
 
 def _opened(content: Bytes, span: PageSpan, data: Struct, leaf: SchemaLeaf, compression: str) -> tuple[Levels, bytes]:
-    """The levels and the indices of a page."""
+    """Returns the levels and the indices of a page."""
     values, most = value_count(data), leaf.definition_levels
     if span.kind == DATA_PAGE:
         body = _decompressed(bytes(content[span.body : span.end]), span.uncompressed, compression)
@@ -83,9 +83,9 @@ def _opened(content: Bytes, span: PageSpan, data: Struct, leaf: SchemaLeaf, comp
             return Levels(values, values, None), body
         end = _LENGTH_BYTES + int.from_bytes(body[:_LENGTH_BYTES], "little")
         return decode_levels(body[_LENGTH_BYTES:end], values, most), body[end:]
-    if number(data, _V2.REPETITION_BYTES, "how long levels are"):
+    if number(data, _V2.REPETITION_BYTES, "the length of levels"):
         raise CannotCopy("it has lists or maps")
-    length = number(data, _V2.DEFINITION_BYTES, "how long levels are")
+    length = number(data, _V2.DEFINITION_BYTES, "the length of levels")
     indices = bytes(content[span.body + length : span.end])
     if data.get(_V2.IS_COMPRESSED, (TRUE, True))[1]:
         indices = _decompressed(indices, span.uncompressed - length, compression)
@@ -111,7 +111,7 @@ def _decompressed(body: bytes, size: int, compression: str) -> bytes:
 def _data_page(
     dictionary: PageSpan, folded: Sequence[Levels], leaf: SchemaLeaf, compression: str
 ) -> tuple[bytes, DataPage]:
-    """The header of the page, with the levels that follow it; what follows these are the dictionary's bytes."""
+    """Returns the page header with the levels after it. The bytes of the dictionary follow them."""
     values, present = sum(page.values for page in folded), sum(page.present for page in folded)
     levels = encode_levels(folded, leaf.definition_levels) if leaf.definition_levels else b""
     stored = dictionary.end - dictionary.body

@@ -1,4 +1,4 @@
-"""A column chunk: what the footer, its page indexes and its bloom filter say of it, against its decoded pages."""
+"""Checks a column chunk: compares the footer, the page indexes and the Bloom filter with its decoded pages."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -33,9 +33,9 @@ from tidyberg.parquet.pages import DATA_PAGE_V2
 from tidyberg.parquet.thrift import I32, I64, Struct, read_struct
 
 _DISTINCT = 4
-_HARMLESS_ENCODINGS = {0, 3, 4}  # plain, RLE and bit-packed: levels and dictionaries use them too
+_HARMLESS_ENCODINGS = {0, 3, 4}  # plain, RLE and bit-packed; levels and dictionaries use them too
 
-Read = Callable[[int, int], Any]  # offset, length: bytes
+Read = Callable[[int, int], Any]  # takes offset and length, returns bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class CheckedColumn:
 
 @dataclass(frozen=True, slots=True)
 class ChunkLayout:
-    """Where the pieces of a chunk lie."""
+    """The byte ranges of the parts of a column chunk."""
 
     metadata: Struct
     pages: Extent
@@ -61,23 +61,23 @@ class ChunkLayout:
 
 @dataclass
 class ChunkTruth:
-    """What a chunk was found to hold."""
+    """The decoded contents of a column chunk."""
 
     pages: list[TruePage] = field(default_factory=list)
     distinct: set[Any] | None = None
-    distinct_bits: set[Any] = field(default_factory=set)  # with both zeros apart
+    distinct_bits: set[Any] = field(default_factory=set)  # by bit pattern: -0.0 and 0.0 differ
     rows_of_values: list[tuple[LevelArray | None, pa.Array]] = field(default_factory=list)
     has_negative_zero: bool = False
     has_positive_zero: bool = False
 
     def truth(self, value_bytes: int | None) -> Truth:
-        told = [page.truth for page in self.pages]
+        truths = [page.truth for page in self.pages]
         return Truth(
-            values=sum(one.values for one in told),
-            nulls=sum(one.nulls for one in told),
-            nans=sum(one.nans for one in told),
-            lower=min((one.lower for one in told if one.lower is not None), default=None),
-            upper=max((one.upper for one in told if one.upper is not None), default=None),
+            values=sum(one.values for one in truths),
+            nulls=sum(one.nulls for one in truths),
+            nans=sum(one.nans for one in truths),
+            lower=min((one.lower for one in truths if one.lower is not None), default=None),
+            upper=max((one.upper for one in truths if one.upper is not None), default=None),
             value_bytes=value_bytes,
             distinct=None if self.distinct is None else (len(self.distinct), len(self.distinct_bits)),
         )
@@ -86,7 +86,7 @@ class ChunkTruth:
 def check_chunk(
     read: Read, layout: ChunkLayout, column: CheckedColumn, rows: int, findings: Findings, *, keeps_values: bool = False
 ) -> ChunkTruth | None:
-    """None where the pages cannot be walked or decoded. `keeps_values` is for columns that rows are sorted by."""
+    """Checks a chunk. Returns None if its pages cannot be decoded. `keeps_values` is set for sorting columns."""
     try:
         stored = walk(
             memoryview(read(layout.pages.offset, layout.pages.length)).cast("B"), layout.pages.offset, findings
@@ -106,19 +106,19 @@ def check_chunk(
 def _check_sizes(stored: Sequence[StoredPage], layout: ChunkLayout, findings: Findings) -> None:
     metadata = layout.metadata
     uncompressed = sum(page.header_bytes + page.uncompressed for page in stored)
-    said = optional_number(metadata, MetadataField.UNCOMPRESSED, "how long a column is uncompressed")
+    said = optional_number(metadata, MetadataField.UNCOMPRESSED, "the uncompressed length of a column")
     findings.equal("chunk-size", "the uncompressed size", said, uncompressed)
-    # The compressed size is where the walk ended, and the walk raises where a page goes beyond it.
+    # The compressed size needs no check: `walk` raises if a page ends beyond it.
     dictionaries = [page for page in stored if page.kind == DICTIONARY_PAGE]
     if dictionaries and (len(dictionaries) > 1 or stored[0].kind != DICTIONARY_PAGE):
         findings.add("dictionary-page", "the dictionary is not the first page")
     data = [page for page in stored if page.kind != DICTIONARY_PAGE]
-    first = optional_number(metadata, MetadataField.DATA_PAGE, "where the first data page is")
+    first = optional_number(metadata, MetadataField.DATA_PAGE, "the offset of the first data page")
     if data:
         findings.equal("data-page-offset", "the offset of the first data page", first, data[0].offset)
-    told = optional_number(metadata, MetadataField.DICTIONARY_PAGE, "where the dictionary is") or None
+    stated = optional_number(metadata, MetadataField.DICTIONARY_PAGE, "the offset of the dictionary") or None
     true = dictionaries[0].offset if dictionaries else None
-    findings.equal("dictionary-page-offset", "the offset of the dictionary page", told, true)
+    findings.equal("dictionary-page-offset", "the offset of the dictionary page", stated, true)
 
 
 def _check_encodings(stored: Sequence[StoredPage], metadata: Struct, findings: Findings) -> None:
@@ -133,20 +133,20 @@ def _check_encodings(stored: Sequence[StoredPage], metadata: Struct, findings: F
     findings.expect(not unused, "encodings", f"encodings {sorted(unused)} are listed but not used")
     stats = structs(metadata, MetadataField.ENCODING_STATS, "the counts of encodings")
     if stats:
-        told: Counter[tuple[int, int]] = Counter()
+        stated: Counter[tuple[int, int]] = Counter()
         for entry in stats:
-            told[entry.get(1, (0, -1))[1], entry.get(2, (0, -1))[1]] += entry.get(3, (0, 0))[1]
+            stated[entry.get(1, (0, -1))[1], entry.get(2, (0, -1))[1]] += entry.get(3, (0, 0))[1]
         true = Counter((page.kind, page.encoding) for page in stored)
-        if told == true:
+        if stated == true:
             return
-        if _by_encoding(told) == _by_encoding(true):
-            findings.equal("page-kinds", "pages by kind and encoding", dict(told), dict(true))
+        if _by_encoding(stated) == _by_encoding(true):
+            findings.equal("page-kinds", "pages by kind and encoding", dict(stated), dict(true))
         else:
-            findings.equal("encoding-stats", "pages by kind and encoding", dict(told), dict(true))
+            findings.equal("encoding-stats", "pages by kind and encoding", dict(stated), dict(true))
 
 
 def _by_encoding(counts: Counter[tuple[int, int]]) -> Counter[tuple[bool, int]]:
-    """Without the version of data pages: some writers count those of the second as of the first."""
+    """Drops the version of data pages, because some writers count version 2 pages as version 1."""
     found: Counter[tuple[bool, int]] = Counter()
     for (kind, encoding), count in counts.items():
         found[kind == DICTIONARY_PAGE, encoding] += count
@@ -168,7 +168,7 @@ def _decode(
     if layout.bloom is not None:
         bits = layout.bloom.length - layout.bloom_header
         bloom = BloomFilter(read(layout.bloom.offset + layout.bloom_header, bits))
-    codec = optional_number(metadata, MetadataField.CODEC, "how pages are compressed") or 0
+    codec = optional_number(metadata, MetadataField.CODEC, "the compression codec") or 0
     missing = 0
     for batch in batches(stored, column.leaf, codec):
         _add_pages(batch, column, truth, findings)
@@ -181,7 +181,7 @@ def _decode(
                 _note_zeros(column.order.numbers(batch.values), truth)
         if keeps_values:
             truth.rows_of_values.append((batch.definitions, batch.values))
-    findings.expect(not missing, "bloom-filter", f"the bloom filter does not know {missing} values of the column")
+    findings.expect(not missing, "bloom-filter", f"the bloom filter lacks {missing} values of the column")
     return truth
 
 
@@ -212,14 +212,14 @@ def _add_pages(batch: Batch, column: CheckedColumn, truth: ChunkTruth, findings:
     for at, page in enumerate(batch.pages):
         nulls = page.values - batch.present[at]
         found = extremes[at]
-        told = Truth(page.values, nulls, found.nans, found.lower, found.upper, column.leaf.value_bytes)
+        page_truth = Truth(page.values, nulls, found.nans, found.lower, found.upper, column.leaf.value_bytes)
         rows = int(batch.repetition_counts[at, 0])
         true = TruePage(
             offset=page.offset,
             length=page.length,
             rows=rows,
             starts_row=batch.first_repetitions[at] == 0,
-            truth=told,
+            truth=page_truth,
             repetitions=tuple(batch.repetition_counts[at].tolist()),
             definitions=tuple(batch.definition_counts[at].tolist()),
             unencoded=unencoded[at],
@@ -228,9 +228,9 @@ def _add_pages(batch: Batch, column: CheckedColumn, truth: ChunkTruth, findings:
         if page.kind == DATA_PAGE_V2:
             findings.equal("page-counts", "the number of nulls", declared_nulls(page), nulls, page.number)
             findings.equal("page-counts", "the number of rows", declared_rows(page), rows, page.number)
-            findings.expect(true.starts_row, "page-counts", "the page begins inside of a row", page.number)
+            findings.expect(true.starts_row, "page-counts", "the page begins in the middle of a row", page.number)
         if page.statistics:
-            check_statistics(page.statistics, told, column.order, findings, page.number)
+            check_statistics(page.statistics, page_truth, column.order, findings, page.number)
 
 
 def _unencoded(values: pa.Array, starts: Sequence[int], leaf: SchemaLeaf) -> list[int]:
@@ -241,7 +241,7 @@ def _unencoded(values: pa.Array, starts: Sequence[int], leaf: SchemaLeaf) -> lis
 
 
 def _check_counts(truth: ChunkTruth, metadata: Struct, rows: int, findings: Findings) -> None:
-    values = optional_number(metadata, MetadataField.VALUES, "how many values a column has")
+    values = optional_number(metadata, MetadataField.VALUES, "the number of values of a column")
     findings.equal("value-count", "the number of values", values, sum(page.truth.values for page in truth.pages))
     findings.equal("row-count", "the number of rows in its pages", sum(page.rows for page in truth.pages), rows)
 
@@ -254,10 +254,10 @@ def _check_footer(truth: ChunkTruth, metadata: Struct, column: CheckedColumn, fi
         unencoded = sum(page.unencoded for page in truth.pages)
         findings.equal("size-statistics", "the size of all values", sizes[1][1], unencoded)
     for field_id, name in ((2, "repetitions"), (3, "definitions")):
-        told = items(sizes, field_id, I64, "the levels of a column")
-        if told:
+        stated = items(sizes, field_id, I64, "the levels of a column")
+        if stated:
             true = [sum(counts) for counts in zip(*(getattr(page, name) for page in truth.pages), strict=True)]
-            findings.equal("size-statistics", f"the {name[:-1]} levels", list(told), true or [0] * len(told))
+            findings.equal("size-statistics", f"the {name[:-1]} levels", list(stated), true or [0] * len(stated))
 
 
 def _check_indexes(

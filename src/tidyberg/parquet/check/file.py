@@ -1,4 +1,4 @@
-"""Proves a Parquet file true: its footer, pages, indexes and bloom filters, against values that are decoded.
+"""Checks a Parquet file: compares its footer, page headers, page indexes and Bloom filters with the decoded values.
 
     from tidyberg.parquet.check.file import check_file, check_path
 
@@ -6,10 +6,10 @@
     report = check_file(read, size, "s3://…")    # any other: read(offset, length) gives bytes
     assert not report.problems, "\\n".join(map(str, report.problems))
 
-Problems are values: the file, row group, column and page they are of, a stable name of the rule (`rule`) and words
-(`what`). A column chunk at a time is in memory. `report.columns` tells what each column holds as decoded;
-`kernel/check/metrics.py` compares it with what a manifest says. INT96 columns, intervals and other types without an
-order have no bounds to check. Own code, because no library checks files: readers believe footers.
+A problem has the file, row group, column and page, the stable name of a rule (`rule`) and a description (`what`). One
+column chunk at a time is in memory. `report.columns` has the true statistics of each column, which
+`kernel/check/metrics.py` compares with the manifest. INT96 columns, intervals and other types without an order have no
+bounds to check. We wrote this because no library does it: readers trust footers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from tidyberg.parquet.schema import elements
 
 @dataclass
 class ColumnTruth:
-    """What a column of a file was found to hold, over all row groups."""
+    """The true statistics of a column over all row groups."""
 
     column: CheckedColumn
     field_id: int | None
@@ -35,7 +35,7 @@ class ColumnTruth:
     values: int = 0
     nulls: int = 0
     nans: int = 0
-    lower: Value | None = None  # of what is neither null nor NaN
+    lower: Value | None = None  # of the values that are neither null nor NaN
     upper: Value | None = None
     has_negative_zero: bool = False
     has_positive_zero: bool = False
@@ -59,8 +59,8 @@ class FileReport:
     size: int
     rows: int = 0
     row_group_offsets: tuple[int, ...] = ()
-    columns: tuple[ColumnTruth, ...] = ()  # empty where the file could not be read through
-    field_ids: Mapping[str, int] = field(default_factory=dict)  # of the columns, by their paths
+    columns: tuple[ColumnTruth, ...] = ()  # empty if a part of the file could not be read
+    field_ids: Mapping[str, int] = field(default_factory=dict)  # by the path of the column
     created_by: str = ""
 
 
@@ -109,7 +109,7 @@ def check_file(read: Read, size: int, name: str = "") -> FileReport:
                 for one in group.sorting
             ]
             of_group.expect(
-                is_sorted(columns, group.rows), "sorting-columns", "rows are not in the order that the row group says"
+                is_sorted(columns, group.rows), "sorting-columns", "rows are not in the order that the row group states"
             )
     return FileReport(
         tuple(findings),

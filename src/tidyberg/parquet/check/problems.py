@@ -1,14 +1,14 @@
-"""What is wrong with a file, as values."""
+"""Problems of a file, as values."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-MOST_PROBLEMS = 200  # of one file: a broken writer breaks every page
+MOST_PROBLEMS = 200  # of one file; a broken writer damages every page
 
 
 @dataclass(frozen=True, slots=True)
 class FileProblem:
-    """One statement of a file that is not true. `rule` names the kind of statement and never changes its spelling."""
+    """One false statement of a file. `rule` is the stable name of the violated rule."""
 
     rule: str
     what: str
@@ -29,7 +29,7 @@ class FileProblem:
 
 @dataclass(frozen=True)
 class Findings:
-    """Collects problems; `at` gives a collector for a place inside of the file that shares the same list."""
+    """Collects problems. `at` returns a collector for a part of the file, which shares the same list."""
 
     place: FileProblem = FileProblem("", "")
     _found: list[FileProblem] = field(default_factory=list)
