@@ -1,9 +1,9 @@
-"""Takes results into the documentation, and renews the tables and plots there from all that it holds.
+"""Copies results into the documentation, and rebuilds its tables and plots from all results there.
 
     python -m benchmarks.publish [bench-results/encode.json ...]
 
-What a page shows stands between `<!-- table: name -->` and `<!-- end of table -->`; the results themselves are kept
-beside the page, one file a scenario, so that a test can tell whether page and results agree.
+A page has its tables between `<!-- table: name -->` and `<!-- end of table -->`. The results are kept beside the page,
+one file per scenario, and a test compares the page with them.
 """
 
 import json
@@ -45,13 +45,13 @@ def main() -> None:
 
 
 def published(directory: Path) -> list[Report]:
-    """In the order of the scenarios."""
+    """Returns the results in the order of the scenarios."""
     paths = [directory / f"{name}.json" for name in SCENARIOS]
     return [json.loads(path.read_text()) for path in paths if path.exists()]
 
 
 def renewed(page: str, reports: list[Report]) -> str:
-    """The page with every table that it has a place for."""
+    """Returns the page with every table that it has a marker for."""
 
     def table(place: re.Match[str]) -> str:
         return f"{place[1]}\n{TABLES[place[2]](reports) if reports else _NOTHING}\n{place[3]}"
