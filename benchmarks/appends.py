@@ -1,4 +1,4 @@
-"""Writes the files of a benchmark's tables as Spark does, through Iceberg's Java writers; a program of its own."""
+"""A program that writes the data files of benchmark tables with Spark and Iceberg's Java writers."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Which rows of a benchmark's table are deleted, and its position delete files, as row-level writers leave them."""
+"""Chooses the deleted rows of a benchmark table, and writes its position delete files as row-level writers do."""
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -33,21 +33,21 @@ _POSITIONS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    """Position delete files a data file, each for one data file, and equality delete files for the whole table."""
+    """The number of position delete files per data file, and of equality delete files for the whole table."""
 
     per_file: int = 10
-    positions: int = 20  # rows that one of them deletes
+    positions: int = 20  # rows per position delete file
     equality_files: int = 1_000
-    keys: int = 100  # event ids in one of them
+    keys: int = 100  # event ids per equality delete file
 
     def deleted(self, number: int, rows: int, files: int) -> npt.NDArray[np.int64]:
-        """The rows of data file `number` that some delete file deletes."""
+        """Returns the rows of data file `number` that a delete file deletes."""
         by_key = _all_event_ids(self, rows * files)
         first, end = np.searchsorted(by_key, [number * rows, (number + 1) * rows])
         return np.unique(np.concatenate([*self.of_file(number, rows), by_key[first:end] - number * rows]))
 
     def of_file(self, number: int, rows: int) -> list[npt.NDArray[np.int64]]:
-        """The positions in each position delete file of that data file."""
+        """Returns the positions in each position delete file of that data file."""
         random = np.random.default_rng(1_000_000 + number)
         return [np.sort(random.choice(rows, self.positions, replace=False)) for _ in range(self.per_file)]
 
@@ -62,7 +62,7 @@ def _all_event_ids(deletes: Deletes, rows: int) -> npt.NDArray[np.int64]:
 
 
 def commit_position_deletes(table: Table, paths: list[str], rows: int, deletes: Deletes) -> None:
-    """`paths` are the data files in the order of their numbers; each has `rows` rows."""
+    """Commits the position delete files. `paths` are the data files by number; each has `rows` rows."""
     per_commit = -(-len(paths) // COMMITS)
     for first in range(0, len(paths), per_commit):
         numbers = range(first, min(first + per_commit, len(paths)))

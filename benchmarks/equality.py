@@ -1,4 +1,4 @@
-"""Writes the equality delete files of a benchmark's tables through Iceberg's Java writers; a program of its own."""
+"""A program that writes the equality delete files of benchmark tables with Iceberg's Java writers."""
 
 import json
 import sys

@@ -1,9 +1,9 @@
-"""What idle connections do to probes and readers: `tidyberg serve` as a process, with its default limits.
+"""Measures probes and reads while many idle connections are open to `tidyberg serve` with its default limits.
 
     python -m benchmarks.idle [--connections 2100] [--seconds 30] [--python PATH]
 
-Opens so many connections that say nothing, then asks for liveness and for jobs ten times a second each, on a new
-connection each time. Prints how many were answered, and how fast.
+Opens that many idle connections. Then it requests the liveness probe and the list of jobs ten times a second each, on
+a new connection each time. Prints how many requests were answered, and how fast.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Spark with Iceberg's Java runtime, over a benchmark's warehouse: its rewrite action and its writers."""
+"""Runs Spark with Iceberg's Java runtime on a benchmark warehouse: its rewrite action and its writers."""
 
 from pathlib import Path
 from typing import Any
@@ -39,13 +39,13 @@ def rewrite_data_files(session: Any, table: str, target_bytes: int) -> None:
 
 
 def append_files(session: Any, table: str, rows: Path) -> None:
-    """One commit with a file for each of the files of rows, by the table's own settings."""
+    """Makes one commit with a data file for each file of rows, with the table's settings."""
     session.conf.set("spark.sql.files.openCostInBytes", session.conf.get("spark.sql.files.maxPartitionBytes"))
     session.read.parquet(str(rows)).writeTo(f"lab.{table}").append()
 
 
 def delete_by_equality(session: Any, table: str, column: str, files: list[npt.NDArray[np.int64]], commits: int) -> None:
-    """One equality delete file for each array of keys of a long column, in a few commits."""
+    """Writes one equality delete file for each array of keys of a long column, in a few commits."""
     import pyarrow as pa
 
     jvm = session._jvm
@@ -56,7 +56,7 @@ def delete_by_equality(session: Any, table: str, column: str, files: list[npt.ND
     row_class = jvm.java.lang.Class.forName(
         "org.apache.spark.sql.catalyst.InternalRow", True, jvm.java.lang.Thread.currentThread().getContextClassLoader()
     )
-    # Spark's own rows keep the type: a small number would become an Integer on its way to Java.
+    # Spark's own rows keep the type. Otherwise Py4J would turn a small number into an Integer.
     frame = session.createDataFrame(pa.table({column: np.concatenate(files)})).coalesce(1)
     keys = iter(frame._jdf.queryExecution().executedPlan().executeCollect())
     delta = None

@@ -1,9 +1,9 @@
-"""How a service takes a load of submissions: an open loop against `tidyberg serve`, on SQLite and on Redis.
+"""Measures a service under a load of submissions: an open loop against `tidyberg serve`, on SQLite and on Redis.
 
     python -m benchmarks.load [--store sqlite|redis] [--seconds 50] [--rate 200] [--connections 200] [--python PATH]
 
-No job may be lost or doubled; times count from when a request was to be sent. The service runs jobs meanwhile.
-`--python` names the interpreter of another environment, whose tidyberg is measured by the same client.
+No job may be lost or run twice. Latencies count from the scheduled time of a request. The service runs jobs meanwhile.
+`--python` names the interpreter of another environment; the same client then measures the tidyberg in it.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Load:
     connections: int = 200
     workers: int = 2
     tables: int = 40
-    python: str = sys.executable  # whose tidyberg serves
+    python: str = sys.executable  # the interpreter whose tidyberg serves
     environment: tuple[tuple[str, str], ...] = ()  # further settings of the service
 
     @property
@@ -52,9 +52,9 @@ class Load:
 class Outcome:
     answers: list[Answer]
     kept: list[str]  # ids of all jobs that the service lists afterwards
-    repeated: list[Answer]  # of calls that were sent again with their keys
-    memory: list[int]  # bytes, once a second
-    cpu_seconds: float  # of the service while it was sent to: on a busy machine this tells more than latencies
+    repeated: list[Answer]  # responses to calls that were repeated with the same idempotency keys
+    memory: list[int]  # bytes, sampled once a second
+    cpu_seconds: float  # of the service during the load; on a busy machine this is more reliable than latencies
     client_cpu_seconds: float
     ended: Counter[str] = field(default_factory=Counter)
 
@@ -63,7 +63,7 @@ class Outcome:
         return Counter(answer.status for answer in self.answers)
 
     def problems(self) -> list[str]:
-        """Why this must not be; empty when all is well."""
+        """Returns what is wrong with the outcome. It is empty if all is well."""
         told = {answer.key: answer.body["job_id"] for answer in self.answers if answer.status == 202}
         found = []
         if not set(self.statuses) <= {202, *SHED}:
@@ -82,7 +82,7 @@ class Outcome:
 
     @property
     def shed(self) -> float:
-        """Which part was refused with a word on when to come back."""
+        """The share of calls that were rejected and may be sent again later."""
         return sum(self.statuses[status] for status in SHED) / len(self.answers)
 
     def milliseconds(self) -> dict[str, dict[str, float] | None]:
@@ -93,7 +93,7 @@ class Outcome:
 
 
 def quantiles(seconds: list[float]) -> dict[str, float] | None:
-    """In milliseconds."""
+    """Returns the quantiles in milliseconds."""
     if not seconds:
         return None
     times = sorted(seconds)
@@ -157,8 +157,8 @@ def serving(
 
 
 def interpreter(path: str) -> str:
-    """That of the environment whose tidyberg is to serve."""
-    return str(Path(path).absolute())  # not resolved: the link itself tells the environment
+    """Returns the interpreter of the environment whose tidyberg serves."""
+    return str(Path(path).absolute())  # not resolved: the link itself identifies the environment
 
 
 def is_ready(url: str) -> bool:
@@ -170,7 +170,7 @@ def is_ready(url: str) -> bool:
 
 @contextmanager
 def watching(process: psutil.Process) -> Iterator[list[int]]:
-    """The process's memory, once a second."""
+    """Samples the memory of the process once a second."""
     seen: list[int] = []
     done = threading.Event()
 
@@ -188,7 +188,7 @@ def watching(process: psutil.Process) -> Iterator[list[int]]:
 
 
 def jobs(url: str) -> Iterator[tuple[str, str]]:
-    """Id and status of all that the service lists."""
+    """Returns the id and status of every job that the service lists."""
     cursor = None
     while True:
         parameters = {"limit": 500, **({"cursor": cursor} if cursor else {})}

@@ -1,4 +1,4 @@
-"""Facts of the machine and of the software that figures belong to; nothing that names the machine or its paths."""
+"""Describes the machine and the software that produced the figures, without its host name or paths."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ _LIBRARIES = ("tidyberg", "pyspark", "pyarrow", "pyiceberg", "duckdb")
 
 
 def machine_facts(directory: Path) -> dict[str, Any]:
-    """`directory` is where the tables are."""
+    """Returns the facts. `directory` is where the tables are."""
     return {
         "cores": os.cpu_count(),
         "processor": _processor(),
@@ -33,7 +33,7 @@ def _processor() -> str:
 
 
 def _file_system(directory: Path) -> str:
-    """Its kind, and whether the disk below turns; a virtual disk may say anything."""
+    """Returns the type of the filesystem, and whether the disk is rotational. A virtual disk may report either."""
     holding = [part for part in psutil.disk_partitions(all=True) if directory.is_relative_to(part.mountpoint)]
     found = max(holding, key=lambda part: len(part.mountpoint))
     turns = Path("/sys/class/block") / Path(found.device).name / "queue" / "rotational"

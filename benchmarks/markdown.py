@@ -17,7 +17,7 @@ Report = dict[str, Any]
 
 
 def machine_line(reports: Sequence[Report]) -> str:
-    """Of all machines that the figures are from: one, as a rule."""
+    """Describes the machines that the figures come from. Usually there is one."""
     lines = []
     for report in reports:
         facts = report["machine"]
@@ -172,7 +172,7 @@ def _times(report: Report, side: str) -> str:
 
 
 def _cpu_times(report: Report) -> str:
-    """Tells more than the clock on a machine that is not quiet."""
+    """Returns Java's CPU time as a multiple of ours. On a busy machine it is more reliable than wall time."""
     java = report["sides"].get("java")
     return f"{java['cpu_seconds'] / report['sides']['tidyberg']['cpu_seconds']:.1f}" if java else ""
 

@@ -1,4 +1,4 @@
-"""Runs one side over a fresh copy of a scenario's table: time, CPU, memory, and whether the rows are the same."""
+"""Runs one side on a fresh copy of a scenario's table. Measures time, CPU and memory, and compares the rows."""
 
 import json
 import os
@@ -24,10 +24,10 @@ class Run:
     seconds: float
     cpu_seconds: float
     peak_bytes: int
-    worker_bytes: int  # the largest process that is neither the first one nor a JVM
+    worker_bytes: int  # of the largest process that is neither the first one nor a JVM
     outputs: int
     bytes_written: int
-    facts: dict[str, Any] = field(default_factory=dict)  # what a side tells of itself
+    facts: dict[str, Any] = field(default_factory=dict)  # what the side reports about itself
 
 
 def measure(side: str, bench: Bench, threads: int, expected: RowSum) -> Run:
@@ -71,7 +71,7 @@ def _run(side: str, bench: Bench, threads: int) -> tuple[dict[str, Any], float, 
         assert process.stdin is not None
         assert process.stdout is not None
         cpu_before = 0.0
-        if process.stdout.readline():  # warm
+        if process.stdout.readline():  # the side has warmed up
             bench.begin()
             cpu_before = memory.cpu_seconds()
             process.stdin.write(b"go\n")

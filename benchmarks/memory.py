@@ -1,4 +1,4 @@
-"""Peak memory of a process and all its descendants, shared pages counted once (PSS), and their CPU time."""
+"""Measures the CPU time and peak memory of a process and its descendants. Shared pages count once (PSS)."""
 
 import threading
 from pathlib import Path
@@ -7,13 +7,13 @@ from types import TracebackType
 import psutil
 
 _EVERY_SECONDS = 0.2
-# Counting shared pages makes the kernel walk every mapping while whoever wants memory waits: half a second of a rewrite
-# of four, when done twice a second. So it is done only when there is more resident memory than ever before.
-_WORTH_COUNTING = 1.05  # times as much as when it was counted last
+# To count shared pages, the kernel walks every mapping, and processes that allocate memory wait. Twice a second, this
+# cost half a second of a rewrite of four. So we count only when resident memory has grown beyond the last maximum.
+_WORTH_COUNTING = 1.05  # growth of resident memory since the last count
 
 
 class PeakMemory:
-    """Samples in a thread while the block runs; `peak_bytes` is the highest sum seen."""
+    """Samples in a thread while the block runs. `peak_bytes` is the highest sum."""
 
     def __init__(self, pid: int, every_seconds: float = _EVERY_SECONDS) -> None:
         self._process = psutil.Process(pid)
@@ -35,7 +35,7 @@ class PeakMemory:
         self._thread.join()
 
     def cpu_seconds(self) -> float:
-        """Of the family so far, those that ended and were waited for included."""
+        """Returns the CPU seconds of all processes so far, including those that have ended."""
         family = [self._process, *self._process.children(recursive=True)]
         return sum(map(_cpu, family))
 
@@ -59,7 +59,7 @@ def _pss(process: psutil.Process) -> int:
     try:
         lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
     except OSError:
-        return 0  # it ended while we looked
+        return 0  # the process has ended
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 

@@ -1,4 +1,4 @@
-"""A scenario's tables on a real S3 server, which says in its access log what a rewrite asked it for."""
+"""Puts a scenario's tables on a real S3 server, and reads the requests of a rewrite from its access log."""
 
 import shutil
 import sys
@@ -22,12 +22,12 @@ from tidyberg.testing import Warehouse
 
 BUCKET = "bench"
 _EVERYTHING = PlanOptions(strategy=Strategy.FULL, min_input_files=1, force=True)
-# As requests are priced: what is named here reads or removes, all else is like a PUT.
+# The price classes of requests. These operations read or delete; all others cost as much as a PUT.
 _KINDS = {"GetObject": "get", "HeadObject": "head", "DeleteObject": "delete", "AbortMultipartUpload": "abort"}
 
 
 class S3Bench(Bench):
-    """The same tables as those of a bench on disk, copied into a bucket of the server."""
+    """The tables of a local warehouse, copied into a bucket of the server."""
 
     def __init__(self, bench: Bench, server: S3Server) -> None:
         super().__init__(bench.directory, bench.scenario)
@@ -51,7 +51,7 @@ class S3Bench(Bench):
                 self._copy(disk, lake, name, control)
 
     def data_files(self) -> list[Path]:
-        """As the server keeps them on its disk."""
+        """Returns the objects as files on the disk of the server."""
         paths = self.inventory().data_files["path"].to_pylist()
         return [self._server.data / path.removeprefix("s3://") for path in paths]
 
@@ -59,7 +59,7 @@ class S3Bench(Bench):
         self._asked_before = len(self._server.asked(BUCKET))
 
     def facts(self) -> dict[str, Any]:
-        """All requests since the side began, those of its driver and of PyIceberg too."""
+        """Returns all requests since the side began, including those of its driver and of PyIceberg."""
         asked = Counter(operation for operation, _ in self._server.asked(BUCKET)[self._asked_before :])
         return {"requests": {_KINDS.get(operation, operation): number for operation, number in sorted(asked.items())}}
 

@@ -1,4 +1,4 @@
-"""Sends requests at set times over connections that stay open, whether or not earlier ones were answered."""
+"""An open-loop client: sends requests at fixed times, whether or not earlier ones have been answered."""
 
 import asyncio
 import gc
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-IDLE_SECONDS = 2.0  # then a connection is not used again: the server may be about to close it
+IDLE_SECONDS = 2.0  # older connections are not reused, because the server may be about to close them
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Call:
 @dataclass(frozen=True)
 class Answer:
     key: str
-    status: int  # 0: the connection broke
+    status: int  # 0 if the connection broke
     body: dict[str, Any]
-    seconds: float  # since the moment it was to be sent, so that waiting for a slow server counts
-    late_seconds: float  # how much of it had passed when it was sent: for want of a connection, or by a slow client
+    seconds: float  # since the scheduled time, so that waiting for a slow server counts
+    late_seconds: float  # from the scheduled time to the actual sending: no connection was free, or the client was slow
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Sent:
 
 
 def send(host: str, port: int, calls: Sequence[Call], *, per_second: float, connections: int) -> Sent:
-    """Call after call at an even pace, each over a connection that is free; so many are opened at most."""
+    """Sends the calls at an even rate, each over a free connection. `connections` is the maximum."""
     return asyncio.run(_send(host, port, calls, per_second, connections))
 
 
@@ -52,7 +52,7 @@ async def _send(host: str, port: int, calls: Sequence[Call], per_second: float, 
     pool = _Pool(host, port, connections)
     requests = [(call, call.head_and_body(host)) for call in calls]
     tasks = []
-    gc.disable()  # a pause of the client would count as one of the server
+    gc.disable()  # a pause of the client would be counted as latency of the server
     try:
         began, start = time.process_time(), time.monotonic() + 0.5
         for number, (call, data) in enumerate(requests):
@@ -65,13 +65,13 @@ async def _send(host: str, port: int, calls: Sequence[Call], per_second: float, 
     finally:
         gc.enable()
     pool.close()
-    # Answers are read when all are there: while requests are sent, the client should cost the machine little.
+    # Responses are parsed at the end, so that the client uses little CPU while it sends.
     answers = [Answer(key, status, json.loads(body or b"{}"), took, late) for key, status, body, took, late in received]
     return Sent(answers, cpu_seconds)
 
 
 class _Pool:
-    """Connections that are free, those used last first, so that no more are opened than are needed."""
+    """A pool of free connections. It reuses the most recent one first, so that few are opened."""
 
     def __init__(self, host: str, port: int, most: int) -> None:
         self._address = host, port
@@ -103,7 +103,7 @@ class _Pool:
 
 
 class _Connection(asyncio.Protocol):
-    """One request at a time. It understands as much of HTTP as the service sends."""
+    """A connection that sends one request at a time. It supports only the HTTP that the service sends."""
 
     transport: asyncio.Transport
     is_closed = False

@@ -1,12 +1,12 @@
-"""How long a plan takes and how much memory, from a thousand files to a million.
+"""Measures the time and memory of a plan, from a thousand files to a million.
 
     python -m benchmarks.planning [files ...] [--publish] [--shape NAME] [--spark MASTER]
 
-A plan is what `tidyberg plan` makes: the table loaded and pinned, manifests read, every partition judged, the document
-hashed. Each line is a fresh process on a forged table (20 columns with metrics, files named without existing), so that
-the peak of one does not hide in another's. CPU seconds stand beside wall seconds for machines that are busy with other
-things; "whole process" has the interpreter's start and the imports too. `--spark` has the manifests read by Spark's
-tasks. Results go to bench-results/planning.json; `--publish` takes them into docs/.
+It makes the plan as `tidyberg plan` does: loads and pins the table, reads manifests, judges every partition, hashes the
+document. Each line is a fresh process, so that one peak cannot hide another. The tables are forged: they have 20
+columns with metrics, and their data files do not exist. CPU seconds are shown too, for busy machines. "Whole process"
+includes the start of the interpreter and the imports. With `--spark`, Spark tasks read the manifests. Results go to
+bench-results/planning.json; `--publish` copies them into docs/.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from benchmarks.plot import line_plot
 DEFAULT = (1_000, 10_000, 100_000, 1_000_000)
 RESULTS = Path("bench-results") / "planning.json"
 DOCS = Path(__file__).parent.parent / "docs" / "performance"
-_PER_MANIFEST = 8_000  # about as many as fit Java's 8 MB
+_PER_MANIFEST = 8_000  # about the number of entries in Java's manifests of 8 MB
 _MOST_ONE_ENTRY = 10_000
 
 
@@ -93,7 +93,7 @@ def one_process(files: int, shape: Shape, spark: str | None) -> dict[str, Any]:
             )
         command = [sys.executable, "-m", "benchmarks.planning", "--one", directory, "bench.t"]
         command += ["--spark", spark] if spark else []
-        # A start that compiles every module anew is nobody's.
+        # Keep the bytecode, as an installation does: compiling it every time would distort the start.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         started = time.perf_counter()
         done = subprocess.run(command, check=True, capture_output=True, env=environment)
@@ -161,7 +161,7 @@ def measure(directory: str, name: str, spark: str | None) -> dict[str, Any]:
 
 
 def peak_megabytes() -> int:
-    """Of this program alone: getrusage would begin with the peak of the process that started it."""
+    """Returns the peak memory of this program. getrusage would include the peak of its parent process."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) // 1024
 

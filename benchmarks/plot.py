@@ -1,4 +1,4 @@
-"""Plots as SVG, written by hand: text that diffs well, needs no library, and reads in light and dark pages."""
+"""Writes plots as plain SVG. It diffs well, needs no library, and is readable on light and dark pages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Axis:
 
 
 def dot_plot(title: str, unit: str, rows: Sequence[tuple[str, Mapping[str, float]]]) -> str:
-    """One line a row, one dot a series, on a logarithmic axis: ratios are distances."""
+    """Draws one line per row and one dot per series on a logarithmic axis, so that equal ratios look equal."""
     series = list(dict.fromkeys(name for _, values in rows for name in values))
     colour = dict(zip(series, COLOURS, strict=False))
     axis = Axis.around([value for _, values in rows for value in values.values()], _LABELS, _WIDTH - _RIGHT)
@@ -56,7 +56,7 @@ def dot_plot(title: str, unit: str, rows: Sequence[tuple[str, Mapping[str, float
 def line_plot(
     title: str, x_unit: str, y_unit: str, series: Mapping[str, Sequence[tuple[float, float]]], height: int = 420
 ) -> str:
-    """One line a series on logarithmic axes: what grows in proportion rises as steeply as the grey line."""
+    """Draws one line per series on logarithmic axes. The grey line shows proportional growth."""
     colour = dict(zip(series, COLOURS, strict=False))
     points = [point for line in series.values() for point in line]
     across = Axis.around([x for x, _ in points], 70, _WIDTH - _RIGHT)
@@ -92,7 +92,7 @@ def time_plot(
     colours: Sequence[str] = COLOURS,
     height: int = 360,
 ) -> str:
-    """One line a series on linear axes that begin at zero."""
+    """Draws one line per series on linear axes that begin at zero."""
     colour = dict(zip(series, colours, strict=False))
     points = [point for line in series.values() for point in line]
     right, top = max(x for x, _ in points), max(y for _, y in points)
@@ -120,7 +120,7 @@ def time_plot(
 
 
 def _step(largest: float) -> float:
-    """A round distance that gives five to twelve grid lines."""
+    """Returns a round distance for five to twelve grid lines."""
     power = 10.0 ** floor(log10(largest / 5))
     return next(power * factor for factor in (1, 2, 5, 10) if largest / (power * factor) <= 12)
 

@@ -62,13 +62,13 @@ def main() -> None:
 
 
 def published(directory: Path) -> list[Report]:
-    """In the order of the scenarios."""
+    """Returns the results in the order of the scenarios."""
     paths = [directory / f"{name}.json" for name in SCENARIOS]
     return [json.loads(path.read_text()) for path in paths if path.exists()]
 
 
 def renewed(page: str, reports: list[Report]) -> str:
-    """The page with every table that it has a place for."""
+    """Returns the page with every table that it has a marker for."""
 
     def table(place: re.Match[str]) -> str:
         return f"{place[1]}\n{TABLES[place[2]](reports) if reports else _NOTHING}\n{place[3]}"

@@ -1,4 +1,4 @@
-"""The arithmetic of a benchmark: from runs to ratios, rates, dollars per GB, and which promises were kept."""
+"""Computes ratios, rates and dollars per GB from the runs of a benchmark, and which targets were met."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ from tidyberg.model.options import Prices
 from tidyberg.model.sizes import GB, MB
 from tidyberg.planning.price import request_dollars
 
-ALLOCATED_GB = 4  # what a run of tidyberg may take, and so the least that anyone pays for
+ALLOCATED_GB = 4  # the memory limit of a run of tidyberg, and the minimum that is charged
 DOLLARS_PER_GB = {"encode": 0.001, "auto": 0.001, "copy": 0.0003}
-OF_COPY_RATE = 0.4  # of what `cp` moves in the same time
+OF_COPY_RATE = 0.4  # share of the bytes that `cp` copies in the same time
 PEAK_BYTES, WORKER_BYTES = 4 * GB, 1 * GB
-LARGE_GB, LARGE_CORES = 100, 16  # what figures are extrapolated to
+LARGE_GB, LARGE_CORES = 100, 16  # the extrapolated case
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,10 @@ def _side_report(
 def dollars_per_gb(
     run: Run, seconds: float, peak_bytes: int, total: int, counted: Mapping[str, int] | None
 ) -> dict[str, Any]:
-    """Compute from measured time and allocated memory; requests as counted on S3, else by the plan's model of that."""
+    """Returns the price: compute from measured time and allocated memory, and requests.
+
+    Requests are counted on S3. Without a run on S3, the plan's model estimates them.
+    """
     prices = Prices()
     gigabytes = total / GB
     found: dict[str, Any] = {
@@ -107,12 +110,12 @@ def dollars_per_gb(
 
 
 def allocated_gb(peak_bytes: int) -> int:
-    """Memory is bought in whole GB, for as long as a job runs."""
+    """Memory is charged in whole GB for the duration of the job."""
     return max(ALLOCATED_GB, ceil(peak_bytes / GB))
 
 
 def extrapolated_seconds(mb_per_core_second: float) -> float:
-    """For 100 GB on 16 cores, were they as fast as these and the storage no limit."""
+    """Extrapolates to 100 GB on 16 cores of the same speed, with unlimited storage bandwidth."""
     return LARGE_GB * 1024 / (mb_per_core_second * LARGE_CORES)
 
 

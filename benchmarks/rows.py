@@ -1,4 +1,4 @@
-"""The rows of benchmark tables, by kind: seeded, so that a file's rows can be made again from its number."""
+"""Generates the rows of benchmark tables. They are seeded, so the number of a file determines its rows."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -53,7 +53,7 @@ def wide(number: int, count: int) -> pa.Table:
 
 
 def nested(number: int, count: int) -> pa.Table:
-    """A struct in a struct, a list of structs, a map and a list of texts, each absent or empty at times."""
+    """A struct in a struct, a list of structs, a map and a list of texts. Each is sometimes null or empty."""
     random = np.random.default_rng(number)
     place = pa.StructArray.from_arrays(
         [random.uniform(-90, 90, count), random.uniform(-180, 180, count)], ["lat", "lon"]
@@ -72,7 +72,7 @@ def nested(number: int, count: int) -> pa.Table:
         ],
         ["sku", "price", "quantity"],
     )
-    # A map's keys differ within it: they count on from its first.
+    # The keys of a map must differ, so they count up from the first.
     keys = np.arange(labels[-1]) - np.repeat(labels[:-1], np.diff(labels))
     return pa.table(
         {

@@ -80,7 +80,7 @@ def run_scenario(scenario: Scenario, options: argparse.Namespace) -> dict[str, A
     sides = [side for side in options.sides if suits.get(side, True)]
     runs: list[Run] = []
     for number in range(options.rounds):
-        # Alternate who goes first: a machine may grow warm or busy on the way.
+        # Alternate the order: a machine may become hot or busy during the run.
         for side in sides if number % 2 == 0 else reversed(sides):
             try:
                 runs.append(measure_side(side, bench, options.threads, expected))

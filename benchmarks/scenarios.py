@@ -1,4 +1,4 @@
-"""What is measured: each scenario is a table, how it is rewritten, and how much faster than Java that must be."""
+"""The scenarios: a table, the way it is rewritten, and how much faster than Java the rewrite must be."""
 
 from dataclasses import dataclass, replace
 
@@ -14,38 +14,38 @@ class Scenario:
     title: str
     files: int
     rows_per_file: int
-    rows: str = "events"  # which kind of rows
+    rows: str = "events"  # the kind of rows
     deletes: Deletes | None = None
-    partitions: int = 0  # by a column `shard`, which is the same for all rows of a file; 0: not partitioned
-    by_java: bool = False  # its files are written by Spark through Iceberg's Java writers, else by PyIceberg
+    partitions: int = 0  # by a column `shard` that is constant in each file; 0 means not partitioned
+    by_java: bool = False  # Spark writes its files with Iceberg's Java writers; otherwise PyIceberg does
     row_group_rows: int = 1_048_576
     mode: str = "auto"
     target_mb: int = 128
-    times_faster: float = 1.0  # than Java's rewrite_data_files: what is promised
+    times_faster: float = 1.0  # than Java's rewrite_data_files: the target
     core: bool = False  # part of the short run
     in_memory: bool = True  # small enough for an opponent that holds all rows in memory
 
     @property
     def for_duckdb(self) -> bool:
-        """Its recipe reads data files and knows nothing of deletes; 1,000 partitions took it over 12 minutes."""
+        """The DuckDB recipe ignores delete files, and 1,000 partitions took it over 12 minutes."""
         return self.deletes is None and self.in_memory and not self.partitions
 
     @property
     def for_s3(self) -> bool:
-        """Few enough objects to be put on a server within seconds."""
+        """True if the table has few enough objects to upload within seconds."""
         return self.files <= 400
 
     def with_files(self, files: int) -> "Scenario":
         return replace(self, files=files)
 
     def small(self) -> "Scenario":
-        """The same shape with few files, to warm both sides up."""
+        """Returns a scenario of the same shape with few files, to warm up both sides."""
         files = min(40, max(8, min(self.files // 10, 800_000 // self.rows_per_file)))
         deletes = replace(self.deletes, equality_files=min(2, self.deletes.equality_files)) if self.deletes else None
         return replace(self, files=files, deletes=deletes, partitions=files // 10 if self.partitions else 0)
 
     def rows_of(self, number: int) -> pa.Table:
-        """The rows of one file."""
+        """Returns the rows of one file."""
         rows = KINDS[self.rows](number, self.rows_per_file)
         if not self.partitions:
             return rows

@@ -1,6 +1,6 @@
-"""One side of a benchmark in a process of its own: warms up on a small table, then rewrites the big one.
+"""Runs one side of a benchmark in its own process: warms up on a small table, then rewrites the large one.
 
-Writes a JSON line when it is warm and another when it is done; starts, and ends, when a line comes in.
+It prints a JSON line after the warm-up and another after the rewrite. After each, it waits for a line on its input.
 """
 
 import json
@@ -18,28 +18,28 @@ from typing import Any
 from benchmarks.warehouse import SMALL_TABLE, TABLE, data_files, inventory_of
 
 ON_S3 = "tidyberg-s3"
-WARM_UP_OUTPUTS = 4  # so that every worker has worked before the clock starts
+WARM_UP_OUTPUTS = 4  # every worker should have run a task before the measurement
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a side is told."""
+    """The instructions for a side."""
 
     directory: str
     target_bytes: int
     threads: int
     mode: str
-    properties: dict[str, str] = field(default_factory=dict)  # of the catalog: how to reach other storage
+    properties: dict[str, str] = field(default_factory=dict)  # of the catalog, for storage other than local disks
 
 
-Rewrite = Callable[[str, int], dict[str, Any]]  # a table and its target size; gives what else is worth knowing
+Rewrite = Callable[[str, int], dict[str, Any]]  # takes a table and its target size, returns facts for the report
 Side = Callable[[Order, Path], Rewrite]
 
 
 def main() -> None:
     side, order = SIDES[sys.argv[1]], Order(**json.loads(sys.argv[2]))
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # Spark writes to standard output as it likes
+    os.dup2(2, 1)  # Spark also writes to standard output
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         rewrite = side(order, Path(scratch))
         small = inventory_of(Path(order.directory), SMALL_TABLE, order.properties).data_files
@@ -50,11 +50,11 @@ def main() -> None:
         facts = rewrite(TABLE, order.target_bytes)
         seconds = time.perf_counter() - started
         print(json.dumps({"seconds": seconds, **facts}), file=answers, flush=True)
-        sys.stdin.readline()  # until the CPU time of the workers has been read
+        sys.stdin.readline()  # wait until the parent has read the CPU time of the workers
 
 
 def tidyberg_side(order: Order, scratch: Path) -> Rewrite:
-    """Observe, plan, execute on Spark, verify counts and commit."""
+    """Runs tidyberg: observe, plan, execute on Spark, verify counts, commit."""
     from tidyberg.control.control import Control
     from tidyberg.execute.spark.engine import SparkEngine
     from tidyberg.model.options import PlanOptions, RewriteMode, Strategy
@@ -90,7 +90,7 @@ def tidyberg_side(order: Order, scratch: Path) -> Rewrite:
 
 
 def java_side(order: Order, scratch: Path) -> Rewrite:
-    """Iceberg's own action on Spark: plans, rewrites and commits in one call."""
+    """Runs Iceberg's own action on Spark, which plans, rewrites and commits in one call."""
     from benchmarks.java import open_session, rewrite_data_files
 
     session = open_session(Path(order.directory), order.threads, scratch)
@@ -103,9 +103,9 @@ def java_side(order: Order, scratch: Path) -> Rewrite:
 
 
 def duckdb_side(order: Order, scratch: Path) -> Rewrite:
-    """What needs no Spark: DuckDB reads the data files into memory, PyIceberg overwrites the table with them.
+    """A way without Spark: DuckDB reads the data files into memory, and PyIceberg overwrites the table with the rows.
 
-    DuckDB's own Iceberg reader is an extension that it fetches from the network; the files are named to it instead.
+    DuckDB's Iceberg reader is an extension that it downloads, so this side passes the paths of the files instead.
     """
     import duckdb
 
@@ -127,15 +127,15 @@ def duckdb_side(order: Order, scratch: Path) -> Rewrite:
     return rewrite
 
 
-def cp_side(order: Order, scratch: Path) -> Rewrite:  # noqa: ARG001 - every side is told the same
-    """No rewrite, but the floor under any: the bytes of the data files, copied by the kernel."""
+def cp_side(order: Order, scratch: Path) -> Rewrite:  # noqa: ARG001 - every side has the same parameters
+    """Copies the bytes of the data files with `cp`. This is not a rewrite, but the lower limit for any rewrite."""
     target = Path(order.directory) / "copied"
     listed = {table: data_files(inventory_of(Path(order.directory), table)) for table in (SMALL_TABLE, TABLE)}
 
     def rewrite(table: str, target_bytes: int) -> dict[str, Any]:  # noqa: ARG001
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
-        for first in range(0, len(listed[table]), 1_000):  # a command line has room for so many names
+        for first in range(0, len(listed[table]), 1_000):  # limited by the length of a command line
             names = listed[table][first : first + 1_000]
             subprocess.run(["cp", "--reflink=never", *map(str, names), str(target)], check=True)
         return {}

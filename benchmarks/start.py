@@ -1,6 +1,6 @@
-"""The first minute: a job of a fresh command against one in a process that has run one, and a plan of a small table.
+"""Measures start-up: a job in a new process, a second job in the same process, and a plan of a small table.
 
-`--against` takes other checkouts, each with its own `.venv`; all take turns on the same tables in one run.
+`--against` takes other checkouts, each with its own `.venv`. All take turns on the same tables in one run.
 """
 
 import argparse
@@ -51,7 +51,7 @@ class Cost:
 
 @dataclass
 class Checkout:
-    """A version of tidyberg, with state and caches that nobody else has."""
+    """A version of tidyberg, with its own state and caches."""
 
     directory: Path
     scratch: Path
@@ -66,7 +66,7 @@ class Checkout:
     def environment(self) -> Mapping[str, str]:
         own = {"TIDYBERG_HOME": str(self.scratch / "state"), "XDG_CACHE_HOME": str(self.scratch / "cache")}
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        return {**kept, **own}  # nobody's commands compile what they import each time
+        return {**kept, **own}  # bytecode is cached, as in an installation
 
     def tool(self, name: str) -> str:
         return str(self.directory / ".venv" / "bin" / name)
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="N of local[N]")
     parser.add_argument("--work", type=Path, default=Path("bench-results/work"), help="where tables are made and kept")
     options = parser.parse_args()
-    # What a command leaves behind is waited for here, so that its CPU time is counted.
+    # Wait for processes that a command leaves behind, so that their CPU time is counted.
     ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0)
     scenario = SCENARIOS["encode"].with_files(options.files)
     bench = Bench(options.work / "start", scenario)
@@ -98,7 +98,7 @@ def main() -> None:
             for number, directory in enumerate([*options.against, _HERE])
         ]
         config = _write_config(Path(scratch), bench, options.threads)
-        for checkout in checkouts:  # bytecode is compiled, and what is kept for later jobs is made
+        for checkout in checkouts:  # compiles bytecode and fills the caches
             for what in ("first job ever", "second job ever"):
                 bench.restore()
                 checkout.add(what, _command(checkout, config, "compact", TABLE, "--strategy", "full"))
@@ -118,7 +118,7 @@ def _write_config(scratch: Path, bench: Bench, threads: int) -> Path:
         "compaction": {"target_file_size": f"{bench.scenario.target_mb}MB"},
         "spark": {"master": f"local[{threads}]"},
     }
-    config.write_text(json.dumps(document))  # which is YAML too
+    config.write_text(json.dumps(document))  # JSON is YAML too
     return config
 
 
@@ -153,8 +153,8 @@ def _wait_for_those_left() -> None:
 class _Family:
     """Counts the CPU seconds of all processes that the block starts.
 
-    The kernel counts exactly, but loses those of Spark's Python workers, which nobody waits for. Looking at every
-    process now and then loses what each does after the last look. The larger of both is true within some hundredths.
+    The kernel counts exactly, but misses Spark's Python workers, because no process waits for them. Sampling all
+    processes misses the time after the last sample. The larger of both is right within a few hundredths of a second.
     """
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ def _waited_for() -> float:
 
 
 def _warm(checkout: Checkout, config: Path, bench: Bench) -> Cost:
-    """The second of two calls in one process."""
+    """Measures the second of two calls in one process."""
     bench.restore()
     with (
         subprocess.Popen(
@@ -209,7 +209,7 @@ def _warm(checkout: Checkout, config: Path, bench: Bench) -> Cost:
         process.stdout.readline()
         cost = Cost(time.perf_counter() - started, family.cpu_seconds() - before)
         process.stdin.write("end\n")
-    _wait_for_those_left()  # else they are counted with the next command
+    _wait_for_those_left()  # otherwise they would be counted with the next command
     return cost
 
 

@@ -1,12 +1,12 @@
-"""How many files a stream's table has over a day, with `auto` looking after it and without.
+"""Counts the files of a streaming table over a day, with and without `auto`.
 
     python -m benchmarks.stream [--commits 2880] [--every 30] [--bundled] [--publish]
 
-A real, unpartitioned table gets a commit every 30 seconds of simulated time. `auto` looks at it once an hour, with the
-settings that it has by default: it plans and submits, and its jobs run. "Hot partitions wait" is the rule that tidyberg
-had before: a partition with two commits within ten minutes was left alone as a whole. Rows are counted at the end.
-`--bundled` commits files together that come to the same: an hour's but for its last ten minutes at once, the others in
-four commits. That takes 120 commits for a day instead of 2,880. `--publish` renews docs/scheduling-stream.svg.
+A real, unpartitioned table gets a commit every 30 seconds of simulated time. Once an hour, `auto` looks at it with its
+default settings, and the jobs that it submits are run. "Hot partitions wait" is the old rule of tidyberg: it skipped a
+partition with two commits within ten minutes as a whole. Rows are counted at the end. `--bundled` joins commits without
+changing the result: one for the first fifty minutes of an hour, and four for the rest. A day then has 120 commits
+instead of 2,880. `--publish` rebuilds docs/scheduling-stream.svg.
 """
 
 import argparse
@@ -47,7 +47,7 @@ _SCHEMA = Schema(
 
 @dataclass
 class Clock:
-    """Begins now and runs ahead, so that no commit is older than the one before it."""
+    """A clock that starts now and runs ahead, so that no commit is older than the one before it."""
 
     now_ms: int
 
@@ -60,7 +60,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Day:
-    """What came of a stream; files are counted after each commit."""
+    """The result of a stream. Files are counted after each commit."""
 
     hours: tuple[float, ...]
     files: tuple[int, ...]
@@ -88,7 +88,7 @@ def simulate(
         with control:
             service = Service(settings, control, records, now_ms=clock)
             auto = AutoMode(service)
-            auto.look()  # at an empty table
+            auto.look()  # the table is empty
             for first, number in _commits(commits, every_seconds, bundled):
                 clock.now_ms = start_ms + (first + number) * every_seconds * 1000
                 warehouse.append_files(table, number, ROWS_PER_COMMIT, seed=first)
@@ -104,7 +104,7 @@ def simulate(
 
 
 def _commits(files: int, every_seconds: int, bundled: bool) -> Iterator[tuple[int, int]]:
-    """Of each commit the number of its first file, and how many it has."""
+    """Yields the number of the first file of each commit, and its number of files."""
     hour = 3600 // every_seconds
     fresh = 600 // every_seconds
     first = 0
@@ -136,7 +136,7 @@ def _settings(warehouse: Warehouse) -> Settings:
 
 
 def _run_jobs(service: Service) -> int:
-    """Run what `auto` submitted, as a worker would; the bytes that this wrote."""
+    """Runs the jobs that `auto` submitted, as a worker would. Returns the bytes written."""
     queue, written = service.records.queue, 0
     while True:
         job = queue.claim("stream", now_ms=service.now_ms(), ttl_ms=_HOUR_MS, limits=Limits(1))

@@ -1,4 +1,4 @@
-"""A scenario's tables: made once and kept; every side gets a copy of its own, always at the same place."""
+"""The tables of a scenario. They are built once and kept. Every side gets a fresh copy at the same path."""
 
 import json
 import os
@@ -32,13 +32,13 @@ from tidyberg.testing import Warehouse, local_path
 
 TABLE = "db.events"
 SMALL_TABLE = "db.small"
-# Said outright: for a table that names no codec, PyIceberg writes zstd and Java gzip.
+# Explicit, because the defaults differ: PyIceberg writes zstd and Java gzip.
 CODEC = {"write.parquet.compression-codec": "zstd", "write.parquet.compression-level": "3"}
 
 
 @dataclass(frozen=True, slots=True)
 class RowSum:
-    """Of a multiset of rows: how many, and the sum of their hashes. DuckDB hashes: a reader neither side uses."""
+    """The number of rows and the sum of their hashes. DuckDB computes them, because neither side reads with it."""
 
     rows: int = 0
     hashes: int = 0
@@ -48,20 +48,20 @@ class RowSum:
 
 
 class Bench:
-    """A directory with a pristine warehouse and a copy, always at the same path, that a side may change."""
+    """A directory with an original warehouse, and a copy at a fixed path that a side may change."""
 
     def __init__(self, directory: Path, scenario: Scenario) -> None:
         self.directory = directory.absolute()
         self.scenario = scenario
         self.live = self.directory / "warehouse"
         self.catalog = self.live  # the directory of the catalog that a side works on
-        self.properties: dict[str, str] = {}  # what that catalog must be told besides
+        self.properties: dict[str, str] = {}  # further properties of that catalog
         self._pristine = self.directory / "pristine"
         self._stamp = self.directory / "stamp.json"
         self._rows = self.directory / "rows"  # for Java to write
 
     def prepare(self) -> RowSum:
-        """Make the tables unless they are there already; tells the rows that a rewrite must leave."""
+        """Builds the tables unless they exist. Returns the checksum of the rows that a rewrite must keep."""
         wanted = {"at": str(self.directory), **asdict(self.scenario)}
         if self._stamp.exists():
             found = json.loads(self._stamp.read_text())
@@ -82,10 +82,10 @@ class Bench:
         return expected
 
     def restore(self) -> None:
-        """A fresh copy. Data files never change, so they are linked: every side reads the same cached pages."""
+        """Makes a fresh copy. Data files never change, so they are hard links, and all sides share the page cache."""
         shutil.rmtree(self.live, ignore_errors=True)
         shutil.copytree(self._pristine, self.live, copy_function=_link_data)
-        os.sync()  # so that nobody's run pays for writing back what others wrote
+        os.sync()  # no run should pay for the pending writes of another
 
     def inventory(self) -> Inventory:
         return inventory_of(self.catalog, TABLE, self.properties)
@@ -94,10 +94,10 @@ class Bench:
         return data_files(self.inventory())
 
     def begin(self) -> None:
-        """The side is warm, and about to rewrite the table."""
+        """Called when the side has warmed up, before it rewrites the table."""
 
     def facts(self) -> dict[str, Any]:
-        """What can be told of the side's run, but not by the side itself."""
+        """Returns facts about the run that the side itself cannot know."""
         return {}
 
     def _delete_by_equality(self, tables: dict[str, Scenario]) -> None:
@@ -109,14 +109,14 @@ class Bench:
         self._by_java("equality", wanted)
 
     def _by_java(self, program: str, wanted: dict[str, Any]) -> None:
-        """In a process of its own: a JVM stays for as long as its process, and would be part of what is measured."""
+        """Runs a program in its own process. A JVM lives as long as its process, and would distort the measurement."""
         command = [sys.executable, "-m", f"benchmarks.{program}", str(self.live), json.dumps(wanted)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"Java could not write what the scenario needs:\n{done.stderr[-3000:]}")
 
     def rows_left(self) -> RowSum:
-        """Of all rows of the rewritten table. Deletes may be left in it, but none that applies."""
+        """Returns the checksum of the rewritten table. It may have delete files left, but none may apply."""
         inventory = self.inventory()
         files = inventory.data_files.sort_by([("partition", "ascending"), ("sequence_number", "ascending")])
         assert not DeleteIndex(files, inventory.delete_files).touched().any(), "deletes still apply to some file"
@@ -145,7 +145,7 @@ def sum_of_rows(rows: pa.Table) -> RowSum:
 
 @cache
 def _connection() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect()  # a cursor of it costs a sixth of another connection
+    return duckdb.connect()  # a cursor costs a sixth of a new connection
 
 
 def _sum(relation: duckdb.DuckDBPyRelation) -> RowSum:
@@ -155,7 +155,7 @@ def _sum(relation: duckdb.DuckDBPyRelation) -> RowSum:
 
 
 def _make(warehouse: Warehouse, name: str, scenario: Scenario, rows_for_java: Path) -> RowSum:
-    """The table and the sum of its rows; where Java writes its files, only their rows are left for it."""
+    """Creates the table. Returns the checksum of its rows. If Java writes the files, it saves the rows for Java."""
     properties = {**CODEC, "write.parquet.row-group-limit": str(scenario.row_group_rows)}
     table = warehouse.create_table(name, scenario.rows_of(0).schema, properties=properties)
     if scenario.partitions:
@@ -181,7 +181,7 @@ def _leave(directory: Path, scenario: Scenario, number: int) -> RowSum:
 
 
 def _write(table: Table, scenario: Scenario, number: int) -> tuple[RowSum, DataFile]:
-    """One file, and the sum of those of its rows that no delete will take."""
+    """Writes one file. Returns the checksum of its rows that will not be deleted."""
     count, deletes = scenario.rows_per_file, scenario.deletes
     rows = scenario.rows_of(number)
     (data_file,) = _dataframe_to_data_files(table.metadata, rows, table.io)

@@ -1,10 +1,10 @@
-"""What many streams of events, and idle connections, do to another tenant's reads: `tidyberg serve` as a process.
+"""Measures one tenant's reads while other clients hold many event streams and idle connections to `tidyberg serve`.
 
     python -m benchmarks.watchers [--streams 2000] [--idle 0] [--seconds 10] [--jobs 20] [--store sqlite|redis]
                                   [--python PATH]
 
-Prints the reads of the other tenant without and with the crowd: how many failed, p50 and p99. `--python` names the
-interpreter of another environment, whose tidyberg is measured.
+Prints the failures, p50 and p99 of the reads, without and with the other clients. `--python` names the interpreter of
+another environment; then the tidyberg in it is measured.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from tidyberg.settings.access import hash_key
 from tidyberg.testing import Warehouse
 
 KEYS = {"crowd": "tdb_" + "c" * 40, "other": "tdb_" + "o" * 40}
-# An older version does not know all of them.
+# An older version does not have all of these settings.
 SERVER_SETTINGS = "from tidyberg.settings.serving import Server; print(*Server.model_fields)"
 READS_PER_SECOND = 50
 READERS = 10
@@ -62,7 +62,7 @@ def headers(name: str) -> dict[str, str]:
 
 
 async def read(port: int, path: str, seconds: float) -> tuple[Counter[int], list[float]]:
-    """At set times, as a client that does not wait for others would."""
+    """Reads at fixed times, like a client that does not wait for others."""
     statuses: Counter[int] = Counter()
     times: list[float] = []
     limits = httpx.Limits(max_connections=READERS)
@@ -82,7 +82,7 @@ async def read(port: int, path: str, seconds: float) -> tuple[Counter[int], list
 
 
 async def stream(port: int, job_id: str, opened: Counter[str], give_up: float) -> None:
-    """Opens one, and tries again when it is refused for now, as clients do."""
+    """Opens a stream, and retries if it is refused for the moment, as clients do."""
     while (status := await try_stream(port, job_id, opened)) in REFUSED_FOR_NOW and time.monotonic() < give_up:
         opened["refused for now"] += 1
         await asyncio.sleep(1)

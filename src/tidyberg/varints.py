@@ -1,9 +1,9 @@
 """Reads variable-length integers at many positions of a buffer at once, in a few numpy operations.
 
 Avro and Thrift both encode numbers and lengths as varints, so the Avro and the Parquet package share this module. Every
-function takes an array of positions, one per lane, and returns the positions behind the values that begin there. Reads
-beyond the end give zeros: damaged bytes can lead a lane astray, but never out of the buffer. Callers compare where the
-lanes ended with where they should have ended.
+method takes an array of positions, one per lane. Methods that skip return the position after each value. Reads beyond
+the end of the buffer return zeros, so damaged bytes can lead a lane to a wrong position but never out of the buffer.
+Callers must compare the position where a lane ended with the position where it should have ended.
 """
 
 from collections.abc import Sequence
@@ -19,24 +19,24 @@ _HIGH_BITS = np.uint64(0x8080808080808080)
 _LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
 _ONE, _SEVEN, _TOP_BYTE = np.uint64(1), np.uint64(7), np.uint64(56)
 _ZERO = np.uint64(0)
-# Two bytes read as one number: neither is the beginning of a longer varint, and the second is no negative number.
+# A mask for two bytes read as one number. If no bit is set, both are whole varints and the second is not negative.
 _SHORT_PAIR = 0x8180
 _LONGEST_VARINT = 10
 _CHECK_EVERY = 256
 
 
 class VarintError(ValueError):
-    """Bytes that are no varints, or a length that leads out of the buffer."""
+    """The bytes are not varints, or a length points beyond the end of the buffer."""
 
 
 class Buffer:
-    """Blocks behind each other; position 0 is none of them, so that it can stand for null."""
+    """Joins blocks of bytes. No block begins at position 0, so 0 can mean null."""
 
     def __init__(self, contents: Sequence[bytes]) -> None:
         joined = b"".join([b"\0", *contents, _PADDING])
         self.bytes = np.frombuffer(joined, np.uint8)
         self.last = len(joined) - 8
-        # Of every byte the word, and the pair, that begins with it.
+        # The 8-byte word and the 2-byte pair that begin at each byte.
         self.words: Words = np.ndarray((self.last + 1,), "<u8", joined, 0, (1,))
         self.pairs = np.ndarray((self.last + 1,), "<u2", joined, 0, (1,))
         lengths = np.array([len(content) for content in contents], np.int64)
@@ -51,7 +51,7 @@ class Buffer:
         return self.words[np.minimum(at, self.last)]
 
     def skip_varints(self, at: Positions, count: int | Positions = 1) -> Positions:
-        """Counts the bytes that end a varint, eight bytes at a time."""
+        """Skips `count` varints. It counts the bytes that end a varint, eight bytes at a time."""
         if isinstance(count, int) and count == 1:
             first = self.byte_at(at)
             if not np.bitwise_or.reduce(first, initial=0) & 0x80:
@@ -59,7 +59,7 @@ class Buffer:
         left = np.broadcast_to(np.asarray(count, np.uint64), at.shape).copy()
         at = at.copy()
         for _ in range(2 + (_LONGEST_VARINT * (self.longest + 1)) // 8):
-            # Byte n holds how many varints have ended with it.
+            # Byte n holds the number of varints that end at or before it.
             ended = ((~self.word_at(at) & _HIGH_BITS) >> _SEVEN) * _ONES
             total = ended >> _TOP_BYTE
             short = total < left
@@ -72,7 +72,7 @@ class Buffer:
         raise VarintError("a list does not end")
 
     def read_varints(self, at: Positions) -> npt.NDArray[np.int64]:
-        """The numbers that begin there."""
+        """Returns the zigzag-decoded numbers at these positions."""
         word = self.word_at(at)
         ends = ~word & _HIGH_BITS
         value = _joined(word & ((ends & (~ends + _ONE)) - _ONE))
@@ -87,7 +87,7 @@ class Buffer:
         return ((value >> _ONE) ^ (~(value & _ONE) + _ONE)).view(np.int64)
 
     def read_length(self, at: Positions) -> tuple[Positions, Positions]:
-        """Of bytes, strings and lists: what it says, and where it ends."""
+        """Reads the lengths of bytes, strings or lists. Returns them and the positions after them."""
         first = self.byte_at(at)
         if not np.bitwise_or.reduce(first, initial=0) & 0x81:
             return (first >> 1).astype(np.int64), at + 1
@@ -101,7 +101,7 @@ class Buffer:
         return at + lengths
 
     def skip_keyed_bytes(self, at: Positions, counts: Positions) -> Positions:
-        """`counts` pairs of a number and bytes, as in maps of bounds."""
+        """Skips `counts` pairs of a number and bytes, as in Iceberg's maps of column bounds."""
         at = at.copy()
         most, fewest = int(counts.max(initial=0)), int(counts.min()) if len(counts) else 0
         for number in range(most):
@@ -122,7 +122,7 @@ class Buffer:
 
 
 def _joined(word: Words) -> Words:
-    """The low seven bits of each byte, without the gaps."""
+    """Joins the low seven bits of each byte without the gaps."""
     word = word & _LOW_BITS
     word = (word & np.uint64(0x007F007F007F007F)) | ((word & np.uint64(0x7F007F007F007F00)) >> _ONE)
     word = (word & np.uint64(0x00003FFF00003FFF)) | ((word & np.uint64(0x3FFF00003FFF0000)) >> np.uint64(2))

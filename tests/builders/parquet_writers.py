@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from arro3.io import write_parquet
 
 from tidyberg.parquet.check.file import FileReport
-from tidyberg.parquet.check.problems import Problem
+from tidyberg.parquet.check.problems import FileProblem
 
 Writer = Callable[[pa.Table, Path], None]
 
@@ -40,7 +40,7 @@ KNOWN_FLAWS: dict[str, dict[str, str]] = {
 }
 
 
-def unknown_problems(report: FileReport) -> list[Problem]:
+def unknown_problems(report: FileReport) -> list[FileProblem]:
     """Returns the problems other than the known flaws of the writer."""
     known = {rule for name, flaws in KNOWN_FLAWS.items() if report.created_by.startswith(name) for rule in flaws}
     return [problem for problem in report.problems if problem.rule not in known]

@@ -17,10 +17,10 @@ from tidyberg.execute.kernel.run import run_task
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import ChecksumResult, TaskInput, TaskResult
 from tidyberg.parquet.check.file import FileReport, check_file, check_path
-from tidyberg.parquet.check.problems import Problem
+from tidyberg.parquet.check.problems import FileProblem
 from tidyberg.parquet.fields import FileField, GroupField, MetadataField
 from tidyberg.parquet.thrift import BINARY, I16, I64, Struct
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 from tidyberg.verify.contents import checksum_tasks
 
 ID, SMALL = 0, 1
@@ -72,7 +72,7 @@ def test_another_column_is_no_excuse(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "in_output", "left"),
     [
-        (["the page at 4 is of no kind that the format has here"], ["pages have 9 levels for 10 values"], 1),
+        (["the page at 4 has a type that the format does not allow here"], ["pages have 9 levels for 10 values"], 1),
         (["pages have 3 levels for 10 values"], ["pages have 9 levels for 10 values"] * 2, 1),
         (["pages have 3 levels for 10 values"] * 2, ["pages have 9 levels for 10 values"] * 2, 0),
         (["the page header at 40 is damaged: 'a'"], ["the page header at 4000 is damaged: 'a'"], 0),
@@ -87,7 +87,7 @@ def test_damage_of_an_input_excuses_only_itself(
 
     def report(path: str, _: int) -> FileReport:
         words = said if path == inputs[0].path else in_output
-        problems = tuple(Problem("pages", what, path, 0, "small") for what in words)
+        problems = tuple(FileProblem("pages", what, path, 0, "small") for what in words)
         return replace(check_path(path), problems=problems)
 
     assert len(output_problems(result.outputs, inputs, report)) == left

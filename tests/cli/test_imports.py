@@ -17,7 +17,7 @@ sys.exit(status)
 """
 _NEVER = {"pyspark", "fastapi", "uvicorn", "starlette", "redis", "prometheus_client", "opentelemetry", "httpx", "jwt"}
 _TO_REWRITE = {"tidyberg.commit.publish", "tidyberg.execute.kernel.run", "tidyberg.service.service"}
-_SELDOM = {"sqlglot", "requests", "pandas", "pydantic_settings", "tidyberg.storage.s3.files", "http.client"}
+_SELDOM = {"sqlglot", "requests", "pandas", "pydantic_settings", "tidyberg.storage.s3_files", "http.client"}
 _TO_READ = {"pyarrow", "numpy", "pyiceberg", "sqlalchemy", "yaml"}
 
 

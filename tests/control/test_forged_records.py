@@ -23,7 +23,7 @@ from tidyberg.model.table import TableRef
 from tidyberg.model.task import output_name
 from tidyberg.record.process import is_alive
 from tidyberg.storage import table_files as objects
-from tidyberg.storage.storage import Listed
+from tidyberg.storage.file_io import Listed
 from tidyberg.testing import Warehouse
 from tidyberg.testing.warehouse import local_path
 

@@ -26,7 +26,7 @@ from tidyberg.execute.kernel.write.paged_output import PagedOutput
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.table import TableRef
 from tidyberg.model.task import TaskResult
-from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.errors import CannotCopy
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import EqualTo, Positions, Vectors, commit_deletes
 from tidyberg.testing.warehouse import local_path

@@ -17,7 +17,7 @@ from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import AuditTask, ChecksumTask, TaskInput
 from tidyberg.parquet.fields import MetadataField
 from tidyberg.parquet.thrift import I64, LIST, STRUCT, Struct, ThriftList
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 TABLE = pa.schema([field("old", pa.timestamp("ns"), 1), field("id", pa.int64(), 2)])
 ROWS = pa.table([pa.array([1, 2, None], pa.timestamp("ns")), pa.array([1, 2, 3])], schema=TABLE)

@@ -15,7 +15,7 @@ from tidyberg.execute.kernel.copy.assemble import PlannedCopy, assemble
 from tidyberg.execute.kernel.copy.eligibility import common_footer
 from tidyberg.execute.kernel.read.source import open_source
 from tidyberg.model.task import TaskInput
-from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.errors import CannotCopy
 from tidyberg.storage.assembly import Range
 
 ROWS = 60

@@ -15,9 +15,10 @@ from tests.builders.tasks import STORAGE, field, make_task
 from tidyberg.execute.kernel.copy.eligibility import common_footer
 from tidyberg.execute.kernel.read.source import open_source, storage_reader
 from tidyberg.model.task import TaskDelete, TaskInput, TaskPartitionField, TaskResult
-from tidyberg.parquet.fields import CannotCopy, ChunkField, FileField, GroupField, MetadataField
+from tidyberg.parquet.errors import CannotCopy
+from tidyberg.parquet.fields import ChunkField, FileField, GroupField, MetadataField
 from tidyberg.parquet.thrift import BINARY, I32, STRUCT, Struct
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 TABLE = pa.schema([field("id", pa.int64(), 1), field("name", pa.string(), 2)])
 
@@ -195,7 +196,7 @@ def test_footers_that_say_more_than_is_understood_are_never_copied(
         (in_metadata(put(MetadataField.DATA_PAGE, I32, 1 << 40)), "column name would lie outside of the file"),
         (in_metadata(put(MetadataField.DATA_PAGE, I32, 5)), "its columns overlap"),
         (in_metadata(put(MetadataField.VALUES, I32, 4)), "column name has 4 values in 3 rows"),
-        (in_metadata(put(MetadataField.COMPRESSED, BINARY, b"12")), "how long column name is is not a number"),
+        (in_metadata(put(MetadataField.COMPRESSED, BINARY, b"12")), "the length of column name is not a valid number"),
         (in_metadata(put(MetadataField.BLOOM, I32, 1 << 40)), "bloom filter of column name would lie outside"),
         (in_chunk(put(ChunkField.OFFSET_INDEX, I32, 1 << 40)), "column name would lie outside of the file"),
         (put(FileField.ROWS, I32, 4), "its row groups do not hold the rows"),

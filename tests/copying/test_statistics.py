@@ -15,16 +15,10 @@ from tidyberg.execute.kernel.copy.lineage import inherited_lineage
 from tidyberg.execute.kernel.read.source import open_source, storage_reader
 from tidyberg.failures import KernelFailure
 from tidyberg.model.task import TaskInput, WriteSettings
-from tidyberg.parquet.fields import (
-    CannotCopy,
-    ChunkField,
-    ElementField,
-    FileField,
-    GroupField,
-    MetadataField,
-)
+from tidyberg.parquet.errors import CannotCopy
+from tidyberg.parquet.fields import ChunkField, ElementField, FileField, GroupField, MetadataField
 from tidyberg.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, Struct, ThriftList
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 TABLE = pa.schema([field("id", pa.int64(), 1), field("code", pa.binary(100), 2)])
 ROWS = pa.table([pa.array([1, 2, 3]), pa.array([b"a" * 100, b"b" * 100, None], pa.binary(100))], schema=TABLE)

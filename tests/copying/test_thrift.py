@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidyberg.parquet.errors import BadThriftError
 from tidyberg.parquet.thrift import (
     BINARY,
     BYTE,
@@ -19,7 +20,6 @@ from tidyberg.parquet.thrift import (
     STRUCT,
     TRUE,
     UUID,
-    BadThriftError,
     ThriftList,
     ThriftMap,
     read_struct,

@@ -30,7 +30,7 @@ from tidyberg.execute.tasks.delete_contents import with_delete_contents
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.plan import FileGroup, InputFile
 from tidyberg.model.task import Task, TaskDelete, TaskInput, TaskResult
-from tidyberg.storage.storage import Place, Storage
+from tidyberg.storage.file_io import Place, Storage
 from tidyberg.verify.counts import verify_counts
 
 BY_ID = pa.schema([field("id", pa.int64(), 1)])

@@ -13,7 +13,7 @@ from tidyberg.failures import FailureKind
 from tidyberg.storage import denied
 from tidyberg.storage.access import StorageAccess
 from tidyberg.storage.denied import DENIED_WORDS, EXPIRED_WORDS
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 from tidyberg.storage.table_files import read_bytes
 
 MESSAGES = {

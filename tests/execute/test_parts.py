@@ -32,7 +32,7 @@ from tidyberg.execute.kernel.read.row_ranges import row_at
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.tasks.division import divided
 from tidyberg.model.task import Share, Task, TaskDelete, TaskInput, TaskResult
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 from tidyberg.verify.contents import checksum_tasks, verify_contents
 from tidyberg.verify.parts import Joining
 

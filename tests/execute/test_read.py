@@ -14,7 +14,7 @@ from tidyberg.execute.kernel.read.open_files import open_file
 from tidyberg.execute.kernel.run import run_task
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import ChecksumResult, ChecksumTask, TaskInput, TaskResult
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 
 def rewrite(inputs: list[TaskInput], schema: pa.Schema, directory: Path, **changes: object) -> TaskResult:

@@ -28,7 +28,7 @@ from tidyberg.execute.kernel.write.encoders import bundles
 from tidyberg.execute.kernel.write.paged_output import in_memory
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task, TaskPartitionField, TaskResult
-from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.errors import CannotCopy
 
 MB = 1024 * 1024
 InMemory = Callable[[pa.Table, Any], Source]

@@ -8,7 +8,7 @@ from pyarrow import fs
 
 from tidyberg.failures import FailureKind, KernelFailure, find_failure, redact
 from tidyberg.storage.access import StorageAccess
-from tidyberg.storage.storage import Storage, _split
+from tidyberg.storage.file_io import Storage, _split
 
 
 @pytest.mark.parametrize(

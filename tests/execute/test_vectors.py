@@ -18,7 +18,7 @@ from tidyberg.execute.kernel.run import run_task
 from tidyberg.execute.tasks.delete_contents import with_delete_contents
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskDelete, TaskResult
-from tidyberg.storage.storage import Place, Storage
+from tidyberg.storage.file_io import Place, Storage
 
 MB = 1024 * 1024
 FILES = 40

@@ -17,8 +17,8 @@ from tests.builders.tasks import NUMBERS, field, make_task, number_files, read_r
 from tidyberg.execute.kernel.write.sizing import OutputSizing, max_outputs_of_attempt
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import WriteSettings
-from tidyberg.parquet.pages import places
-from tidyberg.storage.storage import Storage
+from tidyberg.parquet.pages import page_spans
+from tidyberg.storage.file_io import Storage
 
 MB = 1024 * 1024
 NOISE = pa.schema([field("id", pa.int64(), 1), field("noise", pa.binary(), 2)])
@@ -105,7 +105,7 @@ def test_pages_of_narrow_and_of_wide_columns_keep_to_their_limits(tmp_path: Path
     content = Path(result.outputs[0].path).read_bytes()
     chunk = pq.read_metadata(result.outputs[0].path).row_group(0).column(1)
     start = chunk.data_page_offset
-    pages = list(places(content[start : start + chunk.total_compressed_size]))
+    pages = list(page_spans(content[start : start + chunk.total_compressed_size]))
     assert sum(page.uncompressed for page in pages) > 2 * rows * width
     assert len(pages) >= max(2 * rows / settings.page_rows, 2 * rows * width / (2 * settings.page_bytes))
     assert max(page.uncompressed for page in pages) < 2 * settings.page_bytes

@@ -17,7 +17,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from tests.faults.layer import Kind, Layer, Wire, file_failure
 from tidyberg.record.sqlite import SqliteStore
 from tidyberg.storage import write_assembly as stream
-from tidyberg.storage.storage import Place, Storage
+from tidyberg.storage.file_io import Place, Storage
 
 LOOKS = (Kind.ERROR, Kind.TIMEOUT)
 READS = (Kind.ERROR, Kind.TIMEOUT, Kind.TRUNCATED)

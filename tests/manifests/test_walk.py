@@ -162,7 +162,7 @@ def test_a_header_is_read_again_unless_it_is_that_of_the_file_before() -> None:
         assert other.metadata["name"] == name.encode()
         assert list(blocks(other)) == [(1, name.encode())]
     for end in range(len(first.header), first.body):
-        with pytest.raises(AvroError, match="not whole"):
+        with pytest.raises(AvroError, match="not complete"):
             open_container(_container("one", b"d" * 16)[:end], like=first)
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from tests.matrix.filters import Filter, sql_condition
 from tests.oracle.canonical import canonical_rows
 from tests.oracle.client import JavaCatalog, OracleError
-from tidyberg.parquet.pages import places
+from tidyberg.parquet.pages import page_spans
 from tidyberg.testing import local_path
 
 _COLUMNS = (
@@ -105,7 +105,7 @@ def page_kinds(path: str) -> set[int]:
     for group, leaf in product(range(footer.num_row_groups), range(footer.num_columns)):
         chunk = footer.row_group(group).column(leaf)
         start = chunk.dictionary_page_offset or chunk.data_page_offset
-        found |= {place.kind for place in places(content[start : start + chunk.total_compressed_size])}
+        found |= {place.kind for place in page_spans(content[start : start + chunk.total_compressed_size])}
     return found
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from tests.servers.s3 import S3Server
 from tidyberg.storage.access import StorageAccess
+from tidyberg.storage.file_io import Storage
 from tidyberg.storage.s3.settings import S3Settings
 from tidyberg.storage.s3.store import S3Store
-from tidyberg.storage.storage import Storage
 
 
 @pytest.fixture

@@ -22,12 +22,12 @@ from tidyberg.execute.inline import InlineEngine
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.options import RewriteMode
 from tidyberg.storage.access import StorageAccess
-from tidyberg.storage.s3.answers import S3Error
+from tidyberg.storage.file_io import Storage
 from tidyberg.storage.s3.part_plan import MB
 from tidyberg.storage.s3.reading import fetch
+from tidyberg.storage.s3.responses import S3Error
 from tidyberg.storage.s3.settings import S3Settings
 from tidyberg.storage.s3.store import CannotCopyParts, S3Object, S3Store
-from tidyberg.storage.storage import Storage
 
 CONTENT = random.Random(2).randbytes(6 * MB)
 PATIENT = {"s3.retry.min-wait-ms": "5", "s3.retry.max-wait-ms": "100"}

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from tidyberg.storage.assembly import Literal, Range, Segment
 from tidyberg.storage.s3.part_plan import (
     LARGEST_COPY,
-    LARGEST_SENT,
+    LARGEST_UPLOAD,
     MB,
     SMALLEST_PART,
-    Copied,
+    CopiedPart,
     Part,
-    Sent,
+    UploadedPart,
     plan_parts,
-    sent_bytes,
+    uploaded_bytes,
 )
 
 KB = 1024
@@ -49,7 +49,7 @@ def flat(segments: list[Segment] | tuple[Segment, ...]) -> list[tuple[str, int, 
 
 
 def segments_of(parts: list[Part]) -> list[Segment]:
-    return [s for part in parts for s in (part.segments if isinstance(part, Sent) else (part.source,))]
+    return [s for part in parts for s in (part.segments if isinstance(part, UploadedPart) else (part.source,))]
 
 
 @given(files)
@@ -62,8 +62,8 @@ def test_parts_laid_end_to_end_are_the_file(segments: list[Segment]) -> None:
 def test_parts_keep_to_the_limits(segments: list[Segment]) -> None:
     parts = plan_parts(segments)
     assert all(part.length >= SMALLEST_PART for part in parts[:-1])
-    assert all(part.length <= LARGEST_COPY for part in parts if isinstance(part, Copied))
-    assert all(part.length <= LARGEST_SENT + SMALLEST_PART for part in parts if isinstance(part, Sent))
+    assert all(part.length <= LARGEST_COPY for part in parts if isinstance(part, CopiedPart))
+    assert all(part.length <= LARGEST_UPLOAD + SMALLEST_PART for part in parts if isinstance(part, UploadedPart))
     assert all(part.length > 0 for part in parts)
     assert len(parts) <= 10_000
 
@@ -73,7 +73,7 @@ def test_what_is_sent_is_small_ranges_and_little_more(segments: list[Segment]) -
     """A run of bytes of ours, or of short ranges, takes at most the smallest part along."""
     parts = plan_parts(segments)
     short = [s for s in segments if isinstance(s, Literal) or s.length < 2 * SMALLEST_PART]
-    assert sent_bytes(parts) <= sum(s.length for s in short) + SMALLEST_PART * len(short)
+    assert uploaded_bytes(parts) <= sum(s.length for s in short) + SMALLEST_PART * len(short)
 
 
 @given(st.lists(st.integers(64 * MB, 512 * MB), min_size=4, max_size=12), st.integers(1 * KB, 300 * KB))
@@ -81,26 +81,26 @@ def test_a_file_of_large_row_groups_hardly_crosses_the_worker(groups: list[int],
     """As a copied file is laid out: four bytes, row groups, page indexes and footer."""
     files = [Range(f"s3://b/{number}", 4, length) for number, length in enumerate(groups)]
     parts = plan_parts([Literal(b"PAR1"), *files, Literal(b"f" * footer)])
-    assert sent_bytes(parts) == footer
-    assert sent_bytes(parts) < 0.02 * sum(part.length for part in parts)
+    assert uploaded_bytes(parts) == footer
+    assert uploaded_bytes(parts) < 0.02 * sum(part.length for part in parts)
 
 
 def test_the_first_bytes_come_from_the_first_input() -> None:
     parts = plan_parts([Literal(b"PAR1"), Range("a", 4, 8 * MB), Literal(b"end")])
-    assert parts == [Copied(Range("a", 0, 8 * MB + 4)), Sent((Literal(b"end"),))]
+    assert parts == [CopiedPart(Range("a", 0, 8 * MB + 4)), UploadedPart((Literal(b"end"),))]
 
 
 def test_neighbours_are_copied_as_one() -> None:
     parts = plan_parts([Range("a", 0, 3 * MB), Range("a", 3 * MB, 3 * MB), Literal(b"end")])
-    assert parts == [Copied(Range("a", 0, 6 * MB)), Sent((Literal(b"end"),))]
+    assert parts == [CopiedPart(Range("a", 0, 6 * MB)), UploadedPart((Literal(b"end"),))]
 
 
 def test_what_is_too_short_borrows_from_the_part_before_it() -> None:
     parts = plan_parts([Range("a", 0, 20 * MB), Literal(b"x" * MB), Range("b", 0, 6 * MB)])
     assert parts == [
-        Copied(Range("a", 0, 16 * MB)),
-        Sent((Range("a", 16 * MB, 4 * MB), Literal(b"x" * MB))),
-        Copied(Range("b", 0, 6 * MB)),
+        CopiedPart(Range("a", 0, 16 * MB)),
+        UploadedPart((Range("a", 16 * MB, 4 * MB), Literal(b"x" * MB))),
+        CopiedPart(Range("b", 0, 6 * MB)),
     ]
 
 

@@ -17,9 +17,9 @@ from tidyberg.execute.kernel.read.open_files import open_file
 from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Share, TaskInput
+from tidyberg.storage.file_io import Storage
 from tidyberg.storage.s3.reading import S3InputFile
 from tidyberg.storage.s3.store import S3Object, S3Store
-from tidyberg.storage.storage import Storage
 
 
 def with_ids(table: pa.Table) -> pa.Table:

@@ -26,7 +26,7 @@ def test_the_model_knows_the_clients_limits() -> None:
     assert price.WHOLE_BYTES == FETCHED_WHOLE
     assert price.PART_BYTES == settings.PART_BYTES
     assert (price.COPY_BYTES, price.SMALLEST_COPY) == (parts.LARGEST_COPY, parts.SMALLEST_PART)
-    assert price.SENT_BYTES == parts.LARGEST_SENT
+    assert price.SENT_BYTES == parts.LARGEST_UPLOAD
 
 
 @pytest.mark.parametrize(("mode", "deletes"), [(RewriteMode.ENCODE, 0), (RewriteMode.ENCODE, 4), (RewriteMode.COPY, 0)])

@@ -8,14 +8,14 @@ import pytest
 from tests.servers.s3 import S3Server
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.storage.access import StorageAccess
-from tidyberg.storage.s3.answers import S3Error, WrongSize
-from tidyberg.storage.s3.client import Patience
+from tidyberg.storage.file_io import Storage
+from tidyberg.storage.s3.client import RetryBudget
 from tidyberg.storage.s3.part_plan import MB
 from tidyberg.storage.s3.reading import RangeStream, S3InputFile, fetch
+from tidyberg.storage.s3.responses import S3Error, WrongSize
 from tidyberg.storage.s3.settings import S3Settings
 from tidyberg.storage.s3.store import S3Object, S3Store
 from tidyberg.storage.s3.writing import S3OutputStream
-from tidyberg.storage.storage import Storage
 
 NOISE = random.Random(1).randbytes(24 * MB)
 KEYS = ["plain", "day=1%2F2/a b+c~ä€.parquet", "a/(b)'!*&=@:,;$?#[]/c.parquet", "ends with %"]
@@ -139,7 +139,7 @@ def test_an_object_of_another_size_is_told(store: S3Store, bucket: str) -> None:
     target = S3Object(bucket, "in")
     store.put(target, NOISE[:1000])
     for size in (999, 1001):
-        with pytest.raises(WrongSize, match=f"has 1000 bytes where {size} were expected"):
+        with pytest.raises(WrongSize, match=f"has 1000 bytes, expected {size}"):
             fetch(store, target, 0, size, size=size)
 
 
@@ -172,16 +172,16 @@ def test_a_connection_that_the_server_dropped_while_it_rested_is_no_failure(stor
     assert content_of(store, target, 7) == b"content"
 
 
-def test_patience_ends_with_its_budget(store: S3Store) -> None:
+def test_a_retry_budget_ends(store: S3Store) -> None:
     settings = S3Settings.of(
         {"s3.access-key-id": "a", "s3.secret-access-key": "b", "s3.retry.budget-seconds": "0.5",
          "s3.retry.min-wait-ms": "10", "s3.retry.num-retries": "1000"}
     )  # fmt: skip
     assert settings is not None
-    patience = Patience(settings)
+    budget = RetryBudget(settings)
     waits = 0
     with suppress(TimeoutError):
         while waits < 1000:
-            patience.wait_after(TimeoutError("slow"))
+            budget.wait_after(TimeoutError("slow"))
             waits += 1
     assert 4 <= waits <= 12

@@ -43,18 +43,12 @@ from tidyberg.execute.kernel.write.paged_output import in_memory
 from tidyberg.execute.kernel.write.source_chunks import ChunkStatistics, SourceChunk
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskPartitionField
-from tidyberg.parquet.fields import (
-    CannotCopy,
-    ChunkField,
-    FileField,
-    GroupField,
-    LocationField,
-    MetadataField,
-)
+from tidyberg.parquet.errors import CannotCopy
+from tidyberg.parquet.fields import ChunkField, FileField, GroupField, LocationField, MetadataField
 from tidyberg.parquet.footer import SchemaLeaf
-from tidyberg.parquet.pages import Page, places, plain_pages
+from tidyberg.parquet.pages import DataPage, page_spans, plain_pages
 from tidyberg.parquet.thrift import Struct, read_struct, write_struct
-from tidyberg.storage.storage import Place, Storage
+from tidyberg.storage.file_io import Place, Storage
 
 
 def test_pages_are_moved_where_no_dictionary_pays_and_the_rest_is_encoded(tmp_path: Path) -> None:
@@ -496,16 +490,16 @@ def test_pages_that_are_not_plain_data_are_not_moved(field_of_page: tuple[int, .
     leaf = SchemaLeaf((b"id",), 2, 0, 1, 8)
     header: Struct = {1: (5, 0), 2: (5, 80), 3: (5, 4), 5: (12, {1: (5, 10), 2: (5, 0), 3: (5, 3), 4: (5, 3)})}
     content = write_struct(header) + b"data"
-    (page,) = plain_pages(places(content), leaf)
+    (page,) = plain_pages(page_spans(content), leaf)
     assert (page.values, page.length, page.uncompressed) == (10, len(content), len(content) + 76)
     changed = header[5][1] if len(field_of_page) > 1 else header
     changed[field_of_page[-1]] = (5, value)
     damaged = write_struct(header) + b"data"
     if (field_of_page, value) == ((5, 1), 7):
-        assert plain_pages(places(damaged), leaf)[0].values == value  # for the chunk's count to notice
+        assert plain_pages(page_spans(damaged), leaf)[0].values == value  # for the chunk's count to notice
     else:
         with pytest.raises(CannotCopy):
-            plain_pages(places(damaged), leaf)
+            plain_pages(page_spans(damaged), leaf)
 
 
 @pytest.mark.parametrize(
@@ -517,7 +511,7 @@ def test_a_bound_is_called_exact_only_if_that_of_every_part_is(
     flags: tuple[bool | None, ...], expected: bool | None
 ) -> None:
     """Where nothing is told readers take a bound for a value: one that may be cut must say so."""
-    page = Page(10, 10, 1, 0)
+    page = DataPage(10, 10, 1, 0)
     parts = [SourceChunk((), (page,), 1, ChunkStatistics(0, b"a", b"b", flag, flag), None) for flag in flags]
     merged = merge_chunks(parts, 4, SchemaLeaf((b"name",), 6, 0, 1, None), pa.string(), 6, None)
     statistics = merged.struct[ChunkField.METADATA][1][MetadataField.STATISTICS][1]

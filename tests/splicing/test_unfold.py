@@ -18,7 +18,7 @@ from tests.builders.splice_tasks import assert_alike, both, moved_columns, rows_
 from tests.builders.tasks import field, write_file
 from tidyberg.execute.kernel.read.source import open_source
 from tidyberg.model.task import TaskInput
-from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.levels import counts_up, decode_levels, encode_levels
 
 SCHEMA = pa.schema(
@@ -262,7 +262,7 @@ def test_levels_that_cannot_be_are_refused() -> None:
     assert decode_levels(bytes([40, 1]), 20, 1).each is None  # twenty times 1
     with pytest.raises(CannotCopy, match="fewer levels"):
         decode_levels(bytes([38, 0]), 20, 1)
-    with pytest.raises(CannotCopy, match="cannot be"):
+    with pytest.raises(CannotCopy, match="invalid levels"):
         decode_levels(_spelled([3, 1], 2), 2, 2)
     with pytest.raises(CannotCopy, match="too early"):
         decode_levels(_spelled([0, 1], 1)[:-1], 2, 1)

@@ -1,4 +1,4 @@
-"""Avro containers: header, framing, compression. What is no whole container is refused, never half read."""
+"""Reads Avro object containers: header, framing, compression. Rejects a container that is not complete."""
 
 import bz2
 import json
@@ -19,12 +19,12 @@ _CHECKSUM_BYTES = 4
 
 
 class AvroError(ValueError):
-    """Bytes that are no Avro container, or not a whole one."""
+    """The bytes are not a complete Avro container."""
 
 
 @contextmanager
 def decoding() -> Iterator[None]:
-    """Whatever a decoder makes of damaged bytes, it comes out as one error."""
+    """Turns every error that damaged bytes cause in a decoder into AvroError."""
     try:
         yield
     except AvroError:
@@ -32,7 +32,7 @@ def decoding() -> Iterator[None]:
     except VarintError as error:
         raise AvroError(str(error)) from error
     except (ArithmeticError, EOFError, LookupError, MemoryError, SystemError, TypeError, ValueError) as error:
-        raise AvroError(f"its contents make no sense ({type(error).__name__}: {error})") from error
+        raise AvroError(f"its contents cannot be decoded ({type(error).__name__}: {error})") from error
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Container:
 
     @property
     def header(self) -> bytes:
-        """All but the marker that each file draws for itself."""
+        """The header without the sync marker, which is random in each file."""
         return self.raw[: self.body - _SYNC_BYTES]
 
     @property
@@ -58,7 +58,10 @@ class Container:
 
 
 def open_container(raw: bytes, like: Container | None = None) -> Container:
-    """Manifests of a table mostly begin alike: what was read of the header of another is not read again."""
+    """Parses the header. If it is equal to the header of `like`, it reuses what was parsed there.
+
+    Most manifests of a table have equal headers.
+    """
     if like is not None and raw.startswith(like.header) and len(raw) >= like.body:
         return Container(raw, like.metadata, raw[len(like.header) : like.body], like.body)
     if raw[:4] != _MAGIC:
@@ -76,12 +79,12 @@ def open_container(raw: bytes, like: Container | None = None) -> Container:
         count, position = _long(raw, position)
     sync = raw[position : position + _SYNC_BYTES]
     if len(sync) < _SYNC_BYTES or "avro.schema" not in metadata:
-        raise AvroError("its header is not whole")
+        raise AvroError("its header is not complete")
     return Container(raw, metadata, sync, position + _SYNC_BYTES)
 
 
 def blocks(container: Container) -> Iterator[tuple[int, bytes]]:
-    """Number of records and decompressed bytes of every block; framing is checked, for no decoder does."""
+    """Yields the number of records and the decompressed bytes of every block. Checks the framing: no decoder does."""
     name = container.metadata.get("avro.codec", b"null").decode()
     if name not in _DECOMPRESSORS:
         raise AvroError(f"its compression {name!r} is unknown")
@@ -95,7 +98,7 @@ def blocks(container: Container) -> Iterator[tuple[int, bytes]]:
         position += _SYNC_BYTES
         try:
             content = decompress(content)
-        except Exception as error:  # every codec raises errors of its own
+        except Exception as error:  # each codec has its own errors
             raise AvroError(f"the block that ends at byte {position} does not decompress") from error
         if not 0 <= count <= len(content):
             raise AvroError(f"the block that ends at byte {position} claims {count} records")
@@ -127,7 +130,7 @@ def _inflate(content: bytes) -> bytes:
 
 
 def _snappy(content: bytes) -> bytes:
-    """Snappy's own length comes first, a checksum of what comes out last."""
+    """Snappy data begins with its decompressed length. Avro appends a CRC-32 of the decompressed bytes."""
     size = shift = 0
     for byte in content:
         size |= (byte & 0x7F) << shift

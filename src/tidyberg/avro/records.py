@@ -1,11 +1,11 @@
 """The record codec: reads, skips and writes Avro values by the file's own schema, byte for byte.
 
-PyIceberg's Avro reader maps every file onto its own idea of the manifest schema. That drops fields it does not know and
-changes the type of others. A rewritten manifest must say of its untouched entries exactly what it said before. So
-values here follow the file's own schema, without logical types, and raw slices of a block can be carried over.
+PyIceberg's Avro reader maps every file to its own manifest schema. It drops fields that it does not know and changes
+the type of others. But a rewritten manifest must keep its untouched entries exactly as they were. So this codec follows
+the file's own schema, without logical types, and callers can carry over raw slices of a block.
 
-The single values are decoded by PyIceberg's compiled decoder, so this module runs on the driver only; executors read
-manifests with `walk.py`.
+PyIceberg's compiled decoder decodes the single values, so this module runs on the driver only. Executors read manifests
+with `walk.py`.
 """
 
 import json
@@ -27,14 +27,14 @@ SYNC_SIZE = 16
 Read = Callable[[BinaryDecoder], Any]
 Write = Callable[[bytearray, Any], None]
 
-BLOCK_BYTES = 64_000  # as in Java's files: readers take many blocks at once
-_MAX_ITEMS = 1_000_000  # of an array in one record: more is damage, and would be read far past the end
-_MAX_BYTES = 2**31  # of the items of an array
+BLOCK_BYTES = 64_000  # the size that Iceberg Java uses; our reader decodes many blocks at once
+_MAX_ITEMS = 1_000_000  # of an array in one record; a larger count means damage, and decoding would run past the end
+_MAX_BYTES = 2**31  # of all items of an array
 
 
 @dataclass(frozen=True)
 class AvroFile:
-    """An Avro file taken apart: its header metadata, its record schema, and its blocks, decompressed."""
+    """A parsed Avro file: header metadata, record schema, and decompressed blocks."""
 
     metadata: Mapping[str, bytes]
     schema: dict[str, Any]
@@ -54,14 +54,14 @@ class AvroFile:
     def records(self, wanted: frozenset[int] | None = None) -> Iterator[dict[int, Any]]:
         """Yields every record as a mapping from field id to value, nested records too.
 
-        With `wanted`, only those fields are decoded. Fields of nested records then stand beside the others.
+        With `wanted`, it decodes only these fields. Fields of nested records are then in the same mapping.
         """
         read = reader(self.resolved) if wanted is None else _projection(json.dumps(self.schema), wanted)
         for count, block in self.blocks:
             decoder = new_decoder(block)
             for _ in range(count):
                 yield read(decoder)
-                # The decoder itself runs on past the end of its buffer.
+                # The decoder does not stop at the end of its buffer.
                 if decoder.tell() > len(block):
                     raise AvroError("a record is longer than its block")
             if decoder.tell() != len(block):
@@ -69,7 +69,7 @@ class AvroFile:
 
 
 def build_container(schema: Any, metadata: Mapping[str, bytes], records: list[bytes]) -> bytes:
-    """One file of encoded records. A block a record, as PyIceberg has it, made manifests 2.5 times bigger."""
+    """Builds a file from encoded records. PyIceberg's one block per record made manifests 2.5 times larger."""
     header = {key: value for key, value in metadata.items() if not key.startswith("avro.")}
     header["avro.schema"] = json.dumps(schema).encode()
     header["avro.codec"] = b"deflate"
@@ -93,7 +93,7 @@ def build_container(schema: Any, metadata: Mapping[str, bytes], records: list[by
 
 
 def resolve_names(schema: Any, known: dict[str, Any] | None = None) -> Any:
-    """Avro writes a named type once and then refers to it: two uuid columns share one `fixed`."""
+    """Replaces references to named types. Avro spells a named type once: two uuid columns share one `fixed`."""
     known = {} if known is None else known
     if isinstance(schema, str):
         return known.get(schema, schema)
@@ -113,7 +113,7 @@ def resolve_names(schema: Any, known: dict[str, Any] | None = None) -> Any:
 
 
 def reader(schema: Any) -> Read:
-    """A function that reads one value of this schema; records become {field id: value}."""
+    """Returns a function that reads one value of this schema. A record becomes {field id: value}."""
     kind = _kind(schema)
     if kind in _READ:
         return _READ[kind]
@@ -136,7 +136,7 @@ def reader(schema: Any) -> Read:
 
 
 def skipper(schema: Any) -> Read:
-    """A function that skips one value of this schema."""
+    """Returns a function that skips one value of this schema."""
     kind = _kind(schema)
     if kind in _SKIP:
         return _SKIP[kind]
@@ -161,7 +161,10 @@ def skipper(schema: Any) -> Read:
 
 @lru_cache(maxsize=256)
 def _projection(schema_text: str, wanted: frozenset[int]) -> Read:
-    """Reads the wanted fields of a record into one dict and skips the others. Manifests of a spec share it."""
+    """Returns a function that reads the wanted fields of a record into one dict and skips the others.
+
+    It is cached, because manifests of one partition spec have the same schema.
+    """
     steps = list(_steps(resolve_names(json.loads(schema_text)), wanted))
 
     def read(decoder: BinaryDecoder) -> dict[int, Any]:
@@ -188,7 +191,7 @@ def _steps(record: Mapping[str, Any], wanted: frozenset[int]) -> Iterator[tuple[
 
 
 def writer(schema: Any) -> Write:
-    """A function that appends one value of this schema; a missing record field is null."""
+    """Returns a function that appends one value of this schema. A missing record field is written as null."""
     kind = _kind(schema)
     if kind in _WRITE:
         return _WRITE[kind]
@@ -217,7 +220,7 @@ def writer(schema: Any) -> Write:
 
 
 def field_id(field: Mapping[str, Any]) -> int:
-    """The Iceberg id of a record field; key-value records of maps carry theirs like any other."""
+    """Returns the Iceberg id of a record field. The key-value records of maps have ids too."""
     return int(field["field-id"])
 
 
@@ -241,7 +244,7 @@ def _kind(schema: Any) -> str:
 
 
 def _items(decoder: BinaryDecoder) -> Iterator[None]:
-    """Yields once per item of an Avro array or map, whose blocks may be prefixed by their length in bytes."""
+    """Yields once per item of an Avro array or map. A block with a negative count also has its length in bytes."""
     while (count := decoder.read_int()) != 0:
         if count < 0:
             decoder.skip_int()
@@ -264,7 +267,7 @@ def _skip_items(item: Any) -> Read:
 
 
 def _pair(schema: Mapping[str, Any]) -> Any:
-    """An item of an Avro map: a key and a value."""
+    """Returns the schema of an item of an Avro map: a key and a value."""
     return {"type": "record", "fields": [{"type": "string"}, {"type": schema["values"]}]}
 
 
@@ -275,7 +278,7 @@ def _plausible(count: int, limit: int = _MAX_ITEMS) -> int:
 
 
 def _fast_skip(items: Any) -> Callable[[BinaryDecoder, int], Any] | None:
-    """Column metrics are maps from int to long or to bytes: the decoder reads those in one compiled loop."""
+    """Column metrics are maps from int to long or to bytes. The decoder skips these in one compiled loop."""
     if _kind(items) != "record":
         return None
     match [field["type"] for field in items["fields"]]:
@@ -307,12 +310,12 @@ def _write_text(out: bytearray, value: str) -> None:
     write_bytes(out, value.encode())
 
 
-_Decoder = type(new_decoder(b""))  # the compiled one: its methods are called without a frame in between
+_Decoder = type(new_decoder(b""))  # the compiled class: its methods are called directly, without a Python frame
 _DOUBLE = struct.Struct("<d")
 
 
 def read_double(decoder: BinaryDecoder) -> float:
-    """The decoder's own method makes a 32-bit number of it: partitions close to each other would become one."""
+    """The decoder's own method rounds to 32 bits, which would merge partitions with close values."""
     value: float = _DOUBLE.unpack(decoder.read(8))[0]
     return value
 

@@ -1,4 +1,4 @@
-"""Arrow arrays from noted positions, a whole column at a time."""
+"""Builds Arrow arrays from the positions that `walk.py` recorded, a whole column at a time."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,7 +11,7 @@ from tidyberg.varints import Buffer, Positions
 
 
 def column(fields: Fields, name: str, kind: pa.DataType) -> pa.Array:
-    """The values of a noted field; nulls where the field was null or the schema does not have it."""
+    """Returns the values of a field. They are null where the field is null or missing from the schema."""
     at = fields.positions.get(name)
     if at is None:
         return pa.nulls(fields.rows, kind)
@@ -61,7 +61,7 @@ def _values(buffer: Buffer, at: Positions, physical: str, size: int, kind: pa.Da
 
 
 def slices(buffer: Buffer, starts: Positions, lengths: Positions, kind: pa.DataType) -> pa.Array:
-    """Strings or binary values, copied out of the buffer in one go."""
+    """Copies strings or binary values out of the buffer in one operation."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     if total > np.iinfo(np.int32).max:
@@ -76,7 +76,7 @@ def slices(buffer: Buffer, starts: Positions, lengths: Positions, kind: pa.DataT
 
 
 def _numbers(buffer: Buffer, at: Positions, kind: pa.DataType) -> pa.Array:
-    """Lists of numbers."""
+    """Returns lists of numbers."""
     found = [(lanes, buffer.read_varints(here)) for lanes, here in _items(buffer, at, buffer.skip_varints)]
     owners = np.concatenate([np.array([], np.int64), *(lanes for lanes, _ in found)])
     values = np.concatenate([np.array([], np.int64), *(numbers for _, numbers in found)])
@@ -86,7 +86,7 @@ def _numbers(buffer: Buffer, at: Positions, kind: pa.DataType) -> pa.Array:
 
 
 def list_lengths(fields: Fields, name: str) -> pa.Array:
-    """How many numbers each list has, null where there is none."""
+    """Returns the length of each list, or null where there is no list."""
     at = fields.positions.get(name)
     if at is None:
         return pa.nulls(fields.rows, pa.int32())
@@ -98,7 +98,7 @@ def list_lengths(fields: Fields, name: str) -> pa.Array:
 
 
 def bytes_under_key(fields: Fields, name: str, key: int, kind: pa.DataType) -> pa.Array:
-    """Of maps from numbers to bytes the value under one key, null where there is none."""
+    """Returns the value for one key of each map from numbers to bytes, or null where there is none."""
     at = fields.positions.get(name)
     if at is None:
         return pa.nulls(fields.rows, kind)
@@ -117,9 +117,12 @@ def bytes_under_key(fields: Fields, name: str, key: int, kind: pa.DataType) -> p
 def _items(
     buffer: Buffer, at: Positions, skip: Callable[[Positions], Positions]
 ) -> Iterator[tuple[Positions, Positions]]:
-    """The first items of all lists, then their second ones, and so on: which lists, and where their items begin."""
+    """Yields the first items of all lists, then the second ones, and so on.
+
+    Each step yields the lists that have such an item, and the positions where these items begin.
+    """
     at, left, lanes = at.copy(), np.zeros(len(at), np.int64), np.arange(len(at))
-    stated = np.zeros(len(at), np.int64)  # where items end whose bytes are counted, as well as themselves
+    stated = np.zeros(len(at), np.int64)  # where the items end, for blocks that give their length in bytes
     while len(lanes):
         opened = lanes[left[lanes] == 0]
         if len(opened):

@@ -1,4 +1,4 @@
-"""Steps through the records of many blocks at once, notes where the wanted fields begin, and skips the rest."""
+"""Walks the records of many blocks at once. Records the positions of the wanted fields and skips the others."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,13 +12,13 @@ from tidyberg.varints import Buffer, Positions
 
 Skip = Callable[[Buffer, Positions], Positions]
 SkipOne = Callable[[bytes, int], int]
-# A step of all lanes takes about as long as sixteen records in plain Python: fewer lanes are not worth it.
+# One numpy step over all lanes takes about as long as sixteen records in plain Python.
 _FEWEST_LANES = 16
 _FIXED_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 class Kind(NamedTuple):
-    """How to get over a value of some type, and what readers of the noted positions must know of it."""
+    """How to skip a value of a type, and how to decode it."""
 
     skip: Skip
     skip_one: SkipOne  # the same without numpy
@@ -27,7 +27,7 @@ class Kind(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One field of a record: where to note it, if anywhere, and the options of its union (one where it is none)."""
+    """One field of a record: the name to record it under, or None, and the types it can have."""
 
     name: str | None
     options: tuple[Kind, ...]
@@ -35,7 +35,7 @@ class Step(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """What a walk found: of every wanted field where its value begins in each record, 0 where it is null."""
+    """The result of a walk: the position of every wanted field in each record, or 0 where it is null."""
 
     buffer: Buffer
     rows: int
@@ -44,7 +44,7 @@ class Fields(NamedTuple):
 
 
 def walk(schema_text: str, wanted: "Wanted", blocks: Sequence[tuple[int, bytes]]) -> Fields:
-    """Over blocks of files of one schema; records come out in the order of the blocks."""
+    """Walks blocks of files with the same schema. Records keep the order of the blocks."""
     steps = compile_steps(schema_text, wanted)
     buffer = Buffer([content for _, content in blocks])
     counts = np.array([count for count, _ in blocks], np.int64)
@@ -58,9 +58,9 @@ def walk(schema_text: str, wanted: "Wanted", blocks: Sequence[tuple[int, bytes]]
 
 
 def _walk_abreast(steps: Sequence[Step], buffer: Buffer, counts: Positions) -> dict[str, Positions]:
-    """One lane a block."""
+    """Walks all blocks in parallel, one lane per block."""
     noted = {step.name: np.zeros(int(counts.sum()), np.int64) for step in steps if step.name is not None}
-    # Blocks with the most records first: those still busy are then always the first ones.
+    # Blocks with the most records come first, so the lanes that are still busy are always the first ones.
     order = np.argsort(-counts, kind="stable")
     busy = np.searchsorted(-counts[order], -np.arange(int(counts.max(initial=0))), side="left")
     at = buffer.starts[order]
@@ -79,7 +79,7 @@ def _walk_abreast(steps: Sequence[Step], buffer: Buffer, counts: Positions) -> d
 
 
 def _walk_alone(steps: Sequence[Step], buffer: Buffer, counts: Positions) -> dict[str, Positions]:
-    """Few large blocks, record by record."""
+    """Walks a few large blocks record by record, in plain Python."""
     data = buffer.bytes.tobytes()
     noted: dict[str, list[int]] = {step.name: [] for step in steps if step.name is not None}
     for count, start, end in zip(counts.tolist(), buffer.starts.tolist(), buffer.ends.tolist(), strict=True):
@@ -97,7 +97,7 @@ def _walk_alone(steps: Sequence[Step], buffer: Buffer, counts: Positions) -> dic
 
 
 def _take_one(step: Step, data: bytes, at: int) -> tuple[int, int]:
-    """Where the value begins, 0 where it is null, and where it ends."""
+    """Returns the position where the value begins, or 0 if it is null, and the position where it ends."""
     kind = step.options[0]
     if step.is_union:
         tag = data[at]
@@ -144,11 +144,11 @@ def _value_kind(step: Step) -> Kind:
 
 
 class Wanted(NamedTuple):
-    """Fields by id with the names to note them under; the fields of a record may be wanted by position."""
+    """The fields to record, by id. All fields of one record, the partition, can be recorded by position."""
 
     names: tuple[tuple[int, str], ...]
     spread: int | None = None  # id of a record
-    prefix: str = ""  # its fields are noted as the prefix and their position
+    prefix: str = ""  # the name of each of its fields is this prefix and the position
 
 
 @lru_cache(maxsize=256)
@@ -286,7 +286,10 @@ def _skip_bytes(data: bytes, at: int) -> int:
 def _over_lists(
     buffer: Buffer, at: Positions, skip_items: Callable[[Buffer, Positions, Positions], Positions]
 ) -> Positions:
-    """A list is blocks of items, each behind their number, and a zero; a negative number has its bytes behind it."""
+    """Skips arrays. An array is a sequence of blocks: a count, then the items. A count of zero ends it.
+
+    After a negative count follows the length of the block in bytes.
+    """
     at = at.copy()
     lanes = np.arange(len(at))
     while len(lanes):
@@ -318,7 +321,7 @@ def _read_counts(buffer: Buffer, at: Positions) -> tuple[Positions, Positions]:
 
 
 def _items_skipper(items: Any, types: dict[str, Any]) -> Callable[[Buffer, Positions, Positions], Positions]:
-    """Column metrics are maps from int to long or to bytes, written as lists of records: those have short cuts."""
+    """Column metrics are maps from int to long or to bytes, written as arrays of records. These have fast paths."""
     if items in ("int", "long"):
         return lambda buffer, at, counts: buffer.skip_varints(at, counts)
     if isinstance(items, dict) and items.get("type") == "record":

@@ -6,8 +6,8 @@ from contextlib import closing
 from pyiceberg.table import Table
 
 from tidyberg.execute.engine import CancelToken, Engine
+from tidyberg.manifests.arrow_ipc import unpack_entries
 from tidyberg.manifests.entries import ManifestEntries
-from tidyberg.manifests.packed import unpack_entries
 from tidyberg.model.inventory import Partition
 from tidyberg.model.manifest import ManifestInfo, RestRule
 from tidyberg.model.options import PlanOptions

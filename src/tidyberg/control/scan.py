@@ -17,7 +17,7 @@ from tidyberg.execute.engine import CancelToken
 from tidyberg.model.task import OUTPUT_NAME
 from tidyberg.record.store import JobStore
 from tidyberg.storage import table_files as objects
-from tidyberg.storage.storage import Listed
+from tidyberg.storage.file_io import Listed
 
 PREFIX = "tidyberg-"
 HOUR_MS = 3_600_000

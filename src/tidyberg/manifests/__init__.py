@@ -1,1 +1,1 @@
-"""Manifests to Arrow, with numpy and the standard library alone: the same code reads them here and on executors."""
+"""Reads manifests into Arrow tables. It needs only Arrow and numpy, so the driver and executors run the same code."""

@@ -1,4 +1,4 @@
-"""Manifests as Arrow tables: a row a live entry, partition values typed by the manifest's own schema."""
+"""Reads manifests into Arrow tables: one row per live entry. The manifest's schema gives the partition types."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from tidyberg.avro.container import AvroError, Container, blocks, decoding, open
 from tidyberg.avro.values import bytes_under_key, column, is_null, list_lengths
 from tidyberg.avro.walk import Fields, Wanted, walk
 
-# Field ids of the manifest entry, from the Iceberg specification; the name is the column in ENTRIES.
+# Field ids of a manifest entry, from the Iceberg specification. The names are columns of ENTRIES.
 FIELD_IDS: Mapping[str, int] = {
     "status": 0,
     "snapshot_id": 1,
@@ -66,11 +66,11 @@ _BOUNDS = ("lower_bounds", "upper_bounds")
 _DELETES_WANTED = Wanted(tuple(one for one in _FIELDS if one[1] != "split_offsets"), PARTITION_ID, "p")
 _DATA_WANTED = Wanted(tuple(one for one in _FIELDS if one[1] not in _BOUNDS), PARTITION_ID, "p")
 _DELETE_PATH_COLUMN = 2147483546  # `file_path` of a position delete file
-_BATCH_BYTES = 48 * 1024 * 1024  # decompressed blocks to walk at once: more lanes are faster, and take more memory
+_BATCH_BYTES = 48 * 1024 * 1024  # decompressed blocks to walk at once; larger batches are faster but take more memory
 
 
 class ManifestError(AvroError):
-    """A manifest that cannot be read, by its name."""
+    """A manifest cannot be read. `name` says which one."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(problem)
@@ -79,7 +79,7 @@ class ManifestError(AvroError):
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumn:
-    """A partition field as a manifest's own schema types it; columns are named by position, `p0` first."""
+    """A partition field with its type in a manifest's schema. Columns are named by position, `p0` first."""
 
     field_id: int
     physical: str  # Avro's primitive or `fixed`
@@ -90,9 +90,9 @@ class PartitionColumn:
 @dataclass(frozen=True)
 class ManifestEntries:
     partition_columns: tuple[PartitionColumn, ...]
-    source: pa.Table  # ENTRIES, then the partition columns: of this manifest, or of several that were read at once
-    resting: pa.Table | None = None  # what manifests/resting.py set aside, with the partition columns
-    rows: range | None = None  # of the source; all where there is no other manifest in it
+    source: pa.Table  # ENTRIES, then the partition columns, of this manifest or of several that were read together
+    resting: pa.Table | None = None  # counts of the entries that manifests/counted_files.py removed
+    rows: range | None = None  # of the source; None means all
 
     @property
     def span(self) -> range:
@@ -104,12 +104,15 @@ class ManifestEntries:
 
     @property
     def nbytes(self) -> int:
-        """A share of the source's, which lives as long as one of its manifests."""
+        """This manifest's share of the source. The source stays in memory as long as any of its manifests."""
         return int(self.source.nbytes * len(self.span) / max(1, self.source.num_rows))
 
 
 def joined(manifests: Sequence[ManifestEntries], names: Sequence[str]) -> pa.Table:
-    """Columns of entries. Neighbours in one source stay together: of thousands of manifests each may have one entry."""
+    """Concatenates the named columns. Adjacent rows of one source stay one slice.
+
+    This matters because thousands of manifests may have one entry each.
+    """
     pieces: list[tuple[pa.Table, int, int]] = []
     for entries in manifests:
         source, start, end = entries.source, entries.span.start, entries.span.stop
@@ -120,12 +123,12 @@ def joined(manifests: Sequence[ManifestEntries], names: Sequence[str]) -> pa.Tab
 
 
 def read_entries(files: Iterable[tuple[str, bytes, bool]]) -> Iterator[tuple[str, ManifestEntries]]:
-    """The entries that are not DELETED of many manifests: name, contents, and whether it is a delete manifest.
+    """Yields the entries of each manifest that are not DELETED. `files` has name, bytes, and True for delete manifests.
 
-    Blocks of manifests that share a schema are walked together, so that thousands of small ones cost little more than
-    a large one. They come out as they are done. Raises ManifestError.
+    Blocks of manifests with the same schema are decoded together, so thousands of small manifests cost little more
+    than a large one. The order of the results can differ from the order of `files`. Raises ManifestError.
     """
-    waiting = _Waiting()
+    waiting = _PendingManifests()
     for name, raw, deletes in files:
         waiting.add(name, raw, deletes=deletes)
         yield from waiting.finished()
@@ -134,23 +137,23 @@ def read_entries(files: Iterable[tuple[str, bytes, bool]]) -> Iterator[tuple[str
 
 
 @dataclass(frozen=True, slots=True)
-class _Likeness:
-    """What blocks must share to be walked together."""
+class _BatchKey:
+    """Blocks with the same key can be walked together."""
 
     schema_text: str
     deletes: bool
 
 
-class _Waiting:
-    """Blocks until there are enough of them, and the pieces of manifests that are not through yet."""
+class _PendingManifests:
+    """Collects blocks until there are enough to decode, and the decoded pieces of unfinished manifests."""
 
     def __init__(self) -> None:
-        self._blocks: dict[_Likeness, list[tuple[str, int, bytes]]] = {}
+        self._blocks: dict[_BatchKey, list[tuple[str, int, bytes]]] = {}
         self._bytes = 0
         self._last: Container | None = None
-        self._schema_text = ""  # of the last
+        self._schema_text = ""  # of the last manifest
         self._pieces: dict[str, list[tuple[pa.Table, range]]] = {}
-        self._read: dict[str, tuple[PartitionColumn, ...]] = {}  # to the end, but with blocks that wait
+        self._read: dict[str, tuple[PartitionColumn, ...]] = {}  # read to the end, but some blocks are not decoded yet
         self._done: dict[str, tuple[PartitionColumn, ...]] = {}
 
     def add(self, name: str, raw: bytes, *, deletes: bool) -> None:
@@ -159,19 +162,19 @@ class _Waiting:
             if self._last is None or container.metadata is not self._last.metadata:
                 self._schema_text = container.schema_text
             self._last = container
-            likeness = _Likeness(self._schema_text, deletes)
-            columns = _partition_columns(likeness.schema_text)
+            key = _BatchKey(self._schema_text, deletes)
+            columns = _partition_columns(key.schema_text)
             self._pieces[name] = []
             for count, content in blocks(container):
-                self._blocks.setdefault(likeness, []).append((name, count, content))
+                self._blocks.setdefault(key, []).append((name, count, content))
                 self._bytes += len(content)
                 if self._bytes >= _BATCH_BYTES:
                     self.flush()
         self._read[name] = columns
 
     def flush(self) -> None:
-        for likeness, held in self._blocks.items():
-            for name, table, rows in _decode(likeness, held):
+        for key, held in self._blocks.items():
+            for name, table, rows in _decode(key, held):
                 self._pieces[name].append((table, rows))
         self._blocks, self._bytes = {}, 0
         self._done |= self._read
@@ -200,14 +203,14 @@ def _naming(name: str) -> Iterator[None]:
         raise ManifestError(name, str(error)) from error
 
 
-def _decode(likeness: _Likeness, held: Sequence[tuple[str, int, bytes]]) -> Iterator[tuple[str, pa.Table, range]]:
+def _decode(key: _BatchKey, held: Sequence[tuple[str, int, bytes]]) -> Iterator[tuple[str, pa.Table, range]]:
     try:
         with decoding():
-            batch = _batch(likeness, [(count, content) for _, count, content in held])
+            batch = _batch(key, [(count, content) for _, count, content in held])
     except AvroError:
-        for name, count, content in held:  # which one is it?
+        for name, count, content in held:  # find the damaged one
             with _naming(name):
-                _batch(likeness, [(count, content)])
+                _batch(key, [(count, content)])
         raise
     live = pc.not_equal(batch["status"], DELETED)
     rows = np.array([count for _, count, _ in held], np.int64)
@@ -224,14 +227,14 @@ def _decode(likeness: _Likeness, held: Sequence[tuple[str, int, bytes]]) -> Iter
             start = end
 
 
-def _batch(likeness: _Likeness, held: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
-    fields = walk(likeness.schema_text, _DELETES_WANTED if likeness.deletes else _DATA_WANTED, held)
-    schema = _table_schema(_partition_columns(likeness.schema_text))
+def _batch(key: _BatchKey, held: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
+    fields = walk(key.schema_text, _DELETES_WANTED if key.deletes else _DATA_WANTED, held)
+    schema = _table_schema(_partition_columns(key.schema_text))
     return pa.RecordBatch.from_arrays([_column(fields, field) for field in schema], schema=schema)
 
 
 def _column(fields: Fields, field: pa.Field) -> pa.Array:
-    """What a manifest of an older format version lacks is null, but `content`: there were only data files."""
+    """A column that an older format version lacks is null, except `content`: version 1 has only data files."""
     match field.name:
         case "encrypted":
             return pc.invert(is_null(fields, "key_metadata"))
@@ -246,7 +249,7 @@ def _column(fields: Fields, field: pa.Field) -> pa.Array:
 
 
 def _bound_paths(fields: Fields) -> pa.Array:
-    """The path that both bounds of a position delete's paths are."""
+    """Returns the path of a position delete file whose lower and upper bound are the same path, else null."""
     lower, upper = (bytes_under_key(fields, name, _DELETE_PATH_COLUMN, pa.binary()) for name in _BOUNDS)
     return pc.if_else(pc.equal(lower, upper), lower, pa.scalar(None, pa.binary())).cast(pa.string())
 
@@ -283,7 +286,7 @@ def _partition_column(field: Mapping[str, Any], named: dict[str, Any]) -> Partit
 
 
 def _arrow_type(column: PartitionColumn) -> pa.DataType:
-    """Physical and wide, so that a promoted source column (int to long) keeps its partitions."""
+    """Returns the widest type of the kind, so that a promoted source column (int to long) keeps its partitions."""
     match column.physical:
         case "int" | "long":
             return pa.int64()

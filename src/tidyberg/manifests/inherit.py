@@ -1,4 +1,4 @@
-"""What entries leave null and take from their manifest: sequence numbers, the snapshot, row ids."""
+"""Fills in the values that entries inherit from their manifest: sequence numbers, snapshot ids, row ids."""
 
 from collections.abc import Sequence
 
@@ -14,12 +14,12 @@ _ADDED = 1
 
 
 def inherit(entries: pa.Table, manifests: Sequence[ManifestInfo], manifest: npt.NDArray[np.int32]) -> pa.Table:
-    """Entries with all they inherit; `manifest` has the position of each one's. Twice is as good as once.
+    """Returns the entries with inherited values. `manifest` has the position of each entry's manifest. Idempotent.
 
     Specification: "Sequence Number Inheritance". Raises ManifestError.
     """
     sequence = np.array([info.sequence_number for info in manifests], np.int64)[manifest]
-    # Null means "as the manifest" only for new files; version 1 knows no numbers, its manifests count as 0.
+    # Only added files may inherit. Version 1 has no sequence numbers, and its manifests have number 0.
     may_inherit = pc.or_(pc.equal(entries["status"], _ADDED), pa.array(sequence == 0))
     inherited = pc.if_else(may_inherit, pa.array(sequence), pa.scalar(None, pa.int64()))
     added_by = np.array([info.added_snapshot_id for info in manifests], np.int64)[manifest]
@@ -40,9 +40,9 @@ def inherit(entries: pa.Table, manifests: Sequence[ManifestInfo], manifest: npt.
 def _first_row_ids(
     entries: pa.Table, manifests: Sequence[ManifestInfo], manifest: npt.NDArray[np.int32]
 ) -> pa.ChunkedArray:
-    """Row lineage of version 3: files without a first row id follow each other from their manifest's.
+    """Assigns first row ids (version 3, row lineage). Files without one are numbered on from their manifest's.
 
-    Where the manifest has none, neither have its files: the snapshot is older than the table's upgrade.
+    If the manifest has none, its files have none: the snapshot is older than the upgrade to version 3.
     """
     own = entries["first_row_id"]
     bases = [None if info.holds_deletes else info.first_row_id for info in manifests]

@@ -286,7 +286,7 @@ class ManifestTask:
 class ManifestResult:
     job_id: str
     group_id: int
-    packed: tuple[Any, ...]  # encoded by manifests/packed.py
+    packed: tuple[Any, ...]  # encoded by manifests/arrow_ipc.py
 
 
 AnyTask = Task | ChecksumTask | AuditTask | DigestTask | ManifestTask

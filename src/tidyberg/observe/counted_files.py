@@ -9,8 +9,8 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import VoidTransform
 
 from tidyberg.manifests.entries import ManifestEntries
-from tidyberg.manifests.marks import mark
-from tidyberg.manifests.tuples import distinct, layout_of, texts_of, tuples_of
+from tidyberg.manifests.partition_tuples import distinct, layout_of, texts_of, tuples_of
+from tidyberg.manifests.text_filter import build_filter
 from tidyberg.model.inventory import Partition
 from tidyberg.model.manifest import Layout, ManifestInfo, RestRule
 
@@ -65,9 +65,9 @@ def except_deleted(rule: RestRule, deletes: Sequence[Read], global_specs: Collec
         rule,
         deletes_until=until,
         everywhere_until=everywhere,
-        deleted_partitions=mark(sorted(partitions)) if partitions else b"",
+        deleted_partitions=build_filter(sorted(partitions)) if partitions else b"",
         delete_layouts={spec_id: frozenset(found) for spec_id, found in layouts.items()},
-        deleted_files=mark(named) if named else b"",
+        deleted_files=build_filter(named) if named else b"",
     )
 
 
@@ -85,4 +85,4 @@ def except_selected(
         if chosen:
             first, _ = distinct(tuples.take(pa.array(chosen)), len(chosen))
             texts += texts_of(info.spec_id, tuples.take(pa.array(chosen)), first)
-    return replace(rule, selected=mark(texts))
+    return replace(rule, selected=build_filter(texts))

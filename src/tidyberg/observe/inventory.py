@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from tidyberg.errors import DamagedFile
+from tidyberg.manifests.counted_files import add_counts
 from tidyberg.manifests.entries import ENTRIES, ManifestEntries, ManifestError, joined
 from tidyberg.manifests.inherit import inherit
-from tidyberg.manifests.resting import count_together
 from tidyberg.model.inventory import DATA_FILES, DELETE_FILES, RESTING, Inventory
 from tidyberg.model.manifest import ManifestInfo
 from tidyberg.model.table import Pinned
@@ -92,7 +92,7 @@ def _resting(counted: Sequence[pa.Table], partition: npt.NDArray[np.int32]) -> p
         return RESTING.empty_table()
     together = pa.concat_tables([table.select(names) for table in counted])
     together = together.append_column("partition", pa.array(partition))
-    return count_together(together, ("partition", "snapshot_id")).cast(RESTING)
+    return add_counts(together, ("partition", "snapshot_id")).cast(RESTING)
 
 
 def _describe_deletes(deletes: pa.Table, pinned: Pinned) -> pa.Table:

@@ -22,7 +22,7 @@ from pyiceberg.types import (
 )
 
 from tidyberg.manifests.entries import ManifestEntries, PartitionColumn, joined
-from tidyberg.manifests.tuples import distinct, tuple_names
+from tidyberg.manifests.partition_tuples import distinct, tuple_names
 from tidyberg.model.inventory import Partition
 
 _DECIMALS = decimal.Context(prec=40)

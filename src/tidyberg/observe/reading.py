@@ -11,7 +11,7 @@ from itertools import islice
 from time import perf_counter, thread_time
 
 from tidyberg.manifests.entries import ManifestEntries, ManifestError, read_entries
-from tidyberg.manifests.marks import mark
+from tidyberg.manifests.text_filter import build_filter
 from tidyberg.model.manifest import ManifestInfo, RestRule
 from tidyberg.model.table import Pinned
 from tidyberg.observe.cache import ManifestCache
@@ -87,7 +87,7 @@ def _except_selected(
     infos = {info.path: info for info in manifests}
     counted = [
         (infos[path], ManifestEntries(entries.partition_columns, entries.resting))
-        for path, entries in read(manifests, replace(rule, selected=mark([])))
+        for path, entries in read(manifests, replace(rule, selected=build_filter([])))
         if entries.resting is not None
     ]
     index = PartitionIndex(pinned.specs, pinned.schema)

@@ -1,20 +1,13 @@
-"""Parquet's footer structures by their thrift field ids, and typed access to them that trusts nothing.
+"""The field ids of Parquet's Thrift structures, and typed access to their fields that checks every type.
 
-The ids are those of parquet.thrift. A structure with an id that is not listed here is refused where it could hold a
-position in the file: moved elsewhere it would be wrong, left out it would be lost.
+The ids are those of parquet.thrift. An unknown field may hold an offset, which would be wrong in another file. So we
+refuse structures with unknown ids instead of copying or dropping such fields.
 """
 
 from typing import Any
 
+from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, ThriftList
-
-
-class CannotCopy(Exception):  # noqa: N818 - not an error: the files are encoded instead
-    """Why files cannot be shown to be safe to copy; the message ends a sentence that names the task."""
-
-
-class DamagedFooter(CannotCopy):
-    """Damage over which Arrow would end the whole process, were the file encoded instead."""
 
 
 class FileField:
@@ -48,7 +41,7 @@ class MetadataField:
 
 
 class StatisticsField:
-    BOUNDS = (1, 2, 5, 6)  # upper and lower, first as they once were
+    BOUNDS = (1, 2, 5, 6)  # max and min (deprecated), max_value and min_value
     NULLS = 3
     UPPER_IS_EXACT, LOWER_IS_EXACT = 7, 8
 
@@ -71,10 +64,10 @@ def known_only(struct: Struct, known: frozenset[int], what: str) -> Struct:
 
 
 def number(struct: Struct, identifier: int, what: str) -> int:
-    """A number that must be there and not negative."""
+    """Returns a required number that is not negative."""
     found = optional_number(struct, identifier, what)
     if found is None:
-        raise CannotCopy(f"its footer does not say {what}")
+        raise CannotCopy(f"its footer does not state {what}")
     return found
 
 
@@ -83,7 +76,7 @@ def optional_number(struct: Struct, identifier: int, what: str) -> int | None:
     if not kind:
         return None
     if kind not in (I16, I32, I64) or value < 0:
-        raise CannotCopy(f"its footer is damaged: {what} is not a number that can be")
+        raise CannotCopy(f"its footer is damaged: {what} is not a valid number")
     return int(value)
 
 
@@ -95,7 +88,7 @@ def text(struct: Struct, identifier: int, what: str) -> bytes | None:
 
 
 def structs(struct: Struct, identifier: int, what: str) -> list[Struct]:
-    """A list of structures; none where it is absent."""
+    """Returns a list of structures, which is empty if the field is absent."""
     return items(struct, identifier, STRUCT, what)
 
 
@@ -116,6 +109,6 @@ def substruct(struct: Struct, identifier: int, what: str) -> Struct | None:
 
 
 def changed(struct: Struct, changes: dict[int, tuple[int, Any] | None]) -> Struct:
-    """The structure with other values for some fields; None takes a field away."""
+    """Returns the structure with other values for some fields. None removes a field."""
     kept = {identifier: value for identifier, value in {**struct, **changes}.items() if value is not None}
     return kept if changes.keys() <= struct.keys() else dict(sorted(kept.items()))

@@ -1,7 +1,7 @@
-"""Many tiny files as one Parquet file in memory: their pages behind each other, under one footer.
+"""Joins many tiny files into one Parquet file in memory: their pages one after the other, under one footer.
 
-Arrow takes longer over a file, a column and a page of a thousand rows than over the rows themselves, and zstd prepares
-itself anew for each page. Joined, files are opened once, and all their pages decompressed in one go.
+With a thousand rows per file, Arrow spends more time on each file, column and page than on the rows, and zstd sets up a
+context for each page. The joined file is opened once, and all its pages are decompressed in one call.
 """
 
 from collections import deque
@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidyberg.parquet.fields import CannotCopy, FileField, structs
+from tidyberg.parquet.errors import BadThriftError, CannotCopy
+from tidyberg.parquet.fields import FileField, structs
 from tidyberg.parquet.footer import ENDING, MAGIC, SchemaLeaf, schema_leaves
 from tidyberg.parquet.many_footers import all_bounds_fit
 from tidyberg.parquet.page_headers import (
@@ -31,7 +32,6 @@ from tidyberg.parquet.thrift import (
     I64,
     LIST,
     STRUCT,
-    BadThriftError,
     Struct,
     ThriftList,
     read_struct,
@@ -42,34 +42,34 @@ from tidyberg.varints import Buffer, Positions, VarintError
 
 _ZSTD = "ZSTD"
 _CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, _ZSTD: 6}
-_MOST_UNPACKED = 64 * 1024 * 1024  # bytes: page headers that tell of more are taken for damaged
+_MOST_UNPACKED = 64 * 1024 * 1024  # bytes; a page header with a larger size is treated as damaged
 _NUMBER = 5  # bytes of a number in the footer
-_EMPTY_LIST = 2  # bytes that a list of nothing takes, with the header of its field
+_EMPTY_LIST = 2  # bytes of an empty list with the header of its field
 
 
 def _frame_of(length: int) -> bytes:
-    """What makes so many bytes behind it a frame of zstd that holds them as they are: its size, and one last block."""
+    """Returns the header of a zstd frame with one raw block of this length."""
     return b"\x28\xb5\x2f\xfd\x20" + bytes([length]) + (length << 3 | 1).to_bytes(3, "little")
 
 
 _HEADER_FRAME = _frame_of(HEADER_BYTES)
-_BEGINNING = _frame_of(len(MAGIC)) + MAGIC  # so that no page begins at zero, which stands for none
+_BEGINNING = _frame_of(len(MAGIC)) + MAGIC  # so that no page begins at offset zero, which means "no page"
 
 
 @dataclass(frozen=True)
 class Outline:
-    """What footers of files that may be joined have in common: all but their row groups."""
+    """The parts of a footer that must be equal in all files that are joined: everything except row groups."""
 
     opening: bytes  # version and schema, as the file has them
-    closing: bytes  # what follows the row groups
+    closing: bytes  # the bytes after the row groups
     leaves: tuple[SchemaLeaf, ...]
-    created_by: str  # Arrow reads files of some writers in ways of their own
-    arrow_schema: bytes | None  # some writers store one besides the file's own
+    created_by: str  # Arrow reads files of some writers differently
+    arrow_schema: bytes | None  # some writers store one in addition to the Parquet schema
 
     @classmethod
     def of(cls, content: pa.Buffer, footer: pq.FileMetaData) -> "Outline | None":
-        """Of a file; None where it has something that no other file can be known to share."""
-        for known in tuple(_recent):  # tasks of a process are often over files of one table
+        """Returns the outline of a file, or None if it has fields that cannot be compared with other files."""
+        for known in tuple(_recent):  # tasks of one process often read the same table
             if known.fits(content, footer):
                 return known
         made = cls._read(content, footer)
@@ -95,7 +95,7 @@ class Outline:
         return cls(opening, write_struct(last)[_EMPTY_LIST:], tuple(leaves), footer.created_by, _arrow_schema(footer))
 
     def fits(self, content: pa.Buffer, footer: pq.FileMetaData) -> bool:
-        """Whether this file has the same."""
+        """Returns True if this file has the same outline."""
         return bool(
             _raw_footer(content).startswith(self.opening)
             and footer.created_by == self.created_by
@@ -117,23 +117,23 @@ def _raw_footer(content: pa.Buffer) -> bytes:
 
 @dataclass(frozen=True)
 class _Chunks:
-    """The wanted column chunks, one a lane, in the order of files, row groups and columns."""
+    """The selected column chunks, one per lane, in the order of files, row groups and columns."""
 
     first_page: Positions
     data_page: Positions
     ends: Positions
     values: Positions
-    group_rows: Positions  # one a row group
+    group_rows: Positions  # one per row group
     codec: str
 
 
 def join(
     contents: Sequence[pa.Buffer], footers: Sequence[pq.FileMetaData], outline: Outline, columns: Sequence[int]
 ) -> tuple[pa.Buffer, pq.FileMetaData] | None:
-    """One file of the same rows in the same order, of these columns only; None where that cannot be shown.
+    """Returns one file with the same rows in the same order and only these columns. Returns None if it cannot.
 
-    Each chunk must be one data page, behind a dictionary at most, of as many values as there are rows: so no page
-    can give a row to the next file or take one from it.
+    Each chunk must have exactly one data page, after an optional dictionary page, with one value per row. So a wrong
+    count in one file cannot shift rows into the next file.
     """
     if any(outline.leaves[column].repeated for column in columns):
         return None
@@ -206,10 +206,10 @@ def _chunks(buffer: Buffer, footers: Sequence[pq.FileMetaData], columns: Sequenc
 
 
 def _unpacked(buffer: Buffer, headers: PageHeaders) -> tuple[pa.Buffer, Positions, Positions] | None:
-    """All pages decompressed, behind headers that say so; and where each begins and ends.
+    """Returns all pages decompressed, with new page headers, and the positions where each begins and ends.
 
-    Headers travel among the pages, in frames of their own. That each comes out where it should proves that every page
-    is as long as its header says.
+    The stream that zstd decompresses has the new headers between the pages, in raw frames. If every header comes out
+    at its expected position, every page is as long as its header says.
     """
     written = write_headers(headers)
     frames = np.empty((len(written), len(_HEADER_FRAME) + HEADER_BYTES), np.uint8)
@@ -242,7 +242,7 @@ def _footer(chunks: _Chunks, outline: Outline, columns: Sequence[int], codec: in
     numbers = np.zeros((groups, len(outline.leaves), 5), np.int64)
     length = chunks.ends - chunks.first_page
     has_dictionary = chunks.first_page < chunks.data_page
-    dictionary = np.where(has_dictionary, chunks.first_page, 0)  # where there is none, Arrow passes over zero
+    dictionary = np.where(has_dictionary, chunks.first_page, 0)  # Arrow ignores zero, which means "no dictionary"
     of_columns = np.stack([chunks.values, length, length, chunks.data_page, dictionary], axis=-1)
     numbers[:, list(columns)] = of_columns.reshape(groups, width, 5)
     totals = np.stack([length.reshape(groups, width).sum(axis=1), chunks.group_rows], axis=-1)
@@ -257,7 +257,7 @@ def _footer(chunks: _Chunks, outline: Outline, columns: Sequence[int], codec: in
 
 
 def _group_template(leaves: Sequence[SchemaLeaf], codec: int) -> tuple[bytes, npt.NDArray[np.int64]]:
-    """The bytes of a row group, and where in them the numbers of columns and then its own go."""
+    """Returns the bytes of a row group, and the positions of the numbers to fill in: of columns, then its own."""
     template = bytearray(b"\x19\xfc" + varint(len(leaves)))
     slots = []
     for leaf in leaves:

@@ -1,4 +1,4 @@
-"""The mix of repeated runs and packed bits that Parquet spells levels and dictionary indices in."""
+"""Parquet's RLE/bit-packing hybrid encoding, which levels and dictionary indices use."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,28 +7,28 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.thrift import varint
 
-_WIDEST_INDEX = 20  # bits: a dictionary with more entries is none that a writer should have kept
-_GROUP = 8  # values: packed bits come in groups of so many
-_GROUPS_IN_A_RUN = 63  # the most whose count fits the single byte that all writers use
+_WIDEST_INDEX = 20  # bits; writers do not keep larger dictionaries
+_GROUP = 8  # values; bit-packed runs consist of groups of eight
+_GROUPS_IN_A_RUN = 63  # the largest count that fits the single byte that all writers use
 _FULL_RUN = _GROUPS_IN_A_RUN << 1 | 1
-_MOST_RUNS = 100  # of levels in a page: each is looked at here
-_LONGEST_COUNT = 35  # bits of a count of values
+_MOST_RUNS = 100  # of levels in a page, because Python code handles each
+_LONGEST_COUNT = 35  # bits of the varint that counts values
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """The definition levels of a page that is in no list."""
+    """The definition levels of a page of a column that is not repeated."""
 
     values: int
-    present: int  # how many of them are not null
-    each: npt.NDArray[np.uint8] | None  # None: all values are present
+    present: int  # the number of values that are not null
+    each: npt.NDArray[np.uint8] | None  # None if all values are present
 
 
 def decode_levels(content: bytes, values: int, most: int) -> Levels:
-    """`most` is the level of a value that is present."""
+    """Decodes definition levels. `most` is the level of a value that is present."""
     pieces, seen = [], 0
     for packed, count, piece in _runs(content, most.bit_length()):
         if packed:
@@ -41,18 +41,18 @@ def decode_levels(content: bytes, values: int, most: int) -> Levels:
         if seen >= values:
             break
         if len(pieces) > _MOST_RUNS:
-            raise CannotCopy("its nulls are scattered: decoding is as quick")
+            raise CannotCopy("its nulls are scattered, so decoding is as fast")
     if seen < values:
         raise CannotCopy("a page has fewer levels than values")
     each = np.concatenate(pieces)[:values] if pieces else np.zeros(0, np.uint8)
     if each.size and int(each.max()) > most:
-        raise CannotCopy("a page has levels that cannot be")
+        raise CannotCopy("a page has invalid levels")
     present = int(np.count_nonzero(each == most))
     return Levels(values, present, None if present == values else each)
 
 
 def encode_levels(pages: Sequence[Levels], most: int) -> bytes:
-    """The levels of several pages as those of one."""
+    """Encodes the levels of several pages as those of one page."""
     width, values = most.bit_length(), sum(page.values for page in pages)
     if all(page.each is None for page in pages):
         return varint(values << 1) + bytes([most])
@@ -67,7 +67,7 @@ def encode_levels(pages: Sequence[Levels], most: int) -> bytes:
 
 
 def counts_up(indices: bytes, first: int, values: int) -> bool:
-    """Whether these are the numbers from `first` on; one byte says how many bits each takes."""
+    """Returns True if the indices are `first`, `first` + 1, and so on. The first byte is their bit width."""
     if not values:
         return True
     width = indices[0] if indices else 0
@@ -77,7 +77,7 @@ def counts_up(indices: bytes, first: int, values: int) -> bool:
     for packed, count, piece in _runs(rest, width):
         if seen >= values:
             break
-        if not packed:  # of a value alone at most: no two that follow each other are equal
+        if not packed:  # an RLE run repeats an index, so it can hold only a single value
             return (seen, count, values) == (0, 1, 1) and int.from_bytes(piece, "little") == first
         found += piece
         seen += count
@@ -89,7 +89,7 @@ def counts_up(indices: bytes, first: int, values: int) -> bool:
 
 
 def _even_runs(content: bytes, width: int) -> tuple[bytes, int, bytes]:
-    """What is packed in runs of full length, from the start on; how many values that are; and what follows it."""
+    """Returns the packed bytes of the leading runs of full length, their number of values, and the rest."""
     length = 1 + _GROUPS_IN_A_RUN * width
     runs = np.frombuffer(content, np.uint8)[: len(content) // length * length].reshape(-1, length)
     is_full = runs[:, 0] == _FULL_RUN
@@ -98,7 +98,7 @@ def _even_runs(content: bytes, width: int) -> tuple[bytes, int, bytes]:
 
 
 def _runs(content: bytes, width: int) -> Iterator[tuple[bool, int, bytes]]:
-    """Whether it is packed, how many values it has, and their bytes; raises CannotCopy where they are cut short."""
+    """Yields whether a run is bit-packed, its number of values, and their bytes. Raises CannotCopy if it is cut off."""
     position = 0
     while position < len(content):
         header, position = _read_varint(content, position)
@@ -123,7 +123,7 @@ def _read_varint(content: bytes, position: int) -> tuple[int, int]:
 
 
 def _counting_from(first: int, values: int, width: int) -> bytes:
-    """The packed numbers from `first` on, cut out of all that have this width, with some more behind them."""
+    """Returns the bit-packed numbers from `first` on, possibly with more numbers after them."""
     start, shift = divmod(first * width, 8)
     cut = _all_numbers(width)[start : start + (values * width + 7) // 8 + 1]
     return (cut[:-1] >> shift | cut[1:] << (8 - shift)).tobytes() if shift else cut.tobytes()

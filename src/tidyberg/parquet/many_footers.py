@@ -1,8 +1,8 @@
-"""Looks through the footers of many files of one schema at once: whether Arrow can be asked for their statistics.
+"""Checks the footers of many files of one schema at once: are all bounds as long as the values?
 
-Arrow ends the whole process when it is asked for bounds that are not as long as the values. Where it reads a column it
-refuses such bounds itself; this is for files whose columns are read under another footer. Arrow has parsed them, so
-they are whole structures of thrift.
+Arrow aborts the process when it reads the statistics of other bounds. It rejects such files itself when it reads their
+columns, but joined files are read under another footer. Arrow has parsed these footers before, so they are complete
+Thrift structures.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,24 +12,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidyberg.parquet.errors import BadThriftError
 from tidyberg.parquet.fields import ChunkField, GroupField, MetadataField, StatisticsField
 from tidyberg.parquet.footer import ENDING, SchemaLeaf
-from tidyberg.parquet.thrift import BINARY, BYTE, DOUBLE, FALSE, I16, I32, I64, LIST, STRUCT, TRUE, BadThriftError
+from tidyberg.parquet.thrift import BINARY, BYTE, DOUBLE, FALSE, I16, I32, I64, LIST, STRUCT, TRUE
 from tidyberg.varints import Buffer, Positions, VarintError
 
-_ROWS, _ROW_GROUPS = 0x16, 0x19  # a number and a list, each in the field that follows
+_ROWS, _ROW_GROUPS = 0x16, 0x19  # field headers: a number and a list, each in the next field
 _LONG_LIST = 15
 _LENGTH_BITS = np.uint64(0xFFFFFFFF)
 
-Field = Callable[[int, int, Positions], Positions]  # its number, its kind, where its value begins: where that ends
-Item = Callable[[int, int, Positions], Positions]  # the same of an item of a list, by its place
+Field = Callable[[int, int, Positions], Positions]  # from field id, type and start of a value to its end
+Item = Callable[[int, int, Positions], Positions]  # the same for an item of a list, with its index
 
 
 def all_bounds_fit(buffer: Buffer, opening: int, leaves: Sequence[SchemaLeaf]) -> bool:
-    """Whether bounds are as long as values; `opening` bytes, all that comes before the rows, are the same in all."""
+    """Returns True if all bounds are as long as values. The first `opening` bytes are the same in all footers."""
     ends = buffer.ends - ENDING
     at = ends - (buffer.word_at(ends) & _LENGTH_BITS).astype(np.int64) + opening
-    walk = _Walk(buffer, leaves)
+    walk = _FooterWalk(buffer, leaves)
     try:
         if (at < buffer.starts).any() or (buffer.byte_at(at) != _ROWS).any():
             return False
@@ -42,8 +43,8 @@ def all_bounds_fit(buffer: Buffer, opening: int, leaves: Sequence[SchemaLeaf]) -
     return walk.fits
 
 
-class _Walk:
-    """Steps through the same structure in every file; where files differ, they go on apart."""
+class _FooterWalk:
+    """Walks the footers of all files in step. Where the files differ, it continues with each group separately."""
 
     def __init__(self, buffer: Buffer, leaves: Sequence[SchemaLeaf]) -> None:
         self.fits = True
@@ -125,9 +126,9 @@ class _Walk:
         return at + 1 if kind in (TRUE, FALSE) else self._skip(kind, at)
 
     def _length(self, at: Positions) -> tuple[Positions, Positions]:
-        """Of bytes or of a list, and where it ends."""
+        """Reads the lengths of bytes or lists. Returns them and the positions after them."""
         signed = self._buffer.read_varints(at)
-        lengths = signed << 1 ^ signed >> 63  # thrift's are not
+        lengths = signed << 1 ^ signed >> 63  # undo the zigzag decoding: Thrift's lengths are unsigned
         if (lengths > self._buffer.longest).any():
             raise BadThriftError("a length is beyond the end")
         return lengths, self._buffer.skip_varints(at)

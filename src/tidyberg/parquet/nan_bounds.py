@@ -1,10 +1,10 @@
-"""Takes the bounds of floats out of footers where there are NaN among the values.
+"""Removes the bounds of float columns with NaN from footers.
 
-Bounds say nothing of NaN, and the format tells readers to ignore them when they look for it. Not all readers do. To
-DuckDB, DataFusion and Spark NaN is above every number, and they pass over row groups and pages whose upper bound is
-below what they look for. DataFusion 55 even reads NaN as a number where both bounds are equal. parquet-mr and DuckDB
-write no bounds of such columns, but Arrow does. Nor do manifests get any: Iceberg counts NaN apart, but its readers do
-not look at that count when Spark asks for what is above a number.
+Bounds do not include NaN, and the format tells readers to ignore bounds when they search for NaN. Not all readers do.
+DuckDB, DataFusion and Spark order NaN above every number, and they skip row groups and pages whose upper bound is below
+the value that they search for. DataFusion 55 even reads NaN as a number if both bounds are equal. parquet-mr and DuckDB
+write no bounds for such columns, but Arrow does. Manifests get none either: Iceberg counts NaN values, but its readers
+ignore that count when Spark filters for values above a number.
 """
 
 from collections.abc import Collection
@@ -25,7 +25,7 @@ from tidyberg.parquet.uniform import BOUNDS, without_statistics
 
 
 def without_bounds(footer: Struct, field_ids: Collection[int]) -> Struct:
-    """The footer without bounds of these columns, in chunks and in page indexes."""
+    """Returns the footer without the bounds of these columns, and without references to their column indexes."""
     leaves = [element for element in structs(footer, FileField.SCHEMA, "the schema") if ElementField.TYPE in element]
     hidden = {at for at, leaf in enumerate(leaves) if leaf.get(ElementField.FIELD_ID, (0, None))[1] in field_ids}
     if not hidden:
@@ -39,7 +39,7 @@ def without_bounds(footer: Struct, field_ids: Collection[int]) -> Struct:
 
 
 def _without_bounds(chunk: Struct) -> Struct:
-    metadata = substruct(chunk, ChunkField.METADATA, "what describes a column") or {}
+    metadata = substruct(chunk, ChunkField.METADATA, "the metadata of a column") or {}
     left = without_statistics(metadata, BOUNDS)
     return changed(
         chunk,
@@ -52,7 +52,7 @@ def _without_bounds(chunk: Struct) -> Struct:
 
 
 def ending_without_bounds(ending: bytes, field_ids: Collection[int]) -> bytes:
-    """The same of the last bytes of a file, from the footer or from before it on."""
+    """Does the same for the last bytes of a file, which must include the whole footer."""
     length = int.from_bytes(ending[-ENDING : -len(MAGIC)], "little")
     start = len(ending) - ENDING - length
     footer, _ = read_struct(ending[start:-ENDING])

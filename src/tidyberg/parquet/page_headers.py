@@ -1,4 +1,4 @@
-"""Headers of Parquet pages, thousands at once: numpy reads them, and writes others of one length."""
+"""Reads thousands of page headers at once with numpy, and writes new ones of a fixed length."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from tidyberg.varints import Buffer, Positions
 
 DATA_PAGE, DICTIONARY_PAGE = 0, 2
 HEADER_BYTES = 29
-_I32, _STRUCT = 0x15, 0x0C  # thrift: the next field, a number; the kind of a field that is a structure
-_AFTER_SIZES = 3  # the field that the sizes end with
+_I32, _STRUCT = 0x15, 0x0C  # Thrift: the header of the next field if it is an i32; the type of a struct field
+_AFTER_SIZES = 3  # the id of the last size field
 _CHECKSUM, _DATA_FIELD, _DICTIONARY_FIELD = 4, 5, 7
 _MOST_STATISTICS = 16  # fields
-_NOWHERE = 0  # a place in every buffer, for lanes that have nothing to read
-_PADDED = 5  # bytes of a number that is written with leading zeros
+_NOWHERE = 0  # a position in every buffer, for lanes that have nothing to read
+_PADDED = 5  # bytes of a varint that is written with leading zeros
 _LONG_PADDED = 9
 
 Bytes = npt.NDArray[np.uint8]
@@ -23,7 +23,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class PageHeaders:
-    """One a lane; numbers of lanes that are not `known` mean nothing."""
+    """Page headers, one per lane. The numbers of lanes that are not `known` are undefined."""
 
     known: Mask  # a dictionary or a data page of the first version
     kind: Positions
@@ -31,7 +31,7 @@ class PageHeaders:
     compressed: Positions
     values: Positions
     encoding: Positions
-    definition_levels: Positions  # how they are encoded; 0 for dictionaries
+    definition_levels: Positions  # their encoding; 0 for dictionaries
     repetition_levels: Positions
     ends: Positions  # where the bytes of the page begin
 
@@ -77,7 +77,10 @@ def read_headers(buffer: Buffer, at: Positions) -> PageHeaders:
 
 
 def _skip_rest(buffer: Buffer, at: Positions) -> tuple[Positions, Mask]:
-    """Behind both structures that are open, and whether they were closed: statistics may be left of the inner one."""
+    """Skips to the end of both open structures. The inner one may still have statistics.
+
+    Returns the positions after them, and whether both structures were closed.
+    """
     depth = np.full(len(at), 2)
     at = at.copy()
     for _ in range(_MOST_STATISTICS):
@@ -96,25 +99,25 @@ def _skip_rest(buffer: Buffer, at: Positions) -> tuple[Positions, Mask]:
             behind = np.where(is_bytes, after + lengths, behind)
         at[open_ones] = behind
         known = is_number | is_bytes | (kind <= 2) | (kind == _STRUCT)
-        # A field of another kind keeps its lane open for good.
+        # A field of another type keeps its lane open to the end.
         depth[open_ones] += np.where(kind == _STRUCT, 1, np.where(begin == 0, -1, 0)) + np.where(known, 0, 64)
     return at, depth == 0
 
 
 def _read_lengths(buffer: Buffer, at: Positions) -> tuple[Positions, Positions]:
-    """Lengths of bytes are the numbers of thrift that have no sign."""
+    """Reads the lengths of bytes, which are unsigned varints. Returns them and the positions after them."""
     first = buffer.byte_at(at)
     if (first < 0x80).all():
         return first.astype(np.int64), at + 1
     second = buffer.byte_at(at + 1)
     is_short = first < 0x80
     lengths = np.where(is_short, first, (first & 0x7F).astype(np.int64) | second.astype(np.int64) << 7)
-    # Bounds of more than 16,383 bytes lead astray, and the page behind them is not found.
+    # Lengths above 16,383 are read wrongly. Then the page is not where it should be, and the caller gives up.
     return lengths, at + np.where(is_short, 1, 2)
 
 
 def write_headers(headers: PageHeaders) -> Bytes:
-    """A row for each page, stored without compression: same values, no checksum, no statistics."""
+    """Returns one header per page, for uncompressed pages with the same values, without checksum and statistics."""
     is_data = headers.kind == DATA_PAGE
     rows = np.where(is_data[:, None], _DATA_TEMPLATE, _DICTIONARY_TEMPLATE)
     size = padded(headers.uncompressed, _PADDED)
@@ -131,7 +134,7 @@ def write_headers(headers: PageHeaders) -> Bytes:
 
 
 def padded(numbers: Positions, width: int) -> Bytes:
-    """Numbers of thrift in as many bytes each as wanted: those ahead say that another follows."""
+    """Encodes numbers as zigzag varints of a fixed width. All bytes but the last have the continuation bit."""
     shifts = 7 * np.arange(width)
     found = ((numbers[..., None] << 1) >> shifts) & 0x7F
     found[..., :-1] |= 0x80

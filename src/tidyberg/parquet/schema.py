@@ -1,7 +1,7 @@
-"""Compares schemas as Parquet footers spell them: names, ids, types, what is optional.
+"""Compares the schemas of Parquet footers: names, ids, types, repetitions.
 
-Writers spell one type in several ways: an annotation old style, new style or both, a decimal in integers or in bytes.
-What means the same to every reader is equal here, anything else is not.
+Writers spell one type in several ways: with a converted type, a logical type or both; a decimal as integers or as
+bytes. Two spellings are equal here if they mean the same to every reader.
 """
 
 from dataclasses import dataclass, replace
@@ -11,16 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidyberg.parquet.fields import (
-    CannotCopy,
-    ElementField,
-    FileField,
-    number,
-    optional_number,
-    structs,
-    substruct,
-    text,
-)
+from tidyberg.parquet.errors import CannotCopy
+from tidyberg.parquet.fields import ElementField, FileField, number, optional_number, structs, substruct, text
 from tidyberg.parquet.footer import ENDING, REPEATED, footer_length
 from tidyberg.parquet.thrift import Struct, read_struct
 
@@ -29,7 +21,7 @@ _REPETITIONS = ("required", "optional", "repeated")
 _UNITS = {1: "milliseconds", 2: "microseconds", 3: "nanoseconds"}
 _PLAIN_INTEGERS = {"int32": 32, "int64": 64}
 
-# Old annotations (ConvertedType) as the new ones (LogicalType) say it. Timestamps of old were all in UTC.
+# Converted types (deprecated) in the words of logical types. All timestamps of converted types are in UTC.
 _CONVERTED = {
     0: "string", 1: "map", 2: "map", 3: "list", 4: "enum", 5: "decimal", 6: "date", 7: "time milliseconds",
     8: "time microseconds", 9: "timestamp milliseconds utc", 10: "timestamp microseconds utc", 11: "unsigned 8",
@@ -42,7 +34,7 @@ _LOGICAL = {1: "string", 2: "map", 3: "list", 4: "enum", 5: "decimal", 6: "date"
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """A field of a schema, as far as readers care."""
+    """A field of a schema, reduced to what matters to readers."""
 
     name: str
     repetition: str
@@ -58,18 +50,18 @@ class Element:
 
 
 def elements(schema: list[Struct]) -> list[Element]:
-    """All fields, depth first, without the root."""
+    """Returns all fields, depth first, without the root."""
     return [_element(struct) for struct in schema[1:]]
 
 
 @lru_cache(maxsize=4)
 def expected_elements(arrow_schema: bytes) -> list[Element]:
-    """The fields of files that are written for the table as it is now."""
+    """Returns the fields that a file with the table's current schema has."""
     return elements(schema_of(arrow_schema))
 
 
 def schema_of(arrow_schema: bytes) -> list[Struct]:
-    """How Arrow spells a schema in a footer."""
+    """Returns the schema elements that Arrow writes for an Arrow schema."""
     schema = pa.ipc.read_schema(pa.BufferReader(arrow_schema))
     sink = pa.BufferOutputStream()
     pq.ParquetWriter(sink, schema, store_schema=False, store_decimal_as_integer=True).close()
@@ -80,10 +72,10 @@ def schema_of(arrow_schema: bytes) -> list[Struct]:
 
 
 def difference(found: list[Element], expected: list[Element], *, same_bytes: bool) -> str | None:
-    """What sets a file's schema apart, in words; None when nothing does.
+    """Describes the first difference of a file's schema. Returns None if there is none.
 
-    `same_bytes` asks whether both can stand in one file. Else a decimal may be stored either way, and what is optional
-    in the table may be required in the file: Spark writes it so where a query cannot give nulls.
+    With `same_bytes`, both schemas must be usable in one file. Without it, a decimal may have another physical type,
+    and an optional column of the table may be required in the file: Spark writes this if a query cannot return nulls.
     """
     for position, (ours, theirs) in enumerate(zip(found, expected, strict=False)):
         if not _fits(ours, theirs, same_bytes):
@@ -111,22 +103,22 @@ def _fits(ours: Element, theirs: Element, same_bytes: bool) -> bool:
 
 
 def _without_zone(element: Element) -> Element:
-    """A time of day has no zone: writers set the flag as they like."""
+    """Removes the UTC flag of times. A time of day has no zone, and writers set the flag at random."""
     is_time = element.annotation.startswith("time ")
     return replace(element, annotation=element.annotation.removesuffix(" utc")) if is_time else element
 
 
 def _element(struct: Struct) -> Element:
     physical = optional_number(struct, ElementField.TYPE, "a type")
-    children = optional_number(struct, ElementField.CHILDREN, "how many fields a group has") or 0
-    repetition = number(struct, ElementField.REPETITION, "whether a field is optional")
+    children = optional_number(struct, ElementField.CHILDREN, "the number of fields of a group") or 0
+    repetition = number(struct, ElementField.REPETITION, "the repetition of a field")
     kind = "" if physical is None else _name_of(_TYPES, physical)
     if kind == "fixed byte array":
-        kind += f" {number(struct, ElementField.TYPE_LENGTH, 'how long fixed bytes are')}"
+        kind += f" {number(struct, ElementField.TYPE_LENGTH, 'the length of fixed bytes')}"
     annotation = _annotation(struct)
     if annotation == f"signed {_PLAIN_INTEGERS.get(kind)}":
-        annotation = ""  # which is what an integer is without annotation
-    is_inner = physical is None and repetition == REPEATED  # of a list or a map: has no id, its annotation is moot
+        annotation = ""  # the default for an integer
+    is_inner = physical is None and repetition == REPEATED  # of a list or a map: it has no id
     return Element(
         name=(text(struct, ElementField.NAME, "a field's name") or b"").decode(errors="replace"),
         repetition=_name_of(_REPETITIONS, repetition),
@@ -155,10 +147,10 @@ def _annotation(struct: Struct) -> str:
 
 def _logical(union: Struct) -> str:
     if len(union) != 1:
-        raise CannotCopy("its schema is damaged: a logical type is several at once")
+        raise CannotCopy("its schema is damaged: a logical type has several values")
     (choice, (_, inner)) = next(iter(union.items()))
     if not isinstance(inner, dict):
-        raise CannotCopy("its schema is damaged: a logical type is none")
+        raise CannotCopy("its schema is damaged: a logical type has no value")
     if choice in (7, 8):
         unit = substruct(inner, 2, "the unit of a time") or {}
         in_utc = inner.get(1, (0, False))[1] is True
@@ -171,5 +163,5 @@ def _logical(union: Struct) -> str:
 
 def _name_of(names: tuple[str, ...], position: int) -> Any:
     if position >= len(names):
-        raise CannotCopy(f"its schema is damaged: {position} stands for nothing")
+        raise CannotCopy(f"its schema is damaged: {position} is no type or repetition")
     return names[position]

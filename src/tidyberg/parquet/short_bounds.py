@@ -1,4 +1,4 @@
-"""Finds the column chunks whose bounds Arrow must not be asked for: over short ones it ends the whole process."""
+"""Finds column chunks with truncated bounds. Arrow aborts the process when it reads their statistics."""
 
 import io
 from collections.abc import Collection
@@ -11,7 +11,7 @@ from tidyberg.parquet.thrift import read_struct
 
 
 def chunks_with_cut_bounds(footer: pq.FileMetaData, columns: Collection[int]) -> set[tuple[int, int]]:
-    """Row group and column of each, among columns of fixed bytes."""
+    """Returns the row group and column of each such chunk. `columns` must be columns of fixed-length values."""
     if not columns:
         return set()
     sink = io.BytesIO()
@@ -22,7 +22,7 @@ def chunks_with_cut_bounds(footer: pq.FileMetaData, columns: Collection[int]) ->
     for number, group in enumerate(structs(struct, FileField.ROW_GROUPS, "the list of row groups")):
         chunks = structs(group, GroupField.COLUMNS, "the list of columns")
         for column, length in lengths.items():
-            metadata = substruct(chunks[column], ChunkField.METADATA, "what describes a column") or {}
+            metadata = substruct(chunks[column], ChunkField.METADATA, "the metadata of a column") or {}
             statistics = substruct(metadata, MetadataField.STATISTICS, "the statistics of a column") or {}
             if not bounds_fit(statistics, length):
                 found.add((number, column))

@@ -1,11 +1,13 @@
-"""Thrift's compact protocol, read and written without a schema: fields that nobody here knows stay as they are.
+"""Reads and writes Thrift's compact protocol without a schema, so unknown fields are preserved.
 
-Values are plain Python: integers, `bytes` for strings, eight `bytes` for a double, which is never computed with. What
-standard writers wrote comes out byte for byte the same.
+Values are plain Python objects: integers, `bytes` for strings, and eight `bytes` for a double. Structures of standard
+writers are written back byte for byte.
 """
 
 from dataclasses import dataclass
 from typing import Any
+
+from tidyberg.parquet.errors import BadThriftError
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 _NUMBERS = (I16, I32, I64)
@@ -13,13 +15,9 @@ _DEEPEST = 64
 _VARINT_BYTES = 10
 
 
-class BadThriftError(ValueError):
-    """Bytes that are not a thrift structure."""
-
-
 @dataclass(frozen=True, slots=True)
 class ThriftList:
-    """A list or a set."""
+    """A Thrift list or set."""
 
     element: int  # the type of its items
     items: list[Any]
@@ -32,18 +30,18 @@ class ThriftMap:
     items: list[tuple[Any, Any]]
 
 
-# Field id -> type and value, in the order they were written in; booleans are values of type TRUE.
+# Field id -> type and value, in the order of the bytes. Booleans have type TRUE.
 Struct = dict[int, tuple[int, Any]]
 Bytes = bytes | memoryview
 
 
 def read_struct(content: Bytes, start: int = 0) -> tuple[Struct, int]:
-    """The struct that begins at `start`, and where it ends."""
+    """Returns the struct that begins at `start`, and the position after it. Raises BadThriftError."""
     reader = _Reader(content, start)
     try:
         found = reader.struct(0)
     except IndexError:
-        raise BadThriftError("the structure goes on beyond the end of its bytes") from None
+        raise BadThriftError("the structure continues beyond the end of its bytes") from None
     return found, reader.position
 
 
@@ -92,7 +90,7 @@ class _Reader:
             return self._take(8)
         if kind == MAP:
             return self._map(depth + 1)
-        if kind in (TRUE, FALSE):  # inside a container a boolean is a byte
+        if kind in (TRUE, FALSE):  # in a list or a map, a boolean is a byte
             return self._byte()
         if kind == BYTE:
             return self._byte()
@@ -118,9 +116,9 @@ class _Reader:
         return ThriftMap(key, value, [(self._value(key, depth), self._value(value, depth)) for _ in range(size)])
 
     def _expect(self, size: int, depth: int) -> None:
-        """An item takes a byte at least: more items than bytes is damage, not something to loop over."""
+        """Rejects a list with more items than bytes. Each item takes at least one byte."""
         if depth > _DEEPEST or size > len(self._content) - self.position:
-            raise BadThriftError("a list is longer or deeper than its bytes can be")
+            raise BadThriftError("a list has more items than bytes, or is nested too deep")
 
     def _byte(self) -> int:
         value = self._content[self.position]
@@ -182,7 +180,7 @@ def _write_value(out: bytearray, kind: int, value: Any) -> None:
         _write_map(out, value)
     elif kind in (TRUE, FALSE, BYTE):
         out.append(value)
-    else:  # double, uuid: bytes of a fixed length
+    else:  # double or uuid: bytes of a fixed length
         out += value
 
 
@@ -207,7 +205,7 @@ def _write_map(out: bytearray, value: ThriftMap) -> None:
 
 
 def varint(number: int) -> bytes:
-    """As counts and lengths are spelled: without a sign."""
+    """Encodes an unsigned number. Counts and lengths are unsigned."""
     out = bytearray()
     _write_varint(out, number)
     return bytes(out)

@@ -1,4 +1,4 @@
-"""What one output says of all its row groups or of none, because readers trip over files where only some say it."""
+"""Decides which statistics and indexes a file may have. Readers fail if only some of its row groups have them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from tidyberg.parquet.thrift import STRUCT, Struct
 
 _UPPER, _LOWER, _NULLS, _DISTINCT, _UPPER_VALUE, _LOWER_VALUE = range(1, 7)  # of statistics
 _ALL = frozenset(range(1, 9))
-BOUNDS = _ALL - {_NULLS}  # and counts of distinct values, which nobody needs without them
+BOUNDS = _ALL - {_NULLS}  # and distinct counts, which are useless without bounds
 _IS_EXACT = {_UPPER_VALUE: StatisticsField.UPPER_IS_EXACT, _LOWER_VALUE: StatisticsField.LOWER_IS_EXACT}
 
 
 class _HasPageIndexes(Protocol):
-    """A column chunk, as far as its page indexes go."""
+    """A column chunk with its page indexes."""
 
     @property
     def column_index(self) -> object | None: ...
@@ -25,10 +25,10 @@ class _HasPageIndexes(Protocol):
 
 @dataclass(frozen=True)
 class PageIndexes:
-    """Which page indexes an output may have, where some of its chunks lack them.
+    """Which page indexes an output may have if some of its chunks lack them.
 
-    Older arrow-rs refuses a file of which some chunks have an offset index and others none, and looks for bounds of
-    pages in every row group once it found some. A column index is of no use without the offset index.
+    Older arrow-rs rejects a file if only some chunks have an offset index. Once it has found one column index, it
+    expects one in every row group. A column index is useless without the offset index.
     """
 
     offsets: bool
@@ -42,17 +42,17 @@ class PageIndexes:
 
 
 def partial_statistics(row_groups: Sequence[Sequence[Struct]]) -> list[frozenset[int]]:
-    """Of each column the statistics that only some row groups have; `row_groups` hold the metadata of their chunks.
+    """Returns for each column the statistics that only some row groups have.
 
-    DataFusion up to version 55 takes the bounds of the row groups that have some for those of the file, and passes
-    over the rows of the others. A chunk of nothing but nulls has no bounds and needs none. It also takes statistics
-    that do not count nulls to say that there are none.
+    `row_groups` hold the metadata of their chunks. DataFusion up to version 55 uses the bounds of those row groups that
+    have bounds for the whole file, and skips rows of the others. It also treats a missing null count as zero. A chunk
+    with only nulls has no bounds and needs none.
     """
     return [_partial(column) for column in zip(*row_groups, strict=True)]
 
 
 def without_statistics(metadata: Struct, left_out: frozenset[int]) -> tuple[int, Any] | None:
-    """The statistics of a chunk less these; None where nothing is left."""
+    """Returns the statistics of a chunk without these fields, or None if nothing is left."""
     found = substruct(metadata, MetadataField.STATISTICS, "the statistics of a column") or {}
     left = changed(found, dict.fromkeys(left_out))
     return (STRUCT, left) if left else None

@@ -1,4 +1,4 @@
-"""What opens a table's storage: the properties that PyIceberg's FileIO has for it, credentials among them."""
+"""The properties that open a table's storage, including credentials. PyIceberg's `FileIO` supplies them."""
 
 from typing import Any, Protocol
 
@@ -6,7 +6,7 @@ _STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")
 
 
 class StorageAccess:
-    """The properties that open storage, including secrets. Its repr hides them [I12]."""
+    """Holds the properties that open storage, including secrets. Its `repr` and `str` show none of them [I12]."""
 
     __slots__ = ("_properties",)
 
@@ -14,7 +14,7 @@ class StorageAccess:
         self._properties = dict(properties or {})
 
     def reveal(self) -> dict[str, str]:
-        """Return the properties. Use them only to open a filesystem."""
+        """Returns the properties with their secrets. Use it only to open a filesystem."""
         return dict(self._properties)
 
     def __repr__(self) -> str:
@@ -27,7 +27,7 @@ class StorageAccess:
 
 
 class TableIO(Protocol):
-    """The part of PyIceberg's `FileIO` that is used here, so that this package does not import PyIceberg."""
+    """The part of PyIceberg's `FileIO` that this package uses. The protocol saves it from importing PyIceberg."""
 
     properties: Any
 
@@ -37,7 +37,7 @@ class TableIO(Protocol):
 
 
 def storage_access(io: TableIO) -> StorageAccess:
-    """The properties that open the table's storage, without the secrets of the catalog itself."""
+    """Returns the properties that open the table's storage. Secrets of the catalog are left out."""
     return StorageAccess(
         {
             name: str(value)

@@ -1,4 +1,4 @@
-"""What a file is put together from: ranges of other files and a few literal bytes, in order."""
+"""Describes files to write as a list of segments: byte ranges of other files, and literal bytes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Bytes of another file, to be copied as they are."""
+    """A range of bytes to copy unchanged from another file."""
 
     path: str
     offset: int
@@ -19,7 +19,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Bytes of ours: the magic number, page indexes with new offsets, the footer."""
+    """Bytes that we supply: the magic number, page indexes with new offsets, the footer."""
 
     content: bytes
 
@@ -33,7 +33,7 @@ Segment = Range | Literal
 
 @dataclass(frozen=True, slots=True)
 class AssembledFile:
-    """One output: its segments laid end to end are the whole file."""
+    """One output. Its segments, one after the other, are the whole file."""
 
     path: str
     segments: tuple[Segment, ...]
@@ -45,20 +45,20 @@ class AssembledFile:
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """Files that are ready to be written: by `write_assembly.py`, or inside an object store that can copy ranges."""
+    """Files to write. `write_assembly.py` writes them, or an object store that can copy ranges does."""
 
     files: tuple[AssembledFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What writing an assembly took."""
+    """What it cost to write an assembly."""
 
     bytes_moved: int = 0  # copied inside the store
 
 
 def joined(segments: Iterable[Segment]) -> tuple[Segment, ...]:
-    """The same bytes in as few segments as possible: neighbours in one file become one range."""
+    """Returns the same bytes in as few segments as possible. Adjacent ranges of one file become one range."""
     found: list[Segment] = []
     for segment in segments:
         if not segment.length:

@@ -1,4 +1,4 @@
-"""Opens Arrow's filesystems from PyIceberg's property names, once per process and set of properties."""
+"""Opens Arrow filesystems from PyIceberg's properties, and keeps one per process and set of properties."""
 
 import hashlib
 import threading
@@ -19,13 +19,13 @@ _lock = threading.Lock()
 
 
 def open_filesystem(scheme: str, authority: str, properties: Mapping[str, str]) -> fs.FileSystem:
-    """One for all buckets of a store; Azure's and Hadoop's are bound to their host."""
+    """Returns a filesystem. All buckets of a store share one; on Azure and Hadoop there is one per host."""
     if scheme == "file":
         properties = {}
     digest = identity(f"{scheme}://{authority if scheme in HDFS_SCHEMES + AZURE_SCHEMES else ''}", properties)
     with _lock:
         if digest not in _filesystems:
-            while len(_filesystems) >= _MOST_FILESYSTEMS:  # renewed credentials leave old ones behind
+            while len(_filesystems) >= _MOST_FILESYSTEMS:  # each renewal of credentials adds one
                 _filesystems.pop(next(iter(_filesystems)))
             _filesystems[digest] = _open(scheme, authority, properties)
         return _filesystems[digest]
@@ -62,7 +62,7 @@ def _open_s3(properties: Mapping[str, str]) -> fs.FileSystem:
         "role_arn": first("s3.role-arn", "client.role-arn"),
         "session_name": first("s3.role-session-name", "client.role-session-name"),
         "proxy_options": first("s3.proxy-uri"),
-        # A wrong endpoint should show within seconds; Spark tries tasks again besides.
+        # A wrong endpoint should fail within seconds. Spark retries whole tasks anyway.
         "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=int(first("s3.retry.num-retries") or 4)),
     }
     if path_style := properties.get("s3.path-style-access"):
@@ -81,7 +81,7 @@ def _open_gcs(properties: Mapping[str, str]) -> fs.FileSystem:
     if token := properties.get("gcs.oauth2.token"):
         options["access_token"] = token
         expires = properties.get("gcs.oauth2.token-expires-at")
-        seconds = int(expires) / 1000 if expires else 4102444800  # without a date Arrow refuses a token
+        seconds = int(expires) / 1000 if expires else 4102444800  # Arrow rejects a token that has no expiry
         options["credential_token_expiration"] = datetime.fromtimestamp(seconds, UTC)
     if location := properties.get("gcs.default-bucket-location"):
         options["default_bucket_location"] = location

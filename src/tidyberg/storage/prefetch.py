@@ -1,4 +1,4 @@
-"""Work that is begun before its outcome is needed, on threads of its own."""
+"""Starts work on threads of its own before the results are needed."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -14,9 +14,9 @@ Outcome = TypeVar("Outcome")
 def run_ahead(
     work: Callable[[Item], Outcome], items: Iterable[Item], ahead: int = FILES_AHEAD
 ) -> Generator[Outcome, None, None]:
-    """What `work` makes of the items, in order, begun a few ahead: storage's latency hides behind the work.
+    """Yields the result of `work` for each item, in order, and starts up to `ahead` items early to hide latency.
 
-    None ahead, where there is no latency to hide, spares the threads.
+    With `ahead=0` it starts no threads, for storage that has no latency to hide.
     """
     if not ahead:
         yield from map(work, items)

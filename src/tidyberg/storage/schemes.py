@@ -1,4 +1,4 @@
-"""The schemes of locations, by the kind of storage they name."""
+"""URI schemes of locations, by kind of storage."""
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
 GCS_SCHEMES = ("gs", "gcs")

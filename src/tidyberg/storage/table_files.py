@@ -1,7 +1,7 @@
-"""Reads, writes, lists and deletes the files of a table, wherever they lie.
+"""Reads, writes, lists and deletes the files of a table on any storage.
 
-Objects of an S3 store are reached by our own client, with one request each. All other files go through PyIceberg's
-`FileIO`. The S3 client is imported only for paths of such a store, because it takes long to load.
+Our own client accesses objects of an S3 store, with one request each. All other files go through PyIceberg's `FileIO`.
+The S3 client is imported only for paths of such a store, because it takes long to load.
 """
 
 import os
@@ -16,10 +16,10 @@ from tidyberg.storage.denied import is_denied
 from tidyberg.storage.schemes import S3_SCHEMES
 
 if TYPE_CHECKING:
-    from tidyberg.storage.s3.files import S3Files
-    from tidyberg.storage.storage import Listed
+    from tidyberg.storage.file_io import Listed
+    from tidyberg.storage.s3_files import S3Files
 
-# Without a host, and with nothing that a URL would mean otherwise than a path.
+# A URL without a host, and without characters that mean something else in a URL than in a path.
 _PLAIN_FILE = re.compile(r"file:///[^?#%;]*")
 
 
@@ -57,7 +57,7 @@ def fetch(io: TableIO, path: str) -> bytes:
 
 
 def size_of(io: TableIO, path: str) -> int:
-    """Raises FileNotFoundError where there is no such file."""
+    """Returns the size of a file. Raises FileNotFoundError."""
     s3 = _s3(io, path)
     return len(io.new_input(path)) if s3 is None else s3.size(path)
 
@@ -94,7 +94,7 @@ def delete(io: TableIO, path: str) -> None:
 
 def files_in(io: TableIO, directory: str, prefix: str = "", *, recursive: bool = False) -> "Iterator[Listed]":
     """Lists the files of a directory whose names begin with the prefix; `recursive` includes directories below it."""
-    from tidyberg.storage.storage import Storage
+    from tidyberg.storage.file_io import Storage
 
     storage = Storage(storage_access(io))
     try:
@@ -122,13 +122,13 @@ def abort_uploads(io: TableIO, prefixes: Iterable[str]) -> None:
 
 def _read_through_pyiceberg(io: TableIO, location: str) -> bytes:
     if _is_plain(io, location):
-        with open(location.removeprefix("file://"), "rb") as file:  # noqa: PTH123 - a Path takes as long as the file
+        with open(location.removeprefix("file://"), "rb") as file:  # noqa: PTH123 - making a Path takes as long as reading the file
             return file.read()
     with io.new_input(location).open() as stream:
         size = stream.seek(0, os.SEEK_END)
         stream.seek(0)
         content = bytes(stream.read())
-    # I1: an Avro file that ends early may look whole, and what it no longer lists would be lost with the next commit.
+    # I1: a truncated Avro file may look complete. The next commit would then lose the files that it no longer lists.
     if len(content) != size:
         raise StorageError(f"Reading {location} gave {len(content)} of its {size} bytes.", hint="Try again.")
     return content
@@ -149,9 +149,9 @@ def _denied(location: str, error: OSError) -> AccessDenied:
 
 
 def _s3(io: TableIO, path: str) -> "S3Files | None":
-    """Our own client, for a path of an S3 store that it can speak to."""
+    """Returns our own client if the path is in an S3 store that it supports."""
     if path.partition("://")[0] not in S3_SCHEMES:
         return None
-    from tidyberg.storage.s3.files import open_s3
+    from tidyberg.storage.s3_files import open_s3
 
     return open_s3(storage_access(io))

@@ -1,5 +1,8 @@
-"""Writes assemblies: on local disks the bytes stay in the kernel, inside a store that copies ranges they stay there,
-elsewhere they pass through in large blocks."""
+"""Writes assemblies in the cheapest way that the storage allows.
+
+On local disks the operating system copies the bytes. A store that can copy ranges does it itself. Otherwise the bytes
+pass through the worker in large blocks.
+"""
 
 import errno
 import os
@@ -8,25 +11,25 @@ from pathlib import Path
 
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.storage.assembly import AssembledFile, Assembly, Literal, Moved, Range
+from tidyberg.storage.file_io import Place, Storage, abandon, remove_outputs
 from tidyberg.storage.prefetch import run_ahead
-from tidyberg.storage.s3.assembling import assemble, can_assemble
 from tidyberg.storage.s3.store import CannotCopyParts
-from tidyberg.storage.storage import Place, Storage, abandon, remove_outputs
+from tidyberg.storage.s3_assembly import assemble, can_assemble
 
 _MB = 1024 * 1024
-_IN_KERNEL = 64 * _MB  # bytes that the kernel moves in one call: between calls a task can be stopped
+_IN_KERNEL = 64 * _MB  # bytes that the operating system copies in one call; a task can stop between calls
 _BLOCK = 8 * _MB
-# What says that this kernel or these file systems cannot copy between two files.
+# These errors mean that the operating system cannot copy between the two files.
 _UNABLE = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF)
 
 
 def write_assembly(assembly: Assembly, storage: Storage, should_stop: Callable[[], bool]) -> Moved:
-    """All outputs, or none: what was begun is removed when one of them fails."""
+    """Writes all outputs, or none: if one fails, all are removed."""
     if can_assemble(storage, assembly):
         try:
             return assemble(storage, assembly, should_stop)
         except CannotCopyParts:
-            pass  # and known from now on
+            pass  # the client remembers it
     begun: list[Place] = []
     try:
         for file in assembly.files:
@@ -142,4 +145,4 @@ def _blocks(segment: Range, storage: Storage) -> Iterator[bytes]:
 
 
 def _too_short(path: str) -> KernelFailure:
-    return KernelFailure(FailureKind.DAMAGED, f"{path} ended before the bytes that its footer promises.")
+    return KernelFailure(FailureKind.DAMAGED, f"{path} is shorter than its footer says.")

@@ -10,7 +10,7 @@ from tidyberg.execute.engine import error_of
 from tidyberg.failures import KernelFailure
 from tidyberg.model.plan import DeleteFile
 from tidyberg.storage.access import StorageAccess
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 _FIELD_ID = b"PARQUET:field_id"
 _PATH_ID, _PATH_NAME = b"2147483546", "file_path"  # of the spec

@@ -9,7 +9,7 @@ import pyarrow as pa
 from tidyberg.execute.kernel.columns.lineage import with_lineage
 from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.model.task import ChecksumTask, Task, TaskResult
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 
 @dataclass(frozen=True)

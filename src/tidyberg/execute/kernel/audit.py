@@ -16,7 +16,7 @@ from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows, Positions
 from tidyberg.execute.kernel.read.open_files import OpenFile, open_ahead
 from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.model.task import AuditResult, AuditTask
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 PARTS = 1024
 ROW = np.dtype([("first", np.uint64), ("second", np.uint64), ("position", np.int64), ("deleted", np.bool_)])

@@ -24,7 +24,7 @@ from tidyberg.execute.kernel.write.partitioned import PartitionedWriter
 from tidyberg.execute.kernel.write.rolling import RollingWriter
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task, TaskResult
-from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.errors import CannotCopy
 
 _SAMPLED_FILES = 4  # as many as are opened ahead anyway
 

@@ -5,12 +5,12 @@ from contextlib import closing
 from functools import partial
 
 from tidyberg.failures import FailureKind, KernelFailure
+from tidyberg.manifests.arrow_ipc import pack_entries
+from tidyberg.manifests.counted_files import set_aside
 from tidyberg.manifests.entries import ManifestError, read_entries
-from tidyberg.manifests.packed import pack_entries
-from tidyberg.manifests.resting import set_aside
 from tidyberg.model.task import ManifestResult, ManifestTask, TaskInput
+from tidyberg.storage.file_io import Storage
 from tidyberg.storage.prefetch import run_ahead
-from tidyberg.storage.storage import Storage
 
 _FETCH_AHEAD = 8  # enough to hide the latency of object storage
 

@@ -8,7 +8,7 @@ from tidyberg.execute.kernel.encode import Encode
 from tidyberg.execute.kernel.splice.eligibility import may_splice
 from tidyberg.execute.kernel.splice.rewrite import Splice
 from tidyberg.model.task import TaskResult
-from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.errors import CannotCopy
 
 
 def rewrite(attempt: RewriteAttempt) -> TaskResult:

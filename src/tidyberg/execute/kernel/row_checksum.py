@@ -8,7 +8,7 @@ from tidyberg.execute.kernel.deletes.surviving_rows import batches_with_position
 from tidyberg.execute.kernel.read.open_files import open_ahead
 from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.model.task import ChecksumTask
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 
 def checksum_rows(task: ChecksumTask, storage: Storage, should_stop: Callable[[], bool]) -> tuple[int, str]:

@@ -22,7 +22,7 @@ from tidyberg.model.task import (
     Task,
 )
 from tidyberg.storage.access import StorageAccess
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 
 def _never() -> bool:

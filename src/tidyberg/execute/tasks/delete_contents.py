@@ -11,7 +11,7 @@ from tidyberg.execute.kernel.deletes.vectors import coalesced_reads, read_vector
 from tidyberg.failures import KernelFailure
 from tidyberg.model.task import AuditTask, Task, TaskDelete
 from tidyberg.storage.access import StorageAccess
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 _MB = 1024 * 1024
 _THREADS = 16

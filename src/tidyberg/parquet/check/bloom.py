@@ -1,7 +1,7 @@
-"""Bloom filters by the format's split blocks: every value of a chunk must be among what its filter knows.
+"""Checks Parquet's split-block Bloom filters: a filter must contain every value of its column chunk.
 
-Own code because Arrow's Python interface asks a filter nothing. Hashes are those of xxHash with 64 bits and no seed,
-computed for all values of one length at a time.
+We wrote this because PyArrow cannot query a filter. The hash is xxHash with 64 bits and no seed. It is computed for all
+values of one length at a time.
 """
 
 from typing import Any
@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidyberg.parquet.fields import CannotCopy, number, substruct
-from tidyberg.parquet.thrift import BadThriftError, Bytes, read_struct
+from tidyberg.parquet.errors import BadThriftError, CannotCopy
+from tidyberg.parquet.fields import number, substruct
+from tidyberg.parquet.thrift import Bytes, read_struct
 
 _P1, _P2, _P3, _P4, _P5 = (
     np.uint64(0x9E3779B185EBCA87),
@@ -35,7 +36,7 @@ class BloomFilter:
         self._blocks = np.frombuffer(bits, "<u4").reshape(-1, 8)
 
     def missing(self, values: pa.Array) -> int:
-        """How many distinct values it says that it has never seen."""
+        """Returns the number of distinct values that the filter does not contain."""
         hashes = hash_values(values)
         block = ((hashes >> np.uint64(32)) * np.uint64(len(self._blocks))) >> np.uint64(32)
         keys = (hashes & np.uint64(0xFFFFFFFF)).astype(np.uint32)
@@ -45,22 +46,22 @@ class BloomFilter:
 
 
 def header_of(content: Bytes) -> tuple[int, int]:
-    """How long the header and the bits of a filter are; raises CannotCopy."""
+    """Returns the lengths of the header and of the bitset of a filter. Raises CannotCopy."""
     try:
         header, end = read_struct(content)
     except BadThriftError as error:
         raise CannotCopy(f"its header is damaged: {error}") from None
-    size = number(header, 1, "how long it is")
-    for field in (2, 3, 4):  # algorithm, hash, compression: the format has one of each
-        if 1 not in (substruct(header, field, "how it is made") or {}):
-            raise CannotCopy("it is made in a way that the format does not have")
+    size = number(header, 1, "its length")
+    for field in (2, 3, 4):  # algorithm, hash, compression: the format defines one of each
+        if 1 not in (substruct(header, field, "its algorithm, hash or compression") or {}):
+            raise CannotCopy("it uses an algorithm, a hash or a compression that the format does not have")
     if not size or size % _BLOCK_BYTES:
         raise CannotCopy(f"its {size} bytes are not whole blocks")
     return end, size
 
 
 def hash_values(values: pa.Array) -> Hashes:
-    """Of the distinct values, as plain encoding spells them."""
+    """Returns the hashes of the distinct values in plain encoding."""
     kind = values.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return _of_bytes(pc.unique(values).cast(pa.large_binary()))
@@ -95,7 +96,7 @@ def _round(lane: Any, word: Any) -> Any:
 
 
 def _xxh64(rows: npt.NDArray[np.uint8]) -> Hashes:
-    """Of each row; all have one length."""
+    """Returns the hash of each row. All rows have the same length."""
     count, length = rows.shape
     rows = np.ascontiguousarray(rows)
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Statistics of values: are bounds and counts true, whether a chunk's, a page's or those of a column index?"""
+"""Compares bounds and counts in the statistics of chunks, pages and column indexes with the decoded values."""
 
 from dataclasses import dataclass
 
@@ -13,15 +13,15 @@ _OLD_UPPER, _OLD_LOWER, _DISTINCT, _UPPER, _LOWER = 1, 2, 4, 5, 6
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What some values are, as decoded."""
+    """The true statistics of some decoded values."""
 
-    values: int  # nulls among them
+    values: int  # including nulls
     nulls: int
     nans: int
-    lower: Value | None  # of what is neither null nor NaN
+    lower: Value | None  # of the values that are neither null nor NaN
     upper: Value | None
-    value_bytes: int | None = None  # of every value; None where they differ
-    # Counted only where the file says it: with both zeros and every NaN as one number, and apart where there are some.
+    value_bytes: int | None = None  # the size of every value; None if sizes differ
+    # Counted only if the file has a distinct count. First with -0.0 = 0.0 and all NaN equal, then by bit pattern.
     distinct: tuple[int, int] | None = None
 
 
@@ -60,19 +60,19 @@ def _check_pair(
 @dataclass(frozen=True, slots=True)
 class BoundProblem:
     words: str
-    kind: str = "bound"  # loose: no value is outside, but a closer bound was asked for
+    kind: str = "bound"  # "loose": no value is outside, but the bound should be exact
 
 
 def bound_problem(bound: bytes, is_lower: bool, truth: Truth, order: Order, exact: bool | None) -> BoundProblem | None:
-    """What is wrong with a bound. Bounds of bytes may be cut unless they are said to be exact."""
+    """Returns what is wrong with a bound, or None. Bounds of bytes may be truncated unless they are marked as exact."""
     value = order.parse(bound)
     if value is None or (order.type == FIXED_BYTE_ARRAY and order.is_decimal and len(bound) != truth.value_bytes):
-        return BoundProblem(f"has {len(bound)} bytes, which no value of the column has")
+        return BoundProblem(f"has {len(bound)} bytes, but no value of the column has this length")
     if value != value:
         return BoundProblem("is NaN")
     true = truth.lower if is_lower else truth.upper
     if true is None:
-        # Writers differ over columns of NaN alone; whatever they say, it bounds no number.
+        # Writers disagree on the bounds of columns with only NaN. Any bound is true, because there is no number.
         return None if truth.nans else BoundProblem(f"is {_shown(value)}, but there is no value")
     if (value > true) if is_lower else (value < true):
         return BoundProblem(

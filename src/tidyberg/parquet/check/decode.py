@@ -1,7 +1,7 @@
-"""Has Arrow decode pages on their own, by wrapping them in a small file whose columns are flat and required.
+"""Decodes single pages with Arrow: wraps them in a small Parquet file whose columns are flat and required.
 
-Values go in without the levels around them, so one decoder serves columns at every depth. Levels are spelled as
-dictionary indices are: with a dictionary that lists the numbers from zero on, Arrow decodes them too.
+The pages get no levels, so this works for columns at any depth. Levels have the same encoding as dictionary indices. To
+decode them, we give Arrow a dictionary with the numbers 0, 1, 2, and so on.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class EncodedColumn:
 
 
 def level_column(most: int, pages: Sequence[tuple[int, Bytes]]) -> EncodedColumn:
-    """Levels up to `most`: how many each page has, and their bytes."""
+    """Returns a column that decodes levels up to `most`. `pages` has the number of levels and their bytes."""
     numbers = np.arange(most + 1, dtype="<i4").tobytes()
     width = bytes([most.bit_length()])
     return EncodedColumn(
@@ -63,7 +63,7 @@ def level_column(most: int, pages: Sequence[tuple[int, Bytes]]) -> EncodedColumn
 
 
 def decoded(columns: Sequence[EncodedColumn]) -> list[pa.ChunkedArray]:
-    """The values of columns that have equally many; raises pa.ArrowException or OSError where they are damaged."""
+    """Decodes columns that have the same number of values. Raises pa.ArrowException or OSError on damage."""
     sink = pa.BufferOutputStream()
     sink.write(MAGIC)
     chunks = [_chunk(sink, number, column) for number, column in enumerate(columns)]

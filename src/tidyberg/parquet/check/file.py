@@ -1,4 +1,4 @@
-"""Proves a Parquet file true: its footer, pages, indexes and bloom filters, against values that are decoded.
+"""Checks a Parquet file: compares its footer, page headers, page indexes and Bloom filters with the decoded values.
 
     from tidyberg.parquet.check.file import check_file, check_path
 
@@ -6,43 +6,43 @@
     report = check_file(read, size, "s3://…")    # any other: read(offset, length) gives bytes
     assert not report.problems, "\\n".join(map(str, report.problems))
 
-Problems are values: the file, row group, column and page they are of, a stable name of the rule (`rule`) and words
-(`what`). A column chunk at a time is in memory. `report.columns` tells what each column holds as decoded;
-`kernel/check/metrics.py` compares it with what a manifest says. INT96 columns, intervals and other types without an
-order have no bounds to check. Own code, because no library checks files: readers believe footers.
+A problem has the file, row group, column and page, the stable name of a rule (`rule`) and a description (`what`). One
+column chunk at a time is in memory. `report.columns` has the true statistics of each column, which
+`kernel/check/metrics.py` compares with the manifest. INT96 columns, intervals and other types without an order have no
+bounds to check. We wrote this because no library does it: readers trust footers.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidyberg.parquet.check.chunk import ChunkPlace, ChunkTruth, Column, Read, check_chunk
+from tidyberg.parquet.check.chunk import CheckedColumn, ChunkLayout, ChunkTruth, Read, check_chunk
 from tidyberg.parquet.check.order import Order, Value
-from tidyberg.parquet.check.problems import Findings, Problem
+from tidyberg.parquet.check.problems import FileProblem, Findings
 from tidyberg.parquet.check.sorting import SortingColumn, is_sorted
 from tidyberg.parquet.check.structure import Structure, read_structure
-from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.schema import elements
 
 
 @dataclass
 class ColumnTruth:
-    """What a column of a file was found to hold, over all row groups."""
+    """The true statistics of a column over all row groups."""
 
-    column: Column
+    column: CheckedColumn
     field_id: int | None
     stored_bytes: int = 0
     values: int = 0
     nulls: int = 0
     nans: int = 0
-    lower: Value | None = None  # of what is neither null nor NaN
+    lower: Value | None = None  # of the values that are neither null nor NaN
     upper: Value | None = None
     has_negative_zero: bool = False
     has_positive_zero: bool = False
 
-    def add(self, place: ChunkPlace, chunk: ChunkTruth) -> None:
+    def add(self, layout: ChunkLayout, chunk: ChunkTruth) -> None:
         truth = chunk.truth(self.column.leaf.value_bytes)
-        self.stored_bytes += place.pages.length
+        self.stored_bytes += layout.pages.length
         self.values += truth.values
         self.nulls += truth.nulls
         self.nans += truth.nans
@@ -55,12 +55,12 @@ class ColumnTruth:
 
 @dataclass(frozen=True)
 class FileReport:
-    problems: tuple[Problem, ...]
+    problems: tuple[FileProblem, ...]
     size: int
     rows: int = 0
     row_group_offsets: tuple[int, ...] = ()
-    columns: tuple[ColumnTruth, ...] = ()  # empty where the file could not be read through
-    field_ids: Mapping[str, int] = field(default_factory=dict)  # of the columns, by their paths
+    columns: tuple[ColumnTruth, ...] = ()  # empty if a part of the file could not be read
+    field_ids: Mapping[str, int] = field(default_factory=dict)  # by the path of the column
     created_by: str = ""
 
 
@@ -76,7 +76,7 @@ def check_path(path: Path | str) -> FileReport:
 
 
 def check_file(read: Read, size: int, name: str = "") -> FileReport:
-    findings = Findings(Problem("", "", name))
+    findings = Findings(FileProblem("", "", name))
     try:
         structure = read_structure(read, size, findings)
     except CannotCopy as damage:
@@ -90,26 +90,26 @@ def check_file(read: Read, size: int, name: str = "") -> FileReport:
         of_group = findings.at(row_group=number)
         sorting = {entry.position for entry in group.sorting}
         found: dict[int, ChunkTruth] = {}
-        for position, place in enumerate(group.chunks):
+        for position, layout in enumerate(group.chunks):
             column = truths[position].column
-            if place is None:
+            if layout is None:
                 read_through = False
                 continue
             chunk = check_chunk(
-                read, place, column, group.rows, of_group.at(column=column.name), keeps_values=position in sorting
+                read, layout, column, group.rows, of_group.at(column=column.name), keeps_values=position in sorting
             )
             if chunk is None:
                 read_through = False
                 continue
             found[position] = chunk
-            truths[position].add(place, chunk)
+            truths[position].add(layout, chunk)
         if group.sorting and sorting <= found.keys():
             columns = [
                 SortingColumn(one.descending, one.nulls_first, truths[one.position].column, found[one.position])
                 for one in group.sorting
             ]
             of_group.expect(
-                is_sorted(columns, group.rows), "sorting-columns", "rows are not in the order that the row group says"
+                is_sorted(columns, group.rows), "sorting-columns", "rows are not in the order that the row group states"
             )
     return FileReport(
         tuple(findings),
@@ -126,7 +126,8 @@ def _columns(structure: Structure) -> Sequence[ColumnTruth]:
     leaf_elements = [element for element in elements(structure.schema) if element.type]
     return [
         ColumnTruth(
-            Column(leaf, Order.of(leaf.type, element), b".".join(leaf.path).decode(errors="replace")), element.field_id
+            CheckedColumn(leaf, Order.of(leaf.type, element), b".".join(leaf.path).decode(errors="replace")),
+            element.field_id,
         )
         for leaf, element in zip(structure.leaves, leaf_elements, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Both page indexes of a column chunk against its pages."""
+"""Compares the offset index and the column index of a column chunk with its pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ _BOOLEAN_TRUE = 1
 
 @dataclass(frozen=True, slots=True)
 class TruePage:
-    """A data page as it is."""
+    """The true position and statistics of a data page."""
 
     offset: int
     length: int
     rows: int
     starts_row: bool
     truth: Truth
-    repetitions: tuple[int, ...]  # how many values have each level
+    repetitions: tuple[int, ...]  # the number of values of each level
     definitions: tuple[int, ...]
-    unencoded: int  # bytes of the values, where these differ in length
+    unencoded: int  # bytes of the values, if their lengths differ
 
 
 def check_offset_index(index: Struct, pages: Sequence[TruePage], findings: Findings) -> None:
@@ -38,13 +38,13 @@ def check_offset_index(index: Struct, pages: Sequence[TruePage], findings: Findi
         return
     first_row = 0
     for at, (location, page) in enumerate(zip(locations, pages, strict=True)):
-        offset = number(location, LocationField.OFFSET, "where a page is")
-        length = number(location, LocationField.LENGTH, "how long a page is")
+        offset = number(location, LocationField.OFFSET, "the offset of a page")
+        length = number(location, LocationField.LENGTH, "the length of a page")
         findings.equal("offset-index", "the page's offset", offset, page.offset, at)
         findings.equal("offset-index", "the page's length", length, page.length, at)
         row = number(location, LocationField.FIRST_ROW, "the first row of a page")
         findings.equal("offset-index", "the page's first row", row, first_row, at)
-        findings.expect(page.starts_row, "offset-index", "the page begins inside of a row", at)
+        findings.expect(page.starts_row, "offset-index", "the page begins in the middle of a row", at)
         first_row += page.rows
     unencoded = items(index, IndexField.UNENCODED_BYTES, I64, "the sizes of pages")
     if unencoded:
@@ -61,13 +61,13 @@ def check_column_index(index: Struct, pages: Sequence[TruePage], order: Order | 
         return
     for at, page in enumerate(pages):
         truth = page.truth
-        # The flag says whether the bounds mean something: a page of nothing but nulls may go without it if they do.
+        # The flag means that the bounds are to be ignored. A page with only nulls may lack it if its bounds are valid.
         is_true = not null_pages[at] or truth.nulls == truth.values
-        findings.expect(is_true, "null-page", "the page is said to have only nulls, but it has values", at)
+        findings.expect(is_true, "null-page", "the page is marked as all nulls, but it has values", at)
         if not null_pages[at] and order is not None:
             for bound, is_lower in ((lowers[at], True), (uppers[at], False)):
                 problem = bound_problem(bound, is_lower, truth, order, None)
-                # The format lets page bounds be wider than their values, and where there are none any bound is.
+                # Page bounds may be wider than the values. If there are no values, any valid bound is.
                 is_true = truth.lower is None and order.parse(bound) is not None
                 if problem and problem.kind != "loose" and not is_true:
                     name = "lower" if is_lower else "upper"
@@ -86,14 +86,14 @@ def check_column_index(index: Struct, pages: Sequence[TruePage], order: Order | 
 
 def _booleans(index: Struct) -> list[Any]:
     kind = index[_NULL_PAGES][1].element if _NULL_PAGES in index else TRUE
-    return items(index, _NULL_PAGES, kind if kind in (TRUE, FALSE) else TRUE, "which pages are null")
+    return items(index, _NULL_PAGES, kind if kind in (TRUE, FALSE) else TRUE, "the list of null pages")
 
 
 def _check_order(
     index: Struct, null_pages: list[bool], lowers: list[bytes], uppers: list[bytes], order: Order, findings: Findings
 ) -> None:
     said = number(index, _BOUNDARY_ORDER, "the order of pages")
-    findings.expect(said <= _DESCENDING, "boundary-order", f"there is no order {said} of pages")
+    findings.expect(said <= _DESCENDING, "boundary-order", f"the format has no boundary order {said}")
     if said not in (_ASCENDING, _DESCENDING):
         return
     for bounds in (lowers, uppers):
@@ -102,4 +102,4 @@ def _check_order(
         pairs = pairwise(known if said == _ASCENDING else reversed(known))
         if any(before > after for before, after in pairs):
             name = "ascending" if said == _ASCENDING else "descending"
-            findings.add("boundary-order", f"the bounds of pages are said to be {name}, but they are not")
+            findings.add("boundary-order", f"the bounds of pages are marked as {name}, but they are not")

@@ -1,4 +1,4 @@
-"""The order of a column's values by its type: which bounds are true, how a bound is spelled, what each page holds."""
+"""The order of a column's values by its type: parses bounds, and finds the lowest and highest value of each page."""
 
 import itertools
 import struct
@@ -20,12 +20,12 @@ _UNSIGNED = {INT32: "<I", INT64: "<Q"}
 _UNORDERED = ("interval", "annotation 16", "annotation 17", "annotation 18")  # variant, geometry, geography
 _NUMPY = {INT32: np.int32, INT64: np.int64, FLOAT: np.float32, DOUBLE: np.float64}
 
-Value = Any  # int, float or bytes, in the order of Python
+Value = Any  # int, float or bytes; Python's order is the order of the type
 
 
 @dataclass(frozen=True, slots=True)
 class Extremes:
-    """Of the values of a page that are neither null nor NaN; None where there is none."""
+    """The lowest and highest value of a page, ignoring null and NaN. None if there is no such value."""
 
     lower: Value | None
     upper: Value | None
@@ -39,7 +39,7 @@ class Order:
 
     @classmethod
     def of(cls, kind: int, element: Element) -> "Order | None":
-        """None for types that have no order."""
+        """Returns the order of a type, or None if it has no order."""
         if kind == INT96 or element.annotation.startswith(_UNORDERED):
             return None
         return cls(kind, element.annotation)
@@ -58,7 +58,7 @@ class Order:
 
     @property
     def is_bytes(self) -> bool:
-        """Compared byte by byte, so that bounds may be cut."""
+        """True if values are compared byte by byte, so that bounds may be truncated."""
         return self.type in (BYTE_ARRAY, FIXED_BYTE_ARRAY) and not self.is_decimal and not self.is_float
 
     @property
@@ -67,11 +67,11 @@ class Order:
 
     @property
     def signed_is_same(self) -> bool:
-        """Whether the deprecated order of bounds, by signed comparison, is that of the type."""
+        """True if the signed comparison of the deprecated bounds is the order of the type."""
         return not self.is_unsigned and (self.type not in (BYTE_ARRAY, FIXED_BYTE_ARRAY) or self.is_float)
 
     def parse(self, bound: bytes) -> Value | None:
-        """The value that a bound spells; None where it is not one of the type."""
+        """Returns the value of an encoded bound, or None if the bytes are not a value of the type."""
         if self.is_decimal and self.type in (BYTE_ARRAY, FIXED_BYTE_ARRAY):
             return int.from_bytes(bound, "big", signed=True) if bound else None
         if self.annotation == "float16":
@@ -82,13 +82,13 @@ class Order:
         return struct.unpack(spelled, bound)[0] if len(bound) == struct.calcsize(spelled) else None
 
     def extremes(self, values: pa.Array, starts: Sequence[int]) -> list[Extremes]:
-        """Of each page; `starts` are the positions of their first values and, at the end, how many values there are."""
+        """Returns the extremes of each page. `starts` has the position of each first value, and then the total."""
         if self.is_bytes:
             return [_of_bytes(values[a:b]) for a, b in itertools.pairwise(starts)]
         return _of_numbers(self.numbers(values), starts)
 
     def numbers(self, values: pa.Array) -> npt.NDArray[Any]:
-        """Values of a type that is no plain bytes, as numpy compares them."""
+        """Converts values to a type that numpy compares in the right order. Not for types where `is_bytes` is True."""
         if self.type == BOOLEAN:
             return values.cast(pa.uint8()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
         if self.annotation == "float16":
@@ -125,14 +125,14 @@ def _of_numbers(numbers: npt.NDArray[Any], starts: Sequence[int]) -> list[Extrem
 
 
 def _matrix(values: pa.Array) -> npt.NDArray[np.uint8]:
-    """The bytes of fixed-size values, a row each."""
+    """Returns the bytes of fixed-size values, one row per value."""
     width = values.type.byte_width
     content = np.frombuffer(values.buffers()[1], np.uint8)
     return content[values.offset * width : (values.offset + len(values)) * width].reshape(-1, width)
 
 
 def _decimals(values: pa.Array, kind: int) -> npt.NDArray[Any]:
-    """Big-endian two's complement. Eight bytes are enough for numpy's own numbers, else Python's are compared."""
+    """Converts big-endian two's complement to numpy integers if they fit eight bytes, else to Python integers."""
     if kind == FIXED_BYTE_ARRAY and values.type.byte_width <= 8:
         matrix = _matrix(values)
         filled = np.where(matrix[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Walks the pages of a column chunk one by one: headers, checksums, levels and values."""
+"""Decodes the pages of a column chunk one by one: headers, checksums, levels and values."""
 
 import zlib
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from tidyberg.parquet.check.decode import EncodedColumn, EncodedPage, decoded, level_column
 from tidyberg.parquet.check.problems import Findings
-from tidyberg.parquet.fields import CannotCopy, known_only, number, optional_number, substruct
+from tidyberg.parquet.errors import BadThriftError, CannotCopy
+from tidyberg.parquet.fields import known_only, number, optional_number, substruct
 from tidyberg.parquet.footer import FIXED_BYTE_ARRAY, SchemaLeaf
 from tidyberg.parquet.levels import decode_levels
 from tidyberg.parquet.page_headers import DATA_PAGE, DICTIONARY_PAGE
@@ -22,7 +23,7 @@ from tidyberg.parquet.pages import (
     RLE_DICTIONARY,
     HeaderField,
 )
-from tidyberg.parquet.thrift import BadThriftError, Struct, read_struct
+from tidyberg.parquet.thrift import Struct, read_struct
 
 DICTIONARY_ENCODINGS = (PLAIN_DICTIONARY, RLE_DICTIONARY)
 _KINDS = {DATA_PAGE: HeaderField.DATA_PAGE, DICTIONARY_PAGE: HeaderField.DICTIONARY_PAGE,
@@ -35,13 +36,13 @@ Counts = npt.NDArray[np.int64]
 LevelArray = npt.NDArray[np.uint8] | npt.NDArray[np.int32]
 
 
-class PageDamage(Exception):  # noqa: N818 - becomes a problem of the file
-    """Pages that cannot be walked or decoded."""
+class PageDamage(Exception):  # noqa: N818 - reported as a problem of the file
+    """Pages cannot be walked or decoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPage:
-    """A page as its header describes it."""
+    """A page with its parsed header."""
 
     number: int  # among the pages of its kind
     kind: int
@@ -57,15 +58,15 @@ class StoredPage:
 
     @property
     def uncompressed(self) -> int:
-        return number(self.header, HeaderField.UNCOMPRESSED, "how long a page is uncompressed")
+        return number(self.header, HeaderField.UNCOMPRESSED, "the uncompressed length of a page")
 
     @property
     def values(self) -> int:
-        return number(self.data, 1, "how many values a page has")
+        return number(self.data, 1, "the number of values of a page")
 
     @property
     def encoding(self) -> int:
-        return number(self.data, 4 if self.kind == DATA_PAGE_V2 else 2, "how a page is encoded")
+        return number(self.data, 4 if self.kind == DATA_PAGE_V2 else 2, "the encoding of a page")
 
     @property
     def statistics(self) -> Struct:
@@ -74,15 +75,15 @@ class StoredPage:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some data pages of a chunk, decoded."""
+    """Some decoded data pages of a chunk."""
 
     pages: Sequence[StoredPage]
-    definitions: LevelArray | None  # None: no value can be absent
+    definitions: LevelArray | None  # None if the column is required
     definition_counts: Counts  # per page and level
     repetition_counts: Counts
-    first_repetitions: Sequence[int]  # of each page: zero where it begins with a new row
+    first_repetitions: Sequence[int]  # of each page; zero if it begins with a new row
     present: Sequence[int]  # values of each page that are not null
-    values: pa.Array  # these of all pages
+    values: pa.Array  # the values of all pages that are not null
 
     @property
     def starts(self) -> list[int]:
@@ -90,22 +91,22 @@ class Batch:
 
 
 def walk(content: memoryview, offset: int, findings: Findings) -> list[StoredPage]:
-    """All pages; `offset` is where the chunk begins in the file. Raises PageDamage where a header is none."""
+    """Returns all pages of a chunk that begins at `offset` in the file. Raises PageDamage."""
     found: list[StoredPage] = []
     position, counts = 0, {DATA_PAGE: 0, DICTIONARY_PAGE: 0}
     while position < len(content):
         try:
             header, body = read_struct(content, position)
             known_only(header, HeaderField.KNOWN, "a page header")
-            kind = number(header, HeaderField.TYPE, "what kind of page it is")
-            end = body + number(header, HeaderField.COMPRESSED, "how long a page is")
+            kind = number(header, HeaderField.TYPE, "the type of a page")
+            end = body + number(header, HeaderField.COMPRESSED, "the length of a page")
             data = substruct(header, _KINDS[kind], "a page header") if kind in _KINDS else None
         except (BadThriftError, CannotCopy) as error:
             raise PageDamage(f"the page header at {offset + position} is damaged: {error}") from None
         if data is None:
-            raise PageDamage(f"the page at {offset + position} is of no kind that the format has here")
+            raise PageDamage(f"the page at {offset + position} has a type that the format does not allow here")
         if end > len(content):
-            raise PageDamage(f"the page at {offset + position} goes on beyond the end of its chunk")
+            raise PageDamage(f"the page at {offset + position} ends beyond the end of its chunk")
         counted = DICTIONARY_PAGE if kind == DICTIONARY_PAGE else DATA_PAGE
         page = StoredPage(counts[counted], kind, offset + position, header, data, body - position, content[body:end])
         counts[counted] += 1
@@ -126,7 +127,7 @@ def _name(page: StoredPage) -> str:
 
 
 def batches(pages: Sequence[StoredPage], leaf: SchemaLeaf, codec: int) -> Iterator[Batch]:
-    """The data pages, decoded some at a time; raises PageDamage."""
+    """Yields the data pages, decoded in batches. Raises PageDamage."""
     dictionary = None
     if pages and pages[0].kind == DICTIONARY_PAGE:
         dictionary = EncodedPage(PLAIN, pages[0].values, _decompressed(pages[0].body, pages[0].uncompressed, codec))
@@ -198,7 +199,7 @@ def _levels(most: int, counts: Sequence[int], contents: Sequence[memoryview | by
         return np.zeros(0, np.uint8)
     try:
         return np.concatenate([_few_runs(content, count, most) for count, content in filled])
-    except CannotCopy:  # many runs, or damage, of which Arrow says more
+    except CannotCopy:  # many runs, or damage, for which Arrow's message says more
         (column,) = decoded([level_column(most, filled)])
     found = column.to_numpy()
     if len(found) != sum(counts):
@@ -214,7 +215,7 @@ def _few_runs(content: memoryview | bytes, count: int, most: int) -> LevelArray:
 def _histograms(levels: LevelArray | None, counts: Sequence[int], most: int) -> Counts:
     if levels is None:
         return np.asarray(counts, np.int64).reshape(-1, 1)
-    if most == 1 and all(counts):  # as most columns are, and quicker
+    if most == 1 and all(counts):  # a fast path for most columns
         ones = np.add.reduceat(levels, np.cumsum([0, *counts[:-1]]), dtype=np.int64)
         return np.stack([np.asarray(counts, np.int64) - ones, ones], axis=1)
     pages = np.repeat(np.arange(len(counts)), counts)
@@ -223,22 +224,22 @@ def _histograms(levels: LevelArray | None, counts: Sequence[int], most: int) -> 
 
 
 def _opened(page: StoredPage, leaf: SchemaLeaf, codec: int) -> tuple[memoryview, memoryview, memoryview]:
-    """The bytes of repetition levels, of definition levels and of values."""
+    """Returns the bytes of the repetition levels, the definition levels and the values."""
     if page.kind == DATA_PAGE_V2:
         return _opened_v2(page, codec)
     content = _decompressed(page.body, page.uncompressed, codec)
     empty = content[:0]
     repetitions = definitions = empty
     if leaf.repetition_levels and page.values:
-        repetitions, content = _measured(content, number(page.data, 4, "how levels are encoded"))
+        repetitions, content = _measured(content, number(page.data, 4, "the encoding of levels"))
     if leaf.definition_levels and page.values:
-        definitions, content = _measured(content, number(page.data, 3, "how levels are encoded"))
+        definitions, content = _measured(content, number(page.data, 3, "the encoding of levels"))
     return repetitions, definitions, content
 
 
 def _opened_v2(page: StoredPage, codec: int) -> tuple[memoryview, memoryview, memoryview]:
-    definition_bytes = number(page.data, 5, "how long definition levels are")
-    repetition_bytes = number(page.data, 6, "how long repetition levels are")
+    definition_bytes = number(page.data, 5, "the length of definition levels")
+    repetition_bytes = number(page.data, 6, "the length of repetition levels")
     levels = definition_bytes + repetition_bytes
     if levels > len(page.body) or levels > page.uncompressed:
         raise PageDamage(f"the levels of page {page.number} are longer than the page")
@@ -251,9 +252,9 @@ def _opened_v2(page: StoredPage, codec: int) -> tuple[memoryview, memoryview, me
 
 
 def _measured(content: memoryview, encoding: int) -> tuple[memoryview, memoryview]:
-    """Levels that begin with their length, and what follows them."""
+    """Splits content into levels, which begin with their length, and the rest."""
     if encoding != RLE:
-        raise PageDamage("levels are packed as nobody does today")
+        raise PageDamage("levels are bit-packed, which the format has deprecated")
     length = int.from_bytes(content[:4], "little")
     if 4 + length > len(content):
         raise PageDamage("levels are longer than their page")
@@ -272,7 +273,7 @@ def _decompressed(content: memoryview, size: int, codec: int) -> memoryview:
             return memoryview(_hadoop_lz4(content, size))
         found = pa.Codec(_CODECS[codec]).decompress(pa.py_buffer(content), size)
     except KeyError:
-        raise PageDamage(f"there is no codec {codec} here") from None
+        raise PageDamage(f"codec {codec} is unknown") from None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise PageDamage(f"a page cannot be decompressed to {size} bytes: {error}") from None
     if found.size != size:
@@ -281,7 +282,7 @@ def _decompressed(content: memoryview, size: int, codec: int) -> memoryview:
 
 
 def _hadoop_lz4(content: memoryview, size: int) -> bytes:
-    """Blocks that each begin with both of their lengths; pages of some writers are a bare block."""
+    """Decompresses Hadoop's LZ4: blocks that begin with both of their lengths. Some writers write a bare block."""
     found, position, raw = bytearray(), 0, pa.Codec("lz4_raw")
     while position + 8 <= len(content):
         plain = int.from_bytes(content[position : position + 4], "big")
@@ -297,9 +298,9 @@ def _hadoop_lz4(content: memoryview, size: int) -> bytes:
 
 
 def declared_nulls(page: StoredPage) -> int | None:
-    """As the header of a page of the second version counts them."""
-    return optional_number(page.data, 2, "how many nulls a page has") if page.kind == DATA_PAGE_V2 else None
+    """Returns the number of nulls in the header of a version 2 page, else None."""
+    return optional_number(page.data, 2, "the number of nulls of a page") if page.kind == DATA_PAGE_V2 else None
 
 
 def declared_rows(page: StoredPage) -> int | None:
-    return optional_number(page.data, 3, "how many rows a page has") if page.kind == DATA_PAGE_V2 else None
+    return optional_number(page.data, 3, "the number of rows of a page") if page.kind == DATA_PAGE_V2 else None

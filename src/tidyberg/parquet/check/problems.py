@@ -1,14 +1,14 @@
-"""What is wrong with a file, as values."""
+"""Problems of a file, as values."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-MOST_PROBLEMS = 200  # of one file: a broken writer breaks every page
+MOST_PROBLEMS = 200  # of one file; a broken writer damages every page
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """One statement of a file that is not true. `rule` names the kind of statement and never changes its spelling."""
+class FileProblem:
+    """One false statement of a file. `rule` is the stable name of the violated rule."""
 
     rule: str
     what: str
@@ -29,10 +29,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class Findings:
-    """Collects problems; `at` gives a collector for a place inside of the file that shares the same list."""
+    """Collects problems. `at` returns a collector for a part of the file, which shares the same list."""
 
-    place: Problem = Problem("", "")
-    _found: list[Problem] = field(default_factory=list)
+    place: FileProblem = FileProblem("", "")
+    _found: list[FileProblem] = field(default_factory=list)
 
     def at(self, *, row_group: int | None = None, column: str | None = None) -> "Findings":
         place = self.place if row_group is None else replace(self.place, row_group=row_group)
@@ -51,7 +51,7 @@ class Findings:
         if said != true:
             self.add(rule, f"{what} is {said}, but it should be {true}", page)
 
-    def __iter__(self) -> Iterator[Problem]:
+    def __iter__(self) -> Iterator[FileProblem]:
         return iter(self._found)
 
     def __len__(self) -> int:

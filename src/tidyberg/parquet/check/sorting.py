@@ -1,4 +1,4 @@
-"""Whether rows are in the order that a row group says they are."""
+"""Checks whether rows are in the order that the sorting columns of a row group state."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,24 +9,24 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidyberg.parquet.check.chunk import ChunkTruth, Column
+from tidyberg.parquet.check.chunk import CheckedColumn, ChunkTruth
 
 
 @dataclass(frozen=True, slots=True)
 class SortingColumn:
     descending: bool
     nulls_first: bool
-    column: Column
+    column: CheckedColumn
     truth: ChunkTruth
 
 
 def is_sorted(columns: Sequence[SortingColumn], rows: int) -> bool:
-    """Lexicographically: a later column counts only where all before it are equal."""
+    """Returns True if rows are in order. A column matters only where all columns before it are equal."""
     equal = np.ones(max(0, rows - 1), np.bool_)
     for column in columns:
         ranks, nulls = _ranks(column)
         if len(ranks) != rows:
-            return True  # not a flat column: it has no order to check
+            return True  # the column is not flat, so there is no order to check
         before, after = ranks[:-1], ranks[1:]
         wrong = before < after if column.descending else before > after
         present = ~nulls[:-1] & ~nulls[1:]
@@ -39,7 +39,7 @@ def is_sorted(columns: Sequence[SortingColumn], rows: int) -> bool:
 
 
 def _ranks(sorting: SortingColumn) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """A number for each row that stands where its value does in the order of the column, and which rows are null."""
+    """Returns the rank of each row's value in the order of the column, and which rows are null."""
     most = sorting.column.leaf.definition_levels
     parts = sorting.truth.rows_of_values
     arrays = [values for _, values in parts if len(values)]
@@ -53,7 +53,7 @@ def _ranks(sorting: SortingColumn) -> tuple[npt.NDArray[Any], npt.NDArray[np.boo
     return ranks, ~present
 
 
-def _dense(values: pa.Array, column: Column) -> npt.NDArray[np.int64]:
+def _dense(values: pa.Array, column: CheckedColumn) -> npt.NDArray[np.int64]:
     order = column.order
     if order is None:
         return np.zeros(len(values), np.int64)
@@ -61,5 +61,5 @@ def _dense(values: pa.Array, column: Column) -> npt.NDArray[np.int64]:
         return pc.rank(values, tiebreaker="dense").to_numpy().astype(np.int64)  # type: ignore[no-any-return]
     numbers = order.numbers(values)
     if numbers.dtype.kind == "f":
-        numbers = numbers + 0.0  # both zeros are one
+        numbers = numbers + 0.0  # makes -0.0 and 0.0 equal
     return np.unique(numbers, return_inverse=True)[1].astype(np.int64)

@@ -1,4 +1,4 @@
-"""The footer by itself: what it says must fit together and lie within the file, before a page is looked at."""
+"""Checks the footer alone, before any page is read: its values must be consistent and its ranges within the file."""
 
 import base64
 import binascii
@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from tidyberg.parquet.check.bloom import HEADER_BYTES, header_of
-from tidyberg.parquet.check.chunk import ChunkPlace, Read
+from tidyberg.parquet.check.chunk import ChunkLayout, Read
 from tidyberg.parquet.check.problems import Findings
+from tidyberg.parquet.errors import BadThriftError, CannotCopy
 from tidyberg.parquet.fields import (
-    CannotCopy,
     ChunkField,
     ElementField,
     FileField,
@@ -28,10 +28,10 @@ from tidyberg.parquet.fields import (
     text,
 )
 from tidyberg.parquet.footer import ENDING, MAGIC, Extent, SchemaLeaf, footer_length, schema_leaves
-from tidyberg.parquet.thrift import BINARY, BadThriftError, Struct, read_struct
+from tidyberg.parquet.thrift import BINARY, Struct, read_struct
 
 _ARROW_SCHEMA = b"ARROW:schema"
-_ORDERS = (1, 2)  # by the type, by IEEE 754
+_ORDERS = (1, 2)  # TYPE_ORDER and IEEE 754 total order
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class SortingEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupPlace:
+class RowGroupLayout:
     rows: int
-    chunks: tuple[ChunkPlace | None, ...]  # None where the footer does not tell enough of one
+    chunks: tuple[ChunkLayout | None, ...]  # None if the footer does not describe one
     sorting: tuple[SortingEntry, ...]
 
     @property
@@ -61,28 +61,28 @@ class Structure:
     schema: list[Struct]
     leaves: Sequence[SchemaLeaf]
     rows: int
-    row_groups: tuple[GroupPlace, ...]
+    row_groups: tuple[RowGroupLayout, ...]
     created_by: str
 
 
 def read_structure(read: Read, size: int, findings: Findings) -> Structure:
-    """Raises CannotCopy where there is no footer to speak of."""
+    """Reads and checks the footer. Raises CannotCopy if it cannot be parsed."""
     if size < ENDING + len(MAGIC) or bytes(read(0, len(MAGIC))) != MAGIC:
-        raise CannotCopy("it does not begin as a Parquet file does")
+        raise CannotCopy("it does not begin like a Parquet file")
     length = footer_length(bytes(read(size - ENDING, ENDING)), size)
     start = size - ENDING - length
     try:
         footer, end = read_struct(bytes(read(start, length)))
     except BadThriftError as error:
         raise CannotCopy(f"its footer is damaged: {error}") from None
-    findings.expect(end == length, "footer", "the footer is longer than what it holds")
+    findings.expect(end == length, "footer", "the footer has bytes after its end")
     known_only(footer, FileField.KNOWN, "its footer")
     schema = structs(footer, FileField.SCHEMA, "the schema")
     leaves = schema_leaves(schema)
     data = Extent(len(MAGIC), start - len(MAGIC))
     raw_groups = structs(footer, FileField.ROW_GROUPS, "the list of row groups")
     groups = tuple(_group(read, raw, leaves, data, findings.at(row_group=at)) for at, raw in enumerate(raw_groups))
-    rows = number(footer, FileField.ROWS, "how many rows there are")
+    rows = number(footer, FileField.ROWS, "the number of rows")
     findings.equal("row-count", "the number of rows", rows, sum(group.rows for group in groups))
     _check_ordinals(raw_groups, findings)
     _check_disjoint(groups, findings)
@@ -92,13 +92,13 @@ def read_structure(read: Read, size: int, findings: Findings) -> Structure:
     return Structure(schema, leaves, rows, groups, writer.decode(errors="replace"))
 
 
-def _group(read: Read, raw: Struct, leaves: Sequence[SchemaLeaf], data: Extent, findings: Findings) -> GroupPlace:
+def _group(read: Read, raw: Struct, leaves: Sequence[SchemaLeaf], data: Extent, findings: Findings) -> RowGroupLayout:
     known_only(raw, GroupField.KNOWN, "a row group")
-    rows = number(raw, GroupField.ROWS, "how many rows a row group has")
+    rows = number(raw, GroupField.ROWS, "the number of rows of a row group")
     columns = structs(raw, GroupField.COLUMNS, "the list of columns")
     if len(columns) != len(leaves):
-        raise CannotCopy("a row group of it does not have the columns of the schema")
-    chunks: list[ChunkPlace | None] = []
+        raise CannotCopy("one of its row groups does not have the columns of the schema")
+    chunks: list[ChunkLayout | None] = []
     for column, leaf in zip(columns, leaves, strict=True):
         of_column = findings.at(column=b".".join(leaf.path).decode(errors="replace"))
         try:
@@ -106,34 +106,34 @@ def _group(read: Read, raw: Struct, leaves: Sequence[SchemaLeaf], data: Extent, 
         except CannotCopy as damage:
             of_column.add("chunk", str(damage))
             chunks.append(None)
-    group = GroupPlace(rows, tuple(chunks), _sorting(raw, len(leaves), findings))
+    group = RowGroupLayout(rows, tuple(chunks), _sorting(raw, len(leaves), findings))
     _check_sums(raw, group, findings)
     return group
 
 
-def _chunk(read: Read, raw: Struct, leaf: SchemaLeaf, rows: int, data: Extent, findings: Findings) -> ChunkPlace:
+def _chunk(read: Read, raw: Struct, leaf: SchemaLeaf, rows: int, data: Extent, findings: Findings) -> ChunkLayout:
     known_only(raw, ChunkField.KNOWN, "the column")
-    metadata = substruct(raw, ChunkField.METADATA, "what describes the column")
+    metadata = substruct(raw, ChunkField.METADATA, "the metadata of the column")
     if metadata is None or ChunkField.FILE_PATH in raw:
         raise CannotCopy("the column is not described here or lies in another file")
     known_only(metadata, MetadataField.KNOWN, "the column")
     findings.equal("schema", "the type", number(metadata, MetadataField.TYPE, "the type of the column"), leaf.type)
     path = tuple(items(metadata, MetadataField.PATH, BINARY, "the path of the column"))
     findings.equal("schema", "the path", path, leaf.path)
-    values = number(metadata, MetadataField.VALUES, "how many values the column has")
+    values = number(metadata, MetadataField.VALUES, "the number of values of the column")
     fits = values >= rows if leaf.repeated else values == rows
     findings.expect(fits, "value-count", f"there are {values} values in {rows} rows")
-    length = number(metadata, MetadataField.COMPRESSED, "how long the column is")
-    first = number(metadata, MetadataField.DATA_PAGE, "where the column begins")
-    dictionary = optional_number(metadata, MetadataField.DICTIONARY_PAGE, "where the dictionary is")
-    # A column without values may have a dictionary and no data page, which then is nowhere.
+    length = number(metadata, MetadataField.COMPRESSED, "the length of the column")
+    first = number(metadata, MetadataField.DATA_PAGE, "the offset of the column")
+    dictionary = optional_number(metadata, MetadataField.DICTIONARY_PAGE, "the offset of the dictionary")
+    # A column without values may have a dictionary but no data page. Then the offset of the data page is zero.
     starts = [offset for offset in (first, dictionary) if offset]
     pages = Extent(min(starts, default=0), length)
     if length:
         _within(pages, data, "the column")
     _check_file_offset(raw, pages, findings)
     bloom, header = _bloom(read, metadata, data, findings)
-    return ChunkPlace(
+    return ChunkLayout(
         metadata,
         pages,
         _index(raw, ChunkField.COLUMN_INDEX, "the column index", data, findings),
@@ -149,8 +149,8 @@ def _within(extent: Extent, data: Extent, what: str) -> None:
 
 
 def _check_file_offset(raw: Struct, pages: Extent, findings: Findings) -> None:
-    """Zero, as the format asks today; old writers kept the place of the chunk or of what follows it."""
-    said = optional_number(raw, ChunkField.FILE_OFFSET, "where the column is")
+    """The file offset must be zero today. Old writers set it to the offset of the chunk or to the end of its pages."""
+    said = optional_number(raw, ChunkField.FILE_OFFSET, "the offset of the column")
     if said is None:
         findings.add("file-offset", "the column has no file offset, which the format requires")
     elif said and not pages.offset <= said <= pages.end:
@@ -158,8 +158,8 @@ def _check_file_offset(raw: Struct, pages: Extent, findings: Findings) -> None:
 
 
 def _index(raw: Struct, field: int, what: str, data: Extent, findings: Findings) -> Extent | None:
-    offset = optional_number(raw, field, f"where {what} is")
-    length = optional_number(raw, field + 1, f"how long {what} is")
+    offset = optional_number(raw, field, f"the offset of {what}")
+    length = optional_number(raw, field + 1, f"the length of {what}")
     if offset is None and length is None:
         return None
     if not offset or not length:
@@ -171,10 +171,10 @@ def _index(raw: Struct, field: int, what: str, data: Extent, findings: Findings)
 
 
 def _bloom(read: Read, metadata: Struct, data: Extent, findings: Findings) -> tuple[Extent | None, int]:
-    offset = optional_number(metadata, MetadataField.BLOOM, "where the bloom filter is")
+    offset = optional_number(metadata, MetadataField.BLOOM, "the offset of the bloom filter")
     if offset is None:
         return None, 0
-    said = optional_number(metadata, MetadataField.BLOOM_LENGTH, "how long the bloom filter is")
+    said = optional_number(metadata, MetadataField.BLOOM_LENGTH, "the length of the bloom filter")
     _within(Extent(offset, said or 1), data, "the bloom filter")
     try:
         header, bits = header_of(bytes(read(offset, min(HEADER_BYTES, data.end - offset))))
@@ -193,44 +193,44 @@ def _sorting(raw: Struct, columns: int, findings: Findings) -> tuple[SortingEntr
     for entry in structs(raw, GroupField.SORTING_COLUMNS, "the columns that rows are sorted by"):
         position = optional_number(entry, 1, "a sorting column")
         if position is None or position >= columns:
-            findings.add("sorting-columns", f"rows are said to be sorted by column {position}, which is none")
+            findings.add("sorting-columns", f"rows are said to be sorted by column {position}, which does not exist")
             return ()
         found.append(SortingEntry(position, entry.get(2, (0, False))[1], entry.get(3, (0, False))[1]))
     return tuple(found)
 
 
-def _check_sums(raw: Struct, group: GroupPlace, findings: Findings) -> None:
+def _check_sums(raw: Struct, group: RowGroupLayout, findings: Findings) -> None:
     chunks = [chunk for chunk in group.chunks if chunk is not None]
     if len(chunks) < len(group.chunks):
         return
     uncompressed = sum(
-        optional_number(chunk.metadata, MetadataField.UNCOMPRESSED, "how long a column is") or 0 for chunk in chunks
+        optional_number(chunk.metadata, MetadataField.UNCOMPRESSED, "the length of a column") or 0 for chunk in chunks
     )
     compressed = sum(
-        optional_number(chunk.metadata, MetadataField.COMPRESSED, "how long a column is") or 0 for chunk in chunks
+        optional_number(chunk.metadata, MetadataField.COMPRESSED, "the length of a column") or 0 for chunk in chunks
     )
-    said = number(raw, GroupField.TOTAL_BYTES, "how long a row group is")
+    said = number(raw, GroupField.TOTAL_BYTES, "the length of a row group")
     findings.equal("row-group-size", "the uncompressed size", said, uncompressed)
-    total = optional_number(raw, GroupField.TOTAL_COMPRESSED, "how long a row group is")
+    total = optional_number(raw, GroupField.TOTAL_COMPRESSED, "the length of a row group")
     if total is not None:
         findings.equal("row-group-size", "the compressed size", total, compressed)
-    offset = optional_number(raw, GroupField.FILE_OFFSET, "where a row group begins")
+    offset = optional_number(raw, GroupField.FILE_OFFSET, "the offset of a row group")
     if offset is not None and group.rows:
         findings.equal("row-group-offset", "the file offset", offset, group.start)
 
 
 def _check_ordinals(groups: Sequence[Struct], findings: Findings) -> None:
-    """Readers that number row groups want an ordinal in all of them or in none."""
+    """Readers that use ordinals need them in all row groups or in none."""
     found = [optional_number(group, GroupField.ORDINAL, "the ordinal of a row group") for group in groups]
-    told = [ordinal for ordinal in found if ordinal is not None]
-    if told and len(told) < len(found):
-        findings.add("ordinals", f"{len(told)} of {len(found)} row groups have an ordinal: all or none must")
+    present = [ordinal for ordinal in found if ordinal is not None]
+    if present and len(present) < len(found):
+        findings.add("ordinals", f"{len(present)} of {len(found)} row groups have an ordinal: all or none must")
     for at, ordinal in enumerate(found):
         if ordinal is not None and ordinal != at:
             findings.at(row_group=at).add("ordinals", f"the ordinal is {ordinal}, but it should be {at}")
 
 
-def _check_disjoint(groups: Sequence[GroupPlace], findings: Findings) -> None:
+def _check_disjoint(groups: Sequence[RowGroupLayout], findings: Findings) -> None:
     pieces: list[tuple[Extent, str]] = []
     for at, group in enumerate(groups):
         for position, chunk in enumerate(group.chunks):
@@ -249,7 +249,7 @@ def _check_disjoint(groups: Sequence[GroupPlace], findings: Findings) -> None:
     for (before, first), (after, second) in pairwise(pieces):
         if after.offset < before.end:
             findings.add("overlap", f"{first} and {second} overlap")
-    # Readers tell by the first offset which split a row group belongs to, and mend wrong ones by the group before.
+    # Readers use the first offset to assign a row group to a split. They correct a wrong offset by the group before.
     spans = [(at, group.start, group.end) for at, group in enumerate(groups) if group.rows]
     for (_, _, end), (at, start, _) in pairwise(spans):
         if end is not None and start is not None and start < end:
@@ -262,7 +262,7 @@ def _check_orders(footer: Struct, leaves: Sequence[SchemaLeaf], findings: Findin
     orders = structs(footer, FileField.COLUMN_ORDERS, "the orders of columns")
     findings.equal("column-orders", "the number of column orders", len(orders), len(leaves))
     for order in orders:
-        findings.expect(len(order) == 1 and next(iter(order)) in _ORDERS, "column-orders", "a column order is none")
+        findings.expect(len(order) == 1 and next(iter(order)) in _ORDERS, "column-orders", "a column order is unknown")
 
 
 def _check_key_values(footer: Struct, schema: list[Struct], findings: Findings) -> None:
@@ -282,7 +282,7 @@ def _check_arrow_schema(spelled: bytes, schema: list[Struct], findings: Findings
     try:
         found = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(spelled, validate=True)))
     except (binascii.Error, pa.ArrowException, OSError, ValueError) as error:
-        findings.add("arrow-schema", f"the schema of Arrow cannot be read: {error}")
+        findings.add("arrow-schema", f"Arrow's schema cannot be read: {error}")
         return
     names = [name.decode(errors="replace") for name in _top_level(schema)]
     findings.equal("arrow-schema", "the columns of Arrow's schema", found.names, names)
@@ -298,7 +298,7 @@ def _top_level(schema: list[Struct]) -> list[bytes]:
 
 
 def _behind(schema: list[Struct], position: int) -> int:
-    children = optional_number(schema[position], ElementField.CHILDREN, "how many fields a group has") or 0
+    children = optional_number(schema[position], ElementField.CHILDREN, "the number of fields of a group") or 0
     position += 1
     for _ in range(children):
         position = _behind(schema, position)

@@ -1,4 +1,4 @@
-"""Sends signed requests to an S3 store over kept connections; those that fail in passing are sent again."""
+"""Sends signed requests to an S3 store over persistent connections, and retries transient failures."""
 
 import hashlib
 import http.client
@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from tidyberg.storage.s3.answers import Answer, S3Error, is_transient
+from tidyberg.storage.s3.responses import S3Error, S3Response, is_transient
 from tidyberg.storage.s3.settings import S3Settings
 from tidyberg.storage.s3.signing import EMPTY_PAYLOAD, Query, encode_path, encode_query, sign
 
 Bytes = bytes | bytearray | memoryview
 
-_IDLE_SECONDS = 15.0  # stores drop connections that rest for longer
-_SENT_AT_ONCE = 1024 * 1024  # of a body; a slow link has the time of a request for each of these
-_RETRIES_UNREACHABLE = 3  # a wrong address should show within seconds
+_IDLE_SECONDS = 15.0  # stores close connections that are idle for longer
+_SENT_AT_ONCE = 1024 * 1024  # bytes of a body; the request timeout applies to each such block, so slow links work
+_RETRIES_UNREACHABLE = 3  # a wrong address should fail within seconds
 _WRONG_REGION = (
     "AuthorizationHeaderMalformed",
     "PermanentRedirect",
@@ -27,8 +27,8 @@ _WRONG_REGION = (
 )
 
 
-class Requests:
-    """Counts what is sent, by kind; every attempt counts, for every one is paid."""
+class RequestCounter:
+    """Counts requests by kind. Retries count too, because the store charges for them."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -44,8 +44,8 @@ class Requests:
 
 
 @dataclass(frozen=True)
-class Request:
-    kind: str  # as it is counted
+class S3Request:
+    kind: str  # the name under which it is counted
     method: str
     bucket: str
     key: str = ""
@@ -57,8 +57,8 @@ class Request:
         return f"{self.kind} of s3://{self.bucket}/{self.key}"
 
 
-class Patience:
-    """How long one request is tried again."""
+class RetryBudget:
+    """Decides how often and how long one request is retried."""
 
     def __init__(self, settings: S3Settings) -> None:
         self._settings = settings
@@ -66,7 +66,7 @@ class Patience:
         self._deadline: float | None = None
 
     def wait_after(self, error: Exception) -> None:
-        """Returns when it is time for the next attempt; raises the error when there is to be none."""
+        """Sleeps until the next attempt. Raises the error if the budget allows no further attempt."""
         if not is_transient(error):
             raise error
         settings = self._settings
@@ -75,7 +75,7 @@ class Patience:
         if self._deadline is None:
             self._deadline = now + settings.retry_seconds
         wait = min(settings.longest_wait_seconds, settings.first_wait_seconds * 2 ** (self._failures - 1))
-        wait *= random.uniform(0.5, 1.0)  # noqa: S311  # so that workers do not come back all at once
+        wait *= random.uniform(0.5, 1.0)  # noqa: S311  # jitter: workers do not retry all at once
         wait = max(wait, error.wait_seconds) if isinstance(error, S3Error) else wait
         most = min(settings.retries, _RETRIES_UNREACHABLE) if _is_unreachable(error) else settings.retries
         if self._failures > most or now + wait > self._deadline:
@@ -84,46 +84,46 @@ class Patience:
 
 
 class S3Client:
-    """One per process and set of settings; threads share it."""
+    """A client for one store. There is one per process and set of settings, and threads share it."""
 
     def __init__(self, settings: S3Settings) -> None:
         self.settings = settings
-        self.copies_parts = True  # until the store says that it cannot
+        self.copies_parts = True  # until the store refuses to
         self._is_closed = False
         self._regions: dict[str, str] = {}
         self._idle: defaultdict[tuple[bool, str], list[tuple[float, http.client.HTTPConnection]]] = defaultdict(list)
         self._lock = threading.Lock()
 
-    def call(self, request: Request, requests: Requests, patience: Patience | None = None) -> Answer:
-        """The store's answer; raises when it is an error."""
-        patience = patience or Patience(self.settings)
+    def call(self, request: S3Request, requests: RequestCounter, budget: RetryBudget | None = None) -> S3Response:
+        """Returns the response. Raises S3Error if the store reports an error."""
+        budget = budget or RetryBudget(self.settings)
         while True:
             try:
                 opened = self._send(request, requests)
-                answer = Answer(opened.status, opened.headers, opened.read_all())
-                if answer.is_error:
-                    raise S3Error(answer, str(request))
+                response = S3Response(opened.status, opened.headers, opened.read_all())
+                if response.is_error:
+                    raise S3Error(response, str(request))
             except (OSError, http.client.HTTPException) as error:
                 if not self._moved(error, request.bucket):
-                    patience.wait_after(error)
+                    budget.wait_after(error)
             else:
-                return answer
+                return response
 
-    def open(self, request: Request, requests: Requests, patience: Patience) -> "OpenAnswer":
-        """An answer whose body is still to be read, by whoever asked."""
+    def open(self, request: S3Request, requests: RequestCounter, budget: RetryBudget) -> "StreamedResponse":
+        """Returns a response whose body has not been read. The caller reads it."""
         while True:
             try:
                 opened = self._send(request, requests)
                 if opened.status >= 300:
-                    raise S3Error(Answer(opened.status, opened.headers, opened.read_all()), str(request))
+                    raise S3Error(S3Response(opened.status, opened.headers, opened.read_all()), str(request))
             except (OSError, http.client.HTTPException) as error:
                 if not self._moved(error, request.bucket):
-                    patience.wait_after(error)
+                    budget.wait_after(error)
             else:
                 return opened
 
     def _moved(self, error: Exception, bucket: str) -> bool:
-        """Amazon tells which region a bucket is in: it is asked there from then on."""
+        """Amazon's error names the region of the bucket. Later requests for this bucket go to that region."""
         if not isinstance(error, S3Error) or not error.region or self.settings.endpoint is not None:
             return False
         if error.code not in _WRONG_REGION and error.status not in (301, 307, 400):
@@ -136,7 +136,7 @@ class S3Client:
     def _region(self, bucket: str) -> str:
         return self._regions.get(bucket, self.settings.region)
 
-    def _send(self, request: Request, requests: Requests) -> "OpenAnswer":
+    def _send(self, request: S3Request, requests: RequestCounter) -> "StreamedResponse":
         region = self._region(request.bucket)
         secure, host, base = self.settings.address(request.bucket, region)
         path = encode_path(f"{base}/{request.key}" if request.key else base or "/")
@@ -162,11 +162,11 @@ class S3Client:
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 if not is_fresh and not isinstance(error, TimeoutError):
-                    continue  # the store had dropped the connection while it rested: that is no failure
+                    continue  # the store had closed the idle connection, which is not a failure
                 requests.add(request.kind)
                 raise
             requests.add(request.kind)
-            return OpenAnswer(self, (secure, host), connection, response)
+            return StreamedResponse(self, (secure, host), connection, response)
 
     def _connection(self, secure: bool, host: str) -> tuple[http.client.HTTPConnection, bool]:
         with self._lock:
@@ -193,7 +193,7 @@ class S3Client:
         connection.close()
 
     def close(self) -> None:
-        """Keep no connection any longer; requests that are on their way end as they would."""
+        """Closes idle connections. Requests in flight finish, and their connections are closed afterwards."""
         with self._lock:
             self._is_closed = True
             idle = [connection for kept in self._idle.values() for _, connection in kept]
@@ -202,16 +202,16 @@ class S3Client:
             connection.close()
 
 
-class Unreachable(ConnectionError):  # noqa: N818 - reads as what it is
-    """No connection at all."""
+class Unreachable(ConnectionError):  # noqa: N818 - a fact about a host
+    """The client could not connect to the host."""
 
 
 def _is_unreachable(error: Exception) -> bool:
     return isinstance(error, Unreachable)
 
 
-class OpenAnswer:
-    """An answer with its body on the wire; its connection is used again once all of it was read."""
+class StreamedResponse:
+    """A response whose body is still on the wire. Its connection is reused after the whole body was read."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class OpenAnswer:
         self._response = response
 
     def read_into(self, view: memoryview) -> int:
-        """Bytes that came, none at the end."""
+        """Returns the number of bytes read, 0 at the end."""
         return self._response.readinto(view)
 
     def read_all(self) -> bytes:
@@ -246,7 +246,7 @@ class OpenAnswer:
 
 
 def _exchange(
-    connection: http.client.HTTPConnection, request: Request, target: str, headers: Mapping[str, str]
+    connection: http.client.HTTPConnection, request: S3Request, target: str, headers: Mapping[str, str]
 ) -> http.client.HTTPResponse:
     try:
         connection.putrequest(request.method, target, skip_host=True, skip_accept_encoding=True)
@@ -257,6 +257,6 @@ def _exchange(
         for start in range(_SENT_AT_ONCE, len(body), _SENT_AT_ONCE):
             connection.send(body[start : start + _SENT_AT_ONCE])
     except (BrokenPipeError, ConnectionResetError):
-        # A store that refuses a body answers without having read it: what it says is worth more than a broken pipe.
+        # A store that rejects a body responds without reading it. Its response says more than "broken pipe".
         return connection.getresponse()
     return connection.getresponse()

@@ -1,4 +1,4 @@
-"""Plans how a store puts a file together: which parts it copies by itself and which few bytes are sent. Pure."""
+"""Plans a multipart upload: which parts the store copies, and which bytes the worker uploads. Pure functions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from tidyberg.storage.assembly import Literal, Range, Segment, joined
 
 MB = 1024 * 1024
-SMALLEST_PART = 5 * MB  # of all parts but the last, by S3's rules
-LARGEST_COPY = 512 * MB  # of 5 GB that are allowed: a copy should take seconds
-LARGEST_SENT = 16 * MB  # bytes of one part in the worker's memory
-_MOST_PARTS = 9_000  # of 10,000 that are allowed
+SMALLEST_PART = 5 * MB  # S3's minimum for every part except the last
+LARGEST_COPY = 512 * MB  # S3 allows 5 GB, but a copy should take seconds
+LARGEST_UPLOAD = 16 * MB  # the worker holds a whole part in memory
+_MOST_PARTS = 9_000  # S3 allows 10,000
 _MAGIC = Literal(b"PAR1")
 
 
 @dataclass(frozen=True)
-class Copied:
-    """A part that never leaves the store."""
+class CopiedPart:
+    """A part that the store copies from another object."""
 
     source: Range
 
@@ -25,8 +25,8 @@ class Copied:
 
 
 @dataclass(frozen=True)
-class Sent:
-    """A part that the worker puts together and uploads."""
+class UploadedPart:
+    """A part that the worker builds and uploads."""
 
     segments: tuple[Segment, ...]
 
@@ -35,21 +35,21 @@ class Sent:
         return sum(segment.length for segment in self.segments)
 
 
-Part = Copied | Sent
+Part = CopiedPart | UploadedPart
 
 
 def plan_parts(segments: Iterable[Segment]) -> list[Part]:
-    """Parts that laid end to end are the segments; every one but the last has the smallest size or more."""
+    """Returns parts with the bytes of the segments in order. Every part but the last has at least SMALLEST_PART."""
     pieces = with_shared_magic(joined(segments))
     total = sum(piece.length for piece in pieces)
-    plan = _Plan(max(LARGEST_COPY, total // _MOST_PARTS * 2), max(LARGEST_SENT, total // _MOST_PARTS))
+    plan = _Plan(max(LARGEST_COPY, total // _MOST_PARTS * 2), max(LARGEST_UPLOAD, total // _MOST_PARTS))
     for piece in pieces:
         plan.add(piece)
     return plan.finish()
 
 
 def with_shared_magic(segments: Sequence[Segment]) -> Sequence[Segment]:
-    """Every Parquet file begins with the same four bytes: a first range that follows them brings its own along."""
+    """Extends the first range to include the magic number of its file, which is the same in every Parquet file."""
     if len(segments) < 2 or segments[0] != _MAGIC:
         return segments
     first = segments[1]
@@ -58,12 +58,12 @@ def with_shared_magic(segments: Sequence[Segment]) -> Sequence[Segment]:
     return (Range(first.path, 0, first.end), *segments[2:])
 
 
-def sent_bytes(parts: Iterable[Part]) -> int:
-    return sum(part.length for part in parts if isinstance(part, Sent))
+def uploaded_bytes(parts: Iterable[Part]) -> int:
+    return sum(part.length for part in parts if isinstance(part, UploadedPart))
 
 
 class _Plan:
-    """Parts so far, and segments that are too short for a part of their own."""
+    """The parts so far, and pending segments that are too short for a part of their own."""
 
     def __init__(self, largest_copy: int, largest_sent: int) -> None:
         self._parts: list[Part] = []
@@ -82,19 +82,19 @@ class _Plan:
         if piece.length < SMALLEST_PART + missing:
             self._wait_for_more(piece)
             return
-        if missing:  # what waits is filled up with the start of this range
+        if missing:  # fill the pending part with the start of this range
             self._wait(Range(piece.path, piece.offset, missing))
             piece = Range(piece.path, piece.offset + missing, piece.length - missing)
         self._send_waiting()
         self._copy(piece)
 
     def finish(self) -> list[Part]:
-        """What still waits is the last part, which may be short."""
+        """Returns all parts. Pending segments become the last part, which may be short."""
         self._send_waiting()
         return self._parts
 
     def _wait_for_more(self, piece: Segment) -> None:
-        """In pieces of a part's size, so that no part takes much memory."""
+        """Adds a segment to the pending part, and closes parts at their maximum size to limit memory."""
         while piece.length:
             room = self._largest_sent - self._waiting_bytes
             first, piece = _cut(piece, room)
@@ -108,25 +108,25 @@ class _Plan:
 
     def _send_waiting(self) -> None:
         if self._waiting:
-            self._parts.append(Sent(tuple(self._waiting)))
+            self._parts.append(UploadedPart(tuple(self._waiting)))
         self._waiting, self._waiting_bytes = [], 0
 
     def _copy(self, piece: Range) -> None:
-        """In equal parts, so that no rest is too short."""
+        """Copies a range in equal parts, so that the last one is not too short."""
         number = -(-piece.length // self._largest_copy)
         start = 0
         for position in range(1, number + 1):
             end = piece.length * position // number
-            self._parts.append(Copied(Range(piece.path, piece.offset + start, end - start)))
+            self._parts.append(CopiedPart(Range(piece.path, piece.offset + start, end - start)))
             start = end
 
     def _take_from_last_copy(self, missing: int) -> bool:
-        """Fill up what waits with the end of the part before it, so that the next range can be copied whole."""
+        """Fills the pending part with the end of the copy before it, so that the next range can be copied whole."""
         last = self._parts[-1] if self._parts else None
-        if not isinstance(last, Copied) or last.length < SMALLEST_PART + missing:
+        if not isinstance(last, CopiedPart) or last.length < SMALLEST_PART + missing:
             return False
         source = last.source
-        self._parts[-1] = Copied(Range(source.path, source.offset, source.length - missing))
+        self._parts[-1] = CopiedPart(Range(source.path, source.offset, source.length - missing))
         self._waiting.insert(0, Range(source.path, source.end - missing, missing))
         self._waiting_bytes += missing
         return True

@@ -1,4 +1,4 @@
-"""Reads objects: ranges into Arrow's memory, many of them in order from one request, and a file object over both."""
+"""Reads objects: single ranges, a stream of ranges from one request, and a file object for Arrow on top of both."""
 
 import http.client
 from abc import ABC, abstractmethod
@@ -6,41 +6,41 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from tidyberg.storage.s3.answers import ShortAnswer, WrongSize, total_size
-from tidyberg.storage.s3.client import OpenAnswer, Patience
+from tidyberg.storage.s3.client import RetryBudget, StreamedResponse
+from tidyberg.storage.s3.responses import TruncatedResponse, WrongSize, total_size
 from tidyberg.storage.s3.store import S3Object, S3Store
 
-_TAIL_BYTES = 256 * 1024  # holds most footers with the length that is read first
-_SKIPPED_BYTES = 1024 * 1024  # what is cheaper to read and drop than to ask anew
+_TAIL_BYTES = 256 * 1024  # long enough for most footers
+_SKIPPED_BYTES = 1024 * 1024  # up to this gap, it is cheaper to read and drop the bytes than to send a request
 _BLOCK = 1024 * 1024
 _OVERHANG = 4096
 
 
 class RangeStream:
-    """Bytes of an object in order, from one request; it is sent again from where it broke off."""
+    """Streams a range of an object from one request. After a failure it resumes at the current position."""
 
     def __init__(self, store: S3Store, source: S3Object, start: int, end: int, etag: str | None = None) -> None:
         self.position = start
         self.end = end
         self.total: int | None = None
-        self.etag = etag  # of the object as first seen: what replaces it meanwhile is not read on
+        self.etag = etag  # of the first response: a replaced object is not read any further
         self._store = store
         self._source = source
-        self._open: OpenAnswer | None = None
+        self._open: StreamedResponse | None = None
 
     def read_into(self, view: memoryview) -> None:
-        """Fill it, or raise."""
+        """Fills the view, or raises."""
         filled = 0
-        patience = Patience(self._store.settings)
+        budget = RetryBudget(self._store.settings)
         while filled < len(view):
             try:
-                opened = self._open or self._ask(patience)
+                opened = self._open or self._request(budget)
                 got = opened.read_into(view[filled:])
                 if not got:
-                    raise ShortAnswer(f"{self._source.key} ended at byte {self.position}")
+                    raise TruncatedResponse(f"{self._source.key} ended at byte {self.position}")
             except (OSError, http.client.HTTPException) as error:
                 self._drop()
-                patience.wait_after(error)
+                budget.wait_after(error)
                 continue
             filled += got
             self.position += got
@@ -57,14 +57,14 @@ class RangeStream:
     def close(self) -> None:
         self._drop()
 
-    def _ask(self, patience: Patience) -> OpenAnswer:
-        opened = self._store.open(self._source, self.position, self.end - 1, patience, self.etag)
+    def _request(self, budget: RetryBudget) -> StreamedResponse:
+        opened = self._store.open(self._source, self.position, self.end - 1, budget, self.etag)
         self._open = opened
         self.etag = self.etag or opened.headers.get("etag")
         # A store may ignore the range and send the whole object from its start.
         self.total = total_size(opened.headers) if opened.status == 206 else int(opened.headers["content-length"])
         if opened.status != 206 and self.position:
-            raise ShortAnswer(f"the store sent {self._source.key} from its start")
+            raise TruncatedResponse(f"the store sent {self._source.key} from its start")
         if self.total is not None and self.total < self.end:
             raise WrongSize(self._source.key, self.total, self.end)
         return opened
@@ -78,7 +78,10 @@ class RangeStream:
 def fetch(
     store: S3Store, source: S3Object, start: int, end: int, *, etag: str | None = None, size: int | None = None
 ) -> tuple[pa.Buffer, str | None]:
-    """The bytes of a range by one request, and the object's ETag; `size`: what the whole object must have."""
+    """Reads a range with one request. Returns its bytes and the object's ETag.
+
+    Raises WrongSize if `size` is given and the whole object has another size.
+    """
     stream = RangeStream(store, source, start, end, etag)
     buffer = pa.allocate_buffer(end - start)
     try:
@@ -91,25 +94,25 @@ def fetch(
 
 
 def fetch_all(store: S3Store, source: S3Object) -> bytes:
-    """An object of unknown size by one request."""
-    patience = Patience(store.settings)
+    """Reads an object of unknown size with one request."""
+    budget = RetryBudget(store.settings)
     while True:
-        opened = store.open_whole(source, patience)
+        opened = store.open_whole(source, budget)
         try:
             return opened.read_all()
         except (OSError, http.client.HTTPException) as error:
-            patience.wait_after(error)
+            budget.wait_after(error)
 
 
 class _ReadableFile(ABC):
-    """What Arrow asks of a file object that it may read from anywhere."""
+    """The methods that Arrow needs of a file object with random access."""
 
     _position = 0
     closed = False
 
     @abstractmethod
     def size(self) -> int:
-        """Where its bytes end."""
+        """Returns the position after the last byte."""
 
     @abstractmethod
     def read_buffer(self, length: int = -1) -> pa.Buffer: ...
@@ -135,7 +138,7 @@ class _ReadableFile(ABC):
 
 
 class S3InputFile(_ReadableFile):
-    """A file object for Arrow. Its size is known beforehand, so that nothing need be asked but bytes."""
+    """A file object for Arrow. The caller knows the size, so no request is needed to find it."""
 
     def __init__(self, store: S3Store, source: S3Object, size: int, note_etag: Callable[[str], None]) -> None:
         self._store = store
@@ -146,7 +149,7 @@ class S3InputFile(_ReadableFile):
         self._tail: pa.Buffer | None = None
         self._stream: RangeStream | None = None
         self._last_end = -1
-        self._overhang = b""  # the last bytes that the stream gave
+        self._overhang = b""  # the last bytes that the stream returned
 
     def size(self) -> int:
         return self._size
@@ -170,7 +173,7 @@ class S3InputFile(_ReadableFile):
         return pa.PythonFile(self, mode="r")
 
     def take(self, start: int, end: int) -> pa.Buffer:
-        """A range of a file that is read from its start to its end: one request serves all of them."""
+        """Reads a range of a file whose ranges are read in order. One request serves all of them."""
         stream, again = self._stream, 0
         if stream is not None and stream.position - len(self._overhang) <= start < stream.position <= end:
             again = stream.position - start  # ranges may overlap by a little
@@ -194,7 +197,7 @@ class S3InputFile(_ReadableFile):
         self.closed = True
 
     def _sequential(self, start: int, end: int) -> pa.Buffer | None:
-        """Whoever reads on where the last read ended will go on so."""
+        """Switches to streaming when a read begins where the last one ended: more such reads will follow."""
         streaming = self._stream is not None and self._stream.position == start
         return self.take(start, end) if streaming or start == self._last_end else None
 
@@ -210,7 +213,7 @@ class S3InputFile(_ReadableFile):
 
 
 class PieceOfFile(_ReadableFile):
-    """Some bytes of a file that are in memory, at their place in it."""
+    """Part of a file in memory, addressed by its positions in the file."""
 
     def __init__(self, content: pa.Buffer, start: int) -> None:
         self._content = content

@@ -1,4 +1,4 @@
-"""How to reach an S3 store: from PyIceberg's property names, and Iceberg Java's where PyIceberg has none."""
+"""Settings of an S3 store. Property names are PyIceberg's, and Iceberg Java's where PyIceberg has none."""
 
 import os
 from collections.abc import Mapping
@@ -8,23 +8,23 @@ from urllib.parse import urlsplit
 from tidyberg.storage.s3.signing import Credentials
 
 MB = 1024 * 1024
-# Each part is paid for like a whole object, and the last one is sent when nothing is left to encode: about here both
-# cost the same for outputs of 128 MB. Memory is bounded by one part more than are sent at once.
+# Small parts cost more requests. Large parts delay the end, because the last part is sent after encoding has finished.
+# At this size both effects cost the same for outputs of 128 MB. Memory holds at most `uploads_at_once` + 1 parts.
 PART_BYTES = 32 * MB
-# Ways to get at credentials, or at the store, that Arrow's S3 client knows and this one does not.
-_OF_ARROW = ("s3.role-arn", "client.role-arn", "s3.proxy-uri", "s3.signer", "s3.profile-name")
+# Arrow's S3 client supports these properties, and this one does not.
+_ARROW_ONLY = ("s3.role-arn", "client.role-arn", "s3.proxy-uri", "s3.signer", "s3.profile-name")
 
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    endpoint: str | None  # scheme and host; None: Amazon's, by region
+    endpoint: str | None  # scheme and host; None means Amazon's endpoint of the region
     region: str
     credentials: Credentials
     virtual_hosts: bool  # the bucket is part of the host's name
     connect_seconds: float = 5.0
     request_seconds: float = 60.0
-    retries: int = 12  # of one request; its first attempt not counted
-    retry_seconds: float = 60.0  # after the first failure of a request no attempt begins later than this
+    retries: int = 12  # of one request, after its first attempt
+    retry_seconds: float = 60.0  # no attempt starts later than this after the first failure
     first_wait_seconds: float = 0.1
     longest_wait_seconds: float = 8.0
     part_bytes: int = PART_BYTES  # of an upload
@@ -32,7 +32,7 @@ class S3Settings:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> "S3Settings | None":
-        """None where only Arrow's client can be asked: roles, proxies, credentials from files or from the machine."""
+        """Returns None if only Arrow supports the settings: roles, proxies, credentials from files or hosts."""
 
         def first(*names: str) -> str | None:
             return next((properties[name] for name in names if properties.get(name)), None)
@@ -41,7 +41,7 @@ class S3Settings:
             return float(properties[name]) * scale if properties.get(name) else otherwise
 
         credentials = _credentials(properties, environment)
-        if credentials is None or first(*_OF_ARROW) or is_true(properties.get("s3.anonymous")):
+        if credentials is None or first(*_ARROW_ONLY) or is_true(properties.get("s3.anonymous")):
             return None
         endpoint = first("s3.endpoint")
         if endpoint is not None and "://" not in endpoint:
@@ -63,14 +63,14 @@ class S3Settings:
         )
 
     def address(self, bucket: str, region: str) -> tuple[bool, str, str]:
-        """Whether it is encrypted, host and port, and what comes before the key in a path."""
+        """Returns whether to use TLS, the host with its port, and the path before the key."""
         if self.endpoint is None:
             suffix = ".cn" if region.startswith("cn-") else ""
             secure, host, base = True, f"s3.{region}.amazonaws.com{suffix}", ""
         else:
             url = urlsplit(self.endpoint)
             secure, host, base = url.scheme == "https", url.netloc, url.path
-        # A certificate for *.host covers no bucket with a dot in its name.
+        # A certificate for *.host does not cover a bucket with a dot in its name.
         if self.virtual_hosts and not (secure and "." in bucket):
             return secure, f"{bucket}.{host}", base
         return secure, host, f"{base}/{bucket}"
@@ -86,7 +86,7 @@ def _credentials(properties: Mapping[str, str], environment: Mapping[str, str]) 
 
 
 def _is_virtual(endpoint: str | None, properties: Mapping[str, str]) -> bool:
-    """Amazon's own hosts by default; others are addressed by path, as Arrow does."""
+    """Returns True for virtual-hosted style, which is the default for Amazon only. Arrow does the same."""
     if properties.get("s3.path-style-access"):
         return not is_true(properties["s3.path-style-access"])
     return endpoint is None or is_true(properties.get("s3.force-virtual-addressing"))

@@ -1,4 +1,4 @@
-"""Signature Version 4 of S3 requests, on the standard library: pure functions of a request, a key and a moment."""
+"""Signs S3 requests with AWS Signature Version 4, using only the standard library. Pure functions."""
 
 import hashlib
 import hmac
@@ -14,7 +14,7 @@ Query = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
-    """Never shows itself [I12]."""
+    """AWS credentials. Their `repr` shows no secret [I12]."""
 
     access_key: str
     secret_key: str
@@ -36,9 +36,9 @@ def sign(
     region: str,
     now: datetime,
 ) -> dict[str, str]:
-    """The headers with which to send a request: those given, and the ones that prove who sends it.
+    """Returns the given headers with the ones that sign the request.
 
-    `path` is encoded already; `payload` is the SHA-256 of the body.
+    `path` must be encoded. `payload` is the SHA-256 of the body, or UNSIGNED_PAYLOAD.
     """
     moment = now.strftime("%Y%m%dT%H%M%SZ")
     signed = {name.lower(): " ".join(value.split()) for name, value in headers.items()}
@@ -69,7 +69,7 @@ def sign(
 
 
 def encode_path(path: str) -> str:
-    """Every byte but the unreserved ones, once; slashes stay."""
+    """Percent-encodes every byte except unreserved characters and slashes."""
     return quote(path, safe="/-_.~")
 
 

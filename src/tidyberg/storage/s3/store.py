@@ -1,4 +1,4 @@
-"""The operations on objects that a task needs, on one client, counted for that task."""
+"""The S3 operations that a task needs. Tasks share a client, and each counts its own requests."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -7,8 +7,8 @@ from datetime import datetime
 from urllib.parse import unquote
 from xml.sax.saxutils import escape
 
-from tidyberg.storage.s3.answers import S3Error
-from tidyberg.storage.s3.client import Bytes, OpenAnswer, Patience, Request, Requests, S3Client
+from tidyberg.storage.s3.client import Bytes, RequestCounter, RetryBudget, S3Client, S3Request, StreamedResponse
+from tidyberg.storage.s3.responses import S3Error
 from tidyberg.storage.s3.settings import S3Settings
 from tidyberg.storage.s3.signing import encode_path
 
@@ -20,8 +20,8 @@ _clients: dict[S3Settings, S3Client] = {}
 _lock = threading.Lock()
 
 
-class CannotCopyParts(Exception):  # noqa: N818 - a fact, and no failure
-    """The store does not copy ranges of objects by itself."""
+class CannotCopyParts(Exception):  # noqa: N818 - a fact about the store, not a failure
+    """The store does not support UploadPartCopy."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class S3Object:
 
 @dataclass(frozen=True)
 class Upload:
-    """A multipart upload that was begun."""
+    """A multipart upload in progress."""
 
     target: S3Object
     upload_id: str
@@ -51,44 +51,46 @@ class ListedObject:
 
 
 class S3Store:
-    def __init__(self, settings: S3Settings, requests: Requests | None = None) -> None:
+    def __init__(self, settings: S3Settings, requests: RequestCounter | None = None) -> None:
         self.client = _shared(settings)
-        self.requests = requests or Requests()
+        self.requests = requests or RequestCounter()
         self.settings = settings
 
-    def open(self, source: S3Object, first: int, last: int, patience: Patience, etag: str | None = None) -> OpenAnswer:
-        """Bytes `first` to `last`, both included."""
+    def open(
+        self, source: S3Object, first: int, last: int, budget: RetryBudget, etag: str | None = None
+    ) -> StreamedResponse:
+        """Opens the bytes from `first` to `last`, both inclusive."""
         headers = {"range": f"bytes={first}-{last}"} | ({"if-match": etag} if etag else {})
-        return self.client.open(Request("get", "GET", source.bucket, source.key, (), headers), self.requests, patience)
+        return self.client.open(S3Request("get", "GET", source.bucket, source.key, (), headers), self.requests, budget)
 
-    def open_whole(self, source: S3Object, patience: Patience) -> OpenAnswer:
-        return self.client.open(Request("get", "GET", source.bucket, source.key), self.requests, patience)
+    def open_whole(self, source: S3Object, budget: RetryBudget) -> StreamedResponse:
+        return self.client.open(S3Request("get", "GET", source.bucket, source.key), self.requests, budget)
 
     def size(self, source: S3Object) -> int:
-        answer = self.client.call(Request("head", "HEAD", source.bucket, source.key), self.requests)
-        return int(answer.headers["content-length"])
+        response = self.client.call(S3Request("head", "HEAD", source.bucket, source.key), self.requests)
+        return int(response.headers["content-length"])
 
     def put(self, target: S3Object, body: Bytes) -> None:
-        self.client.call(Request("put", "PUT", target.bucket, target.key, body=body), self.requests)
+        self.client.call(S3Request("put", "PUT", target.bucket, target.key, body=body), self.requests)
 
     def delete(self, target: S3Object) -> None:
-        """As good when it is already gone."""
-        self.client.call(Request("delete", "DELETE", target.bucket, target.key), self.requests)
+        """Deletes an object. Succeeds if it does not exist."""
+        self.client.call(S3Request("delete", "DELETE", target.bucket, target.key), self.requests)
 
     def begin(self, target: S3Object) -> Upload:
         query = [("uploads", "")]
-        answer = self.client.call(Request("create", "POST", target.bucket, target.key, query), self.requests)
-        return Upload(target, answer.value("UploadId") or "")
+        response = self.client.call(S3Request("create", "POST", target.bucket, target.key, query), self.requests)
+        return Upload(target, response.value("UploadId") or "")
 
     def upload_part(self, upload: Upload, number: int, body: Bytes) -> str:
-        """The part's ETag, as the end of the upload wants it."""
-        request = Request("part", "PUT", upload.target.bucket, upload.target.key, _part(upload, number), body=body)
+        """Uploads a part. Returns its ETag, which `complete` needs."""
+        request = S3Request("part", "PUT", upload.target.bucket, upload.target.key, _part(upload, number), body=body)
         return self.client.call(request, self.requests).headers["etag"]
 
     def copy_part(
         self, upload: Upload, number: int, source: S3Object, first: int, last: int, etag: str | None = None
     ) -> str:
-        """The same, of bytes that stay in the store."""
+        """Copies a part from another object inside the store. Returns its ETag. Raises CannotCopyParts."""
         if not self.client.copies_parts:
             raise CannotCopyParts
         headers = {
@@ -99,16 +101,16 @@ class S3Store:
             headers["x-amz-copy-source-if-match"] = etag
         target = upload.target
         try:
-            answer = self.client.call(
-                Request("part_copy", "PUT", target.bucket, target.key, _part(upload, number), headers), self.requests
+            response = self.client.call(
+                S3Request("part_copy", "PUT", target.bucket, target.key, _part(upload, number), headers), self.requests
             )
         except S3Error as error:
             if error.status in _UNABLE or error.code in _UNABLE_CODES:
                 self.client.copies_parts = False
                 raise CannotCopyParts from error
             raise
-        found = answer.value("ETag")
-        if not found:  # a store that does not know the header takes the request for an empty part
+        found = response.value("ETag")
+        if not found:  # a store that does not know the header has stored an empty part
             self.client.copies_parts = False
             raise CannotCopyParts
         return found
@@ -124,54 +126,55 @@ class S3Store:
         query = [("uploadId", upload.upload_id)]
         try:
             self.client.call(
-                Request("complete", "POST", target.bucket, target.key, query, headers, body), self.requests
+                S3Request("complete", "POST", target.bucket, target.key, query, headers, body), self.requests
             )
         except S3Error as error:
-            # The answer to an earlier attempt was lost; the name is this upload's alone, so what is there is its own.
+            # The response to an earlier attempt was lost. No other upload uses this key, so the object is ours.
             if error.code != "NoSuchUpload" or self._size_or_none(target) != size:
                 raise
 
     def abort(self, upload: Upload) -> None:
         target, query = upload.target, [("uploadId", upload.upload_id)]
         try:
-            self.client.call(Request("abort", "DELETE", target.bucket, target.key, query), self.requests)
+            self.client.call(S3Request("abort", "DELETE", target.bucket, target.key, query), self.requests)
         except S3Error as error:
             if error.code not in ("NoSuchUpload", "NoSuchKey"):
                 raise
 
     def objects(self, bucket: str, prefix: str, *, recursive: bool = False) -> Iterator[ListedObject]:
-        """Those whose keys begin with the prefix, a thousand a request; else only up to the next slash.
+        """Lists the objects whose keys begin with the prefix, a thousand per request.
 
-        Keys are asked for as they are: stores differ in how they would encode them.
+        Without `recursive`, it lists only keys that have no further slash. It does not ask for encoded keys, because
+        stores encode them differently.
         """
         token: list[tuple[str, str]] = []
         depth = [] if recursive else [("delimiter", "/")]
         while True:
             query = [("list-type", "2"), ("prefix", prefix), *depth, *token]
-            answer = self.client.call(Request("list", "GET", bucket, "", query), self.requests)
-            columns = (answer.values("Key"), answer.values("Size"), answer.values("LastModified"))
+            response = self.client.call(S3Request("list", "GET", bucket, "", query), self.requests)
+            columns = (response.values("Key"), response.values("Size"), response.values("LastModified"))
             for key, size, modified in zip(*columns, strict=True):
                 if key.startswith(prefix):
                     yield ListedObject(key, int(size), _milliseconds(modified))
-            if (answer.value("IsTruncated") or "").lower() != "true":
+            if (response.value("IsTruncated") or "").lower() != "true":
                 return
-            token = [("continuation-token", answer.value("NextContinuationToken") or "")]
+            token = [("continuation-token", response.value("NextContinuationToken") or "")]
 
     def uploads(self, bucket: str, prefix: str) -> Iterator[Upload]:
-        """Those begun and neither completed nor aborted: no listing of objects shows them, and they cost storage."""
+        """Lists uploads that were neither completed nor aborted. They cost storage, and `objects` omits them."""
         marker: list[tuple[str, str]] = []
         while True:
             query = [("uploads", ""), ("prefix", prefix), ("encoding-type", "url"), *marker]
-            answer = self.client.call(Request("list", "GET", bucket, "", query), self.requests)
-            keys = [unquote(key) for key in answer.values("Key")]
-            for key, upload_id in zip(keys, answer.values("UploadId"), strict=True):
+            response = self.client.call(S3Request("list", "GET", bucket, "", query), self.requests)
+            keys = [unquote(key) for key in response.values("Key")]
+            for key, upload_id in zip(keys, response.values("UploadId"), strict=True):
                 if key.startswith(prefix):
                     yield Upload(S3Object(bucket, key), upload_id)
-            if (answer.value("IsTruncated") or "").lower() != "true":
+            if (response.value("IsTruncated") or "").lower() != "true":
                 return
             marker = [
-                ("key-marker", unquote(answer.value("NextKeyMarker") or "")),
-                ("upload-id-marker", answer.value("NextUploadIdMarker") or ""),
+                ("key-marker", unquote(response.value("NextKeyMarker") or "")),
+                ("upload-id-marker", response.value("NextUploadIdMarker") or ""),
             ]
 
     def _size_or_none(self, target: S3Object) -> int | None:
@@ -194,7 +197,7 @@ def _milliseconds(modified: str) -> int:
 def _shared(settings: S3Settings) -> S3Client:
     with _lock:
         if settings not in _clients:
-            while len(_clients) >= _MOST_CLIENTS:  # renewed credentials leave old ones behind
+            while len(_clients) >= _MOST_CLIENTS:  # each renewal of credentials adds one
                 _clients.pop(next(iter(_clients))).close()
             _clients[settings] = S3Client(settings)
         return _clients[settings]

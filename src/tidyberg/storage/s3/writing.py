@@ -1,4 +1,4 @@
-"""Writes objects: small ones by one request, large ones in parts that are uploaded while the next is filled."""
+"""Writes objects: small ones with one request, large ones as a multipart upload that runs while the caller writes."""
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,7 +11,7 @@ from tidyberg.storage.s3.store import S3Object, S3Store, Upload
 
 
 class S3OutputStream:
-    """A file object to write to. Nothing is visible before it is closed, and nothing remains when it is abandoned."""
+    """A writable file object. The object appears when the stream is closed; `abandon` leaves nothing behind."""
 
     def __init__(self, store: S3Store, target: S3Object) -> None:
         self.closed = False
@@ -32,7 +32,7 @@ class S3OutputStream:
             room = self._part_bytes() - len(self._filling)
             self._filling += view[:room]
             view = view[room:]
-            if len(view):  # the last part is left to `close`: an object of one part needs no upload in parts
+            if len(view):  # `close` sends the last part, so that an object of one part needs no multipart upload
                 self._send_part()
         return length
 
@@ -51,7 +51,7 @@ class S3OutputStream:
         return self._written
 
     def flush(self) -> None:
-        """What is written is stored when the stream is closed."""
+        """Does nothing: bytes are stored when the stream is closed."""
 
     def close(self) -> None:
         if self.closed:
@@ -65,14 +65,14 @@ class S3OutputStream:
             self._gather(0)
             self._store.complete(self._upload, self._etags, self._written)
         except BaseException:
-            with suppress(OSError, HTTPException):  # what broke the upload is told; recovery aborts what is left
+            with suppress(OSError, HTTPException):  # the first error is raised; recovery aborts the rest
                 self._abort()
             raise
         finally:
             self._stop()
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Closes the stream without writing the object."""
         if self.closed:
             return
         self.closed = True
@@ -80,7 +80,7 @@ class S3OutputStream:
         self._stop()
 
     def _part_bytes(self) -> int:
-        """Larger later, so that an object of any allowed size has no more parts than are allowed."""
+        """Returns the size of the next part. It grows, so that the largest object stays below S3's limit of parts."""
         number = len(self._etags) + len(self._running)
         return self._store.settings.part_bytes * (1 + number // 1000)
 
@@ -95,12 +95,12 @@ class S3OutputStream:
         self._running.append(self._pool.submit(self._store.upload_part, self._upload, number, body))
 
     def _gather(self, most_running: int) -> None:
-        """Wait until no more than that many parts are on their way: memory is bounded by them."""
+        """Waits until at most that many parts are in flight. This limits memory."""
         while len(self._running) > most_running:
             self._etags.append(self._running.popleft().result())
 
     def _abort(self) -> None:
-        """After the parts on their way have ended: one that arrives later would remain."""
+        """Aborts the upload after all parts in flight have ended: a part that arrives later would stay in the store."""
         while self._running:
             self._running.popleft().exception()
         if self._upload is not None:

@@ -14,15 +14,15 @@ from typing import Any
 from tidyberg.model.task import WrittenFile
 from tidyberg.parquet.check.file import ColumnTruth, FileReport
 from tidyberg.parquet.check.order import Order, Value
-from tidyberg.parquet.check.problems import Findings, Problem
+from tidyberg.parquet.check.problems import FileProblem, Findings
 from tidyberg.parquet.footer import BYTE_ARRAY, FIXED_BYTE_ARRAY
 
 _INTEGERS = {4: "<i", 8: "<q"}
 _FLOATS = {4: "<f", 8: "<d"}
 
 
-def check_metrics(report: FileReport, written: WrittenFile) -> tuple[Problem, ...]:
-    findings = Findings(Problem("", "", written.path))
+def check_metrics(report: FileReport, written: WrittenFile) -> tuple[FileProblem, ...]:
+    findings = Findings(FileProblem("", "", written.path))
     findings.equal("metrics-size", "the size", written.size, report.size)
     if not report.columns:  # the file could not be read, and the report says why
         return tuple(findings)

@@ -14,8 +14,8 @@ from tidyberg.execute.kernel.check.metrics import check_metrics
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskInput, WrittenFile
 from tidyberg.parquet.check.file import FileReport, check_file
-from tidyberg.parquet.check.problems import Problem
-from tidyberg.storage.storage import Storage
+from tidyberg.parquet.check.problems import FileProblem
+from tidyberg.storage.file_io import Storage
 
 # Rules about metadata that the kernel writes itself, whatever the inputs have.
 OWN_RULES = frozenset(
@@ -32,10 +32,10 @@ _VALUES = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[-+]?\d[\d.]*(?:e[
 
 def output_problems(
     outputs: Sequence[WrittenFile], sources: Sequence[TaskInput], report_of: ReportOf
-) -> tuple[Problem, ...]:
+) -> tuple[FileProblem, ...]:
     """Returns the problems of the outputs. `sources` are the files whose row groups or pages they may contain."""
-    found: list[Problem] = []
-    inheritable: dict[_Key, list[Problem]] = {}
+    found: list[FileProblem] = []
+    inheritable: dict[_Key, list[FileProblem]] = {}
     for output in outputs:
         report = report_of(output.path, output.size)
         found += check_metrics(report, output)
@@ -56,7 +56,7 @@ def output_problems(
     return (*found, *(problem for problems in inheritable.values() for problem in problems))
 
 
-def _key(problem: Problem, report: FileReport) -> _Key:
+def _key(problem: FileProblem, report: FileReport) -> _Key:
     statement = _VALUES.sub("…", problem.what)
     return problem.rule, statement, report.field_ids.get(problem.column or "", problem.column)
 

@@ -19,7 +19,8 @@ from tidyberg.execute.kernel.read.source import Source
 from tidyberg.execute.kernel.write.output import output_path
 from tidyberg.execute.kernel.write.sizing import max_outputs_of_attempt
 from tidyberg.model.task import Task, WrittenFile
-from tidyberg.parquet.fields import CannotCopy, MetadataField, StatisticsField, substruct
+from tidyberg.parquet.errors import CannotCopy
+from tidyberg.parquet.fields import MetadataField, StatisticsField, substruct
 from tidyberg.parquet.footer import Chunk
 from tidyberg.storage.assembly import AssembledFile, Assembly
 

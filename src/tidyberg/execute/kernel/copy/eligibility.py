@@ -9,16 +9,8 @@ from tidyberg.execute.kernel.columns.project import LAST_UPDATED
 from tidyberg.execute.kernel.copy.lineage import COLUMNS, LINEAGE, check_stored_lineage
 from tidyberg.execute.kernel.read.source import Source, check_writer
 from tidyberg.model.task import Task
-from tidyberg.parquet.fields import (
-    CannotCopy,
-    ElementField,
-    FileField,
-    GroupField,
-    changed,
-    number,
-    optional_number,
-    structs,
-)
+from tidyberg.parquet.errors import CannotCopy
+from tidyberg.parquet.fields import ElementField, FileField, GroupField, changed, number, optional_number, structs
 from tidyberg.parquet.schema import Element, difference, elements, expected_elements, schema_of
 from tidyberg.parquet.thrift import I32, LIST, STRUCT, Struct, ThriftList
 

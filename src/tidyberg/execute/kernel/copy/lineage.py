@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from tidyberg.execute.kernel.columns.lineage import LAST_UPDATED_NAME, LINEAGE_FIELDS, ROW_ID_NAME
 from tidyberg.execute.kernel.read.source import Source, open_source
 from tidyberg.model.task import TaskInput, WriteSettings
-from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.errors import CannotCopy
 
 COLUMNS = len(LINEAGE_FIELDS)
 _SCHEMA = pa.schema(LINEAGE_FIELDS)

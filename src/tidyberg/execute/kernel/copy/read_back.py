@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 from tidyberg.execute.kernel.read.source import Source
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.storage.assembly import Assembly
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 _Listed = tuple[int, tuple[int, ...]]  # rows, and the bytes of every column
 

@@ -18,9 +18,9 @@ from tidyberg.execute.kernel.read.source import Source, open_source, storage_rea
 from tidyberg.execute.kernel.row_checksum import checksum_rows
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import ChecksumTask, ColumnFacts, TaskResult
-from tidyberg.parquet.fields import DamagedFooter
+from tidyberg.parquet.errors import DamagedFooter
+from tidyberg.storage.file_io import remove_outputs
 from tidyberg.storage.prefetch import run_ahead
-from tidyberg.storage.storage import remove_outputs
 from tidyberg.storage.write_assembly import write_assembly
 
 

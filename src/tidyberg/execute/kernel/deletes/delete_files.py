@@ -20,8 +20,8 @@ from tidyberg.execute.kernel.read.open_files import MB, OpenFile, fetch_source
 from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskDelete, TaskInput
+from tidyberg.storage.file_io import Storage
 from tidyberg.storage.prefetch import run_ahead
-from tidyberg.storage.storage import Storage
 
 Positions = npt.NDArray[np.int64]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tidyberg.execute.kernel.read.open_files import MB
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskDelete
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 # Reading this many unneeded bytes takes as long as one more request.
 _GAP_BYTES = MB // 4

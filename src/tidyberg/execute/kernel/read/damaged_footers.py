@@ -8,18 +8,11 @@ from collections.abc import Iterable
 
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskInput
-from tidyberg.parquet.fields import (
-    CannotCopy,
-    ChunkField,
-    DamagedFooter,
-    FileField,
-    GroupField,
-    structs,
-    substruct,
-)
+from tidyberg.parquet.errors import BadThriftError, CannotCopy, DamagedFooter
+from tidyberg.parquet.fields import ChunkField, FileField, GroupField, structs, substruct
 from tidyberg.parquet.footer import ENDING, check_for_arrow, footer_length, schema_leaves
-from tidyberg.parquet.thrift import BadThriftError, read_struct
-from tidyberg.storage.storage import Storage
+from tidyberg.parquet.thrift import read_struct
+from tidyberg.storage.file_io import Storage
 
 
 def refuse_damaged_footers(files: Iterable[TaskInput], storage: Storage) -> None:

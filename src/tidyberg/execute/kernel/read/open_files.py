@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from tidyberg.execute.kernel.read.row_ranges import row_group_starts, row_range
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskInput
+from tidyberg.storage.file_io import Storage
 from tidyberg.storage.prefetch import FILES_AHEAD, run_ahead
 from tidyberg.storage.s3.reading import S3InputFile
-from tidyberg.storage.storage import Storage
 
 MB = 1024 * 1024
 FETCHED_WHOLE = 16 * MB  # one request fetches a file of up to this size

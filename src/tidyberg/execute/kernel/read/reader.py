@@ -17,9 +17,9 @@ from tidyberg.execute.kernel.read.open_files import MB, SMALL_FILE, OpenFile
 from tidyberg.execute.kernel.read.row_ranges import row_group_starts, stored_bytes
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.parquet.joined import Outline
+from tidyberg.storage.file_io import Storage
 from tidyberg.storage.prefetch import run_ahead
 from tidyberg.storage.s3.reading import PieceOfFile
-from tidyberg.storage.storage import Storage
 
 _BUFFERED_AT_ONCE = 64 * MB  # compressed bytes of the row groups that one read fetches
 _STREAMED_AT_ONCE = 32 * MB  # the same for a streamed file, whose next piece is fetched meanwhile

@@ -8,18 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidyberg.model.task import TaskInput
-from tidyberg.parquet.fields import (
-    CannotCopy,
-    IndexField,
-    LocationField,
-    changed,
-    known_only,
-    number,
-    structs,
-)
+from tidyberg.parquet.errors import BadThriftError, CannotCopy
+from tidyberg.parquet.fields import IndexField, LocationField, changed, known_only, number, structs
 from tidyberg.parquet.footer import ENDING, Chunk, Extent, Footer, footer_length, parse_footer
-from tidyberg.parquet.thrift import I64, STRUCT, BadThriftError, Bytes, Struct, ThriftList, read_struct, write_struct
-from tidyberg.storage.storage import Storage
+from tidyberg.parquet.thrift import I64, STRUCT, Bytes, Struct, ThriftList, read_struct, write_struct
+from tidyberg.storage.file_io import Storage
 
 ReadRange = Callable[[str, int, int], bytes]  # path, offset, length
 _KB = 1024

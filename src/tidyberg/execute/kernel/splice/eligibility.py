@@ -13,8 +13,8 @@ from tidyberg.execute.kernel.write.dictionaries import MIN_DICTIONARY_ROWS, dict
 from tidyberg.execute.kernel.write.source_chunks import CODECS, MIN_PAGE_VALUES
 from tidyberg.execute.kernel.write.table_columns import TableColumns
 from tidyberg.model.task import Task, TaskInput
-from tidyberg.parquet.fields import CannotCopy
-from tidyberg.storage.storage import Storage
+from tidyberg.parquet.errors import CannotCopy
+from tidyberg.storage.file_io import Storage
 
 _WORTHWHILE_SHARE = 0.3  # of the bytes: below this, the time saved is not worth less even row groups
 _MAX_DELETED_SHARE = 0.5  # of the rows, in files with deletes: those are encoded again, with small pages

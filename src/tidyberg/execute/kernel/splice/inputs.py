@@ -11,9 +11,9 @@ from tidyberg.execute.kernel.write.table_columns import (
     matching_column,
 )
 from tidyberg.model.task import WriteSettings
-from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.thrift import Bytes
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 
 class SplicedInput:

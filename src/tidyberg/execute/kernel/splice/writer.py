@@ -26,8 +26,8 @@ from tidyberg.execute.kernel.write.source_chunks import CODECS, SourceChunk, sou
 from tidyberg.execute.kernel.write.table_columns import TableColumns, by_field_id, columns, matching_column
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task
-from tidyberg.parquet.fields import CannotCopy
-from tidyberg.storage.storage import Storage, remove_outputs
+from tidyberg.parquet.errors import CannotCopy
+from tidyberg.storage.file_io import Storage, remove_outputs
 
 
 class SplicingWriter:

@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import DigestResult, DigestTask, TaskInput
-from tidyberg.parquet.fields import CannotCopy, FileField, GroupField, structs
-from tidyberg.parquet.thrift import BadThriftError, read_struct
-from tidyberg.storage.storage import Sink, Storage, abandon
+from tidyberg.parquet.errors import BadThriftError, CannotCopy
+from tidyberg.parquet.fields import FileField, GroupField, structs
+from tidyberg.parquet.thrift import read_struct
+from tidyberg.storage.file_io import Sink, Storage, abandon
 
 _BLOCK = 4 * 1024 * 1024
 _ENDING = 8  # the length of the footer and the magic number

@@ -19,7 +19,7 @@ from tidyberg.parquet.fields import (
     changed,
 )
 from tidyberg.parquet.footer import SchemaLeaf
-from tidyberg.parquet.pages import PLAIN, RLE, Page
+from tidyberg.parquet.pages import PLAIN, RLE, DataPage
 from tidyberg.parquet.thrift import (
     BINARY,
     FALSE,
@@ -118,7 +118,7 @@ def _statistics(parts: Sequence[SourceChunk], leaf: SchemaLeaf, kind: pa.DataTyp
     return changed({}, found)
 
 
-def _offset_index(pages: Sequence[Page], start: int) -> bytes:
+def _offset_index(pages: Sequence[DataPage], start: int) -> bytes:
     locations: list[Struct] = []
     position, row = start, 0
     for page in pages:

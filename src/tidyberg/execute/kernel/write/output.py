@@ -14,7 +14,7 @@ from tidyberg.execute.kernel.write.digest import DigestingSink
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task, WriteSettings, output_name
 from tidyberg.parquet.nan_bounds import ending_without_bounds, with_nans
-from tidyberg.storage.storage import Place, Storage
+from tidyberg.storage.file_io import Place, Storage
 
 _MIN_BATCH_ROWS = 1024
 _BATCHES_PER_PAGE = 4

@@ -15,13 +15,14 @@ from tidyberg.execute.kernel.write.merged_chunk import MergedChunk, merge_chunks
 from tidyberg.execute.kernel.write.output import FinishedOutput, abandon_sink
 from tidyberg.execute.kernel.write.source_chunks import SourceChunk
 from tidyberg.model.task import TaskInput
-from tidyberg.parquet.fields import CannotCopy, ChunkField, FileField, GroupField, MetadataField, changed
+from tidyberg.parquet.errors import CannotCopy
+from tidyberg.parquet.fields import ChunkField, FileField, GroupField, MetadataField, changed
 from tidyberg.parquet.footer import MAGIC, SchemaLeaf, as_ending, schema_leaves
 from tidyberg.parquet.nan_bounds import with_nans, without_bounds
 from tidyberg.parquet.schema import schema_of
 from tidyberg.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Bytes, Struct, ThriftList
 from tidyberg.parquet.uniform import PageIndexes, partial_statistics, without_statistics
-from tidyberg.storage.storage import Place, Storage
+from tidyberg.storage.file_io import Place, Storage
 
 _CREATED_BY = f"tidyberg version {__version__} (build splice)".encode()
 _VERSION = 2

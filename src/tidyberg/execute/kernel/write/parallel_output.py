@@ -9,7 +9,7 @@ from tidyberg.execute.kernel.write.encoders import ColumnEncoders, PendingRowGro
 from tidyberg.execute.kernel.write.output import FinishedOutput
 from tidyberg.execute.kernel.write.paged_output import PagedOutput
 from tidyberg.execute.kernel.write.table_columns import TableColumns
-from tidyberg.storage.storage import Place, Storage
+from tidyberg.storage.file_io import Place, Storage
 
 
 class ParallelOutput:

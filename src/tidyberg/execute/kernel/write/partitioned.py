@@ -21,7 +21,7 @@ from tidyberg.execute.kernel.write.output import FinishedOutput
 from tidyberg.execute.kernel.write.rolling import RollingWriter
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task, TaskPartitionField
-from tidyberg.storage.storage import Storage
+from tidyberg.storage.file_io import Storage
 
 Values = tuple[Any, ...]
 

@@ -15,7 +15,7 @@ from tidyberg.execute.kernel.write.output import ArrowOutput, FinishedOutput, ou
 from tidyberg.execute.kernel.write.parallel_output import ParallelOutput
 from tidyberg.execute.kernel.write.sizing import OutputSizing, max_row_group_rows
 from tidyberg.model.task import Task
-from tidyberg.storage.storage import Storage, remove_outputs
+from tidyberg.storage.file_io import Storage, remove_outputs
 
 
 class RollingWriter:

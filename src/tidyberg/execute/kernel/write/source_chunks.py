@@ -14,8 +14,8 @@ from tidyberg.execute.kernel.read.source import Source
 from tidyberg.execute.kernel.write.table_columns import TopLevelColumn
 from tidyberg.model.task import WriteSettings
 from tidyberg.parquet.dictionaries import unfolded
+from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.fields import (
-    CannotCopy,
     FileField,
     MetadataField,
     StatisticsField,
@@ -27,7 +27,7 @@ from tidyberg.parquet.fields import (
     substruct,
 )
 from tidyberg.parquet.footer import Chunk, SchemaLeaf
-from tidyberg.parquet.pages import Page, places, plain_pages
+from tidyberg.parquet.pages import DataPage, page_spans, plain_pages
 from tidyberg.parquet.thrift import BINARY, FALSE, I64, TRUE, Bytes
 
 CODECS = {"uncompressed": 0, "snappy": 1, "gzip": 2, "brotli": 4, "zstd": 6, "lz4": 7}
@@ -69,7 +69,7 @@ class SourceChunk:
     """A column chunk of an input file, with its pages."""
 
     content: tuple[Bytes, ...]  # pages in order, without gaps
-    pages: tuple[Page, ...]
+    pages: tuple[DataPage, ...]
     rows: int  # equal to the number of values: the column is not repeated
     statistics: ChunkStatistics
     page_bounds: PageBounds | None
@@ -116,7 +116,7 @@ def _source_chunk(
     statistics = _statistics_of(source, group_number, index, chunk)
     pieces: tuple[Bytes, ...]
     if chunk.first_data_page == chunk.pages.offset:
-        pieces, pages = (content,), plain_pages(places(content), leaf)
+        pieces, pages = (content,), plain_pages(page_spans(content), leaf)
         bounds = _page_bounds(source, chunk, len(pages))
     elif leaf.type in _FLOATS:
         raise CannotCopy("it has a dictionary")  # NaN must be counted, so the column is decoded anyway
@@ -207,7 +207,7 @@ def _page_bounds(source: Source, chunk: Chunk, pages: int) -> PageBounds | None:
 
 
 def _page_bounds_from_chunk(
-    statistics: ChunkStatistics, pages: Sequence[Page], rows: int, leaf: SchemaLeaf
+    statistics: ChunkStatistics, pages: Sequence[DataPage], rows: int, leaf: SchemaLeaf
 ) -> PageBounds | None:
     """Derives page bounds from those of the chunk. Floats get none: bounds exclude NaN, but filters may look for it."""
     count = len(pages)

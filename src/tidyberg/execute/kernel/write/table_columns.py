@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidyberg.execute.kernel.columns.project import Leaf, leaves
-from tidyberg.parquet.fields import CannotCopy
+from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.footer import SchemaLeaf, schema_leaves
 from tidyberg.parquet.schema import Element, difference, elements, schema_of
 from tidyberg.parquet.thrift import Struct

@@ -1,4 +1,4 @@
-"""A task's way to storage: opens, reads, writes and removes files, counts requests, and says what was refused."""
+"""Reads, writes, lists and deletes files on any storage, counts requests, and translates errors into failures."""
 
 import errno
 import http.client
@@ -15,9 +15,9 @@ from tidyberg.failures import FailureKind, KernelFailure, redact
 from tidyberg.storage.access import StorageAccess
 from tidyberg.storage.denied import is_denied, is_expired
 from tidyberg.storage.filesystems import identity, open_filesystem
-from tidyberg.storage.s3.answers import WrongSize
-from tidyberg.storage.s3.client import Requests
+from tidyberg.storage.s3.client import RequestCounter
 from tidyberg.storage.s3.reading import S3InputFile, fetch, fetch_all
+from tidyberg.storage.s3.responses import WrongSize
 from tidyberg.storage.s3.settings import S3Settings
 from tidyberg.storage.s3.store import S3Object, S3Store
 from tidyberg.storage.s3.writing import S3OutputStream
@@ -28,7 +28,7 @@ _MISSING_WORDS = ("NoSuchKey", "HTTP status 404", "Path does not exist")
 
 
 class Sink(Protocol):
-    """What a file is written to: Arrow's own, or an object's."""
+    """A stream that a file is written to: Arrow's, or ours for S3."""
 
     @property
     def closed(self) -> bool: ...
@@ -44,18 +44,18 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class Place:
-    """A location, opened: the filesystem and the path within it."""
+    """A location, resolved to a filesystem and a path in it."""
 
     filesystem: fs.FileSystem
     path: str
     location: str
     is_local: bool
-    object: S3Object | None = None  # where it is one of a store that is spoken to without Arrow
+    object: S3Object | None = None  # set if our own S3 client accesses it
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A file of a directory."""
+    """A file in a directory listing."""
 
     location: str
     size: int
@@ -63,7 +63,7 @@ class Listed:
 
 
 class Storage:
-    """Opens locations with one set of properties; one for each task, since it counts its requests."""
+    """Accesses files with one set of properties. Each task has its own, because it counts the task's requests."""
 
     def __init__(self, access: StorageAccess) -> None:
         self._properties = access.reveal()
@@ -72,24 +72,24 @@ class Storage:
             for name, value in self._properties.items()
             if len(value) >= 4 and any(word in name.lower() for word in _SECRET_WORDS)
         )
-        self._requests = Requests()
+        self._requests = RequestCounter()
         self._store: S3Store | None = None
         self._filesystems: dict[tuple[str, str], fs.FileSystem] = {}  # by scheme and authority
-        self.etags: dict[str, str] = {}  # of the objects read, by location: what a copy must find unchanged
+        self.etags: dict[str, str] = {}  # of objects that were read, by location: a copy must find them unchanged
 
     @property
     def identity(self) -> str:
-        """Tells storages apart: the same location may be another file at another endpoint."""
+        """Identifies the storage: one location can name different files at two endpoints."""
         return identity("", self._properties)
 
     @property
     def requests(self) -> dict[str, int]:
-        """Sent so far, by kind. Those that Arrow's own clients send are not known."""
+        """The number of requests so far, by kind. Requests of Arrow's own clients are not included."""
         return self._requests.counts()
 
     @property
     def s3(self) -> S3Store | None:
-        """The store, where it can be spoken to without Arrow."""
+        """The S3 store, or None if only Arrow can access it."""
         if self._store is None and (settings := S3Settings.of(self._properties)) is not None:
             self._store = S3Store(settings, self._requests)
         return self._store
@@ -105,7 +105,7 @@ class Storage:
         return Place(filesystem, path, location, is_local=scheme == "file", object=s3_object)
 
     def open_input(self, place: Place, size: int | None = None) -> pa.NativeFile:
-        """`size`, where it is known, spares an object store the question."""
+        """Opens a file for reading. If `size` is given, no request is needed to find it."""
         with self.guard(place.location):
             if place.object is None or self.s3 is None:
                 return place.filesystem.open_input_file(place.path)
@@ -113,13 +113,13 @@ class Storage:
             return pa.PythonFile(self._s3_input(place, known), mode="r")
 
     def open_streaming(self, place: Place, size: int) -> S3InputFile | None:
-        """A file of a store that sends it, in order, by one request; None where Arrow's own reading is as good."""
+        """Opens a file that one request streams in order. Returns None where Arrow's own reader is as good."""
         if place.object is None or self.s3 is None:
             return None
         return self._s3_input(place, size)
 
     def read_whole(self, place: Place, size: int) -> pa.Buffer:
-        """All bytes of a file, which has that many."""
+        """Reads a whole file of a known size."""
         with self.guard(place.location):
             if place.object is not None and self.s3 is not None and size:
                 content, etag = fetch(self.s3, place.object, 0, size, size=size)
@@ -128,7 +128,7 @@ class Storage:
         return self.read_range(place, 0, size)
 
     def read_all(self, place: Place) -> bytes:
-        """All bytes of a file, however many."""
+        """Reads a whole file of unknown size."""
         with self.guard(place.location):
             if place.object is not None and self.s3 is not None:
                 return fetch_all(self.s3, place.object)
@@ -137,7 +137,7 @@ class Storage:
             return bytes(source.read())
 
     def read_range(self, place: Place, offset: int, length: int) -> pa.Buffer:
-        """Bytes of a file; fewer only where it ends before."""
+        """Reads a range. Returns fewer bytes only if the file ends first."""
         with self.guard(place.location):
             if place.object is not None and self.s3 is not None and length:
                 content, etag = fetch(self.s3, place.object, offset, offset + length)
@@ -161,9 +161,9 @@ class Storage:
             return cast(Sink, place.filesystem.open_output_stream(place.path))
 
     def files(self, place: Place, prefix: str = "", *, recursive: bool = False) -> Iterator[Listed]:
-        """The files of a directory whose names begin with the prefix; none where there is no such directory.
+        """Lists the files of a directory whose names begin with the prefix. A missing directory has no files.
 
-        `recursive`: also those of directories below it, where a store can only be asked for all of them.
+        `recursive` includes the directories below it. A store then lists all keys, and the prefix is applied here.
         """
         root = place.location.rstrip("/")
         with self.guard(place.location):
@@ -181,7 +181,7 @@ class Storage:
                     yield Listed(f"{root}/{below}", info.size, (info.mtime_ns or 0) // 1_000_000)
 
     def delete(self, place: Place) -> None:
-        """Remove an own output; one that is already gone is as good."""
+        """Deletes a file that we wrote. Succeeds if it does not exist."""
         with self.guard(place.location, writing=True):
             if place.object is not None and self.s3 is not None:
                 self.s3.delete(place.object)
@@ -190,7 +190,7 @@ class Storage:
 
     @contextmanager
     def guard(self, location: str, *, writing: bool = False) -> Iterator[None]:
-        """Turns what Arrow or a store raises into a failure that names the file."""
+        """Turns errors of Arrow and of the store into a KernelFailure that names the file."""
         try:
             yield
         except (OSError, pa.ArrowException, http.client.HTTPException) as error:
@@ -212,7 +212,9 @@ class Storage:
         if is_expired(said):
             return KernelFailure(FailureKind.EXPIRED, f"The credentials expired: cannot {verb} {location}: {said}")
         if isinstance(error, WrongSize):
-            return KernelFailure(FailureKind.DAMAGED, f"{location} is not as the table's manifest says: {said}.")
+            return KernelFailure(
+                FailureKind.DAMAGED, f"{location} differs from what the table's manifest says: {said}."
+            )
         if isinstance(error, PermissionError) or number in (errno.EACCES, errno.EPERM) or is_denied(said):
             return KernelFailure(FailureKind.DENIED, f"Access denied: cannot {verb} {location}: {said}")
         if number == errno.EROFS or "Read-only file system" in said:
@@ -229,7 +231,7 @@ class Storage:
 
 
 def abandon(sink: Sink) -> None:
-    """Close it for good; a store that shows nothing before the end then shows nothing."""
+    """Closes a stream that is not complete. An S3 object does not appear; other storage keeps a partial file."""
     if isinstance(sink, S3OutputStream):
         sink.abandon()
     else:
@@ -237,7 +239,7 @@ def abandon(sink: Sink) -> None:
 
 
 def remove_outputs(places: list[Place], storage: Storage) -> bool:
-    """Whether all are gone; the control room removes what could not be removed here."""
+    """Deletes the files. Returns False if one could not be deleted; the driver then removes it."""
     are_gone = True
     for place in reversed(places):
         try:
@@ -248,7 +250,7 @@ def remove_outputs(places: list[Place], storage: Storage) -> bool:
 
 
 def _split(location: str) -> tuple[str, str, str]:
-    """Scheme, authority and the path as Arrow's filesystem of that scheme wants it."""
+    """Returns the scheme, the authority, and the path in the form that Arrow's filesystem for this scheme expects."""
     if "://" not in location:
         return "file", "", location.removeprefix("file:")
     scheme, _, rest = location.partition("://")

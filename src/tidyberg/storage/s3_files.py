@@ -1,26 +1,26 @@
-"""Files of a table that are objects of an S3 store: one request each, and errors as the operating system has them."""
+"""Reads, writes and deletes table files in an S3 store with one request each. Raises Python's OSError classes."""
 
 import http.client
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tidyberg.storage.access import StorageAccess
-from tidyberg.storage.s3.answers import S3Error
+from tidyberg.storage.file_io import Storage
 from tidyberg.storage.s3.reading import fetch_all
+from tidyberg.storage.s3.responses import S3Error
 from tidyberg.storage.s3.store import S3Object, S3Store
-from tidyberg.storage.storage import Storage
 
 _CANNOT_LIST_UPLOADS = (400, 405, 501)
 
 
 def open_s3(access: StorageAccess) -> "S3Files | None":
-    """Returns None where our client cannot speak to the store; then PyIceberg has to."""
+    """Returns None if our client does not support the store. Then PyIceberg has to access it."""
     store = Storage(access).s3
     return None if store is None else S3Files(store)
 
 
 class S3Files:
-    """Every method raises OSError."""
+    """Table files in an S3 store. Every method raises OSError."""
 
     def __init__(self, store: S3Store) -> None:
         self._store = store
@@ -34,7 +34,7 @@ class S3Files:
             return self._store.size(S3Object.of(path))
 
     def write(self, path: str, content: bytes) -> None:
-        """The store refuses it unless all of the signed bytes arrived."""
+        """Writes an object. The store rejects it unless all signed bytes arrive."""
         with _as_os_errors(path):
             self._store.put(S3Object.of(path), content)
 
@@ -43,7 +43,7 @@ class S3Files:
             self._store.delete(S3Object.of(path))
 
     def abort_uploads(self, prefix: str) -> None:
-        """A store that cannot list uploads leaves them to the bucket's lifecycle rule."""
+        """Aborts all uploads under a prefix. If the store cannot list them, a lifecycle rule has to remove them."""
         first = S3Object.of(prefix)
         try:
             with _as_os_errors(prefix):

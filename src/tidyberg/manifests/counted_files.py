@@ -1,4 +1,4 @@
-"""Sets entries aside that a plan need not see, and counts them by partition and snapshot."""
+"""Replaces entries of files that a plan cannot select by counts per partition and snapshot."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from tidyberg.manifests.entries import ManifestEntries, PartitionColumn, joined
 from tidyberg.manifests.inherit import inherit
-from tidyberg.manifests.marks import are_marked
-from tidyberg.manifests.tuples import Ints, distinct, layout_of, texts_of, tuples_of
+from tidyberg.manifests.partition_tuples import Ints, distinct, layout_of, texts_of, tuples_of
+from tidyberg.manifests.text_filter import may_contain
 from tidyberg.model.manifest import ManifestInfo, RestRule
 
 Mask = npt.NDArray[np.bool_]
@@ -32,9 +32,10 @@ _SUMS = {
 def set_aside(
     infos: Sequence[ManifestInfo], manifests: Sequence[ManifestEntries], rule: RestRule
 ) -> list[ManifestEntries]:
-    """The manifests without entries of files that rest; their counts are with one of the manifests alike.
+    """Returns the manifests without the entries that `rule` says are only counted.
 
-    What stays has inherited what is its manifest's: row ids could not be told any more. Raises ManifestError.
+    The counts of manifests with the same partition layout are in the first of them. The entries that stay have
+    inherited their values, because row ids cannot be computed once entries are missing. Raises ManifestError.
     """
     left = list(manifests)
     alike: dict[tuple[int, tuple[PartitionColumn, ...]], list[int]] = {}
@@ -56,8 +57,8 @@ def set_aside(
     return left
 
 
-def count_together(counted: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Counts of the same partition and snapshot as one."""
+def add_counts(counted: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Adds up the counts of equal keys."""
     summed = counted.group_by(list(keys), use_threads=False).aggregate(list(_SUMS.items()))
     return summed.select([*keys, *(f"{name}_{how}" for name, how in _SUMS.items())]).rename_columns([*keys, *_SUMS])
 
@@ -76,7 +77,7 @@ def _resting(
         rests &= spec_id == rule.spec_id
     rests &= ~_reached(entries, spec_id, columns, partition, texts, rests, rule)
     if rule.selected is not None:
-        rests |= ~are_marked(rule.selected, texts)[partition]
+        rests |= ~may_contain(rule.selected, texts)[partition]
     rests &= (entries["content"].to_numpy() == 0) & (sizes >= 0) & (records >= 0)
     return rests, _counted(entries, tuples, first, partition, rests, rule)
 
@@ -90,18 +91,18 @@ def _reached(
     among: Mask,
     rule: RestRule,
 ) -> Mask:
-    """Entries that some delete file may apply to; of those that are not `among` it is not asked by path."""
+    """Returns the entries that a delete file may apply to. Paths are looked up only for entries in `among`."""
     sequence = entries["sequence_number"].to_numpy()
     layout = layout_of(columns)
     if rule.delete_layouts.get(spec_id, {layout}) == {layout}:
-        reached = are_marked(rule.deleted_partitions, texts)[partition]
-    else:  # values of one layout do not compare with those of another
+        reached = may_contain(rule.deleted_partitions, texts)[partition]
+    else:  # partition values of different layouts cannot be compared
         reached = np.ones(len(sequence), np.bool_)
     reached &= sequence <= rule.deletes_until
     reached |= sequence < rule.everywhere_until
     if rule.deleted_files:
         asked = np.flatnonzero(among & ~reached & (sequence <= rule.deletes_until))
-        reached[asked] = are_marked(rule.deleted_files, entries["path"].take(pa.array(asked)).to_pylist())
+        reached[asked] = may_contain(rule.deleted_files, entries["path"].take(pa.array(asked)).to_pylist())
     return reached
 
 
@@ -126,7 +127,7 @@ def _counted(
             "largest": sizes,
         }
     )
-    counted = count_together(each, ("partition", "snapshot_id"))
+    counted = add_counts(each, ("partition", "snapshot_id"))
     at = pa.array(first[counted["partition"].to_numpy()])
     counted = counted.drop_columns(["partition"])
     for name in tuples.column_names:

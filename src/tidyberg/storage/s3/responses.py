@@ -1,4 +1,4 @@
-"""What an S3 store answers: errors with their code, and the few values that are read out of its XML."""
+"""Responses of an S3 store: error codes, and the few values that we read from its XML."""
 
 import http.client
 import re
@@ -13,17 +13,17 @@ _TRANSIENT_CODES = frozenset(
      "ThrottlingException", "RequestLimitExceeded", "BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"}
 )  # fmt: skip
 _WITHOUT_BODY = {403: "AccessDenied", 404: "NoSuchKey", 412: "PreconditionFailed", 503: "SlowDown"}
-_MOST_SAID = 300
+_MOST_MESSAGE = 300
 
 
 @dataclass(frozen=True)
-class Answer:
+class S3Response:
     status: int
     headers: Mapping[str, str]  # names in lower case
     body: bytes = b""
 
     def value(self, name: str) -> str | None:
-        """The text of the first element of that name, whatever its namespace."""
+        """Returns the text of the first element with this name, in any namespace."""
         return next(iter(self.values(name)), None)
 
     def values(self, name: str) -> list[str]:
@@ -35,20 +35,21 @@ class Answer:
 
     @property
     def is_error(self) -> bool:
-        """Copies and completed uploads may fail after the store began to answer with 200."""
+        """A copy or a completed upload can fail after the store has sent status 200: then the body is an error."""
         return self.status >= 300 or b"<Error>" in self.body[:1024] or b"<Error " in self.body[:1024]
 
 
 class S3Error(OSError):
-    """An answer that is none; an OSError, as Arrow's filesystems raise them."""
+    """The store returned an error. It is an OSError because Arrow's filesystems raise OSError too."""
 
-    def __init__(self, answer: Answer, request: str) -> None:
-        self.status = answer.status
-        self.code = answer.value("Code") or _WITHOUT_BODY.get(answer.status, "")
-        self.region = answer.headers.get("x-amz-bucket-region") or answer.value("Region")
-        self.wait_seconds = _seconds(answer.headers.get("retry-after"))
-        said = " ".join((answer.value("Message") or "").split())[:_MOST_SAID]
-        super().__init__(f"{request} was answered {self.code or 'without a code'}: {said or '-'} (HTTP {self.status})")
+    def __init__(self, response: S3Response, request: str) -> None:
+        self.status = response.status
+        self.code = response.value("Code") or _WITHOUT_BODY.get(response.status, "")
+        self.region = response.headers.get("x-amz-bucket-region") or response.value("Region")
+        self.wait_seconds = _seconds(response.headers.get("retry-after"))
+        message = " ".join((response.value("Message") or "").split())[:_MOST_MESSAGE]
+        code = self.code or "an error without a code"
+        super().__init__(f"{request} failed with {code}: {message or '-'} (HTTP {self.status})")
 
     @property
     def is_transient(self) -> bool:
@@ -56,19 +57,19 @@ class S3Error(OSError):
 
 
 class WrongSize(OSError):  # noqa: N818 - a fact about an object
-    """An object is not as long as the table says."""
+    """The size of an object differs from the size that the table records."""
 
     def __init__(self, key: str, total: int, expected: int) -> None:
         self.total = total
-        super().__init__(f"{key} has {total} bytes where {expected} were expected")
+        super().__init__(f"{key} has {total} bytes, expected {expected}")
 
 
-class ShortAnswer(http.client.HTTPException):
-    """The connection ended before all bytes had come."""
+class TruncatedResponse(http.client.HTTPException):
+    """The connection ended before all bytes had arrived."""
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same request may go through the next time."""
+    """Returns True if the same request may succeed when it is sent again."""
     if isinstance(error, S3Error):
         return error.is_transient
     if isinstance(error, ssl.SSLCertVerificationError | WrongSize):
@@ -77,7 +78,7 @@ def is_transient(error: Exception) -> bool:
 
 
 def total_size(headers: Mapping[str, str]) -> int | None:
-    """The whole object's, from the answer to a request for a part of it."""
+    """Returns the size of the whole object from the response to a range request."""
     match = re.fullmatch(r"bytes \d+-\d+/(\d+)", headers.get("content-range", ""))
     return int(match[1]) if match else None
 

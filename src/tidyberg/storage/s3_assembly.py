@@ -1,4 +1,4 @@
-"""Writes assemblies inside an S3 store: it copies the ranges by itself, and is sent only what lies between them."""
+"""Writes assemblies inside an S3 store. The store copies the ranges; we upload only the bytes between them."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -7,18 +7,18 @@ from http.client import HTTPException
 
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.storage.assembly import AssembledFile, Assembly, Literal, Moved, Range
-from tidyberg.storage.s3.answers import S3Error
-from tidyberg.storage.s3.part_plan import SMALLEST_PART, Copied, Part, Sent, plan_parts, sent_bytes
+from tidyberg.storage.file_io import Storage
+from tidyberg.storage.s3.part_plan import SMALLEST_PART, CopiedPart, Part, UploadedPart, plan_parts, uploaded_bytes
 from tidyberg.storage.s3.reading import fetch
+from tidyberg.storage.s3.responses import S3Error
 from tidyberg.storage.s3.store import S3Object, S3Store, Upload
-from tidyberg.storage.storage import Storage
 
-_AT_ONCE = 8  # copies inside the store cost the worker nothing but waiting
+_AT_ONCE = 8  # during a copy inside the store, the worker only waits
 _MAGIC = b"PAR1"
 
 
 def can_assemble(storage: Storage, assembly: Assembly) -> bool:
-    """Whether inputs and outputs are objects of one store that is believed to copy ranges."""
+    """Returns True if all inputs and outputs are objects of one store that, as far as we know, can copy ranges."""
     store = storage.s3
     if store is None or not store.client.copies_parts:
         return False
@@ -29,7 +29,7 @@ def can_assemble(storage: Storage, assembly: Assembly) -> bool:
 
 
 def assemble(storage: Storage, assembly: Assembly, should_stop: Callable[[], bool]) -> Moved:
-    """Write all outputs, or none; raises CannotCopyParts where the store turns out not to copy."""
+    """Writes all outputs, or none. Raises CannotCopyParts if the store turns out not to copy ranges."""
     store = storage.s3
     assert store is not None
     moved = 0
@@ -39,7 +39,9 @@ def assemble(storage: Storage, assembly: Assembly, should_stop: Callable[[], boo
             written.append(file)
             moved += _Assembling(storage, store, file, should_stop).run()
     except BaseException:
-        for file in reversed(written):  # the last first: what a kill on the way leaves is numbered without a gap
+        for file in reversed(
+            written
+        ):  # last first: a kill during the loop leaves outputs without gaps in their numbers
             with suppress(KernelFailure):
                 storage.delete(storage.place(file.path))
         raise
@@ -47,7 +49,7 @@ def assemble(storage: Storage, assembly: Assembly, should_stop: Callable[[], boo
 
 
 class _Assembling:
-    """One output."""
+    """Writes one output."""
 
     def __init__(self, storage: Storage, store: S3Store, file: AssembledFile, should_stop: Callable[[], bool]) -> None:
         self._storage = storage
@@ -57,10 +59,10 @@ class _Assembling:
         self._target = S3Object.of(file.path)
 
     def run(self) -> int:
-        """Bytes that never left the store."""
+        """Writes the output. Returns the number of bytes that never left the store."""
         parts = plan_parts(self._file.segments)
         with self._storage.guard(self._file.path, writing=True):
-            if self._file.size < SMALLEST_PART or not any(isinstance(part, Copied) for part in parts):
+            if self._file.size < SMALLEST_PART or not any(isinstance(part, CopiedPart) for part in parts):
                 self._send_whole(parts)
                 return 0
             upload = self._store.begin(self._target)
@@ -70,19 +72,21 @@ class _Assembling:
                     try:
                         etags = [part.result() for part in waiting]
                     finally:
-                        pool.shutdown(wait=True, cancel_futures=True)  # a part that arrives after an abort would stay
+                        pool.shutdown(
+                            wait=True, cancel_futures=True
+                        )  # a part that arrives after the abort would stay in the store
                 self._store.complete(upload, etags, self._file.size)
             except BaseException:
-                with suppress(OSError, HTTPException):  # what broke it is told; recovery aborts what is left
+                with suppress(OSError, HTTPException):  # the first error is raised; recovery aborts the rest
                     self._store.abort(upload)
                 raise
             self._check_start(parts)
-        return self._file.size - sent_bytes(parts)
+        return self._file.size - uploaded_bytes(parts)
 
     def _write(self, upload: Upload, number: int, part: Part) -> str:
         if self._should_stop():
             raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")
-        if isinstance(part, Sent):
+        if isinstance(part, UploadedPart):
             return self._store.upload_part(upload, number, self._content(part))
         source = part.source
         try:
@@ -101,13 +105,13 @@ class _Assembling:
             raise
 
     def _send_whole(self, parts: list[Part]) -> None:
-        """Too small to be put together in the store."""
+        """Uploads a file that is too small for a multipart upload."""
         sink = self._storage.open_output(self._storage.place(self._file.path))
         for part in parts:
-            sink.write(self._content(part if isinstance(part, Sent) else Sent((part.source,))))
+            sink.write(self._content(part if isinstance(part, UploadedPart) else UploadedPart((part.source,))))
         sink.close()
 
-    def _content(self, part: Sent) -> bytes:
+    def _content(self, part: UploadedPart) -> bytes:
         return b"".join(
             segment.content if isinstance(segment, Literal) else self._read(segment) for segment in part.segments
         )
@@ -124,9 +128,9 @@ class _Assembling:
         return self._storage.etags.get(path)
 
     def _check_start(self, parts: list[Part]) -> None:
-        """Where an input's first bytes stand for ours they are looked at; every reader finds the end by itself."""
-        if not isinstance(parts[0], Copied):
+        """Checks the magic number when it was copied from an input. Readers check the end of a file, not its start."""
+        if not isinstance(parts[0], CopiedPart):
             return
         start, _ = fetch(self._store, self._target, 0, len(_MAGIC), size=self._file.size)
         if start.to_pybytes() != _MAGIC:
-            raise KernelFailure(FailureKind.DAMAGED, f"{parts[0].source.path} does not begin as a Parquet file does.")
+            raise KernelFailure(FailureKind.DAMAGED, f"{parts[0].source.path} does not begin with PAR1.")

@@ -1,4 +1,4 @@
-"""A set of texts in a few bits each: one bit for every text's checksum. It may seem to hold more, never less."""
+"""A Bloom filter with one hash: a bitmap of checksums of texts. It has false positives, but no false negatives."""
 
 from collections.abc import Sequence
 from zlib import crc32
@@ -6,11 +6,11 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-_FEWEST, _MOST = 1 << 13, 1 << 23  # bits: at most a megabyte goes with every task, however many texts there are
+_FEWEST, _MOST = 1 << 13, 1 << 23  # bits; each task carries a filter, so it has at most one megabyte
 _BITS_A_TEXT = 16
 
 
-def mark(texts: Sequence[str]) -> bytes:
+def build_filter(texts: Sequence[str]) -> bytes:
     size = _FEWEST
     while size < min(_MOST, _BITS_A_TEXT * len(texts)):
         size *= 2
@@ -19,11 +19,11 @@ def mark(texts: Sequence[str]) -> bytes:
     return np.packbits(bits).tobytes()
 
 
-def are_marked(marks: bytes, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """One answer a text; no marks at all mark nothing."""
-    if not marks:
+def may_contain(content: bytes, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Returns one flag per text. An empty filter contains nothing."""
+    if not content:
         return np.zeros(len(texts), np.bool_)
-    bits = np.unpackbits(np.frombuffer(marks, np.uint8)).view(np.bool_)
+    bits = np.unpackbits(np.frombuffer(content, np.uint8)).view(np.bool_)
     found: npt.NDArray[np.bool_] = bits[_checksums(texts) % len(bits)]
     return found
 

@@ -1,4 +1,4 @@
-"""The distinct partition tuples of entries, found column-wise, and a text for each."""
+"""Finds the distinct partition tuples of entries, column by column, and a text for each."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def tuples_of(entries: pa.Table, columns: Sequence[PartitionColumn]) -> pa.Table
 
 
 def distinct(tuples: pa.Table, rows: int) -> tuple[Ints, Ints]:
-    """The first row of every distinct tuple, and for each row which of these it has."""
+    """Returns the first row of every distinct tuple, and for each row the number of its tuple."""
     codes = np.zeros(rows, np.int64)
     for column in tuples.columns:
         encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
@@ -35,7 +35,7 @@ def distinct(tuples: pa.Table, rows: int) -> tuple[Ints, Ints]:
 
 
 def texts_of(spec_id: int, tuples: pa.Table, first: Ints) -> list[str]:
-    """What names a partition among those of one layout; texts of different partitions may be the same, seldom."""
+    """Returns a text for each partition. In rare cases, different partitions of a layout have the same text."""
     if not tuples.num_columns:
         return [f"{spec_id}()"] * len(first)
     examples = tuples.take(pa.array(first))
@@ -44,4 +44,4 @@ def texts_of(spec_id: int, tuples: pa.Table, first: Ints) -> list[str]:
 
 
 def _plain(value: object) -> object:
-    return value + 0.0 if isinstance(value, float) else value  # -0.0 and 0.0 alike
+    return value + 0.0 if isinstance(value, float) else value  # makes -0.0 and 0.0 equal

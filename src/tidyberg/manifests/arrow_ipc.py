@@ -1,14 +1,14 @@
-"""Entries of many manifests on their way between processes: one compressed Arrow stream a partition layout."""
+"""Sends entries of many manifests between processes: one compressed Arrow IPC stream per partition layout."""
 
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from tidyberg.manifests.entries import ManifestEntries, PartitionColumn, joined
-from tidyberg.manifests.tuples import layout_of
+from tidyberg.manifests.partition_tuples import layout_of
 from tidyberg.model.manifest import Layout
 
-# The layout; of each manifest its position among all, its entries and what rests of it; both as Arrow streams.
+# The layout; the position, number of entries and number of counts of each manifest; both tables as Arrow streams.
 PackedEntries = tuple[Layout, tuple[tuple[int, int, int], ...], bytes, bytes | None]
 
 
@@ -37,7 +37,7 @@ def _pack(
 
 
 def unpack_entries(packed: Sequence[PackedEntries]) -> Iterator[tuple[int, ManifestEntries]]:
-    """The position of every manifest, and its entries."""
+    """Yields the position of every manifest and its entries."""
     for layout, lengths, entries, resting in packed:
         columns = tuple(PartitionColumn(*column) for column in layout)
         table = _table(entries)
