@@ -1,4 +1,4 @@
-"""Hashes of bloom filters, against the values that xxHash's own documentation and others publish."""
+"""Hashes of Bloom filters are equal to the values that xxHash's documentation and others publish."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""What a manifest says of a file, found false; and the bounds that are true though they are not the values' own."""
+"""False metrics in a manifest are found. Bounds may be true without being values of the column."""
 
 import struct
 from dataclasses import replace
@@ -29,7 +29,7 @@ def encoded(directory: Path, table: pa.Table, schema: pa.Schema = SCHEMA) -> Wri
     return result.outputs[0]
 
 
-def test_what_is_written_of_an_output_is_true(tmp_path: Path) -> None:
+def test_the_metrics_of_an_output_are_true(tmp_path: Path) -> None:
     written = encoded(tmp_path, rows(0, 300))
     assert rules(written) == set()
     assert len(written.lower_bounds) > 12
@@ -57,11 +57,11 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("rule", "change"), BROKEN, ids=[f"{at}-{rule}" for at, (rule, _) in enumerate(BROKEN)])
-def test_a_manifest_that_says_something_false_is_found(tmp_path: Path, rule: str, change: dict[str, Any]) -> None:
+def test_a_false_metric_in_a_manifest_is_found(tmp_path: Path, rule: str, change: dict[str, Any]) -> None:
     assert rules(replace(encoded(tmp_path, rows(0, 300)), **change)) == {rule}
 
 
-def test_bounds_of_text_may_be_cut(tmp_path: Path) -> None:
+def test_bounds_of_text_may_be_truncated(tmp_path: Path) -> None:
     written = encoded(tmp_path, rows(0, 300))
     cut = replace(written, lower_bounds={NAME: b"n"}, upper_bounds={NAME: b"o"})
     assert rules(cut) == set()
@@ -82,7 +82,7 @@ def test_bounds_cover_both_zeros(tmp_path: Path, lower: float, upper: float, fou
     assert rules(written_file_of(said)) == found
 
 
-def test_a_bound_where_there_is_no_value_is_found(tmp_path: Path) -> None:
+def test_a_bound_of_a_column_without_values_is_found(tmp_path: Path) -> None:
     schema = pa.schema([field("ratio", pa.float64(), 1)])
     for nothing in (None, float("nan")):
         file = write_file(tmp_path / "file.parquet", pa.table([pa.array([nothing], pa.float64())], schema=schema))

@@ -1,4 +1,4 @@
-"""Outputs that say something false are found, but for what was false in their inputs in the same way."""
+"""False statements of outputs are found, except those that were false in their inputs in the same way."""
 
 import struct
 from dataclasses import replace
@@ -40,7 +40,7 @@ def output_path(result: TaskResult) -> Path:
     return Path(result.outputs[0].path)
 
 
-def test_what_was_false_in_an_input_may_be_false_in_its_copy(tmp_path: Path) -> None:
+def test_a_false_statement_of_an_input_is_allowed_in_its_copy(tmp_path: Path) -> None:
     inputs = write_files(tmp_path / "in", [rows(0, 100), rows(100, 100)])
     for file in inputs:  # a copy says nothing that only some of its inputs say
         edit_footer(Path(file.path), say_distinct)
@@ -51,7 +51,7 @@ def test_what_was_false_in_an_input_may_be_false_in_its_copy(tmp_path: Path) -> 
     assert rules_of(result, inputs) == set()
 
 
-def test_what_was_true_in_every_input_must_be_true_in_its_copy(tmp_path: Path) -> None:
+def test_a_statement_that_is_true_in_every_input_must_be_true_in_the_copy(tmp_path: Path) -> None:
     inputs = write_files(tmp_path / "in", [rows(0, 100), rows(100, 100)])
     result = copy(inputs, tmp_path / "out")
     edit_footer(output_path(result), say_distinct)
@@ -59,7 +59,7 @@ def test_what_was_true_in_every_input_must_be_true_in_its_copy(tmp_path: Path) -
     assert rules_of(replace(result, outputs=(described,)), inputs) == {"distinct-count"}
 
 
-def test_another_column_is_no_excuse(tmp_path: Path) -> None:
+def test_a_false_statement_about_another_column_is_no_excuse(tmp_path: Path) -> None:
     inputs = write_files(tmp_path / "in", [rows(0, 100)])
     edit_footer(Path(inputs[0].path), lambda footer: put(statistics(footer, ID), DISTINCT, 3, I64))
     inputs = [replace(file, size=Path(file.path).stat().st_size) for file in inputs]
@@ -93,7 +93,7 @@ def test_damage_of_an_input_excuses_only_itself(
     assert len(output_problems(result.outputs, inputs, report)) == left
 
 
-def test_what_a_copy_writes_itself_has_no_excuse(tmp_path: Path) -> None:
+def test_a_statement_that_the_copy_writes_itself_must_be_true(tmp_path: Path) -> None:
     def number_the_first(footer: Struct) -> None:
         put(footer[FileField.ROW_GROUPS][1].items[0], GroupField.ORDINAL, 0, I16)
 
@@ -108,8 +108,8 @@ def test_what_a_copy_writes_itself_has_no_excuse(tmp_path: Path) -> None:
 
 
 @pytest.mark.unwatched
-def test_a_manifest_has_no_excuse(tmp_path: Path) -> None:
-    """What the table's manifests said of the inputs may have been true, whatever their footers say."""
+def test_the_metrics_for_the_manifest_must_be_true(tmp_path: Path) -> None:
+    """The manifests may have been true about the inputs even if their footers were false."""
     inputs = write_files(tmp_path / "in", [rows(0, 100)])
 
     def lower_the_bound(footer: Struct) -> None:
@@ -123,13 +123,13 @@ def test_a_manifest_has_no_excuse(tmp_path: Path) -> None:
     assert rules_of(result, inputs) == {"metrics-bound"}
 
 
-def test_files_that_were_read_back_are_checked_with_what_manifests_will_say(tmp_path: Path) -> None:
+def test_files_that_are_read_back_are_compared_with_their_metrics(tmp_path: Path) -> None:
     inputs = write_files(tmp_path / "in", [rows(0, 100)])
     task = make_task(inputs, SCHEMA, tmp_path / "out", checksum=True)
     result = run_task(task, 0, STORAGE)
     assert isinstance(result, TaskResult)
     (check,) = checksum_tasks([task], [result])
-    assert check.sources == ()  # all of it was written anew
+    assert check.sources == ()  # all rows were encoded again
     (copied,) = checksum_tasks([task], [replace(result, mode="copy")])
     assert copied.sources == task.inputs
     found = run_task(check, 0, STORAGE)
@@ -149,14 +149,14 @@ def test_checking_can_be_stopped(tmp_path: Path) -> None:
     assert stopped.value.kind is FailureKind.STOPPED
 
 
-def test_pages_that_cannot_be_walked_are_told(tmp_path: Path) -> None:
+def test_pages_that_cannot_be_walked_are_reported(tmp_path: Path) -> None:
     result = copy(write_files(tmp_path / "in", [rows(0, 100)]), tmp_path / "out")
     edit_footer(output_path(result), lambda footer: put(metadata(footer, ID), MetadataField.CODEC, 3))
     assert "pages" in rules_of(result, [])
 
 
-def test_a_file_is_checked_alike_whatever_its_bytes_come_in(tmp_path: Path) -> None:
-    """Object stores give buffers of Arrow, whose bytes count as signed."""
+def test_a_file_is_checked_from_bytes_and_from_arrow_buffers(tmp_path: Path) -> None:
+    """Object stores return Arrow buffers, whose items are signed bytes."""
     (file,) = write_files(tmp_path / "in", [rows(0, 300)], write_page_index=True)
     content = pa.py_buffer(Path(file.path).read_bytes())
 

@@ -1,4 +1,4 @@
-"""Each rule finds the file that breaks it, and nothing else is said of that file."""
+"""Each rule finds the file that breaks it, and no other rule reports that file."""
 
 import struct
 from collections.abc import Callable
@@ -159,7 +159,7 @@ FOOTERS: list[tuple[str, Edit]] = [
 
 
 def _shift_first_page(footer: Struct, column: int) -> None:
-    """To the second data page."""
+    """Makes the offset of the first data page wrong."""
     told = metadata(footer, column)
     put(told, MetadataField.DATA_PAGE, told[MetadataField.DATA_PAGE][1] + 1)
 
@@ -176,7 +176,7 @@ def _change_encoding_stats(footer: Struct, field: int, amount: int) -> None:
         put(entry, field, entry[field][1] + amount)
 
 
-# What cannot be right either, once a rule is broken in this way.
+# Rules that are broken as a consequence.
 CONSEQUENCES = {
     "overlap": {"column-index", "column-index-bound"},
     "dictionary-page-offset": {"data-page-offset"},
@@ -185,7 +185,7 @@ CONSEQUENCES = {
 
 
 @pytest.mark.parametrize(("rule", "edit"), FOOTERS, ids=[f"{at}-{rule}" for at, (rule, _) in enumerate(FOOTERS)])
-def test_a_footer_that_says_something_false_is_found(tmp_path: Path, rule: str, edit: Edit) -> None:
+def test_a_false_statement_in_a_footer_is_found(tmp_path: Path, rule: str, edit: Edit) -> None:
     path = sound_file(tmp_path / "file.parquet")
     edit_footer(path, edit)
     assert rules(path) - CONSEQUENCES.get(rule, set()) == {rule}
@@ -214,7 +214,7 @@ def test_sizes_of_chunks_are_those_of_their_pages(tmp_path: Path, field: int) ->
     assert rules(path) == {"chunk-size" if field == MetadataField.UNCOMPRESSED else "pages"}
 
 
-def test_bounds_that_are_cut_are_true_unless_they_are_said_to_be_exact(tmp_path: Path) -> None:
+def test_truncated_bounds_are_true_unless_they_are_marked_as_exact(tmp_path: Path) -> None:
     path = sound_file(tmp_path / "file.parquet")
 
     def cut(footer: Struct) -> None:
@@ -259,7 +259,7 @@ def _set(index: Struct, field: int, at: int, value: Any) -> None:
 @pytest.mark.parametrize(
     ("rule", "column", "edit"), COLUMN_INDEXES, ids=[f"{at}-{one[0]}" for at, one in enumerate(COLUMN_INDEXES)]
 )
-def test_a_column_index_that_says_something_false_is_found(tmp_path: Path, rule: str, column: int, edit: Edit) -> None:
+def test_a_false_statement_in_a_column_index_is_found(tmp_path: Path, rule: str, column: int, edit: Edit) -> None:
     path = sound_file(tmp_path / "file.parquet")
     edit_index(path, column, ChunkField.COLUMN_INDEX, edit)
     assert rules(path) - CONSEQUENCES.get(rule, set()) == {rule}
@@ -281,7 +281,7 @@ OFFSET_INDEXES: list[tuple[str, Edit]] = [
 
 
 @pytest.mark.parametrize(("rule", "edit"), OFFSET_INDEXES)
-def test_an_offset_index_that_leads_astray_is_found(tmp_path: Path, rule: str, edit: Edit) -> None:
+def test_a_wrong_offset_index_is_found(tmp_path: Path, rule: str, edit: Edit) -> None:
     path = sound_file(tmp_path / "file.parquet")
     edit_index(path, NAME, ChunkField.OFFSET_INDEX, edit)
     assert rules(path) == {rule}
@@ -307,7 +307,7 @@ PAGES: list[tuple[str, str, int, Edit]] = [
 @pytest.mark.parametrize(
     ("rule", "version", "column", "edit"), PAGES, ids=[f"{at}-{one[0]}" for at, one in enumerate(PAGES)]
 )
-def test_a_page_header_that_says_something_false_is_found(
+def test_a_false_statement_in_a_page_header_is_found(
     tmp_path: Path, rule: str, version: str, column: int, edit: Edit
 ) -> None:
     path = tmp_path / "file.parquet"
@@ -330,7 +330,7 @@ def test_statistics_of_pages_are_checked(tmp_path: Path) -> None:
     assert (problem.rule, problem.column, problem.page) == ("statistics-bound", "name", 1)
 
 
-def test_a_bloom_filter_that_forgot_a_value_is_found(tmp_path: Path) -> None:
+def test_a_bloom_filter_that_lacks_a_value_is_found(tmp_path: Path) -> None:
     path = sound_file(tmp_path / "file.parquet")
     footer, _ = read_struct(footer_bytes(path))
     start = metadata(footer, NAME)[MetadataField.BLOOM][1]
@@ -347,7 +347,7 @@ def test_a_bloom_filter_of_another_length_is_found(tmp_path: Path) -> None:
     assert rules(path) == {"bloom-filter"}
 
 
-def test_a_schema_of_arrow_that_does_not_fit_is_found(tmp_path: Path) -> None:
+def test_an_arrow_schema_with_other_columns_is_found(tmp_path: Path) -> None:
     path = sound_file(tmp_path / "file.parquet")
 
     def edit(footer: Struct) -> None:
@@ -358,7 +358,7 @@ def test_a_schema_of_arrow_that_does_not_fit_is_found(tmp_path: Path) -> None:
     assert rules(path) == {"arrow-schema"}
 
 
-def test_rows_in_the_order_that_is_told_are_no_problem(tmp_path: Path) -> None:
+def test_rows_in_the_stated_order_are_no_problem(tmp_path: Path) -> None:
     path = sound_file(tmp_path / "file.parquet")
     edit_footer(path, sorted_by((ID, False, True), (NAME, True, False)))
     assert rules(path) == set()
@@ -369,7 +369,7 @@ def test_rows_in_the_order_that_is_told_are_no_problem(tmp_path: Path) -> None:
         assert rules(path) == expected
 
 
-def test_what_is_no_parquet_file_is_a_problem_and_no_exception(tmp_path: Path) -> None:
+def test_a_file_that_is_not_parquet_is_a_problem_and_raises_nothing(tmp_path: Path) -> None:
     path = sound_file(tmp_path / "file.parquet")
     content = path.read_bytes()
     for damaged in (b"", b"PAR1", content[:-1], b"XXXX" + content[4:], content[:-8] + b"\xff\xff\xff\x7fPAR1"):
@@ -380,7 +380,7 @@ def test_what_is_no_parquet_file_is_a_problem_and_no_exception(tmp_path: Path) -
     assert rules(path) == {"footer"}
 
 
-def test_a_byte_that_changed_in_a_page_is_found(tmp_path: Path) -> None:
+def test_a_changed_byte_in_a_page_is_found(tmp_path: Path) -> None:
     path = sound_file(tmp_path / "file.parquet")
     footer, _ = read_struct(footer_bytes(path))
     content = bytearray(path.read_bytes())
@@ -389,8 +389,8 @@ def test_a_byte_that_changed_in_a_page_is_found(tmp_path: Path) -> None:
     assert "checksum" in rules(path)
 
 
-def test_booleans_of_lists_may_be_spelled_in_two_ways(tmp_path: Path) -> None:
-    """Zero and two both stand for false in the wild."""
+def test_booleans_of_lists_have_two_encodings(tmp_path: Path) -> None:
+    """Some writers encode false as zero, others as two."""
     path = sound_file(tmp_path / "file.parquet")
     edit_index(path, ID, ChunkField.COLUMN_INDEX, lambda index: put(index, 1, ThriftList(FALSE, [0] * 5)))
     assert rules(path) == set()

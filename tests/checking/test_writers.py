@@ -1,4 +1,4 @@
-"""Files of every writer are found to be true, but for the flaws that the writer is known for."""
+"""The checker finds no problem in files of any writer, except the known flaws of that writer."""
 
 import math
 from pathlib import Path
@@ -43,7 +43,7 @@ ODD = pa.table(
     }
 )
 ALL = rows(0, 1500)
-# Without what fastparquet cannot infer from objects of pandas, and what DuckDB takes no column of.
+# Without types that fastparquet cannot infer from pandas objects, or that DuckDB has no column type for.
 FLAT = ALL.select(["id", "small", "name", "ratio", "at", "zoned", "flag", "raw", "weight"])
 FOR_DUCKDB = ODD.drop_columns(["half"])
 BLOOM = {name: {"ndv": 500, "fpp": 0.01} for name in ("id", "name", "ratio", "key", "fixed", "day")}
@@ -104,7 +104,7 @@ CASES: dict[str, tuple[Writer, pa.Table]] = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.filterwarnings("ignore")  # of fastparquet's use of pandas
-def test_files_of_every_writer_are_true(tmp_path: Path, case: str) -> None:
+def test_files_of_every_writer_have_only_known_flaws(tmp_path: Path, case: str) -> None:
     write, table = CASES[case]
     path = tmp_path / "file.parquet"
     write(table, path)
@@ -128,7 +128,7 @@ EVIDENCE: dict[tuple[str, str], tuple[Writer, Any]] = {
 
 
 @pytest.mark.parametrize(("writer", "rule"), [(name, rule) for name, flaws in KNOWN_FLAWS.items() for rule in flaws])
-def test_every_flaw_that_is_listed_is_there(tmp_path: Path, writer: str, rule: str) -> None:
+def test_every_listed_flaw_still_exists(tmp_path: Path, writer: str, rule: str) -> None:
     write, values = EVIDENCE[writer, rule]
     path = tmp_path / "file.parquet"
     write(pa.table({"a": values}), path)

@@ -1,4 +1,4 @@
-"""Checks every output that a kernel writes in this process, in whatever test."""
+"""Checks every output that the kernel writes during the tests of this process."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ _LARGEST = 8 << 20  # bytes: a few benchmarks' tests write more, and every rule 
 
 @contextmanager
 def watched_outputs() -> Iterator[list[str]]:
-    """What was found false, as words; files are read without the task's storage, which tests make fail on purpose."""
+    """Returns the problems as text. It does not use the task's storage, which some tests make fail on purpose."""
     found: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "rewrite", _checked(rewrite, found))

@@ -1,4 +1,4 @@
-"""Who says whether outputs hold the rows of their inputs: Arrow, DuckDB, DataFusion, and the footer checker."""
+"""Compares outputs with their inputs by four judges: Arrow, DuckDB, DataFusion, and our file checker."""
 
 import datetime as dt
 import re
@@ -24,12 +24,12 @@ Reader = Callable[[Sequence[str], str], list[str]]
 
 
 def texts(table: pa.Table) -> list[str]:
-    """As text, for NaN equals nothing; in the order of rows that the first column numbers."""
+    """Returns the rows as text, because NaN is not equal to itself, in the order of the first column."""
     return sorted(repr(_plain(row)) for row in table.to_pylist())
 
 
 def _plain(value: Any) -> Any:
-    """Spelled alike: a UUID as its bytes, for not every writer says that these are one; UTC by one name."""
+    """Makes types equal: a UUID becomes bytes, because not every writer marks UUIDs, and UTC gets one name."""
     if isinstance(value, dict):
         return {name: _plain(member) for name, member in value.items()}
     if isinstance(value, list | tuple):
@@ -70,7 +70,7 @@ def check(
     filters: Sequence[tuple[str, pc.Expression]],
     totals: Counter[str],
 ) -> None:
-    """Raises AssertionError unless all of them agree, of all rows and of those that filters leave."""
+    """Raises AssertionError unless all judges agree on all rows and on the rows that match filters."""
     outputs = [output.path for output in result.outputs]
     assert result.rows_read == result.rows_written == expected.num_rows
     if not outputs:
@@ -99,7 +99,7 @@ def check(
 
 
 def has_plain_bytes(path: str, column: str) -> bool:
-    """DuckDB 2.0.0 answers IS NULL wrongly over plain texts or bytes, fixed or not, with one value in a page."""
+    """DuckDB 2.0.0 evaluates IS NULL wrongly for plain text or bytes if a page has a single value."""
     footer = pq.read_metadata(path)
     groups = map(footer.row_group, range(footer.num_row_groups))
     chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
@@ -118,7 +118,7 @@ def _after(read: Reader, paths: Sequence[str], where: str) -> list[str] | str:
 
 
 def _before(read: Reader, paths: Sequence[str], where: str) -> list[str] | None:
-    """What a reader finds in the inputs, each by itself; None where it cannot read one of them."""
+    """Returns what a reader finds in each input. Returns None if it cannot read one of them."""
     found: list[str] = []
     for path in paths:
         try:

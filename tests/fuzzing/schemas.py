@@ -1,4 +1,4 @@
-"""Random schemas, and rows for them: the schema is drawn by hypothesis, values come from a seed, which is quick."""
+"""Random schemas and rows. Hypothesis draws the schema; the values come from a seed, which is faster."""
 
 import datetime as dt
 import decimal
@@ -71,7 +71,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Shape:
-    """A schema whose first column numbers the rows, and how to make values of the others."""
+    """A schema whose first column numbers the rows, and generators for the values of the others."""
 
     schema: pa.Schema
     makes: tuple[Make, ...]

@@ -1,7 +1,7 @@
-"""Random files of every writer through copies, splices and joined tiny files: every judge finds the same rows.
+"""Random files of every writer are copied, spliced or joined, and every judge finds the same rows.
 
-A modest number in the normal run; with TEST_LONG 10,000 files for each way of rewriting (`make test-long`). TEST_SEED
-draws the same files again.
+The normal run has a modest number of files. With TEST_LONG there are 10,000 files for each way of rewriting
+(`make test-long`). TEST_SEED draws the same files again.
 """
 
 import os
@@ -62,7 +62,7 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn, *, alike: bool = False, plain: bool = False, lists: bool = True) -> Case:
-    """`alike`: one writer and its options for all files; `plain`: the first file, which decides, has plain pages."""
+    """Draws a case. `alike`: all files have one writer with the same options; `plain`: the first has plain pages."""
     shape = draw(shapes(lists=lists))
     count = draw(st.integers(2, FILES))
     # Three ways to write at most: files of one table are often alike.
@@ -77,7 +77,7 @@ def cases(draw: st.DrawFn, *, alike: bool = False, plain: bool = False, lists: b
 
 @contextmanager
 def written(case: Case, totals: Counter[str]) -> Iterator[tuple[Path, list[TaskInput], pa.Table]]:
-    """The files of a case in a directory of their own, and all of their rows."""
+    """Writes the files of a case into a new directory. Returns them and all their rows."""
     directory = Path(tempfile.mkdtemp(prefix="tidyberg-fuzz-"))
     try:
         rng, first = random.Random(case.values), 0
@@ -101,7 +101,7 @@ def written(case: Case, totals: Counter[str]) -> Iterator[tuple[Path, list[TaskI
 
 
 def as_written(choice: Choice, table: pa.Table, path: Path) -> pa.Table | None:
-    """What Arrow reads in the file: fastparquet makes null of NaN. None where it cannot be written or read."""
+    """Returns the rows that Arrow reads, because fastparquet turns NaN into null. None if writing or reading fails."""
     try:
         choice.write(table, path)
         found = pq.read_table(path).cast(table.schema)
@@ -113,7 +113,7 @@ def as_written(choice: Choice, table: pa.Table, path: Path) -> pa.Table | None:
 
 
 def filters(case: Case) -> list[tuple[str, pc.Expression]]:
-    """All rows, one of them, and those that lack something in another column; for SQL and for Arrow."""
+    """Returns filters for SQL and Arrow: all rows, one row, and the rows with a null in another column."""
     one, last = sum(case.rows) // 2, case.shape.schema.names[-1]
     return [
         ("true", pc.scalar(True)),
@@ -123,7 +123,7 @@ def filters(case: Case) -> list[tuple[str, pc.Expression]]:
 
 
 def fuzz(case_strategy: st.SearchStrategy[Case], run: Callable[[Case, Counter[str]], None], mode: str) -> Counter[str]:
-    """Draws cases until enough files went through the mode; those that fell back to another are not counted."""
+    """Draws cases until enough files went through the mode. Files that fell back to another mode do not count."""
     totals: Counter[str] = Counter()
     rounds = 0
     while totals[mode] < WANTED:
@@ -157,7 +157,7 @@ def copied(case: Case, totals: Counter[str]) -> None:
 
 
 def _word(reason: str) -> str:
-    """Reasons name files and columns."""
+    """Removes the names of files and columns from a reason."""
     return " ".join(word for word in reason.split() if word.isalpha())[:40]
 
 
@@ -183,23 +183,23 @@ def joined(case: Case, totals: Counter[str]) -> None:
 
 
 @pytest.mark.timeout(7200 if LONG else 600)
-def test_copies(capsys: pytest.CaptureFixture[str]) -> None:
+def test_random_copies_keep_all_rows(capsys: pytest.CaptureFixture[str]) -> None:
     report("copy", fuzz(cases(), copied, "copied"), capsys)
 
 
 @pytest.mark.timeout(7200 if LONG else 600)
-def test_splices(capsys: pytest.CaptureFixture[str]) -> None:
+def test_random_splices_keep_all_rows(capsys: pytest.CaptureFixture[str]) -> None:
     report("splice", fuzz(cases(plain=True), spliced, "in tasks that spliced"), capsys)
 
 
 @pytest.mark.timeout(7200 if LONG else 600)
-def test_joined_tiny_files(capsys: pytest.CaptureFixture[str]) -> None:
+def test_random_joined_files_keep_all_rows(capsys: pytest.CaptureFixture[str]) -> None:
     report("join", fuzz(cases(alike=True, lists=False), joined, "joined"), capsys)
 
 
 @pytest.mark.parametrize(("kind", "value"), [(pa.string(), "some"), (pa.binary(3), b"abc")])
 def test_duckdb_still_misreads_plain_bytes(kind: pa.DataType, value: Any, tmp_path: Path) -> None:
-    """A file that was never rewritten: once DuckDB reads it right, `has_plain_bytes` has to go."""
+    """The file was never rewritten. Once DuckDB reads it correctly, `has_plain_bytes` must be removed."""
     path = str(tmp_path / "plain.parquet")
     rows = pa.table({"value": pa.array([value, None, value, None, value], kind)})
     pq.write_table(rows, path, use_dictionary=False, max_rows_per_page=1, write_batch_size=1)

@@ -1,4 +1,4 @@
-"""Random ways to write a table: every writer at hand with options that are drawn."""
+"""Random ways to write a table: every installed writer, with random options."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ DUCKDB = [
 
 @dataclass(frozen=True)
 class Choice:
-    """A writer with its options; its text is what a failing example shows."""
+    """A writer with its options. A failing example prints its text."""
 
     name: str
     options: Any
@@ -80,7 +80,7 @@ class Choice:
 
 
 def counting_nulls(choice: Choice) -> Choice:
-    """The same writer with statistics."""
+    """Returns the same writer with statistics."""
     if choice.name == "arrow":
         return Choice(choice.name, choice.options | {"write_statistics": True})
     if choice.name == "polars" and not choice.options["statistics"]:
@@ -98,7 +98,7 @@ def codec_of(choice: Choice) -> str:
 
 @st.composite
 def plain_choices(draw: st.DrawFn, shape: Shape) -> Choice:
-    """Whose pages may be moved without decoding them: plain, or with a dictionary that may turn out to be none."""
+    """Writers with pages that can be moved without decoding: plain, or with a dictionary, possibly of unique values."""
     options = draw(arrow_options(shape)) | {"use_dictionary": draw(st.booleans()), "write_statistics": True}
     options.pop("column_encoding", None)
     return Choice("arrow", options | {"dictionary_pagesize_limit": 1 << 20})
@@ -106,7 +106,7 @@ def plain_choices(draw: st.DrawFn, shape: Shape) -> Choice:
 
 @st.composite
 def one_page_choices(draw: st.DrawFn, shape: Shape) -> Choice:
-    """As tiny files are: a page for each column, and what else the writer likes."""
+    """Writers of tiny files: one page per column, and random other options."""
     chosen = draw(choices(shape))
     if chosen.name == "arrow":
         pages = {"row_group_size": 1000, "max_rows_per_page": 1000, "data_page_size": 1 << 20, "write_batch_size": 1024}
@@ -174,7 +174,7 @@ def _fits_pandas(schema: pa.Schema) -> bool:
 
 
 def _bare(table: pa.Table) -> pa.Table:
-    """Without metadata: some writers take over the table's."""
+    """Removes the metadata, because some writers copy it from the table."""
     return table.cast(pa.schema([pa.field(one.name, _bare_type(one.type)) for one in table.schema]))
 
 
@@ -185,7 +185,7 @@ def _bare_type(kind: pa.DataType) -> pa.DataType:
 
 
 def give_ids(footer: Struct, schema: pa.Schema) -> None:
-    """These writers know field ids little or not at all. Their columns are flat or structs, under the same names."""
+    """Adds field ids for writers that lack them. Their columns are flat or structs, with the same names."""
     elements = footer[FileField.SCHEMA][1].items
     fields = _fields(list(schema))
     names = {one.name: int(one.metadata[b"PARQUET:field_id"]) for one in fields}

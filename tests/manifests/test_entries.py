@@ -1,4 +1,4 @@
-"""Entries of many manifests in one table: each manifest has its own, in any order."""
+"""Entries of many manifests in one Arrow table: each manifest gets its own entries, in any order."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_manifests_are_joined_in_their_order(cuts: list[tuple[int, int, int]]) -
 
 
 @given(st.lists(st.integers(0, 6), min_size=2, max_size=6).map(sorted))
-def test_neighbours_in_one_table_stay_together(cuts: list[int]) -> None:
+def test_adjacent_rows_of_one_table_stay_one_slice(cuts: list[int]) -> None:
     source = pa.table({"path": [f"{row}" for row in range(6)]})
     shares = [ManifestEntries((), source, rows=range(*cut)) for cut in pairwise(cuts)]
     together = joined(shares, ["path"])
@@ -42,7 +42,7 @@ def test_manifests_of_one_table_share_its_bytes() -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 10**9])
-def test_each_manifest_has_its_own_entries_however_many_are_read_at_once(
+def test_each_manifest_has_its_own_entries_for_any_batch_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     monkeypatch.setattr(reading, "_BATCH_BYTES", at_once)

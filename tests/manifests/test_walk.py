@@ -1,4 +1,4 @@
-"""Blocks walked abreast give what they give one by one, whole or damaged."""
+"""Blocks that are walked in parallel give the same result as one by one, for valid and damaged bytes."""
 
 import bz2
 import contextlib
@@ -69,7 +69,7 @@ def test_both_ways_of_walking_read_the_same(abreast: pytest.MonkeyPatch, data: s
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=3))
-def test_damage_is_found_and_named_among_whole_manifests(
+def test_a_damaged_manifest_among_valid_ones_is_named(
     abreast: pytest.MonkeyPatch, changes: list[tuple[int, int]]
 ) -> None:
     header = _PLAIN.index(_SYNC) + len(_SYNC)
@@ -102,7 +102,7 @@ def test_numbers_of_any_length_are_read_and_skipped(numbers: list[int]) -> None:
 
 
 @pytest.mark.parametrize("lanes", [0, 10**9])
-def test_lists_in_blocks_that_count_their_bytes_are_read_and_must_fill_them(
+def test_array_blocks_with_a_length_in_bytes_are_read_and_must_have_that_length(
     monkeypatch: pytest.MonkeyPatch, lanes: int
 ) -> None:
     monkeypatch.setattr(walking, "_FEWEST_LANES", lanes)
@@ -113,20 +113,20 @@ def test_lists_in_blocks_that_count_their_bytes_are_read_and_must_fill_them(
     whole = walking.walk(schema, wanted, [(1, in_blocks), (1, after)])
     assert column(whole, "x", pa.list_(pa.int64())).to_pylist() == [[7, 8, 9, 300], [5]]
     assert list_lengths(whole, "x").to_pylist() == [4, 1]
-    # One item more than the bytes hold: it would be taken from the next block.
+    # One item more than the bytes hold: it would be read from the next block.
     too_many = walking.walk(schema, wanted, [(1, b"".join(map(encode_long, (-3, 2, 7, 8, 0)))), (1, after)])
     with pytest.raises(AvroError, match="do not fill it"):
         list_lengths(too_many, "x")
 
 
-def test_a_number_of_more_than_64_bits_is_refused() -> None:
+def test_a_number_of_more_than_64_bits_is_rejected() -> None:
     buffer = Buffer([b"\xff" * 9 + b"\x7f"])
     with pytest.raises(VarintError, match="64 bits"):
         buffer.read_varints(buffer.starts)
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "snappy", "xz", "zstandard"])
-def test_every_codec_of_avro_is_understood(codec: str) -> None:
+def test_every_codec_of_avro_is_supported(codec: str) -> None:
     plain = b"".join(encode_long(number) for number in range(100))
     compressors: dict[str, Callable[[bytes], bytes]] = {
         "null": bytes,
@@ -151,7 +151,7 @@ def _container(name: str, sync: bytes) -> bytes:
     return content + b"\x00" + sync + encode_long(1) + encode_bytes(name.encode()) + sync
 
 
-def test_a_header_is_read_again_unless_it_is_that_of_the_file_before() -> None:
+def test_a_header_is_parsed_again_unless_it_is_equal_to_the_one_before() -> None:
     first = open_container(_container("one", b"a" * 16))
     same = open_container(_container("one", b"b" * 16), like=first)
     assert same.metadata is first.metadata

@@ -37,7 +37,7 @@ class Cell:
 
 
 def is_possible(cell: Cell) -> bool:
-    """Polars and others cannot write everything; too few rows or columns are left of some tables."""
+    """Returns False if the writer cannot write the shape, or if its schema cannot evolve."""
     if cell.writer.cannot(cell.shape):
         return False
     if cell.layout.evolved and cell.shape.nested:
@@ -47,7 +47,7 @@ def is_possible(cell: Cell) -> bool:
 
 @dataclass
 class Tally:
-    """What came of a cell, for the summary of a run."""
+    """The result of a cell, for the summary of a run."""
 
     cell: str
     mode: str
@@ -67,7 +67,7 @@ class Tally:
 
 
 def run_cell(cell: Cell, directory: Path, sample: Sample) -> Tally:
-    """Raises AssertionError with everything that is wrong; `sample` chooses from the filters on all columns."""
+    """Raises AssertionError with all problems. `sample` selects from the filters on all columns."""
     tally = Tally(str(cell), cell.mode.name)
     with Warehouse(directory / "lab") as warehouse:
         built = build(warehouse, cell.shape, cell.writer, cell.layout)
@@ -92,7 +92,7 @@ def run_cell(cell: Cell, directory: Path, sample: Sample) -> Tally:
 
 
 def new_problems(built: Built, outputs: Sequence[str]) -> list[str]:
-    """What a checker that decodes every page finds in outputs; a copy carries on what its inputs say."""
+    """Returns the problems that the file checker finds in outputs. A copy keeps the statements of its inputs."""
     found = [problem for path in outputs for problem in unknown_problems(report(Path(path)))]
     # What holds for a chunk holds for each of its pages: splices say so of pages that were a dictionary's.
     found = [problem for problem in found if not problem.rule.endswith("-loose")]
@@ -114,7 +114,7 @@ def _lineage(warehouse: Warehouse, built: Built) -> list[str]:
 
 
 def missed_mode(cell: Cell, rewritten: Rewritten) -> list[str]:
-    """A mode that quietly did not happen proves nothing."""
+    """Checks that the mode was really used. A silent fallback would prove nothing."""
     if cell.mode is COPY and must_copy(cell) and (rewritten.bytes_encoded or not rewritten.bytes_copied):
         return [f"not copied: {rewritten.reasons}"]
     if cell.mode is SPLICE and must_splice(cell) and not rewritten.bytes_spliced:
@@ -125,12 +125,12 @@ def missed_mode(cell: Cell, rewritten: Rewritten) -> list[str]:
 
 
 def must_copy(cell: Cell) -> bool:
-    """Files of one writer, of the table's schema, without deletes."""
+    """Returns True for files of one writer with the table's schema and without deletes."""
     return cell.layout.may_copy and not cell.writer.others and not _spells_otherwise(cell)
 
 
 def _spells_otherwise(cell: Cell) -> bool:
-    """Where a writer's schema is not the table's: the id is required, a UUID is but bytes, maps have other names."""
+    """True if the writer's schema differs from the table's: a required id, a UUID as bytes, other names in maps."""
     if cell.shape.required and not cell.writer.gives_ids:
         return True
     spelled_by_arrow_rs = cell.writer.name.startswith(("arrow-rs", "datafusion"))
@@ -139,7 +139,7 @@ def _spells_otherwise(cell: Cell) -> bool:
 
 
 def must_splice(cell: Cell) -> bool:
-    """Plain pages of files that no delete applies to; keys apply to every older file, whatever it holds."""
+    """True for plain pages that stay in place. Equality deletes apply to every older file, so they rule it out."""
     in_place = not cell.layout.moves and not cell.layout.evolved and cell.layout.deletes != "keys"
     return cell.writer.plain and in_place and cell.shape.name != "nested"
 
@@ -198,7 +198,7 @@ def _differ_in_floats_only(rows: pa.Table, truth: pa.Table) -> bool:
 
 
 def _misread(kind: type[Reader], built: Built) -> bool:
-    """Whether the reader takes values of the inputs for others too."""
+    """Returns True if the reader misreads values of the inputs too."""
     for path in built.inputs:
         rows = kind([path]).rows()
         ids = set(rows["id"].to_pylist()) & set(built.rows["id"].to_pylist())
@@ -232,13 +232,13 @@ def _unreadable(writer: str, kind: type[Reader], built: Built, tally: Tally, err
 
 
 def canonical(rows: pa.Table, schema: pa.Schema) -> list[str]:
-    """Rows in the order of their ids as texts that tell -0.0 from 0.0; values as all readers give them."""
+    """Returns the rows in the order of their ids, as text that distinguishes -0.0 from 0.0."""
     columns = [[_plain(value, one.type) for value in _python(rows[one.name])] for one in schema]
     return sorted(map(repr, zip(*columns, strict=True)))
 
 
 def _python(values: pa.ChunkedArray) -> list[Any]:
-    """Nanoseconds as numbers: Python has no such times."""
+    """Converts nanoseconds to numbers, because Python has no such type."""
     if pa.types.is_timestamp(values.type) and values.type.unit == "ns":
         values = values.cast(pa.int64())
     found: list[Any] = values.to_pylist()
@@ -263,14 +263,14 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def _uuid(value: Any) -> uuid.UUID:
-    """DuckDB gives text; bytes of it where other files have bytes only and Arrow makes one column of both."""
+    """Converts a UUID. DuckDB returns text, or its bytes if Arrow has joined it with a column of bytes."""
     if isinstance(value, bytes) and len(value) == 16:
         return uuid.UUID(bytes=value)
     return uuid.UUID(value.decode() if isinstance(value, bytes) else str(value))
 
 
 def _pair(item: Any) -> tuple[Any, Any]:
-    """Of a map; Polars has lists of structs instead."""
+    """Returns the pairs of a map. Polars has lists of structs instead."""
     return (item["key"], item["value"]) if isinstance(item, dict) else item
 
 

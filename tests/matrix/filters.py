@@ -1,4 +1,4 @@
-"""Filters on every column of a table, with literals at the edges of what it holds."""
+"""Filters on every column of a table, with literals at the edges of its values."""
 
 import datetime as dt
 import math
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 ABSENT_TEXT = "no such text"
 
 
-@dataclass(frozen=True, eq=False)  # those with 0.0 and with -0.0 are two
+@dataclass(frozen=True, eq=False)  # filters with 0.0 and with -0.0 are different
 class Filter:
     path: tuple[str, ...]  # a column, or a member of a struct
     type: pa.DataType
@@ -31,20 +31,20 @@ def _short(value: Any) -> str:
 
 
 def filters_of(rows: pa.Table, columns: int = 64) -> Iterator[Filter]:
-    """For each of the first columns; lists and maps are only asked whether they are null."""
+    """Returns filters for each of the first columns. Lists and maps are only compared with null."""
     for column in list(rows.schema)[:columns]:
         yield from _of_column((column.name,), column.type, rows[column.name])
 
 
 def some(filters: Iterable[Filter], most: int, first: int) -> list[Filter]:
-    """Evenly of all columns; other ones from cell to cell. A few more than `most` where it does not divide them."""
+    """Selects filters evenly from all columns, and others in each cell. It may return a few more than `most`."""
     found = list(filters)
     step = max(1, len(found) // most)
     return found[first % step :: step]
 
 
 def compared(column: Any, operation: str, values: Sequence[Any]) -> Any:
-    """The comparison as an expression of whatever library the column is of."""
+    """Returns the comparison as an expression of the column's library."""
     if operation == "between":
         return (column >= values[0]) & (column <= values[1])
     return _COMPARISONS[operation](column, values[0])
@@ -84,7 +84,7 @@ def _of_column(path: tuple[str, ...], kind: pa.DataType, values: pa.ChunkedArray
 
 
 def _distinct(values: pa.ChunkedArray) -> list[Any]:
-    """In order, without nulls and NaN; nanoseconds as numbers, for Python has no such times."""
+    """Returns sorted values without null and NaN. Nanoseconds are numbers, because Python has no such type."""
     if pa.types.is_timestamp(values.type) and values.type.unit == "ns":
         values = values.cast(pa.int64())
     found = set(values.to_pylist()) - {None}
@@ -122,7 +122,7 @@ def _of_values(path: tuple[str, ...], kind: pa.DataType, values: list[Any]) -> I
 
 
 def _absent(kind: pa.DataType) -> Any:
-    """Within what the type can hold; in no shape there is such a value."""
+    """Returns a value of the type that occurs in no shape."""
     if pa.types.is_decimal(kind):
         return Decimal(12345).scaleb(-kind.scale)
     if pa.types.is_date(kind):

@@ -1,4 +1,4 @@
-"""Iceberg Java and parquet-mr: tables that they write, and how they are asked for rows."""
+"""Iceberg Java and parquet-mr: writes tables with them, and reads rows with them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ _MOST_SCANS = 24  # of a query: over hundreds Spark thinks for minutes
 
 @dataclass(frozen=True)
 class JavaWriter:
-    """A table that Java fills by its properties; INT96 comes from Spark's own writer, by add_files."""
+    """A table that Java writes by its properties. Spark's own writer writes INT96, and add_files adds the files."""
 
     name: str
     codec: str
@@ -72,7 +72,7 @@ JAVA_WRITERS = (
 
 
 def fill(java: JavaCatalog, name: str, writer: JavaWriter, directory: Path, version: int = 2, rows: int = 600) -> None:
-    """Three files, whose pages are what the writer is there for."""
+    """Writes three files, and checks that their pages have the type that the writer stands for."""
     java.sql("CREATE NAMESPACE IF NOT EXISTS db")
     given = {"format-version": str(version), "write.parquet.compression-codec": writer.codec, **writer.properties}
     listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
@@ -99,7 +99,7 @@ def _add_int96(java: JavaCatalog, name: str, directory: Path, rows: int) -> None
 
 
 def page_kinds(path: str) -> set[int]:
-    """What the headers of a file's pages say that they are."""
+    """Returns the page types in the page headers of a file."""
     content, footer = Path(path).read_bytes(), pq.read_metadata(path)
     found = set()
     for group, leaf in product(range(footer.num_row_groups), range(footer.num_columns)):
@@ -167,12 +167,12 @@ class Asked:
         return canonical_rows(self._java.sql(f"SELECT {self._columns} FROM {self._source}"))
 
     def found(self, wanted: Sequence[Filter]) -> list[tuple[list[int], list[int]]]:
-        """Ids by each filter: pruned, and by the same condition as a column of the result, where nothing is pruned."""
+        """Returns the ids for each filter twice: with pruning, and by the same condition without pruning."""
         conditions = [spark_condition(one) for one in wanted]
         return list(zip(self._pruned(conditions), self._expected(conditions), strict=True))
 
     def answers(self, wanted: Sequence[Filter]) -> dict[Filter, str]:
-        """What is wrong with each: empty, "other rows", or what Java says. Column by column where it refuses one."""
+        """Returns what is wrong with each filter: nothing, "other rows", or Java's error."""
         try:
             found = self.found(wanted)
         except OracleError as error:
@@ -188,7 +188,7 @@ class Asked:
         }
 
     def _alone(self, wanted: Filter, asked_together: int) -> str:
-        """Where a query has conditions with 0.0 and with -0.0, Spark may answer one wrongly that it knows alone."""
+        """Spark may evaluate a condition wrongly if the same query has conditions with 0.0 and with -0.0."""
         return "other rows" if asked_together == 1 else self.answers([wanted])[wanted]
 
     def _pruned(self, conditions: Sequence[str]) -> Iterator[list[int]]:

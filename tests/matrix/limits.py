@@ -47,7 +47,7 @@ def _is_about_nan(wanted: Filter) -> bool:
 
 
 def _nan_is_above_all(wanted: Filter, rows: pa.Table) -> bool:
-    """To engines for which NaN equals itself and is larger than all other numbers."""
+    """For engines in which NaN equals itself and is larger than all other numbers."""
     return _has_nan(wanted, rows) and (wanted.operation in ("!=", ">", ">=") or _is_about_nan(wanted))
 
 
@@ -217,7 +217,7 @@ JAVA_LIMITS = (
 
 
 def limit_of(reader: str, writer: str, wanted: Filter | None, rows: pa.Table, error: str = "") -> Limit | None:
-    """The limit that explains what a reader does not find, if there is one; without a filter it reads everything."""
+    """Returns the limit that explains why a reader misses rows, or None. Without a filter, it reads all rows."""
     for limit in (*LIMITS, *JAVA_LIMITS):
         if limit.reader != reader or (limit.writers and writer not in limit.writers):
             continue

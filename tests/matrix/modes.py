@@ -1,4 +1,4 @@
-"""Ways of rewriting a table's files, and what came of each: bytes copied, spliced, joined and encoded."""
+"""Ways of rewriting a table's files, and their results: bytes copied, spliced, joined and encoded."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,7 +19,7 @@ from tidyberg.testing import Warehouse
 
 @contextmanager
 def _moves_all_pages() -> Iterator[None]:
-    """Small files are spliced too, and columns that would get a dictionary."""
+    """Makes the kernel splice small files too, and columns that would get a dictionary."""
     with small_files_count(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(judge, "_dictionaries_from_first_rows", lambda *_: {})
         patch.setattr(judge, "_MAX_DELETED_SHARE", 1.0)
@@ -55,7 +55,7 @@ MODES = (COPY, SPLICE, JOIN, ENCODE, AUTO)
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What the tasks of a job did."""
+    """What the tasks of a job have done."""
 
     results: tuple[TaskResult, ...]
     files_joined: int
@@ -76,7 +76,7 @@ class Rewritten:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why groups that were to be copied were encoded."""
+        """The reasons why groups were encoded instead of copied."""
         return tuple(result.mode_reason for result in self.results if result.mode_reason)
 
 

@@ -1,4 +1,4 @@
-"""Combinations of values: all of them, or few in which every two values that can meet do meet."""
+"""Combinations of values: all of them, or a small set that covers every allowed pair."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ def covering(axes: Axes, allowed: Allowed, pivot: str | None = None) -> list[Com
 
 
 def _pairs(axes: Axes, pivot: str | None) -> dict[_Pair, None]:
-    """All that must meet, in the order in which they are looked for."""
+    """Returns all pairs that must be covered, in the order of the search."""
     numbered = [(number, values) for number, (name, values) in enumerate(axes.items())]
     names = list(axes)
     wanted = [

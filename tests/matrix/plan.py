@@ -1,4 +1,4 @@
-"""Which cells a run has: few in the normal run, every writer with every shape in every mode in the long one."""
+"""Chooses the cells of a run: few in the normal run, every writer, shape and mode in the long run."""
 
 import os
 from collections import Counter
@@ -31,17 +31,17 @@ def all_cells() -> list[Cell]:
 
 
 def pairwise_cells() -> list[Cell]:
-    """Every two of a writer, a shape, a mode, a layout and the reader that filters meet in a cell, if they can."""
+    """Covers every allowed pair of a writer, a shape, a mode, a layout and a filtering reader."""
     return [_cell(each) for each in covering(_WITH_READERS, _allowed)]
 
 
 def cells_of_each_mode() -> list[Cell]:
-    """Each mode meets every writer, every shape and every layout: for readers that take their time."""
+    """Covers each mode with every writer, shape and layout. This is for slow readers."""
     return [_cell(each) for each in covering(_AXES, _allowed, "mode")]
 
 
 def cells_in_turns() -> list[Cell]:
-    """Every writer, shape and mode, in the layout that the writer and the mode have met the least."""
+    """Covers every writer, shape and mode, each in the layout that its writer and mode have used least."""
     found, met = [], Counter[tuple[str, str, str]]()
     for writer, shape, mode in product(WRITERS, SHAPES, MODES):
         possible = [cell for cell in (Cell(writer, shape, mode, layout) for layout in LAYOUTS) if is_possible(cell)]

@@ -1,4 +1,4 @@
-"""Readers of the files before and after: all rows, and the rows that a filter finds with all the pruning there is."""
+"""Readers of the files before and after a rewrite: all rows, and the rows that a filter finds with pruning."""
 
 import datetime as dt
 import uuid
@@ -17,26 +17,26 @@ from tests.matrix.filters import Filter, compared, sql_condition
 
 
 class Unsupported(Exception):  # noqa: N818  (says what a reader is, not that something failed)
-    """The reader has no such filter."""
+    """The reader does not support the filter."""
 
 
 class Reader(Protocol):
-    """One set of files, opened; ids are those of rows that a filter finds, in order."""
+    """Reads a set of files. Ids are those of the rows that a filter finds, in order."""
 
     name: str
 
     def __init__(self, paths: Sequence[str]) -> None: ...
 
     def rows(self) -> pa.Table:
-        """All rows, read whole and file by file."""
+        """Returns all rows, read file by file."""
         ...
 
     def found(self, wanted: Filter) -> list[int]:
-        """Through statistics, page indexes, dictionaries and bloom filters."""
+        """Returns the ids with pruning by statistics, page indexes, dictionaries and Bloom filters."""
         ...
 
     def expected(self, wanted: Filter) -> list[int]:
-        """The same filter by the same engine over all rows in memory, where there is nothing to prune by."""
+        """Returns the ids that the same engine finds with the same filter in memory, without pruning."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What the tables of the matrix hold: for each shape a schema, and the rows of every file."""
+"""The contents of the tables of the matrix: for each shape a schema, and the rows of every file."""
 
 import datetime as dt
 import decimal
@@ -17,7 +17,7 @@ NOT_UTF8 = b"\xff\xfe\x00"
 
 @dataclass(frozen=True)
 class Shape:
-    """Every table has a column `id` whose values are all different."""
+    """The contents of a table. Every table has a column `id` with unique values."""
 
     name: str
     columns: tuple[tuple[str, pa.DataType], ...]
@@ -48,7 +48,7 @@ class Shape:
 
 
 def _left_out(row: dict[str, Any], number: int, every: int = 7) -> dict[str, Any]:
-    """Nulls here and there, in every column at other rows."""
+    """Inserts nulls, in different rows of each column."""
     return {name: None if (number + place) % every == 0 else value for place, (name, value) in enumerate(row.items())}
 
 
@@ -182,7 +182,7 @@ def _nested(number: int) -> dict[str, Any]:
 
 
 def _all_null(number: int) -> dict[str, Any]:
-    """The columns of every type; values only in the rows of the second file's middle."""
+    """Columns of every type, with values only in the middle of the second file."""
     values = _primitive(number)
     full = ROWS + 60 <= number < ROWS + 170
     return {name: values[name] if full else None for name, _ in PRIMITIVES} | {"never": None, "never_text": None}

@@ -1,4 +1,4 @@
-"""Iceberg tables whose data files any writer wrote, and which rows are deleted from them."""
+"""Builds Iceberg tables from data files of any writer, and deletes rows from them."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ Ids = Mapping[tuple[str, ...], int]
 
 @dataclass(frozen=True)
 class Layout:
-    """What else is true of a table, besides the files it has."""
+    """The properties of a table besides its files."""
 
     name: str
     format_version: int = 2
@@ -78,7 +78,7 @@ LAYOUTS = (
 
 @dataclass(frozen=True)
 class Built:
-    """A table and what it holds."""
+    """A table and its contents."""
 
     table: Table
     inputs: tuple[str, ...]  # paths of its data files
@@ -86,7 +86,7 @@ class Built:
 
 
 def build(warehouse: Warehouse, shape: Shape, writer: Writer, layout: Layout, **properties: str) -> Built:
-    """Several commits, the deletes after all of them."""
+    """Builds the table in several commits. The deletes come last."""
     table = warehouse.create_table(
         NAME,
         shape.schema,
@@ -134,7 +134,7 @@ def build(warehouse: Warehouse, shape: Shape, writer: Writer, layout: Layout, **
 
 
 def data_files(warehouse: Warehouse) -> list[str]:
-    """Paths of those that the table has now."""
+    """Returns the paths of the table's current files."""
     table = warehouse.catalog.load_table(NAME)
     return [local_path(file.path) for file in warehouse.live_files(table) if not file.content.value]
 
@@ -155,7 +155,7 @@ def evolve(table: Table) -> None:
 
 
 def evolved_rows(rows: pa.Table) -> pa.Table:
-    """The same rows in the schema as it is then."""
+    """Returns the same rows in the evolved schema."""
     kept = rows.drop_columns([rows.schema.names[1]])
     kept = kept.rename_columns([*kept.schema.names[:-1], RENAMED])
     columns = [pa.field(one.name, _wider(one.type)) for one in kept.schema]
@@ -176,7 +176,7 @@ def write_file(writer: Writer, shape: Shape, rows: pa.Table, path: Path, ids: Id
 
 
 def _delete(table: Table, layout: Layout, paths: list[str], rows: list[pa.Table]) -> set[int]:
-    """A few rows of one file in three, and the first and last rows of it, which hold its bounds; ids of all deleted."""
+    """Deletes rows of some files, including the first and last, which have the bounds. Returns their ids."""
     if not layout.deletes:
         return set()
     losing = [number for number, content in enumerate(rows) if content.num_rows and number % 3 == 1][:5]
@@ -194,7 +194,7 @@ def _delete(table: Table, layout: Layout, paths: list[str], rows: list[pa.Table]
 
 
 def field_ids(schema: Schema) -> dict[tuple[str, ...], int]:
-    """By the names that lead to a field, as Parquet's schemas have them."""
+    """Returns field ids by the path of names in Parquet's schema."""
     return dict(_ids(schema.as_struct(), ()))
 
 
@@ -234,7 +234,7 @@ def _type(kind: pa.DataType, path: tuple[str, ...], ids: Ids) -> pa.DataType:
 
 
 def _data_file(table: Table, path: Path, rows: pa.Table, partition: Record) -> DataFile:
-    """With the metrics that PyIceberg takes from footers, and counts of NaN as Java's writers have them."""
+    """Returns a data file with PyIceberg's metrics from the footer, and NaN counts as Java's writers have them."""
     schema = table.schema()
     footer = pq.read_metadata(path)
     try:

@@ -1,4 +1,4 @@
-"""What the cells of a run did, added up for the end of the run: a matrix whose modes did not happen proves nothing."""
+"""Adds up what the cells of a run did, and prints it. A matrix whose modes were never used would prove nothing."""
 
 import json
 from collections import Counter
@@ -27,12 +27,12 @@ def summary(tallies: Iterable[Mapping[str, Any]], failures: int) -> dict[str, An
 
 
 def _without_path(reason: str) -> str:
-    """Why a copy was encoded, without the file that it names."""
+    """Returns the reason why a copy was encoded, without the name of the file."""
     return reason.rpartition(".parquet ")[2]
 
 
 def lines(total: Mapping[str, Any]) -> list[str]:
-    """As they are printed at the end of a run."""
+    """Returns the lines that are printed at the end of a run."""
     by_mode = ", ".join(f"{count} {mode}" for mode, count in total["cells_by_mode"].items())
     found = [
         f"{total['cells']} cells ({by_mode}), {total['failures']} failures",

@@ -1,4 +1,4 @@
-"""Files of every writer, rewritten in every way, hold the same rows for every reader and every filter."""
+"""Files of every writer are rewritten in every way, and every reader finds the same rows with every filter."""
 
 import json
 import logging
@@ -25,6 +25,6 @@ def test_readers_find_after_what_they_found_before(
     record_property: Callable[[str, object], None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.ERROR, "pyiceberg")  # it tells of every column without statistics
+    caplog.set_level(logging.ERROR, "pyiceberg")  # it logs every column without statistics
     tally = run_cell(cell, tmp_path, lambda filters: some(filters, MOST_FILTERS, number))
     record_property(PROPERTY, json.dumps(tally.as_dict()))

@@ -42,7 +42,7 @@ def before_and_after(
     number: int,
     **options: bool,
 ) -> list[str]:
-    """What is wrong with the rewritten table; `tally` counts what was done."""
+    """Returns the problems of the rewritten table. `tally` counts what was done."""
     inputs = Files(NAME, truth.schema.names, data_files(warehouse))
     old = warehouse.catalog.load_table(NAME).metadata.current_snapshot_id
     before = [Asked(java, reader, inputs).rows() for reader in JAVA_READERS if not reader.by_path]
@@ -74,7 +74,7 @@ def before_and_after(
     [(number, *cell) for number, cell in enumerate(JAVA_CELLS)],
     ids=[f"{writer}-{mode}" for writer, mode in JAVA_CELLS],
 )
-def test_files_of_java(
+def test_all_readers_find_the_same_rows_in_rewritten_files_of_java(
     warehouse: Warehouse,
     java: JavaCatalog,
     tmp_path: Path,
@@ -105,7 +105,7 @@ def test_files_of_java(
 
 
 @pytest.mark.parametrize(("number", "cell"), list(enumerate(FOREIGN_CELLS)), ids=[str(cell) for cell in FOREIGN_CELLS])
-def test_files_of_others(
+def test_java_finds_the_same_rows_in_rewritten_files_of_other_writers(
     warehouse: Warehouse,
     java: JavaCatalog,
     number: int,

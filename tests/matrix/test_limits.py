@@ -1,4 +1,4 @@
-"""The limits of readers are limits on files that tidyberg never touched: one that is gone must leave the list."""
+"""Every listed limit of a reader shows on files that tidyberg never touched. A limit that is fixed must be removed."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def test_the_documents_list_every_limit_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("limit", JAVA_LIMITS, ids=lambda limit: f"{limit.reader}: {limit.what}")
-def test_it_is_one_of_java_on_inputs(warehouse: Warehouse, java: JavaCatalog, tmp_path: Path, limit: Limit) -> None:
+def test_java_has_the_limit_on_inputs(warehouse: Warehouse, java: JavaCatalog, tmp_path: Path, limit: Limit) -> None:
     name, shape = limit.shown_by
     if shape is None:
         (writer,) = [one for one in JAVA_WRITERS if one.name == name]
@@ -45,7 +45,7 @@ def test_it_is_one_of_java_on_inputs(warehouse: Warehouse, java: JavaCatalog, tm
 
 @pytest.mark.filterwarnings("ignore:Arrow output on a DB-API result")
 @pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: f"{limit.reader}: {limit.what}")
-def test_it_is_one_on_inputs(tmp_path: Path, limit: Limit) -> None:
+def test_the_reader_has_the_limit_on_inputs(tmp_path: Path, limit: Limit) -> None:
     name, shape = limit.shown_by
     assert shape is not None
     paths, rows = [], []

@@ -1,4 +1,4 @@
-"""The cells of the normal run leave no pair out that the long run has."""
+"""The cells of the normal run cover every pair of the long run."""
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations, product
@@ -24,13 +24,13 @@ def with_readers(cells: Iterable[Cell]) -> list[tuple[str, ...]]:
     return [(*values_of(cell), reader.name) for cell in cells for reader in cell.filtering]
 
 
-def test_every_two_values_meet() -> None:
+def test_every_pair_of_values_is_covered() -> None:
     found = covering(AXES, lambda _: True)
     assert pairs_of([tuple(one.values()) for one in found]) == pairs_of(product(*AXES.values()))
     assert len(found) == 18  # not one more than the two longest axes need
 
 
-def test_every_value_meets_every_value_of_the_pivot() -> None:
+def test_every_value_is_combined_with_every_value_of_the_pivot() -> None:
     found = covering(AXES, lambda _: True, "c")
     for axis in ("a", "b"):
         assert {(one[axis], one["c"]) for one in found} == set(product(AXES[axis], AXES["c"]))
@@ -38,7 +38,7 @@ def test_every_value_meets_every_value_of_the_pivot() -> None:
     assert len({(one["a"], one["b"]) for one in found}) >= 11  # of 18 pairs
 
 
-def test_what_is_not_allowed_is_left_out() -> None:
+def test_forbidden_combinations_are_left_out() -> None:
     def allowed(one: object) -> bool:
         return one != {"a": "u", "b": "k", "c": "1"}
 
@@ -57,7 +57,7 @@ def test_every_possible_pair_of_a_writer_shape_mode_layout_and_reader_is_in_the_
     assert len(chosen) <= len(possible) + 6  # of a writer and a shape: no fewer cells have all of them
 
 
-def test_each_mode_meets_every_writer_shape_and_layout() -> None:
+def test_each_mode_is_combined_with_every_writer_shape_and_layout() -> None:
     everything, chosen, in_turns = all_cells(), cells_of_each_mode(), cells_in_turns()
     for axis in ("writer", "shape", "layout"):
         wanted = {(cell.mode.name, str(getattr(cell, axis))) for cell in everything}

@@ -1,4 +1,4 @@
-"""Writers of the files that are rewritten: libraries, and the ways in which each can write."""
+"""Writers of the files that are rewritten: libraries, each with several options."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -63,7 +63,7 @@ def by_arrow(**options: Any) -> Write:
 
 
 def _of_leaves(schema: pa.Schema, encoding: Callable[[pa.DataType], str | None]) -> dict[str, str]:
-    """By the path of the leaf; leaves without an answer are plain."""
+    """Returns encodings by the path of the leaf. Other leaves are plain."""
     sink = pa.BufferOutputStream()
     pq.ParquetWriter(sink, schema, store_decimal_as_integer=True).close()
     leaves = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
@@ -119,7 +119,7 @@ _DUCKDB_TYPES = {pa.uuid(): "UUID"}
 
 
 def _without_extensions(rows: pa.Table) -> pa.Table:
-    """DuckDB takes UUIDs as texts, which it casts."""
+    """Converts UUIDs to text, which DuckDB casts."""
     for place, column in enumerate(rows.schema):
         if column.type == pa.uuid():
             texts = [None if value is None else str(value) for value in rows[column.name].to_pylist()]
@@ -201,7 +201,7 @@ def _not_for_polars(shape: Shape) -> bool:
 
 
 def give_ids(path: Path, ids: Mapping[tuple[str, ...], int]) -> None:
-    """For writers that know field ids little or not at all; by the names that lead to a field in Iceberg's schema."""
+    """Adds field ids for writers that lack them, by the path of names in Iceberg's schema."""
 
     def edit(footer: Struct) -> None:
         elements = iter(footer[FileField.SCHEMA][1].items)
@@ -327,7 +327,7 @@ BY_NAME = {writer.name: writer for writer in ALONE}
 
 
 def _together(name: str, first: str, *others: str) -> Writer:
-    """Files of several writers in one group, compressed by several codecs too."""
+    """Files of several writers in one group, also with several codecs."""
     them = tuple(BY_NAME[other] for other in others)
 
     def cannot(shape: Shape) -> bool:

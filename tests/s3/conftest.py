@@ -1,4 +1,4 @@
-"""What the tests on a real S3 server share."""
+"""Fixtures of the tests on a real S3 server."""
 
 import pytest
 

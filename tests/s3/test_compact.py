@@ -1,4 +1,4 @@
-"""Tables on a real S3 server, compacted: rows equal, requests few, nothing left, also after a kill."""
+"""Compacts tables on a real S3 server: rows stay equal, requests are few, and nothing is left after a kill."""
 
 import json
 import subprocess
@@ -76,7 +76,7 @@ def test_full_verification_finds_nothing_false_in_sound_outputs(lake: S3Warehous
 def test_a_worker_killed_while_it_uploads_leaves_nothing(
     tmp_path: Path, lake: S3Warehouse, s3_server: S3Server, bucket: str, mode: RewriteMode
 ) -> None:
-    """An upload that was begun is seen by no listing of objects, and is paid for all the same [I6]."""
+    """A listing of objects does not show an open upload, but the store charges for it [I6]."""
     table = lake.create_table(schema=noise(1, 0).schema)
     lake.append_files(table, 3, rows=lambda number: noise(250_000, number))
     expected = table.scan().to_arrow().sort_by("id")

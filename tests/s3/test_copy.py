@@ -1,4 +1,4 @@
-"""Copies inside the store: the data stays there, and hardly anything crosses the worker."""
+"""Copies inside the store: the data stays there, and hardly any bytes pass through the worker."""
 
 from collections import Counter
 from dataclasses import replace
@@ -42,7 +42,7 @@ def test_row_groups_are_copied_by_the_store(tmp_path: Path, s3_server: S3Server,
     (result,) = engine.results
     assert result.mode == "copy"
     assert result.bytes_moved > 0.99 * size
-    # What the task counted is what the server counted; the look at the output before the commit is not the task's.
+    # The task and the server count the same. The check of the output before the commit is not part of the task.
     served = Counter(what for what, _ in data) - Counter({"HeadObject": 1})
     assert result.requests == {
         "get": served["GetObject"],

@@ -1,4 +1,4 @@
-"""A store that slows down, breaks off and answers late: requests are sent again, and jobs end well."""
+"""A store that throttles, drops connections and responds late: requests are retried, and jobs succeed."""
 
 import random
 import socket
@@ -40,7 +40,7 @@ def store_behind(proxy: S3Proxy, server: S3Server, **properties: str) -> S3Store
 
 
 def once(fault: Fault, method: str = "", part: str = "") -> Callable[[Asked], Fault]:
-    """The first request that fits is spoiled."""
+    """Fails the first request that matches."""
     spoiled = threading.Event()
 
     def choose(asked: Asked) -> Fault:
@@ -53,7 +53,7 @@ def once(fault: Fault, method: str = "", part: str = "") -> Callable[[Asked], Fa
 
 
 def often(seed: int) -> Callable[[Asked], Fault]:
-    """The first request and a fifth of the others are told to slow down, some break in every way, some take long."""
+    """Throttles the first request and a fifth of the others. Some connections break in every way, some are slow."""
     drawn = random.Random(seed)
     lock = threading.Lock()
     first = iter([0.0])
@@ -72,7 +72,7 @@ def often(seed: int) -> Callable[[Asked], Fault]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [RewriteMode.ENCODE, RewriteMode.COPY])
-def test_a_job_bears_a_store_that_fails_every_third_request(
+def test_a_job_succeeds_on_a_store_that_fails_every_third_request(
     tmp_path: Path, s3_server: S3Server, bucket: str, mode: RewriteMode
 ) -> None:
     with S3Proxy(s3_server.port) as proxy:
@@ -97,13 +97,13 @@ def test_a_job_bears_a_store_that_fails_every_third_request(
 @pytest.mark.parametrize(
     "fault", [Error(503, "SlowDown"), Error(500, "InternalError"), Break("before"), Break("within")]
 )
-def test_a_read_is_tried_again_from_where_it_broke(s3_server: S3Server, bucket: str, fault: Fault) -> None:
+def test_a_read_resumes_where_it_broke(s3_server: S3Server, bucket: str, fault: Fault) -> None:
     with S3Proxy(s3_server.port, once(fault, "GET")) as proxy:
         store = store_behind(proxy, s3_server)
         target = S3Object(bucket, "in")
         store.put(target, CONTENT)
         assert bytes(fetch(store, target, 0, len(CONTENT))[0]) == CONTENT
-        dropped = fault == Break("before")  # as a kept connection that had rested too long: not counted
+        dropped = fault == Break("before")  # looks like an idle connection that the store closed: not counted
         assert store.requests.counts() == {"get": 1 if dropped else 2, "put": 1}
         if fault == Break("within"):
             assert proxy.received["in"] == len(CONTENT) * 3 // 2, "the second request asks for the rest only"
@@ -112,7 +112,7 @@ def test_a_read_is_tried_again_from_where_it_broke(s3_server: S3Server, bucket: 
 @pytest.mark.parametrize(
     ("fault", "part"),
     [
-        (Error(200, "InternalError"), "uploadId="),  # of a part's copy or of the end: 200, and an error within
+        (Error(200, "InternalError"), "uploadId="),  # status 200 with an error in the body
         (Break("after"), "uploads"),
         (Break("after"), "partNumber"),
         (Break("after"), "?uploadId="),
@@ -120,7 +120,7 @@ def test_a_read_is_tried_again_from_where_it_broke(s3_server: S3Server, bucket: 
     ],
 )
 def test_an_upload_survives(s3_server: S3Server, bucket: str, fault: Fault, part: str) -> None:
-    """The last fault is what a store says that has completed the upload and lost its own answer."""
+    """With the last fault, the store has completed the upload, but its response was lost."""
     with S3Proxy(s3_server.port) as proxy:
         store = store_behind(proxy, s3_server)
         source, target = S3Object(bucket, "in"), S3Object(bucket, "out")
@@ -152,7 +152,7 @@ def test_an_upload_that_is_gone_and_left_nothing_is_a_failure(s3_server: S3Serve
             store.complete(upload, [etag], 3)
 
 
-def test_the_budget_ends_in_a_failure_that_may_be_tried_again(s3_server: S3Server, bucket: str) -> None:
+def test_an_exhausted_retry_budget_is_a_transient_failure(s3_server: S3Server, bucket: str) -> None:
     with S3Proxy(s3_server.port, lambda _: Error(503, "SlowDown")) as proxy:
         properties = {
             **s3_server.properties,
@@ -204,7 +204,7 @@ def test_a_store_that_cannot_copy_is_written_to_instead(
         store.abort(upload)
 
 
-def test_credentials_that_expire_in_mid_job_are_told_and_the_job_may_be_run_again(
+def test_credentials_that_expire_during_a_job_are_reported_and_the_job_can_be_run_again(
     tmp_path: Path, s3_server: S3Server, bucket: str
 ) -> None:
     with S3Proxy(s3_server.port) as proxy:
@@ -225,7 +225,7 @@ def test_credentials_that_expire_in_mid_job_are_told_and_the_job_may_be_run_agai
 
 
 def test_a_slow_link_has_time_for_a_large_body() -> None:
-    """The limit is for each piece that is sent, whatever the size of a part."""
+    """The timeout applies to each block that is sent, not to the whole part."""
     body, taken = bytes(24 * MB), 0
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)

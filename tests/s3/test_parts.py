@@ -1,4 +1,4 @@
-"""How a store puts a file together: the parts hold the same bytes, and keep to S3's limits."""
+"""The parts of a multipart upload have the bytes of the file, and respect S3's limits."""
 
 import pytest
 from hypothesis import given
@@ -32,13 +32,13 @@ files = st.lists(st.one_of(ranges, literals), min_size=1, max_size=40)
 
 
 def flat(segments: list[Segment] | tuple[Segment, ...]) -> list[tuple[str, int, int]]:
-    """The bytes that segments stand for, as runs: neighbours are one run."""
+    """Returns the bytes of segments as runs. Adjacent ranges are one run."""
     runs: list[tuple[str, int, int]] = []
     seen = 0
     for segment in segments:
         if isinstance(segment, Range):
             path, start, end = segment.path, segment.offset, segment.end
-        else:  # ours are one after the other, wherever they stand
+        else:  # literal bytes are numbered in order
             path, start, end = "", seen, seen + segment.length
             seen = end
         if runs and runs[-1][0] == path and runs[-1][2] == start:
@@ -53,7 +53,7 @@ def segments_of(parts: list[Part]) -> list[Segment]:
 
 
 @given(files)
-def test_parts_laid_end_to_end_are_the_file(segments: list[Segment]) -> None:
+def test_parts_one_after_the_other_are_the_file(segments: list[Segment]) -> None:
     parts = plan_parts(segments)
     assert flat(segments_of(parts)) == flat(segments)
 
@@ -69,16 +69,16 @@ def test_parts_keep_to_the_limits(segments: list[Segment]) -> None:
 
 
 @given(files)
-def test_what_is_sent_is_small_ranges_and_little_more(segments: list[Segment]) -> None:
-    """A run of bytes of ours, or of short ranges, takes at most the smallest part along."""
+def test_only_small_ranges_and_little_more_are_uploaded(segments: list[Segment]) -> None:
+    """A run of literal bytes or short ranges uploads at most one smallest part in addition."""
     parts = plan_parts(segments)
     short = [s for s in segments if isinstance(s, Literal) or s.length < 2 * SMALLEST_PART]
     assert uploaded_bytes(parts) <= sum(s.length for s in short) + SMALLEST_PART * len(short)
 
 
 @given(st.lists(st.integers(64 * MB, 512 * MB), min_size=4, max_size=12), st.integers(1 * KB, 300 * KB))
-def test_a_file_of_large_row_groups_hardly_crosses_the_worker(groups: list[int], footer: int) -> None:
-    """As a copied file is laid out: four bytes, row groups, page indexes and footer."""
+def test_hardly_any_bytes_of_large_row_groups_pass_through_the_worker(groups: list[int], footer: int) -> None:
+    """The file has the layout of a copy: magic number, row groups, page indexes and footer."""
     files = [Range(f"s3://b/{number}", 4, length) for number, length in enumerate(groups)]
     parts = plan_parts([Literal(b"PAR1"), *files, Literal(b"f" * footer)])
     assert uploaded_bytes(parts) == footer
@@ -90,12 +90,12 @@ def test_the_first_bytes_come_from_the_first_input() -> None:
     assert parts == [CopiedPart(Range("a", 0, 8 * MB + 4)), UploadedPart((Literal(b"end"),))]
 
 
-def test_neighbours_are_copied_as_one() -> None:
+def test_adjacent_ranges_are_copied_as_one() -> None:
     parts = plan_parts([Range("a", 0, 3 * MB), Range("a", 3 * MB, 3 * MB), Literal(b"end")])
     assert parts == [CopiedPart(Range("a", 0, 6 * MB)), UploadedPart((Literal(b"end"),))]
 
 
-def test_what_is_too_short_borrows_from_the_part_before_it() -> None:
+def test_a_part_that_is_too_short_takes_bytes_from_the_part_before_it() -> None:
     parts = plan_parts([Range("a", 0, 20 * MB), Literal(b"x" * MB), Range("b", 0, 6 * MB)])
     assert parts == [
         CopiedPart(Range("a", 0, 16 * MB)),

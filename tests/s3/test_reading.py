@@ -1,4 +1,4 @@
-"""Large files of a store: a request for the footer, one for the rest, whatever the number of row groups."""
+"""Reads large files of a store with one request for the footer and one for the rest, for any number of row groups."""
 
 import io
 from dataclasses import replace
@@ -72,7 +72,7 @@ def test_pieces_of_any_size_give_the_same_rows(
     assert storage.requests == {"get": 2}
 
 
-def test_a_few_columns_are_asked_for_by_themselves(
+def test_a_few_columns_are_read_by_requests_of_their_own(
     storage: Storage, store: S3Store, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(open_files, "FETCHED_WHOLE", 0)
@@ -90,7 +90,7 @@ def test_a_small_file_costs_one_request(storage: Storage, store: S3Store, bucket
 
 
 @pytest.mark.parametrize("size", [-1, 1])
-def test_a_file_that_is_not_as_long_as_the_manifest_says_is_damaged(
+def test_a_file_with_another_size_than_in_the_manifest_is_damaged(
     storage: Storage, store: S3Store, bucket: str, size: int
 ) -> None:
     file = stored(store, bucket, with_ids(noise(1_000, 4)), rows=100)
@@ -99,7 +99,7 @@ def test_a_file_that_is_not_as_long_as_the_manifest_says_is_damaged(
     assert failed.value.kind is FailureKind.DAMAGED
 
 
-def test_random_reads_give_the_bytes_that_are_there(store: S3Store, bucket: str, tmp_path: Path) -> None:
+def test_random_reads_return_the_bytes_of_the_object(store: S3Store, bucket: str, tmp_path: Path) -> None:
     drawn = np.random.default_rng(5)
     content = drawn.bytes(3_000_000)
     store.put(S3Object(bucket, "in"), content)

@@ -1,4 +1,4 @@
-"""On an S3 store: leftovers are found by listing, whatever the layout, and only the run's own are deleted."""
+"""On an S3 store, a listing finds leftovers in any layout, and only those of the run are deleted."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -38,7 +38,7 @@ def put(store: S3Store, path: str) -> None:
     store.put(S3Object.of(path), b"x")
 
 
-def test_a_listing_goes_on_from_page_to_page_and_stays_in_its_directory(store: S3Store, bucket: str) -> None:
+def test_a_listing_reads_all_pages_and_stays_in_its_directory(store: S3Store, bucket: str) -> None:
     for number in range(MANY):
         store.put(S3Object(bucket, f"a dir/x+y=%2F&/run-{number:05d}"), b"")
     store.put(S3Object(bucket, "a dir/x+y=%2F&/run-/deeper"), b"")

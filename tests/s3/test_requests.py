@@ -1,4 +1,4 @@
-"""What a plan says of requests is what a real server then counts."""
+"""A plan predicts the number of requests that a real server then counts."""
 
 from collections import Counter
 from dataclasses import replace
@@ -22,7 +22,7 @@ from tidyberg.testing.deletes import delete_positions
 READING = ("GetObject", "HeadObject")
 
 
-def test_the_model_knows_the_clients_limits() -> None:
+def test_the_price_model_has_the_limits_of_the_client() -> None:
     assert price.WHOLE_BYTES == FETCHED_WHOLE
     assert price.PART_BYTES == settings.PART_BYTES
     assert (price.COPY_BYTES, price.SMALLEST_COPY) == (parts.LARGEST_COPY, parts.SMALLEST_PART)
@@ -30,10 +30,10 @@ def test_the_model_knows_the_clients_limits() -> None:
 
 
 @pytest.mark.parametrize(("mode", "deletes"), [(RewriteMode.ENCODE, 0), (RewriteMode.ENCODE, 4), (RewriteMode.COPY, 0)])
-def test_a_plan_tells_the_requests_of_its_job(
+def test_a_plan_predicts_the_requests_of_its_job(
     tmp_path: Path, s3_server: S3Server, bucket: str, mode: RewriteMode, deletes: int
 ) -> None:
-    """But for one or two, which depend on the order of small files, and on how often PyIceberg loads the table."""
+    """One or two may differ: they depend on the order of small files, and on how often PyIceberg loads the table."""
     sizes = [600_000, 1_000, 600_000, 20_000, 600_000, 1_000]
     with S3Warehouse(tmp_path / "lab", properties_of(s3_server, bucket)) as lake:
         table = lake.create_table(schema=noise(1, 0).schema)
@@ -48,7 +48,7 @@ def test_a_plan_tells_the_requests_of_its_job(
     (group,), counted = result.plan.groups, result.job.requests
     reads, total = sum(asked[operation] for operation in READING), asked.total()
     off = 2 if mode is RewriteMode.COPY else 0
-    # Small delete files are read where the plan is made, not by the tasks.
+    # The planner reads small delete files, not the tasks.
     assert group.estimate.get_requests == pytest.approx(counted["get"] + deletes, abs=off)
     assert group.estimate.put_requests == pytest.approx(sum(counted.values()) - counted["get"], abs=off)
     assert result.plan.estimate.put_requests == pytest.approx(total - reads, abs=off)

@@ -1,4 +1,4 @@
-"""Signature Version 4 gives what Amazon's documentation gives for the same requests."""
+"""Signatures are equal to those in Amazon's documentation for the same requests."""
 
 from datetime import UTC, datetime
 
@@ -74,7 +74,7 @@ def test_a_session_token_is_sent_and_signed() -> None:
     assert "x-amz-security-token" in signed["authorization"]
 
 
-def test_credentials_do_not_show_themselves() -> None:
+def test_credentials_are_not_printed() -> None:
     assert repr(EXAMPLE) == str(EXAMPLE) == "Credentials(***)"
 
 

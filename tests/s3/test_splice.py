@@ -1,4 +1,4 @@
-"""Pages moved into larger row groups of files in a store: one request an input, and nothing left behind."""
+"""Splices files in a store: one request per input, and nothing is left behind."""
 
 from collections import Counter
 from dataclasses import replace
@@ -24,7 +24,7 @@ FILES, ROWS = 6, 25_000
 
 @pytest.fixture
 def lake(tmp_path: Path, s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A table of files without dictionaries, as writers leave them where a dictionary does not pay."""
+    """A table of files without dictionaries, as writers produce them if a dictionary saves nothing."""
     settings = iceberg_writer._get_parquet_writer_kwargs
     monkeypatch.setattr(
         iceberg_writer, "_get_parquet_writer_kwargs", lambda found: {**settings(found), "use_dictionary": False}
@@ -35,7 +35,7 @@ def lake(tmp_path: Path, s3_server: S3Server, bucket: str, monkeypatch: pytest.M
         yield made, table
 
 
-def test_pages_of_small_files_are_moved_through_one_request_each(lake: Any, s3_server: S3Server, bucket: str) -> None:
+def test_small_files_are_spliced_with_one_request_each(lake: Any, s3_server: S3Server, bucket: str) -> None:
     warehouse, table = lake
     expected = table.scan().to_arrow().sort_by("id")
     inputs = {file.path.partition(f"{bucket}/")[2] for file in warehouse.live_files(table)}
@@ -60,7 +60,7 @@ def test_pages_of_small_files_are_moved_through_one_request_each(lake: Any, s3_s
     assert again.spliced.groups == 0
 
 
-def test_a_job_that_is_cancelled_while_pages_are_moved_leaves_nothing(
+def test_a_job_that_is_cancelled_during_a_splice_leaves_nothing(
     lake: Any, s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warehouse, table = lake

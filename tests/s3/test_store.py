@@ -1,4 +1,4 @@
-"""The client on a real S3 server: objects, ranges, parts, copies, and what is left when something fails."""
+"""The client on a real S3 server: objects, ranges, parts, copies, and what a failure leaves behind."""
 
 import random
 from contextlib import suppress
@@ -41,7 +41,7 @@ def test_any_key_is_written_read_copied_and_removed(store: S3Store, bucket: str,
         content_of(store, target, 6 * MB)
 
 
-def test_a_wrong_secret_is_refused_and_told_without_it(s3_server: S3Server, bucket: str) -> None:
+def test_a_wrong_secret_is_rejected_and_the_error_does_not_show_it(s3_server: S3Server, bucket: str) -> None:
     wrong = {**s3_server.properties, "s3.secret-access-key": "hush-hush-hush"}
     storage = Storage(StorageAccess(wrong))
     with pytest.raises(KernelFailure) as refused:
@@ -51,10 +51,10 @@ def test_a_wrong_secret_is_refused_and_told_without_it(s3_server: S3Server, buck
     assert "hush" not in str(refused.value) + repr(storage.s3) + repr(S3Settings.of(wrong))
 
 
-def test_buckets_in_host_names_are_addressed_and_signed_so(
+def test_virtual_hosts_are_addressed_and_signed(
     s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server is asked by path; that the host carries the bucket is what a store behind a name would see."""
+    """The server itself uses path style. The Host header is what a store with virtual hosts would see."""
     settings = S3Settings.of({**s3_server.properties, "s3.force-virtual-addressing": "true"})
     assert settings is not None
     assert settings.address(bucket, "r") == (False, f"{bucket}.127.0.0.1:{s3_server.port}", "")
@@ -92,8 +92,8 @@ def test_an_abandoned_stream_leaves_nothing(s3_server: S3Server, store: S3Store,
     assert not s3_server.unfinished_uploads(bucket)
 
 
-def test_parts_that_are_too_small_are_refused_when_the_upload_ends(store: S3Store, bucket: str) -> None:
-    """Which is why the plan of parts keeps to the minimum."""
+def test_parts_that_are_too_small_are_rejected_when_the_upload_ends(store: S3Store, bucket: str) -> None:
+    """This is why `plan_parts` respects the minimum."""
     upload = store.begin(S3Object(bucket, "out"))
     etags = [store.upload_part(upload, number, b"short") for number in (1, 2)]
     with pytest.raises(S3Error, match="EntityTooSmall"):
@@ -102,7 +102,7 @@ def test_parts_that_are_too_small_are_refused_when_the_upload_ends(store: S3Stor
     store.abort(upload)
 
 
-def test_uploads_that_were_begun_are_found_by_prefix(store: S3Store, bucket: str) -> None:
+def test_open_uploads_are_found_by_prefix(store: S3Store, bucket: str) -> None:
     keys = ["a/tidyberg-1-x y", "a/tidyberg-1-ä", "a/tidyberg-2", "b"]
     begun = {key: store.begin(S3Object(bucket, key)) for key in keys}
     found = list(store.uploads(bucket, "a/tidyberg-1-"))
@@ -123,7 +123,7 @@ def test_a_stream_of_ranges_costs_one_request(store: S3Store, bucket: str) -> No
     assert store.requests.counts() == {"get": 1, "put": 1}
 
 
-def test_an_object_replaced_while_it_is_read_is_not_read_on(store: S3Store, bucket: str) -> None:
+def test_an_object_that_is_replaced_is_not_read_any_further(store: S3Store, bucket: str) -> None:
     target = S3Object(bucket, "in")
     store.put(target, NOISE)
     file = S3InputFile(store, target, len(NOISE), lambda _: None)
@@ -135,7 +135,7 @@ def test_an_object_replaced_while_it_is_read_is_not_read_on(store: S3Store, buck
         file.read(1000)
 
 
-def test_an_object_of_another_size_is_told(store: S3Store, bucket: str) -> None:
+def test_an_object_of_another_size_is_reported(store: S3Store, bucket: str) -> None:
     target = S3Object(bucket, "in")
     store.put(target, NOISE[:1000])
     for size in (999, 1001):
@@ -164,7 +164,7 @@ def test_ranges_of_other_buckets_are_copied(s3_server: S3Server, store: S3Store,
     assert (s3_server.data / bucket / "out").read_bytes() == NOISE[5 : 6 * MB - 5]
 
 
-def test_a_connection_that_the_server_dropped_while_it_rested_is_no_failure(store: S3Store, bucket: str) -> None:
+def test_an_idle_connection_that_the_server_closed_is_no_failure(store: S3Store, bucket: str) -> None:
     target = S3Object(bucket, "in")
     store.put(target, b"content")
     for _, connection in store.client._idle[False, store.settings.address(bucket, "")[1]]:
@@ -172,7 +172,7 @@ def test_a_connection_that_the_server_dropped_while_it_rested_is_no_failure(stor
     assert content_of(store, target, 7) == b"content"
 
 
-def test_a_retry_budget_ends(store: S3Store) -> None:
+def test_retries_end_with_their_budget(store: S3Store) -> None:
     settings = S3Settings.of(
         {"s3.access-key-id": "a", "s3.secret-access-key": "b", "s3.retry.budget-seconds": "0.5",
          "s3.retry.min-wait-ms": "10", "s3.retry.num-retries": "1000"}

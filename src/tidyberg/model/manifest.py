@@ -24,7 +24,7 @@ class RestRule:
     """Decides which data files rest. A plan cannot rewrite a resting file, so it only counts it.
 
     A file rests if it has the right size and no delete file applies to it, or if the plan does not select its
-    partition. Marks (manifests/text_filter.py) are Bloom filters: a false positive only means that a file does not rest.
+    partition. Marks (manifests/text_filter.py) are Bloom filters: after a false positive, a file does not rest.
     """
 
     at_least: int  # the smallest right size, in bytes
