@@ -56,8 +56,22 @@ def test_correctness_counts_the_mutants() -> None:
 
 
 def test_decisions_of_the_architecture_are_numbered_one_after_the_other() -> None:
-    numbers = [int(number) for number in re.findall(r"^(\d+)\. \*\*", text("docs/architecture.md"), re.MULTILINE)]
+    numbers = [
+        int(number) for number in re.findall(r"^(\d+)\. \*\*", text("docs/internals/decisions.md"), re.MULTILINE)
+    ]
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_every_path_in_the_architecture_exists() -> None:
+    named = re.findall(r"`([a-z0-9_]+(?:/[a-z0-9_]+)*(?:/|\.py))`", text("docs/architecture.md"))
+    assert len(named) > 80
+    assert [path for path in named if not (SOURCE / path).exists()] == []
+
+
+def test_the_architecture_describes_every_package_and_no_other() -> None:
+    cells = first_cells(section(text("docs/architecture.md"), "Floors"))
+    listed = [name for cell in cells for name in re.findall(r"`(\w+)/`", cell)]
+    assert sorted(listed) == sorted(packages())
 
 
 def test_observability_lists_every_alert_and_no_other() -> None:
