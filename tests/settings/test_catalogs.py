@@ -14,6 +14,7 @@ import pytest
 from pyiceberg.exceptions import NoSuchIcebergTableError, SignError
 
 from tidyberg.catalog.errors import catalog_errors
+from tidyberg.catalog.open import list_tables, load_table
 from tidyberg.errors import (
     AccessDenied,
     BadInput,
@@ -28,14 +29,7 @@ from tidyberg.errors import (
     Unsupported,
 )
 from tidyberg.model.table import TableRef
-from tidyberg.settings.catalogs import (
-    default_catalog_name,
-    known_catalogs,
-    list_tables,
-    load_table,
-    open_catalog,
-    resolve_table,
-)
+from tidyberg.settings.catalogs import default_catalog_name, known_catalogs, open_catalog, resolve_table
 from tidyberg.settings.settings import Settings
 from tidyberg.testing import Warehouse, local_path
 

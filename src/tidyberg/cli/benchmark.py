@@ -12,6 +12,7 @@ from tidyberg.benchmarking.java import measure_java, require_runtime
 from tidyberg.benchmarking.runs import Measured, ModeRun, measure_modes
 from tidyberg.benchmarking.sample import BenchmarkSample, choose_sample
 from tidyberg.benchmarking.scratch import Scratch
+from tidyberg.catalog.open import load_table
 from tidyberg.cli.as_json import plain
 from tidyberg.cli.flags import OptionFlags
 from tidyberg.cli.foreground import run_cancellable
@@ -25,7 +26,7 @@ from tidyberg.model.plan import Plan
 from tidyberg.model.sizes import format_size, parse_size
 from tidyberg.record.process import is_alive
 from tidyberg.record.records import open_sqlite
-from tidyberg.settings.catalogs import load_table, resolve_table
+from tidyberg.settings.catalogs import resolve_table
 from tidyberg.settings.options import plan_options
 
 

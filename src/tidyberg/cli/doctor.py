@@ -17,13 +17,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from tidyberg.catalog.errors import catalog_errors
+from tidyberg.catalog.open import catalog_secrets, list_tables, load_table
 from tidyberg.cli.doctor_store import check_store, existing
 from tidyberg.cli.flags import CommonFlags
 from tidyberg.cli.formatting import plural, size
 from tidyberg.cli.show_doctor import Check
 from tidyberg.errors import TidybergError
 from tidyberg.model.sizes import GB
-from tidyberg.settings.catalogs import catalog_secrets, known_catalogs, list_tables, load_table, open_catalog
+from tidyberg.settings.catalogs import known_catalogs, open_catalog
 from tidyberg.settings.load import find_config, load_settings
 from tidyberg.settings.settings import Settings
 

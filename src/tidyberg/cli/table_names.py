@@ -6,9 +6,10 @@ from fnmatch import fnmatchcase
 
 from pyiceberg.catalog import Catalog
 
+from tidyberg.catalog.open import list_tables
 from tidyberg.errors import BadInput, TidybergError, UnknownTable
 from tidyberg.model.table import TableRef
-from tidyberg.settings.catalogs import list_tables, resolve_table
+from tidyberg.settings.catalogs import resolve_table
 from tidyberg.settings.settings import Settings
 
 _WILDCARDS = frozenset("*?[")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.catalog import Catalog
 
 from tidyberg.catalog.errors import catalog_errors
+from tidyberg.catalog.open import list_tables, load_table
 from tidyberg.control.calibration import report
 from tidyberg.control.context import JobPolicy, JobRequest, Services
 from tidyberg.control.engines import EngineChoice
@@ -36,7 +37,6 @@ from tidyberg.planning.document import options_of
 from tidyberg.record.clock import wall_clock_ms
 from tidyberg.record.store import JobStore
 from tidyberg.redact import redact_text
-from tidyberg.settings.catalogs import list_tables, load_table
 from tidyberg.telemetry.context import about
 from tidyberg.telemetry.traces import Tracer
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from tidyberg.catalog.open import load_table
 from tidyberg.control.context import JobContext, JobPolicy, JobRequest, Services
 from tidyberg.control.dead_jobs import DeadJobs
 from tidyberg.control.engines import EngineChoice
@@ -24,7 +25,6 @@ from tidyberg.model.plan import FileGroup
 from tidyberg.model.report import CompactionResult, EventSink, Notice
 from tidyberg.model.words import plural
 from tidyberg.record.process import this_process
-from tidyberg.settings.catalogs import load_table
 
 
 @dataclass(frozen=True)

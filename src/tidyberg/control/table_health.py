@@ -5,6 +5,7 @@ from typing import Any
 
 from pyiceberg.catalog import Catalog
 
+from tidyberg.catalog.open import load_table
 from tidyberg.errors import TidybergError
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import PlanOptions
@@ -13,7 +14,6 @@ from tidyberg.model.table import TableRef
 from tidyberg.planning.file_sizes import resolve_sizes
 from tidyberg.planning.health import assess
 from tidyberg.planning.overhead import overhead_of
-from tidyberg.settings.catalogs import load_table
 
 
 def health_report(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
 
+from tidyberg.catalog.open import list_tables, load_table
 from tidyberg.errors import TidybergError, Transient
 from tidyberg.model.cron import time_zone
 from tidyberg.model.job import JobStatus
@@ -33,7 +34,6 @@ from tidyberg.service.requests import SubmitRequest
 from tidyberg.service.scheduler import is_opted_out, key_for
 from tidyberg.service.service import Service
 from tidyberg.service.timetable import scheduled_catalogs
-from tidyberg.settings.catalogs import list_tables, load_table
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.scheduling import Auto
 

@@ -15,10 +15,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
 from tidyberg.catalog.errors import catalog_errors
+from tidyberg.catalog.open import catalog_secrets, list_tables, load_table
 from tidyberg.errors import CatalogUnreachable, TidybergError, Transient, UnknownTable
 from tidyberg.model.table import TableRef
 from tidyberg.planning.partition_fields import PartitionFields, partition_fields
-from tidyberg.settings.catalogs import catalog_secrets, list_tables, load_table
 
 FRESH_SECONDS = 60.0
 READY_SECONDS = 10.0  # how long a successful check of a catalog is cached

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from tidyberg.catalog.open import unknown_namespace
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput, BadPredicate, UnknownCatalog, UnknownJob, UnknownNamespace, UnknownPlan
 from tidyberg.model.accuracy import CalibrationReport
@@ -44,7 +45,7 @@ from tidyberg.service.request_checks import check_plan_options, checked_priority
 from tidyberg.service.requests import JobView, ReadinessReport, ScheduleTimes, SubmitRequest
 from tidyberg.service.schedules import Schedules
 from tidyberg.service.workers import Workers
-from tidyberg.settings.catalogs import default_catalog_name, known_catalogs, unknown_namespace
+from tidyberg.settings.catalogs import default_catalog_name, known_catalogs
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import DEFAULT_CATALOG, Settings
 from tidyberg.telemetry.metrics import Metrics
