@@ -1,4 +1,4 @@
-"""Tasks that splice, beside the same tasks that encode everything."""
+"""Tasks that splice, and the same tasks that encode everything."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,11 +22,11 @@ METRICS = [one.name for one in fields(WrittenFile) if one.name.endswith(("_count
 
 @contextmanager
 def small_files_count(judged: int = 1) -> Iterator[None]:
-    """Else only files of tens of thousands of rows are worth splicing; the first ones decide for all."""
+    """Without this, splicing pays only for files of tens of thousands of rows. The first files decide for all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encode, "_SAMPLED_FILES", judged)
         patch.setattr(judge, "MIN_DICTIONARY_ROWS", 0)
-        patch.setattr(judge, "_WORTHWHILE_SHARE", 0.0)
+        patch.setattr(judge, "_MIN_MOVED_SHARE", 0.0)
         patch.setattr(judge, "_FILES_PER_OUTPUT", 0)
         patch.setattr(judge, "MIN_PAGE_VALUES", 0)
         patch.setattr(parts, "MIN_PAGE_VALUES", 0)
@@ -34,7 +34,7 @@ def small_files_count(judged: int = 1) -> Iterator[None]:
 
 
 def rewrite(inputs: Sequence[TaskInput], directory: Path, schema: pa.Schema, **changes: Any) -> TaskResult:
-    """Spliced, unless told otherwise; `write` changes some of the settings."""
+    """Runs a task that splices by default. `write` changes some of its settings."""
     settings = {"dictionary": False, **changes.pop("write", {})}
     task = make_task(inputs, schema, directory, **{"splices": True, **changes})
     result = run_task(replace(task, write=replace(task.write, **settings)), 0, STORAGE)
@@ -45,7 +45,7 @@ def rewrite(inputs: Sequence[TaskInput], directory: Path, schema: pa.Schema, **c
 def both(
     inputs: Sequence[TaskInput], directory: Path, schema: pa.Schema, **changes: Any
 ) -> tuple[TaskResult, TaskResult]:
-    """The task spliced, and encoded."""
+    """Runs the task twice: spliced, and encoded."""
     spliced = rewrite(inputs, directory / "spliced", schema, **changes)
     encoded = rewrite(inputs, directory / "encoded", schema, splices=False, **changes)
     assert encoded.bytes_spliced == 0
@@ -53,7 +53,7 @@ def both(
 
 
 def assert_alike(spliced: TaskResult, encoded: TaskResult) -> None:
-    """All that verification and manifests are told."""
+    """Compares everything that verification and manifests receive."""
     assert (spliced.mode, spliced.rows_read, spliced.rows_written) == (
         "encode",
         encoded.rows_read,
@@ -72,7 +72,7 @@ def rows_of(result: TaskResult) -> pa.Table:
 
 
 def moved_columns(result: TaskResult) -> set[str]:
-    """Columns all of whose pages are plain, by what footers say of them."""
+    """Returns the columns whose pages are all plain, according to the footers."""
     footer = pq.read_metadata(result.outputs[0].path)
     columns = map(footer.row_group(0).column, range(footer.num_columns))
     return {column.path_in_schema for column in columns if not column.has_dictionary_page}

@@ -148,7 +148,7 @@ class PagedOutput:
         )
 
     def _omit_partial_statistics(self) -> None:
-        """Some readers refuse statistics that only some row groups have. Arrow's own files are left as they are."""
+        """Some readers apply the statistics of some row groups to the file. Files by Arrow alone stay as they are."""
         left_out = partial_statistics([[chunk.metadata for chunk in group] for group in self._groups])
         for group in self._groups:
             for chunk, fields in zip(group, left_out, strict=True):
