@@ -19,7 +19,7 @@ DATA_PAGES, DICTIONARY_PAGE = (0, 3), 2
 
 
 def check_offsets(path: Path) -> int:
-    """Raises where an offset leads astray; returns how many data pages were found by an offset index."""
+    """Raises if an offset is wrong. Returns how many data pages were found with an offset index."""
     content = path.read_bytes()
     footer, _ = read_struct(footer_bytes(path))
     found = 0
@@ -36,7 +36,7 @@ def check_offsets(path: Path) -> int:
 
 
 def _check_pages(content: bytes, metadata: Struct) -> int:
-    """The pages of a column lie end to end; returns where they begin."""
+    """Checks that the pages of a column have no gaps. Returns where they begin."""
     first: int = metadata[MetadataField.DATA_PAGE][1]
     start: int = metadata.get(MetadataField.DICTIONARY_PAGE, (0, 0))[1] or first
     end = start + metadata[MetadataField.COMPRESSED][1]

@@ -1,4 +1,4 @@
-"""Reads a file with every reader at hand, whole and through its pruning."""
+"""Reads a file with every installed reader, whole and with filters."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ Read = Callable[[str, int | None], list[int]]
 
 
 def by_datafusion(path: str, wanted: int | None) -> list[int]:
-    """Page indexes and bloom filters are asked, and rows filtered while they are decoded."""
+    """Uses page indexes and bloom filters, and filters rows while they are decoded."""
     config = datafusion.SessionConfig()
     for name in ("pushdown_filters", "enable_page_index", "bloom_filter_on_read", "pruning"):
         config = config.set(f"datafusion.execution.parquet.{name}", "true")

@@ -39,7 +39,7 @@ SCHEMA = pa.schema(
 
 
 def row(number: int) -> dict[str, Any]:
-    """A row that tells its number, with nulls here and there."""
+    """Returns a row made from its number, with some nulls."""
     day = dt.date(2020, 1, 1) + dt.timedelta(days=number % 4000)
     moment = dt.datetime(2021, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=number)
     values: dict[str, Any] = {
@@ -85,7 +85,7 @@ def write_files(directory: Path, tables: Sequence[pa.Table], **options: Any) -> 
 
 
 def copy(inputs: Sequence[TaskInput], directory: Path, schema: pa.Schema = SCHEMA, **changes: Any) -> TaskResult:
-    """Copied if that can be proven safe, else encoded: the result says which."""
+    """Copies files if that is provably safe, and encodes them otherwise. The result says which."""
     result = run_task(make_task(inputs, schema, directory, **{"mode": "copy", **changes}), 0, STORAGE)
     assert isinstance(result, TaskResult)
     return result

@@ -1,4 +1,4 @@
-"""Files of every writer at hand: their footers survive the codec byte for byte, and their rows the copy."""
+"""Files of every installed writer: footers survive the codec byte for byte, and rows survive the copy."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -99,7 +99,7 @@ def bare(schema: pa.Schema) -> list[pa.Field]:
 
 
 def give_ids(footer: Struct) -> None:
-    """These writers know field ids little or not at all."""
+    """Adds field ids, because these writers support them badly or not at all."""
     for element in footer[FileField.SCHEMA][1].items[1:]:
         name = element[ElementField.NAME][1].decode()
         if name in IDS:
@@ -124,7 +124,7 @@ def inputs_of(write: Writer, directory: Path, files: int = 3) -> list[TaskInput]
 
 
 @every_writer
-def test_footers_come_out_of_the_codec_byte_for_byte(tmp_path: Path, write: Writer) -> None:
+def test_footers_survive_the_codec_byte_for_byte(tmp_path: Path, write: Writer) -> None:
     (file,) = inputs_of(write, tmp_path, 1)
     footer = footer_bytes(Path(file.path))
     struct, end = read_struct(footer)
@@ -183,7 +183,7 @@ def test_files_of_all_writers_together_keep_their_rows(tmp_path: Path) -> None:
 
 
 def test_an_offset_that_is_wrong_by_one_is_noticed(tmp_path: Path) -> None:
-    """The checks of this room can fail."""
+    """Shows that the checks of this package can fail."""
     result = copy(inputs_of(by_arrow, tmp_path, 1), tmp_path / "out", SCHEMA)
     path = Path(result.outputs[0].path)
     content = bytearray(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Tables with deletes, and what the tests ask of them."""
+"""Tables with deletes, and helpers to inspect them."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Small Parquet files and tasks over them, for the tests of this room."""
+"""Small Parquet files and tasks over them, for the tests of this package."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ NUMBERS = pa.schema([field("id", pa.int64(), 1), field("name", pa.string(), 2)])
 
 
 def number_files(directory: Path, files: int, rows: int) -> list[TaskInput]:
-    """Files of NUMBERS whose ids run through from 0."""
+    """Files of NUMBERS with consecutive ids from 0."""
     made = []
     for number in range(files):
         ids = range(number * rows, (number + 1) * rows)

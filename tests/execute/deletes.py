@@ -1,4 +1,4 @@
-"""Delete files of every kind as other writers leave them, for the tests of this room."""
+"""Delete files of every kind, as other writers write them, for the tests of this package."""
 
 import struct
 import zlib
@@ -42,7 +42,7 @@ def equality_delete(
 
 
 def deletion_vectors(path: Path, positions: Mapping[str, Sequence[int]], sequence: int) -> list[TaskDelete]:
-    """Several vectors in one file, as a Puffin file holds them; readers go by offset and size alone."""
+    """Several vectors in one file, as in a Puffin file. Readers use only the offset and size."""
     content = bytearray(b"PFA1")
     found = []
     for name, places in positions.items():
