@@ -2,12 +2,9 @@
 
 import math
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-
-Encoder = Callable[[Any], bytes]
 
 _HIGHEST_CODE_POINT = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)

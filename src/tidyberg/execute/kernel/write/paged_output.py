@@ -71,12 +71,12 @@ class PagedOutput:
         for number, (leaf, table_leaf) in enumerate(zip(self._schema_leaves, self._leaves, strict=True)):
             start = self._sink.tell()
             if number in moved:
-                parts = moved[number]
-                assert sum(part.rows for part in parts) == rows
-                for part in parts:
-                    for piece in part.content:
+                chunks = moved[number]
+                assert sum(chunk.rows for chunk in chunks) == rows
+                for chunk in chunks:
+                    for piece in chunk.content:
                         self._write(piece)
-                group.append(merge_chunks(parts, start, leaf, table_leaf.type, self._codec, floats.get(number)))
+                group.append(merge_chunks(chunks, start, leaf, table_leaf.type, self._codec, floats.get(number)))
             else:
                 source, index = encoded[number]
                 group.append(self._place(source, index, start, leaf))
