@@ -79,7 +79,9 @@ def test_position_deletes_stay_while_they_name_an_unchanged_file(warehouse: Ware
     assert left not in delete_files(warehouse, table)
 
 
-def test_file_scoped_position_deletes_are_removed_with_their_file(warehouse: Warehouse, table: Table) -> None:
+def test_file_scoped_position_deletes_are_removed_with_their_file_and_no_others(
+    warehouse: Warehouse, table: Table
+) -> None:
     big, small, *_ = paths(warehouse, table)
     delete_positions(table, small, [0, 1])
     delete_positions(table, big, [0, 1])

@@ -140,7 +140,7 @@ def test_long_bounds_in_page_headers_are_skipped() -> None:
         {"compression": {"a": "zstd", "b": "snappy"}},
     ],
 )
-def test_columns_with_more_than_one_data_page_are_not_joined(options: dict[str, Any]) -> None:
+def test_files_with_other_pages_or_codecs_are_not_joined(options: dict[str, Any]) -> None:
     table = pa.table({"a": list(range(500)), "b": [f"text {i}" for i in range(500)]})
     assert joined_rows([content_of(table, **options)] * 2) is None
 

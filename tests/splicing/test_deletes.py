@@ -75,7 +75,7 @@ def test_no_pages_are_moved_if_most_rows_are_in_files_with_deletes(tmp_path: Pat
     assert (result.bytes_spliced, result.rows_written) == (0, 3 * COUNT - 2)
 
 
-def test_equality_deletes_apply_to_older_files_only_when_pages_move(tmp_path: Path) -> None:
+def test_pages_are_moved_only_from_files_newer_than_an_equality_delete(tmp_path: Path) -> None:
     """A file counts as losing rows if a delete may apply: only reading it would show whether it does."""
     old, *others = large_files(tmp_path, files=3)
     inputs = [replace(old, sequence_number=1), *(replace(file, sequence_number=9) for file in others)]

@@ -132,15 +132,15 @@ def test_a_column_that_a_writer_gave_no_dictionary_gets_one_where_it_pays(tmp_pa
     ],
     ids=str,
 )
-def test_options_that_need_encoded_rows_get_them(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_tasks_that_rule_out_splicing_are_encoded(tmp_path: Path, changes: dict[str, Any]) -> None:
     inputs = large_files(tmp_path)
     assert rewrite(inputs, tmp_path / "in", NUMBERS).bytes_spliced > 0
     result = rewrite(inputs, tmp_path / "out", NUMBERS, **changes)
     assert (result.bytes_spliced, result.rows_written) == (0, 75_000)
 
 
-def test_rows_that_move_to_another_partition_are_never_moved_as_pages(tmp_path: Path) -> None:
-    """The rows move to other partitions, or are deleted [I1]."""
+def test_tasks_with_new_partitions_or_without_inputs_are_not_spliced(tmp_path: Path) -> None:
+    """I1: rows that change their partition cannot keep their pages."""
     inputs = large_files(tmp_path)
     storage, task = Storage(STORAGE), make_task(inputs, NUMBERS, tmp_path / "out", splices=True)
     assert may_splice(task, storage)
