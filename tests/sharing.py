@@ -1,4 +1,4 @@
-"""How the tests are shared out to processes: those that need the same server stay together, so that it starts once."""
+"""Distributes tests to processes: tests that need the same server stay together, so that it starts once."""
 
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
@@ -18,7 +18,7 @@ TOGETHER = {
 
 
 class ByServer(LoadScopeScheduling):  # type: ignore[misc]  # untyped
-    """Each test by itself but for these; the largest crowd first."""
+    """Distributes tests one by one, except those that share a server. The largest group comes first."""
 
     def _split_scope(self, nodeid: str) -> str:
         for server, places in TOGETHER.items():

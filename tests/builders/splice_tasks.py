@@ -27,7 +27,7 @@ def small_files_count(judged: int = 1) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encode, "_SAMPLED_FILES", judged)
         patch.setattr(judge, "MIN_DICTIONARY_ROWS", 0)
-        patch.setattr(judge, "_WORTHWHILE_SHARE", 0.0)
+        patch.setattr(judge, "_MIN_MOVED_SHARE", 0.0)
         patch.setattr(judge, "_FILES_PER_OUTPUT", 0)
         patch.setattr(judge, "MIN_PAGE_VALUES", 0)
         patch.setattr(parts, "MIN_PAGE_VALUES", 0)

@@ -1,4 +1,4 @@
-"""Files are copied as bytes: the rows are the same, and what footers and manifests say of them is true."""
+"""Files are copied as bytes: the rows are the same, and the metadata in footers and manifests is true."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_rows_are_the_same_and_row_groups_stay_as_they_were(tmp_path: Path) -> N
     assert result.outputs[0].size == Path(result.outputs[0].path).stat().st_size
 
 
-def test_outputs_are_cut_between_row_groups(tmp_path: Path) -> None:
+def test_outputs_are_divided_between_row_groups(tmp_path: Path) -> None:
     tables = [rows(first, 400) for first in range(0, 2400, 400)]
     result = copy(write_files(tmp_path, tables, row_group_size=200), tmp_path / "out", outputs=3)
     assert [output.records for output in result.outputs] == [800, 800, 800]

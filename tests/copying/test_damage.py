@@ -1,4 +1,4 @@
-"""Footers that would end Arrow, and the process with it, are named when a process has died already."""
+"""Footers that would crash Arrow are named once a process has died."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,7 +43,7 @@ def test_the_second_attempt_at_any_task_names_the_file(tmp_path: Path, files: li
         assert raised.value.kind is FailureKind.DAMAGED
 
 
-def test_so_does_the_first_one_after_a_death(tmp_path: Path, files: list[TaskInput]) -> None:
+def test_the_first_attempt_after_a_crash_names_the_file_too(tmp_path: Path, files: list[TaskInput]) -> None:
     with pytest.raises(KernelFailure, match=r"in-1\.parquet has a damaged footer"):
         run_task(make_task(files, TABLE, tmp_path / "out", after_death=True), 0, STORAGE)
 
@@ -53,7 +53,7 @@ def test_sound_files_pass(tmp_path: Path, write: Callable[[pa.Table, Path], None
     refuse_damaged_footers(inputs_of(write, tmp_path, 1), Storage(STORAGE))
 
 
-def test_what_arrow_survives_is_left_to_arrow(tmp_path: Path) -> None:
+def test_damage_that_arrow_survives_is_left_to_arrow(tmp_path: Path) -> None:
     for number, content in enumerate((b"", b"PAR1", b"PAR1 not a footer at all \x05\0\0\0PAR1", b"x" * 100)):
         path = tmp_path / f"{number}.parquet"
         path.write_bytes(content)

@@ -47,7 +47,7 @@ INHERITED: list[Lineage] = [
 ]
 
 
-def test_inherited_lineage_is_written_beside_the_columns(tmp_path: Path) -> None:
+def test_inherited_lineage_is_added_as_columns(tmp_path: Path) -> None:
     inputs = inputs_of(tmp_path, write_page_index=True)
     copied, encoded = rewrite(inputs, tmp_path / "copied", outputs=2), rewrite(inputs, tmp_path / "e", mode="encode")
     assert (copied.mode, copied.mode_reason) == ("copy", "")
@@ -91,7 +91,7 @@ def test_stored_lineage_is_copied_with_the_rest(tmp_path: Path) -> None:
 
 
 def test_files_of_several_writers_keep_the_counts_of_their_lineage(tmp_path: Path) -> None:
-    """No statistics of other columns can be kept; without those of lineage verification failed the whole job."""
+    """Other columns lose their statistics. Without those of lineage, verification failed the whole job."""
     inputs = inputs_of(tmp_path)
     edit_footer(Path(inputs[1].path), lambda footer: footer.update({FileField.CREATED_BY: (BINARY, b"another writer")}))
     changed = [inputs[0], replace(inputs[1], size=Path(inputs[1].path).stat().st_size)]

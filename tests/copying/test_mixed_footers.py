@@ -1,4 +1,4 @@
-"""What some writers say in their footers and others do not: of a copy it is said of every row group, or of none."""
+"""Optional metadata that only some writers write: a copy has it for every row group, or for none."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -125,7 +125,7 @@ EDITS: dict[str, Edit] = {
 
 
 def check_whole(path: str) -> None:
-    """What the format lets writers leave out is said of all row groups or of none, and is true."""
+    """Checks that optional metadata is true, and present in all row groups or in none."""
     groups = groups_of(path)
     assert [group[GroupField.ORDINAL][1] for group in groups] == list(range(len(groups)))
     chunks = [chunk for group in groups for chunk in chunks_of(group)]
@@ -149,8 +149,8 @@ def check_whole(path: str) -> None:
 
 
 @pytest.mark.parametrize("writers", list(permutations((by_arrow, by_arrow_rs, by_polars), 2)))
-def test_every_reader_opens_what_was_copied_of_two_writers(tmp_path: Path, writers: tuple[Writer, ...]) -> None:
-    """PyArrow numbers no row group, the others number all: DataFusion refuses a file where some are numbered."""
+def test_every_reader_opens_a_copy_of_files_by_two_writers(tmp_path: Path, writers: tuple[Writer, ...]) -> None:
+    """PyArrow numbers no row groups, others number all. DataFusion refuses a file in which only some are numbered."""
     inputs = [file for write in writers for file in inputs_of(write, tmp_path, 1)]
     result = copy(inputs, tmp_path / "out", SCHEMA)
     assert (result.mode, result.mode_reason) == ("copy", "")
@@ -160,7 +160,7 @@ def test_every_reader_opens_what_was_copied_of_two_writers(tmp_path: Path, write
 
 @pytest.mark.parametrize("edited", [0, 1])
 @pytest.mark.parametrize("edit", list(EDITS.values()), ids=list(EDITS))
-def test_what_one_file_says_and_another_does_not_is_said_of_all_or_of_none(
+def test_metadata_of_only_some_files_is_written_for_all_row_groups_or_none(
     tmp_path: Path, edit: Edit, edited: int
 ) -> None:
     inputs = []
@@ -192,8 +192,8 @@ def test_column_orders_of_one_file_only_are_a_reason_to_encode(tmp_path: Path) -
     assert (result.mode, "different column orders" in result.mode_reason) == ("encode", True)
 
 
-def test_a_dictionary_at_zero_is_none(tmp_path: Path) -> None:
-    """So some writers say it, and some readers look there."""
+def test_a_dictionary_page_at_offset_zero_does_not_exist(tmp_path: Path) -> None:
+    """Some writers store zero for a missing dictionary, and some readers would look there."""
     path = tmp_path / "0.parquet"
     pq.write_table(table(0), path, use_dictionary=False)
     edit_footer(path, in_chunks((I64, 0), MetadataField.DICTIONARY_PAGE, of_metadata=True))
@@ -204,7 +204,7 @@ def test_a_dictionary_at_zero_is_none(tmp_path: Path) -> None:
 
 
 def test_page_indexes_of_row_ids_alone_are_left_out(tmp_path: Path) -> None:
-    """The columns of lineage are ours and would have them, beside columns without."""
+    """Our own lineage columns would have page indexes next to columns without any."""
     paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
     for number, path in enumerate(paths):
         pq.write_table(table(number * ROWS), path)
@@ -215,8 +215,8 @@ def test_page_indexes_of_row_ids_alone_are_left_out(tmp_path: Path) -> None:
     check_readers(result.outputs[0].path, [*range(2 * ROWS)])
 
 
-def test_what_pandas_says_of_the_index_of_one_file_is_not_said_of_the_copy(tmp_path: Path) -> None:
-    """Two files of the same number of rows say the same of their index, and it is not true of both together."""
+def test_pandas_metadata_of_one_file_is_not_copied(tmp_path: Path) -> None:
+    """Two files with equal row counts have equal pandas metadata, which is wrong for the merged file."""
     said = {b"pandas": b'{"index_columns": [{"kind": "range", "name": null, "start": 0, "stop": 10, "step": 1}]}'}
     rows = pa.table({"id": range(10)}, schema=NUMBERS)
     inputs = []
@@ -245,8 +245,8 @@ def test_more_row_groups_than_every_reader_can_open_are_not_copied_into_one_file
     assert copy(inputs, tmp_path / "halves", NUMBERS, outputs=2, target=1).mode == "copy"
 
 
-def test_rows_that_only_each_file_has_in_order_are_not_called_sorted(tmp_path: Path) -> None:
-    """DataFusion takes what all row groups say for the order of the file, and does not sort."""
+def test_files_that_are_sorted_one_by_one_are_not_called_sorted(tmp_path: Path) -> None:
+    """DataFusion would treat the order of each row group as the order of the file, and would not sort."""
     paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
     for path in paths:
         by_arrow(table(0), path)
@@ -270,7 +270,7 @@ def statistics_of(path: str, column: int) -> list[tuple[Any, Any, Any]]:
 
 
 def test_bounds_are_kept_beside_row_groups_of_nothing_but_nulls(tmp_path: Path) -> None:
-    """Those have none and need none; a row group with values and without bounds takes those of all others away."""
+    """A row group of nulls needs no bounds. If one with values lacks bounds, all lose theirs."""
     schema = pa.schema([field("id", pa.int64(), 1), field("name", pa.string(), 2)])
     rows = [pa.table({"id": [0, 1], "name": names}, schema=schema) for names in (["a", "b"], [None, None], ["x", None])]
     inputs = [write_file(tmp_path / f"{number}.parquet", each) for number, each in enumerate(rows)]
@@ -285,7 +285,7 @@ def test_bounds_are_kept_beside_row_groups_of_nothing_but_nulls(tmp_path: Path) 
 
 
 def nulls_found(path: str, column: str) -> list[int]:
-    """By DataFusion, which takes statistics without a count to say that there are none, and by DuckDB."""
+    """Counts nulls with DuckDB, and with DataFusion, which assumes no nulls if statistics lack the count."""
     context = datafusion.SessionContext()
     context.register_parquet("copied", path)
     found = context.sql(f"SELECT count(*) AS n FROM copied WHERE {column} IS NULL").to_pydict()["n"][0]
@@ -293,7 +293,7 @@ def nulls_found(path: str, column: str) -> list[int]:
     return [found, counted[0]]
 
 
-def test_nulls_that_one_row_group_does_not_count_are_counted_of_none(tmp_path: Path) -> None:
+def test_null_counts_that_one_row_group_lacks_are_omitted_from_all(tmp_path: Path) -> None:
     paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
     for number, path in enumerate(paths):
         by_arrow(table(number * ROWS), path)
@@ -304,7 +304,7 @@ def test_nulls_that_one_row_group_does_not_count_are_counted_of_none(tmp_path: P
 
 
 def test_copies_of_several_writers_still_count_nulls(tmp_path: Path) -> None:
-    """Readers judge bounds by who wrote them, but a count is a count."""
+    """Readers distrust bounds of some writers, but they trust counts."""
     schema = pa.schema([field("id", pa.int64(), 1), field("name", pa.string(), 2)])
     paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
     for first, path in zip((0, 100), paths, strict=True):
@@ -319,8 +319,8 @@ def test_copies_of_several_writers_still_count_nulls(tmp_path: Path) -> None:
     assert nulls_found(output.path, "name") == [40, 40]
 
 
-def test_nulls_that_one_of_several_writers_does_not_count_are_counted_of_none(tmp_path: Path) -> None:
-    """Iceberg Java before PR 17557 takes one from the count of the others for each row group that has none."""
+def test_null_counts_that_one_of_several_writers_lacks_are_omitted_from_all(tmp_path: Path) -> None:
+    """Iceberg Java before PR 17557 subtracts one from the total for each row group without a count."""
     paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
     for number, path in enumerate(paths):
         by_arrow(table(number * ROWS), path)

@@ -1,4 +1,4 @@
-"""NaN of copied files: counted as the inputs' manifests counted them, and bounds only where all of them tell."""
+"""NaN counts of copied files come from the inputs' manifests; bounds exist only if all manifests have them."""
 
 import math
 import shutil
@@ -41,7 +41,7 @@ def table(values: Values) -> pa.Table:
 
 
 def told(column: int, values: Values) -> NanFacts:
-    """What a careful writer puts into its manifest."""
+    """Returns what a careful writer puts into its manifest."""
     numbers = [value for value in values if value is not None and not math.isnan(value)]
     nans = sum(value is not None and math.isnan(value) for value in values)
     if not nans or not numbers:
@@ -81,7 +81,7 @@ def test_nan_is_counted_and_bounds_are_those_of_the_numbers(tmp_path: Path) -> N
     assert [metrics(output, column) for column in FORMATS] == [(3, -2.0, 7.0)] * 3
 
 
-def test_what_one_manifest_does_not_count_is_not_known_of_the_copy(tmp_path: Path) -> None:
+def test_nan_that_one_manifest_does_not_count_is_unknown_in_the_copy(tmp_path: Path) -> None:
     first, second = files(tmp_path, [[1.0, 2.0], [3.0]])
     only_double = tuple(fact for fact in second.nans if fact.field_id == DOUBLE)
     output = one_output([first, replace(second, nans=only_double)], tmp_path)
@@ -89,7 +89,7 @@ def test_what_one_manifest_does_not_count_is_not_known_of_the_copy(tmp_path: Pat
     assert metrics(output, SINGLE) == metrics(output, INNER) == (None, None, None)
 
 
-def test_bounds_are_told_only_where_every_manifest_tells_them(tmp_path: Path) -> None:
+def test_copies_have_bounds_only_if_every_manifest_has_them(tmp_path: Path) -> None:
     first, second = files(tmp_path, [[1.0, NAN], [3.0, NAN]])
     output = one_output([first, replace(second, nans=(NanFacts(DOUBLE, 1),))], tmp_path)
     assert metrics(output) == (2, None, None)
@@ -107,7 +107,7 @@ def test_zeros_bound_both_zeros(tmp_path: Path) -> None:
     assert (low.lower_bounds[DOUBLE], low.upper_bounds[DOUBLE]) == (struct.pack("<d", -0.0), high)
 
 
-def test_a_manifest_that_the_footer_contradicts_is_not_believed(tmp_path: Path) -> None:
+def test_a_manifest_that_the_footer_contradicts_is_not_trusted(tmp_path: Path) -> None:
     (file,) = files(tmp_path, [[1.0, NAN, 5.0]])
     wrong = tuple(struct.pack("<d", value) for value in (2.0, 5.0))
     assert metrics(one_output([replace(file, nans=(NanFacts(DOUBLE, 1, *wrong),))], tmp_path)) == (1, None, None)
@@ -121,7 +121,7 @@ def test_bounds_of_another_type_are_no_bounds(tmp_path: Path) -> None:
     assert metrics(output) == (1, None, None)
 
 
-def test_nan_of_a_file_that_is_cut_in_two_is_not_known_of_either(tmp_path: Path) -> None:
+def test_nan_of_a_divided_file_is_unknown_in_both_outputs(tmp_path: Path) -> None:
     values: list[float | None] = [float(number) for number in range(400)]
     whole = files(tmp_path / "without", [values], row_group_size=100)
     result = copy(whole, tmp_path / "out", SCHEMA, outputs=2)
@@ -131,7 +131,7 @@ def test_nan_of_a_file_that_is_cut_in_two_is_not_known_of_either(tmp_path: Path)
     assert [metrics(output) for output in result.outputs] == [(None, None, None)] * 2
 
 
-def test_metrics_modes_of_the_table_are_kept_to(tmp_path: Path) -> None:
+def test_copies_follow_the_tables_metrics_modes(tmp_path: Path) -> None:
     inputs = files(tmp_path, [[1.0, NAN], [2.0]])
     assert metrics(one_output(inputs, tmp_path, "counts")) == (1, None, None)
     assert metrics(one_output(inputs, tmp_path, "none")) == (None, None, None)
@@ -153,7 +153,7 @@ numbers = st.one_of(st.none(), st.floats(width=32), st.sampled_from([NAN, 0.0, -
     st.integers(1, 3),
     st.booleans(),
 )
-def test_whatever_is_told_is_true_and_what_can_be_known_is_told(
+def test_nan_metrics_are_true_and_as_complete_as_possible(
     contents: list[list[float | None]], row_group_size: int, outputs: int, statistics: bool
 ) -> None:
     directory = Path(tempfile.mkdtemp(prefix="tidyberg-nans-"))

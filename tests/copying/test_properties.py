@@ -1,4 +1,4 @@
-"""Random files, copied: every reader finds the same rows, and every offset leads where it should."""
+"""Random files are copied: every reader finds the same rows, and every offset is right."""
 
 import shutil
 import tempfile
@@ -33,7 +33,9 @@ options = st.fixed_dictionaries(
 
 @settings(max_examples=60, deadline=None)
 @given(files(), st.lists(options, min_size=4, max_size=4), st.integers(1, 3))
-def test_rows_of_random_files_are_found_again(tables: list[pa.Table], how: list[dict[str, Any]], outputs: int) -> None:
+def test_copies_of_random_files_have_the_same_rows(
+    tables: list[pa.Table], how: list[dict[str, Any]], outputs: int
+) -> None:
     directory = Path(tempfile.mkdtemp(prefix="tidyberg-copy-"))
     try:
         inputs = write_each(directory, tables, how)

@@ -1,4 +1,4 @@
-"""What cannot be proven safe to copy is encoded, with the reason, and gives the same rows."""
+"""Files that are not provably safe to copy are encoded, with a reason and the same rows."""
 
 import datetime as dt
 from collections.abc import Callable
@@ -139,7 +139,7 @@ def test_small_row_groups_are_encoded_where_the_plan_asks_for_larger_ones(tmp_pa
     assert said.startswith("its 10 row groups have 0.0 MB on average, less than the minimum of 1.0 MB")
 
 
-def test_a_manifest_that_counts_other_rows_is_not_believed(tmp_path: Path) -> None:
+def test_a_manifest_with_another_row_count_is_not_trusted(tmp_path: Path) -> None:
     (file,) = write_files(tmp_path, [small()])
     with pytest.raises(Exception, match="holds 3 rows, but the table's manifest says 4"):
         copy([TaskInput(file.path, file.size, 4)], tmp_path / "out", TABLE)

@@ -1,4 +1,4 @@
-"""Statistics that are short, impossible or contradict themselves cost neither rows nor the process."""
+"""Short, impossible or contradictory statistics neither lose rows nor crash the process."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,7 +39,7 @@ def with_statistics(directory: Path, column: int, changes: Struct) -> list[TaskI
 
 
 @pytest.mark.parametrize("mode", ["copy", "encode"])
-def test_cut_bounds_of_long_fixed_bytes_are_not_asked_for(tmp_path: Path, mode: str) -> None:
+def test_truncated_bounds_of_long_fixed_bytes_are_not_read(tmp_path: Path, mode: str) -> None:
     # arrow-rs keeps 64 bytes of them; Arrow ends the process when it is asked for such a bound.
     cut: Struct = {UPPER: (BINARY, b"b" * 63 + b"c"), LOWER: (BINARY, b"a" * 64)}
     inexact: Struct = {UPPER_IS_EXACT: (TRUE, False), LOWER_IS_EXACT: (TRUE, False)}
@@ -76,8 +76,8 @@ def test_bounds_that_enclose_nothing_are_left_out(tmp_path: Path) -> None:
     assert 2 in result.outputs[0].lower_bounds
 
 
-def test_bounds_that_may_be_no_values_are_not_told_as_if_they_were(tmp_path: Path) -> None:
-    """Spark answers MIN and MAX with bounds that are told in full."""
+def test_bounds_that_may_not_be_values_are_not_reported_as_values(tmp_path: Path) -> None:
+    """Spark answers MIN and MAX with untruncated bounds."""
     table = pa.schema([field("id", pa.int64(), 1), field("raw", pa.binary(), 2)])
     frame = polars.DataFrame({"id": [1, 2], "raw": [b"a" * 100, b"b" * 100]})  # Polars cuts bounds and does not say
     frame.write_parquet(tmp_path / "polars.parquet")
@@ -97,7 +97,7 @@ def test_bounds_that_may_be_no_values_are_not_told_as_if_they_were(tmp_path: Pat
     assert told["truncate(16)"].outputs[0].upper_bounds[2] == b"b" * 15 + b"c"
 
 
-def test_numbers_that_enclose_a_column_but_are_not_in_it_are_no_bounds(tmp_path: Path) -> None:
+def test_numbers_that_are_not_values_of_the_column_are_no_bounds(tmp_path: Path) -> None:
     inputs = with_statistics(tmp_path, 0, {LOWER_IS_EXACT: (TRUE, False)})
     result = copy(inputs, tmp_path / "out", TABLE, write=WriteSettings(metrics_modes={1: "truncate(16)"}))
     assert result.mode == "copy"
@@ -105,7 +105,7 @@ def test_numbers_that_enclose_a_column_but_are_not_in_it_are_no_bounds(tmp_path:
     assert result.outputs[0].lower_bounds == {}
 
 
-def test_damage_that_ends_arrow_is_told_instead_of_encoded(tmp_path: Path) -> None:
+def test_damage_that_would_crash_arrow_is_reported(tmp_path: Path) -> None:
     def other_type(metadata: Struct) -> None:
         metadata[MetadataField.TYPE] = (I32, 0)
 
@@ -124,7 +124,7 @@ def test_damage_that_ends_arrow_is_told_instead_of_encoded(tmp_path: Path) -> No
             copy([given(Path(file.path), 3)], tmp_path / "out", TABLE)
 
 
-def test_lineage_is_not_written_beside_more_rows_than_one_row_group_of_arrow_holds(tmp_path: Path) -> None:
+def test_lineage_is_not_added_to_a_row_group_that_arrow_would_divide(tmp_path: Path) -> None:
     (file,) = write_files(tmp_path, [ROWS])
     source = open_source(file, storage_reader(Storage(STORAGE)))
     group = replace(source.footer.row_groups[0], rows=64 * 1024 * 1024 + 1)

@@ -1,4 +1,4 @@
-"""Files of every writer at hand: their footers survive the codec byte for byte, and their rows the copy."""
+"""Files of every installed writer: footers survive the codec byte for byte, and rows survive the copy."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ every_writer = pytest.mark.parametrize("write", WRITERS, ids=lambda write: write
 
 
 @every_writer
-def test_footers_come_out_of_the_codec_byte_for_byte(tmp_path: Path, write: Writer) -> None:
+def test_footers_survive_the_codec_byte_for_byte(tmp_path: Path, write: Writer) -> None:
     (file,) = inputs_of(write, tmp_path, 1)
     footer = footer_bytes(Path(file.path))
     struct, end = read_struct(footer)
@@ -85,7 +85,7 @@ def test_files_of_all_writers_together_keep_their_rows(tmp_path: Path) -> None:
 
 
 def test_an_offset_that_is_wrong_by_one_is_noticed(tmp_path: Path) -> None:
-    """The checks of this room can fail."""
+    """Shows that the checks of this package can fail."""
     result = copy(inputs_of(by_arrow, tmp_path, 1), tmp_path / "out", SCHEMA)
     path = Path(result.outputs[0].path)
     content = bytearray(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Compaction of tables with deletes: the same rows before and after, and the deletes gone with what they deleted."""
+"""Compaction of tables with deletes keeps the rows, and removes the deletes that it applied."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -60,7 +60,7 @@ def several_key_sets(warehouse: Warehouse, table: Table) -> None:
 
 
 def one_key_set_several_times(warehouse: Warehouse, table: Table) -> None:
-    """Each key counts from its own delete's sequence number on, also where a later delete has the same columns."""
+    """Each key has the sequence number of its own delete, even if a later delete has the same columns."""
     first, _, third, *_ = data_files(warehouse, table)
     delete_equal(table, first.path, {"amount": [2]})
     append(warehouse, table, [6], "eu")  # its rows with amount 2 stay
@@ -108,7 +108,7 @@ def added_column(warehouse: Warehouse, table: Table) -> None:
 
 
 def older_sequence_numbers(warehouse: Warehouse, table: Table) -> None:
-    """As rewritten delete files have them: positions reach files of their very number, keys do not."""
+    """Rewritten delete files have such numbers: position deletes apply to files of the same number, keys do not."""
     first, second, third, *_ = data_files(warehouse, table)
     commit_deletes(
         table,
@@ -240,7 +240,7 @@ def test_everything_deleted_leaves_no_file_at_all(warehouse: Warehouse, spec: Pa
 
 
 def test_deletes_count_across_specs_and_files_keep_theirs(warehouse: Warehouse) -> None:
-    """Keys of the unpartitioned spec are about the whole table, also about files of a later spec."""
+    """Equality deletes of the unpartitioned spec apply to the whole table, including files of a later spec."""
     table = make_table(warehouse)
     first = paths(warehouse, table)[0]
     with table.update_spec() as update:

@@ -1,4 +1,4 @@
-"""A delete file stays as long as some data file can need it, and not longer [I4]."""
+"""A delete file stays as long as a data file may need it, and no longer [I4]."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def table(warehouse: Warehouse) -> Table:
     return append(warehouse, table, [0, 1, 2, 3], "eu")
 
 
-def test_keys_stay_while_a_file_that_was_not_rewritten_needs_them(warehouse: Warehouse, table: Table) -> None:
+def test_equality_deletes_stay_while_an_unchanged_file_needs_them(warehouse: Warehouse, table: Table) -> None:
     big, small, *_ = paths(warehouse, table)
     delete_equal(table, small, {"amount": [3]})
     before = warehouse.rows(table)
@@ -50,7 +50,7 @@ def test_keys_stay_while_a_file_that_was_not_rewritten_needs_them(warehouse: War
     assert delete_files(warehouse, table) == []
 
 
-def test_keys_go_when_only_newer_files_are_left(warehouse: Warehouse) -> None:
+def test_equality_deletes_are_removed_when_only_newer_files_remain(warehouse: Warehouse) -> None:
     table = warehouse.create_table("db.events", SCHEMA)
     append(warehouse, table, [0, 1, 2, 3], "eu")
     delete_equal(table, paths(warehouse, table)[0], {"amount": [3]})
@@ -64,7 +64,7 @@ def test_keys_go_when_only_newer_files_are_left(warehouse: Warehouse) -> None:
     assert delete_files(warehouse, table) == []
 
 
-def test_positions_stay_while_they_name_a_file_that_was_not_rewritten(warehouse: Warehouse, table: Table) -> None:
+def test_position_deletes_stay_while_they_name_an_unchanged_file(warehouse: Warehouse, table: Table) -> None:
     big, small, other, *_ = paths(warehouse, table)
     commit_deletes(table, Positions({big: [7], small: [0, 1]}), Positions({other: [5]}, file_scoped=True))
     before = warehouse.rows(table)
@@ -79,7 +79,9 @@ def test_positions_stay_while_they_name_a_file_that_was_not_rewritten(warehouse:
     assert left not in delete_files(warehouse, table)
 
 
-def test_file_scoped_positions_go_with_their_file_and_only_they(warehouse: Warehouse, table: Table) -> None:
+def test_file_scoped_position_deletes_are_removed_with_their_file_and_no_others(
+    warehouse: Warehouse, table: Table
+) -> None:
     big, small, *_ = paths(warehouse, table)
     delete_positions(table, small, [0, 1])
     delete_positions(table, big, [0, 1])

@@ -1,4 +1,4 @@
-"""The plain reader that judges all other tests here: it follows the specification's rules for deletes."""
+"""Tests the plain reader that the other tests compare with: it follows the spec's rules for deletes."""
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -25,7 +25,7 @@ def test_positions_count_from_their_sequence_number_on_and_keys_only_before_it(w
     assert ids(warehouse, table) == [i for i in range(1, 60) if i not in (3, 8)]
 
 
-def test_keys_spare_rows_that_come_later(warehouse: Warehouse) -> None:
+def test_equality_deletes_do_not_apply_to_later_rows(warehouse: Warehouse) -> None:
     table = make_table(warehouse)
     delete_equal(table, paths(warehouse, table)[0], {"id": [3, 100]})
     append(warehouse, table, [10], "eu")

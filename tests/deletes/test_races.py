@@ -1,4 +1,4 @@
-"""Deletes that land between the reading of a table and the commit: none is lost, none comes twice [I2 I3 I4]."""
+"""Deletes that are committed between planning and our commit are neither lost nor applied twice [I2 I3 I4]."""
 
 import pytest
 from pyiceberg.partitioning import PartitionSpec
@@ -30,7 +30,7 @@ every_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_an_equality_delete_and_a_later_append_during_the_job_both_count(
     warehouse: Warehouse, spec: PartitionSpec
 ) -> None:
-    """The race of apache/iceberg#10312: the new delete must outlive the commit, and spare the row that came after."""
+    """The race of apache/iceberg#10312: the new delete must survive the commit, and not apply to the later row."""
     table = warehouse.create_table("db.events", SCHEMA, spec)
     append(warehouse, table, [0, 1, 2, 3], "eu", per_commit=4)
     first = paths(warehouse, table)[0]
@@ -108,7 +108,7 @@ def test_a_position_delete_on_a_newer_file_is_no_conflict(warehouse: Warehouse) 
 
 
 def test_inputs_that_another_writer_replaced_are_left_out(warehouse: Warehouse) -> None:
-    """Another compaction took the files and the deletes meanwhile: ours must not bring either back."""
+    """Another compaction removed the files and deletes meanwhile: ours must not bring them back."""
     table = make_table(warehouse, BY_REGION)
     files = paths(warehouse, table)
     delete_positions(table, files[0], [0])
@@ -127,7 +127,7 @@ def test_inputs_that_another_writer_replaced_are_left_out(warehouse: Warehouse) 
 
 
 def test_a_delete_file_that_still_had_readers_when_the_job_began_can_go_at_its_end(warehouse: Warehouse) -> None:
-    """What may go is judged on the commit's parent, not on the plan's snapshot."""
+    """The commit's parent decides which deletes can be removed, not the plan's snapshot."""
     table = make_table(warehouse, BY_REGION)
     with table.update_spec() as update:
         update.remove_field("region")

@@ -32,7 +32,7 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path, second
 
 @contextmanager
 def running(command: list[str], log: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process group that is gone afterwards, whatever happened."""
+    """Runs a process group, and ends it whatever happens."""
     with log.open("ab") as sink:
         process = subprocess.Popen(
             command,

@@ -1,4 +1,4 @@
-"""What must hold on every kind of Spark: checks that the local, cluster and Connect tests share."""
+"""Checks that must hold on every kind of Spark; the local, cluster and Connect tests share them."""
 
 import dataclasses
 import threading
@@ -53,7 +53,7 @@ def check_results_and_progress(engine: SparkEngine, directory: Path) -> None:
 
 
 def check_deletes(engine: SparkEngine, directory: Path) -> None:
-    """Deletes that travel with the tasks and deletes that workers read take the same rows."""
+    """Deletes that are sent with the tasks, and deletes that workers read, delete the same rows."""
     by_id = pa.schema([field("id", pa.int64(), 1)])
     delete = equality_delete(directory / "d.parquet", by_id, {"id": list(range(0, 2_000, 3))}, (1,), 2)
     schemas: dict[tuple[int, ...], bytes] = {(1,): bytes(by_id.serialize())}
@@ -124,7 +124,7 @@ def check_cancel(engine: SparkEngine, directory: Path) -> None:
 
 
 def check_manifests(engine: SparkEngine, directory: Path) -> None:
-    """A plan from manifests that Spark read, or counted, is the very plan from manifests read here [I11]."""
+    """A plan from manifests that Spark read or counted equals the plan from manifests read here [I11]."""
     manifests = [
         ForgedManifest(
             [

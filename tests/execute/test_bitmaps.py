@@ -75,6 +75,6 @@ def test_positions_reach_as_far_as_63_bits() -> None:
         (struct.pack("<QIII", 1, 0, 4711, 0), "unknown cookie"),
     ],
 )
-def test_what_no_right_writer_makes_is_refused_though_its_checksum_matches(bitmaps: bytes, said: str) -> None:
+def test_an_impossible_bitmap_is_refused_though_its_checksum_matches(bitmaps: bytes, said: str) -> None:
     with pytest.raises(KernelFailure, match=said):
         read_deletion_vector(framed(bitmaps), "test")

@@ -1,4 +1,4 @@
-"""The process's cache: made once, bounded by bytes, the least used goes first."""
+"""The process's cache: values are made once, its size is limited, and the least recently used value is dropped."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ class Maker:
         return self.made, self.size
 
 
-def test_the_least_recently_used_goes_when_bytes_run_out() -> None:
+def test_the_least_recently_used_value_is_dropped_when_the_cache_is_full() -> None:
     cache = SharedCache(100)
     first, second, third = Maker(40), Maker(40), Maker(40)
     cache.get("first", first)
@@ -30,7 +30,7 @@ def test_the_least_recently_used_goes_when_bytes_run_out() -> None:
     assert cache.get("second", second) == 2
 
 
-def test_what_is_larger_than_the_cache_is_handed_out_and_drops_nothing() -> None:
+def test_a_value_larger_than_the_cache_is_returned_and_drops_nothing() -> None:
     cache = SharedCache(100)
     small, large = Maker(100), Maker(101)
     cache.get("small", small)
@@ -50,7 +50,7 @@ def test_bytes_freed_are_free_again() -> None:
     assert cache.get(9, makers[9]) == 2
 
 
-def test_threads_that_ask_together_make_it_once() -> None:
+def test_threads_that_ask_at_the_same_time_make_a_value_once() -> None:
     cache = SharedCache(100)
     made = []
 
@@ -69,7 +69,7 @@ def test_threads_that_ask_together_make_it_once() -> None:
     assert len(made) == 1
 
 
-def test_a_failure_is_not_kept() -> None:
+def test_a_failure_is_not_cached() -> None:
     cache = SharedCache(100)
 
     def fail() -> tuple[int, int]:

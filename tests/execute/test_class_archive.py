@@ -1,4 +1,4 @@
-"""A local Spark starts from an archive of its classes, if there is one; nothing about it can fail a job."""
+"""A local Spark starts from an archive of its classes, if there is one. The archive can never fail a job."""
 
 import fcntl
 import gc
@@ -35,7 +35,7 @@ def found() -> ClassArchive:
 
 @pytest.fixture
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClassArchive:
-    """The place of an archive that nobody has made."""
+    """The path of an archive that does not exist yet."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     archive = found()
     archive.directory.mkdir(mode=0o700, parents=True)
@@ -43,7 +43,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClassArchive:
 
 
 def put(archive: ClassArchive, content: bytes = b"no archive") -> Path:
-    """Anything in the place of the archive."""
+    """Puts any content where the archive should be."""
     path = archive.path_of(len(content))
     path.write_bytes(content)
     path.chmod(0o600)
@@ -65,7 +65,7 @@ def made(cache_with_archive: Path, monkeypatch: pytest.MonkeyPatch) -> ClassArch
 
 
 def run_on(engine: SparkEngine, directory: Path, archive: ClassArchive) -> tuple[bool, str]:
-    """Whether the engine's JVM has mapped the archive while it ran tasks, and what it said."""
+    """Returns whether the engine's JVM mapped the archive while it ran tasks, and its output."""
     try:
         check_results_and_progress(engine, directory)
         maps = Path(f"/proc/{engine._spark._gateway.proc.pid}/maps").read_text()
@@ -100,7 +100,9 @@ def test_spark_leaves_the_archive_alone_where_it_is_turned_off(
 
 @pytest.mark.spark
 @ignore_sockets
-def test_what_is_no_archive_is_ignored(empty: ClassArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_not_an_archive_is_ignored(
+    empty: ClassArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[object] = []
     monkeypatch.setattr(spark_module, "make_later", asked.append)
     put(empty)
@@ -112,7 +114,7 @@ def test_what_is_no_archive_is_ignored(empty: ClassArchive, tmp_path: Path, monk
 
 @pytest.mark.spark
 @ignore_sockets
-def test_spark_starts_again_without_an_archive_that_its_jvm_crashes_over(
+def test_spark_restarts_without_an_archive_that_crashes_its_jvm(
     made: ClassArchive, empty: ClassArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # where the JVM leaves its report
@@ -125,7 +127,7 @@ def test_spark_starts_again_without_an_archive_that_its_jvm_crashes_over(
     assert not empty.is_wanted
 
 
-def test_an_archive_that_was_cut_off_is_not_used_but_made_again(empty: ClassArchive) -> None:
+def test_a_truncated_archive_is_not_used_but_made_again(empty: ClassArchive) -> None:
     path = put(empty)
     assert submit_options(empty)
     path.write_bytes(b"no arch")
@@ -149,7 +151,7 @@ def _fail(*_: object) -> None:
     raise OSError("no JVM")
 
 
-def test_what_fails_is_tried_again_after_a_day(empty: ClassArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_archive_is_tried_again_after_a_day(empty: ClassArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(make_class_archive, "Launch", _fail)
     monkeypatch.setattr(os, "nice", lambda _: 0)
     with pytest.raises(OSError, match="no JVM"):
@@ -181,7 +183,9 @@ def test_a_cache_that_cannot_be_named_to_a_jvm_is_not_used(cache: str, monkeypat
     assert find_archive(spark_home()) is None
 
 
-def test_what_others_may_write_is_neither_used_nor_made(empty: ClassArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_others_can_write_is_neither_used_nor_made(
+    empty: ClassArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = put(empty)
     empty.directory.chmod(0o777)
     assert submit_options(empty) == {}
@@ -236,8 +240,8 @@ def test_another_spark_or_java_has_another_archive(tmp_path: Path, monkeypatch: 
     assert all(name.startswith("spark-core_2.13-4.1.4-java-17.0.1-") for name in names)
 
 
-def test_the_process_that_makes_it_is_waited_for(empty: ClassArchive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a service keeps a zombie, and Python warns its users of a process that still runs."""
+def test_the_process_that_makes_the_archive_is_waited_for(empty: ClassArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a service keeps a zombie, and Python warns about a process that still runs."""
     started: list[int] = []
 
     class Noted(subprocess.Popen[bytes]):

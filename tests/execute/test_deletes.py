@@ -1,4 +1,4 @@
-"""Deleted rows are left out of rewrites, whatever says that they are deleted, and no other rows are."""
+"""Rewrites leave out deleted rows, whichever kind of delete applies, and no other rows."""
 
 import dataclasses
 import math
@@ -147,7 +147,7 @@ def test_a_delete_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
         run(make(tmp_path, [file], [TaskDelete(str(tmp_path / "d.avro"), "position", 10, 1)]))
 
 
-def test_a_huge_position_delete_file_is_decoded_for_the_files_at_hand(
+def test_a_huge_position_delete_file_is_decoded_for_the_tasks_files_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delete_files, "_MAX_CACHED_ROWS", 2)
@@ -240,7 +240,7 @@ def test_keys_are_compared_in_the_promoted_type(tmp_path: Path) -> None:
     assert survivors(make(tmp_path, [old, new], deletes, wide)) == [1, 1]
 
 
-def test_a_column_since_dropped_still_tells_which_rows_are_deleted(tmp_path: Path) -> None:
+def test_a_dropped_column_still_decides_which_rows_are_deleted(tmp_path: Path) -> None:
     dropped = pa.schema([field("gone", pa.string(), 9)])
     stored = pa.schema([field("id", pa.int64(), 1), field("gone", pa.string(), 9)])
     (with_it,) = at(1, [write_file(tmp_path / "a.parquet", pa.table([[1, 2], ["x", "y"]], schema=stored))])
@@ -397,7 +397,7 @@ def test_every_type_survives_the_filter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["position", "equality"])
-def test_outputs_come_out_equal_though_half_the_rows_are_deleted(tmp_path: Path, kind: str) -> None:
+def test_outputs_have_equal_sizes_though_half_the_rows_are_deleted(tmp_path: Path, kind: str) -> None:
     schema = pa.schema([field("id", pa.int64(), 1), field("noise", pa.binary(), 2)])
     noise = random.Random(7)
     files = []
@@ -525,7 +525,7 @@ def test_only_as_many_bytes_travel_as_allowed(tmp_path: Path) -> None:
     assert travelling(per_job=0) == [False] * 4
 
 
-def test_a_missing_delete_file_is_told_by_name(tmp_path: Path) -> None:
+def test_a_missing_delete_file_is_named(tmp_path: Path) -> None:
     (file,) = at(1, number_files(tmp_path / "in", 1, 3))
     task = make(tmp_path, [file], [TaskDelete(str(tmp_path / "gone.parquet"), "position", 10, 1)])
     with pytest.raises(DamagedFile, match=r"gone\.parquet is missing"):
@@ -579,7 +579,7 @@ def surviving(files: Sequence[tuple[int, Sequence[str | None]]], deletes: Sequen
 
 @settings(max_examples=60, deadline=None)
 @given(tables(), st.booleans(), st.integers(1, 7))
-def test_exactly_the_rows_of_a_plain_model_survive(
+def test_surviving_rows_equal_those_of_a_plain_model(
     table: tuple[list[tuple[int, list[str | None]]], list[tuple[str, int, Any]]], inline: bool, batch_rows: int
 ) -> None:
     files, deletes = table

@@ -1,4 +1,4 @@
-"""Delta-encoded strings beside strings with dictionaries: Arrow cannot read them as dictionaries, and need not."""
+"""Delta-encoded strings next to dictionary strings: Arrow cannot read them as dictionaries, so they are read plain."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_files_with_dictionaries_and_delta_encoded_ones_are_read_together(
 
 
 def test_row_groups_of_one_file_may_be_encoded_differently(tmp_path: Path) -> None:
-    """A writer whose dictionary grew too large goes on with delta-encoded pages, in the same chunk or the next."""
+    """A writer whose dictionary grew too large continues with delta-encoded pages, in the same chunk or the next."""
     path, both = tmp_path / "both.parquet", rows(0, 2 * TELLING)
     half = pa.concat_tables([both.slice(TELLING), both.slice(0, TELLING)])
     inputs = [write_file(tmp_path / "first.parquet", half), delta_file(path, both, DELTA[0], row_group_size=5_000)]
@@ -92,7 +92,7 @@ def called_plain(footer: Struct) -> None:
 
 
 @pytest.mark.parametrize("batch_rows", [1_000, 131_072])
-def test_an_encoding_that_the_footer_does_not_tell_is_no_failure(tmp_path: Path, batch_rows: int) -> None:
+def test_an_encoding_that_the_footer_does_not_list_is_read(tmp_path: Path, batch_rows: int) -> None:
     tables = [rows(0, TELLING), rows(TELLING, TELLING)]
     inputs = [
         write_file(tmp_path / "0.parquet", tables[0]),
@@ -104,7 +104,9 @@ def test_an_encoding_that_the_footer_does_not_tell_is_no_failure(tmp_path: Path,
 
 
 @pytest.mark.parametrize("encoding", DELTA)
-def test_tiny_files_are_joined_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+def test_small_delta_encoded_files_are_joined_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
     tables = [rows(0, TELLING), *(rows(TELLING + 100 * number, 100) for number in range(20))]
     inputs = [
         write_file(tmp_path / "large.parquet", tables[0], compression="zstd"),

@@ -1,4 +1,4 @@
-"""Which columns are worth a dictionary, by the footers of real files."""
+"""Footers of real files decide which columns get a dictionary."""
 
 import hashlib
 from io import BytesIO
@@ -31,7 +31,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("limit", [64 * 1024, 1024 * 1024])
 @pytest.mark.parametrize("name", COLUMNS)
-def test_a_dictionary_that_its_writer_gave_up_is_not_tried_again(name: str, limit: int) -> None:
+def test_a_dictionary_that_the_inputs_writer_gave_up_is_not_tried_again(name: str, limit: int) -> None:
     values, worth_it = COLUMNS[name]
     schema = pa.schema([field("column", values.type, 1)])
     sink = BytesIO()
@@ -53,7 +53,7 @@ def footer_of(values: list[float | None], schema: pa.Schema, **options: Any) -> 
     ids=["all have one", "one has none", "one has no values", "one has no rows"],
 )
 def test_floats_of_plain_pages_get_no_dictionary(plain: list[float | None] | None, verdicts: dict[int, bool]) -> None:
-    """Spark's filters on a dictionary take -0.0 for less than 0.0: it would lose rows that it found in plain pages."""
+    """Spark's dictionary filters sort -0.0 below 0.0, so it would lose rows that it found in plain pages."""
     schema = pa.schema([field("column", pa.float64(), 1)])
     footers = [footer_of([0.5, -0.0], schema)]
     if plain is not None:

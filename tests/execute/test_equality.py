@@ -1,4 +1,4 @@
-"""Equality deletes against a plain model: a row goes when a later delete holds its key, null equal to null."""
+"""Equality deletes against a plain model: a row is deleted if a later delete has its key. Null equals null."""
 
 import math
 from decimal import Decimal
@@ -42,7 +42,7 @@ def column(rows: list[tuple[Any, ...]], number: int, kind: pa.DataType) -> pa.Ch
 
 
 def same(left: Any, right: Any) -> bool:
-    """As Java compares boxed values: NaN is NaN, and minus zero is not zero."""
+    """Compares like Java's boxed values: NaN equals NaN, and minus zero does not equal zero."""
     if isinstance(left, float) and isinstance(right, float):
         return (math.isnan(left) and math.isnan(right)) or (
             left == right and math.copysign(1, left) == math.copysign(1, right)
@@ -51,7 +51,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 @given(cases(), st.integers(0, 5))
-def test_a_row_goes_exactly_when_a_later_delete_holds_its_key(
+def test_a_row_is_deleted_exactly_if_a_later_delete_has_its_key(
     case: tuple[list[pa.DataType], list[tuple[int, list[tuple[Any, ...]]]], list[tuple[Any, ...]]], data_sequence: int
 ) -> None:
     types, deletes, rows = case
@@ -69,7 +69,7 @@ def test_a_row_goes_exactly_when_a_later_delete_holds_its_key(
 
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
-def test_nan_equals_nan_whatever_their_bits(kind: pa.DataType) -> None:
+def test_all_nans_are_equal_whatever_their_bits(kind: pa.DataType) -> None:
     numbers = [0x7FC00000, 0x7FC00001, 0xFFC00000] if kind == pa.float32() else [0x7FF8 << 48, (0x7FF8 << 48) + 1]
     integers = pa.uint32() if kind == pa.float32() else pa.uint64()
     nans = pa.chunked_array([pa.array(numbers, integers).view(kind)])
@@ -77,7 +77,7 @@ def test_nan_equals_nan_whatever_their_bits(kind: pa.DataType) -> None:
 
 
 def test_a_row_that_shares_one_column_with_a_key_stays() -> None:
-    """Also where its other value is unknown to the deletes, next to which the numbers of another key lie."""
+    """That holds even if its other value occurs in no delete."""
     keys = [(1, "a"), (1, "b"), (2, "a")]
     rows = [(2, "unknown"), (1, "unknown"), (3, "a"), (2, "b"), (1, "b")]
     kinds = [pa.int64(), pa.string()]

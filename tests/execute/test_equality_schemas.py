@@ -1,4 +1,4 @@
-"""Tasks carry their deletes and the columns that equality deletes compare, wherever a schema had them last."""
+"""Tasks carry their deletes and the columns that equality deletes compare, from the last schema that had them."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -100,14 +100,14 @@ def test_initial_defaults_come_from_every_depth_and_from_dropped_columns() -> No
     assert absent_values(*UNPARTITIONED, [current, older]) == expected
 
 
-def test_a_partition_value_goes_before_the_default_also_where_it_is_null() -> None:
+def test_a_partition_value_overrides_the_default_even_if_it_is_null() -> None:
     schema = Schema(with_default(1, "n", LongType(), 5))
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "n"))
     assert absent_values(spec, Partition(0, (7,), "n=7"), [schema]) == {1: 7}
     assert absent_values(spec, Partition(0, (None,), "n=null"), [schema]) == {}
 
 
-def test_days_are_not_taken_for_the_microseconds_of_a_promoted_column() -> None:
+def test_days_are_not_read_as_microseconds_of_a_promoted_column() -> None:
     now, before = (Schema(NestedField(1, "d", kind, required=False)) for kind in (TimestampType(), DateType()))
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "d"))
     with pytest.raises(Unsupported, match="promoted from date"):

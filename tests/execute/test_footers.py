@@ -1,4 +1,4 @@
-"""Footers of many files are looked through at once: none with bounds over which Arrow would end the process passes."""
+"""Footers of many files are checked at once: bounds that would crash Arrow are always found."""
 
 from io import BytesIO
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tiny files read many at once: the same rows as one by one, or not at all."""
+"""Small files that are read together give the same rows as one by one, or are not joined."""
 
 import dataclasses
 import datetime as dt
@@ -49,7 +49,7 @@ def content_of(table: pa.Table, **options: Any) -> pa.Buffer:
 
 
 def joined_rows(contents: Sequence[pa.Buffer], columns: Sequence[int] | None = None) -> pa.Table | None:
-    """What is read of them at once, of all columns; None where they are not joined."""
+    """Returns all columns of the files, read together; None if they are not joined."""
     footers = [pq.read_metadata(pa.BufferReader(content)) for content in contents]
     outline = Outline.of(contents[0], footers[0])
     if outline is None or not all(map(outline.fits, contents, footers)):
@@ -94,7 +94,7 @@ def one_row(random: np.random.Generator, number: int) -> dict[str, Any]:
     checksums=st.booleans(),
     level=st.sampled_from([None, 3]),
 )
-def test_joined_files_hold_the_rows_that_they_hold_one_by_one(
+def test_joined_files_have_the_same_rows_as_one_by_one(
     seed: int,
     sizes: list[int],
     codec: str,
@@ -121,12 +121,12 @@ def test_joined_files_hold_the_rows_that_they_hold_one_by_one(
     assert found.equals(separate_rows(contents))
 
 
-def test_only_the_columns_that_are_wanted_are_taken_along() -> None:
+def test_only_wanted_columns_are_joined() -> None:
     contents = [content_of(pa.table({"a": [1], "b": ["x" * 1_000], "c": [i]}), compression="zstd") for i in range(3)]
     assert joined_rows(contents, [0, 2]) == pa.table({"a": [1, 1, 1], "c": [0, 1, 2]})
 
 
-def test_long_bounds_in_page_headers_are_passed_over() -> None:
+def test_long_bounds_in_page_headers_are_skipped() -> None:
     contents = [content_of(pa.table({"a": [letter * 3_000]}), use_dictionary=False) for letter in "xyz"]
     assert joined_rows(contents) == separate_rows(contents)
 
@@ -140,13 +140,13 @@ def test_long_bounds_in_page_headers_are_passed_over() -> None:
         {"compression": {"a": "zstd", "b": "snappy"}},
     ],
 )
-def test_what_is_not_one_plain_page_a_column_is_left_alone(options: dict[str, Any]) -> None:
+def test_files_with_other_pages_or_codecs_are_not_joined(options: dict[str, Any]) -> None:
     table = pa.table({"a": list(range(500)), "b": [f"text {i}" for i in range(500)]})
     assert joined_rows([content_of(table, **options)] * 2) is None
 
 
-def test_lists_are_left_alone() -> None:
-    """How many rows a page of one holds, its header does not tell."""
+def test_lists_are_not_joined() -> None:
+    """The header of a page in a list does not say how many rows the page has."""
     for lists in ([[1, 2], [3]], [[1], [2]]):
         assert joined_rows([content_of(pa.table({"a": lists}))] * 2) is None
 
@@ -170,7 +170,7 @@ def test_files_of_another_schema_do_not_fit(other: pa.Schema) -> None:
 
 
 def test_files_with_another_schema_of_arrow_do_not_fit() -> None:
-    """Parquet has one type for both: only the schema that Arrow stores besides says which it was."""
+    """Parquet has one type for both, so only the stored Arrow schema distinguishes them."""
     contents = [content_of(pa.table({"a": pa.array(["x"], kind)})) for kind in (pa.string(), pa.large_string())]
     assert joined_rows(contents) is None
 
@@ -192,7 +192,7 @@ def edited_footer(content: pa.Buffer, edit: Callable[[Any], Any]) -> pa.Buffer:
 
 
 def edited_page(content: pa.Buffer, edit: Callable[[Any, bytes], bytes]) -> pa.Buffer:
-    """The only page of the only column, whose header and bytes are edited to the same length."""
+    """Edits the header and bytes of the only page, without changing its length."""
     raw = content.to_pybytes()
     header, start = read_struct(raw, 4)
     page = edit(header, raw[start : start + header[3][1]])
@@ -250,7 +250,7 @@ def test_chunks_that_do_not_hold_the_rows_of_their_row_group_are_not_joined() ->
 
 
 def with_short_levels(content: pa.Buffer) -> pa.Buffer:
-    """A page that says which of 999 values are null, not of 1,000: a value less, whatever the footer says."""
+    """Makes a page with levels for 999 values, although the footer says 1,000."""
 
     def edit(_: Any, page: bytes) -> bytes:
         assert page[:6] == b"\x03\0\0\0\xd0\x0f"  # the length of the levels, and a run of 1,000 equal ones
@@ -285,7 +285,7 @@ def test_a_damaged_file_among_many_is_refused_by_its_name(tmp_path: Path, codec:
         rewrite(files, pa.schema([field("n", pa.int64(), 1)]), tmp_path / "out")
 
 
-def test_a_column_that_cannot_be_converted_is_told_with_a_file(tmp_path: Path) -> None:
+def test_a_column_that_cannot_be_converted_is_reported_with_its_file(tmp_path: Path) -> None:
     files = put(tmp_path, [numbers("zstd")] * 3)
     with pytest.raises(KernelFailure, match=r"in-0\.parquet: Column 'n' is int64 in the file"):
         rewrite(files, pa.schema([field("n", pa.string(), 1)]), tmp_path / "out")
@@ -318,7 +318,7 @@ def test_all_tiny_files_of_a_task_are_joined_up_to_a_batch(tmp_path: Path, monke
     assert result.input_facts == result.output_facts
 
 
-def test_files_that_cannot_be_joined_are_not_tried_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_joining_stops_after_several_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spy = Spy(monkeypatch)
     table = pa.table([pa.array([1, 2]), pa.array(["a", "b"])], schema=NUMBERS)
     files = [write_file(tmp_path / f"{n}.parquet", table, data_page_version="2.0") for n in range(20)]
@@ -327,7 +327,7 @@ def test_files_that_cannot_be_joined_are_not_tried_for_ever(tmp_path: Path, monk
     assert result.rows_written == 40
 
 
-def test_rows_that_are_deleted_in_joined_files_are_those_of_their_own_file(
+def test_deletes_apply_to_rows_of_their_own_file_in_joined_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spy = Spy(monkeypatch)
@@ -347,7 +347,7 @@ def test_rows_that_are_deleted_in_joined_files_are_those_of_their_own_file(
 
 @st.composite
 def files_with_lineage(draw: st.DrawFn) -> list[tuple[pa.Table, TaskInput]]:
-    """Rows that may store all of their lineage, some or none, and what they inherit the rest from."""
+    """Rows that store all of their lineage, some or none, and the files from which they inherit the rest."""
     numbers = st.none() | st.integers(0, 2**40)
     found = []
     for number in range(draw(st.integers(2, 6))):
@@ -379,7 +379,7 @@ def test_what_rows_of_joined_files_inherit(tmp_path: Path, monkeypatch: pytest.M
 
 @settings(max_examples=100, deadline=None)
 @given(files=files_with_lineage(), batch_rows=st.integers(1, 40))
-def test_rows_of_joined_files_have_the_lineage_that_they_have_one_by_one(
+def test_rows_of_joined_files_have_the_same_lineage_as_one_by_one(
     files: list[tuple[pa.Table, TaskInput]], batch_rows: int
 ) -> None:
     inputs = [file for _, file in files]
@@ -392,10 +392,10 @@ def test_rows_of_joined_files_have_the_lineage_that_they_have_one_by_one(
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(files=files_with_lineage(), stored=st.booleans())
-def test_tasks_over_joined_files_write_what_they_write_one_by_one(
+def test_tasks_over_joined_files_write_the_same_outputs_as_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[tuple[pa.Table, TaskInput]], stored: bool
 ) -> None:
-    """Whether the files store lineage or not; but for their bytes, of which neither knows."""
+    """That holds whether the files store lineage or not. Only the byte counts may differ."""
     inputs = []
     for number, (rows, file) in enumerate(files):
         columns = rows if stored else rows.select(NUMBERS.names)

@@ -57,7 +57,7 @@ def test_otherwise_the_level_is_the_tables_own(table: pa.Table, options: dict[st
     assert measure_levels(table, leaves(table.schema), chosen, rows) == chosen["compression_level"]
 
 
-def test_ids_and_times_come_out_smallest_at_the_fastest_level() -> None:
+def test_ids_and_times_are_smallest_at_the_fastest_level() -> None:
     ids = [int.from_bytes(hashlib.md5(str(n).encode(), usedforsecurity=False).digest()[:3]) for n in range(ROWS)]
     table = pa.table({"user_id": ids})
     assert measure_levels(table, leaves(table.schema), OPTIONS, 10 * ROWS) == {"user_id": -2}
@@ -67,7 +67,7 @@ SIZE = st.integers(1, 10**6)
 
 
 @given(st.lists(st.tuples(SIZE, SIZE, SIZE), max_size=12))
-def test_hurried_columns_never_make_the_file_larger(columns: list[tuple[int, int, int]]) -> None:
+def test_faster_levels_never_make_the_file_larger(columns: list[tuple[int, int, int]]) -> None:
     chosen = choose_levels([[column[level] for column in columns] for level in range(3)])
     assert sum(column[level] for column, level in zip(columns, chosen, strict=True)) <= sum(c[-1] for c in columns)
     for column, level in zip(columns, chosen, strict=True):

@@ -1,4 +1,4 @@
-"""Row lineage of format v3 survives every rewrite: against a plain model, and again and again [I8]."""
+"""Row lineage of format v3 survives every rewrite, compared with a plain model, and repeated rewrites [I8]."""
 
 import dataclasses
 import tempfile
@@ -32,7 +32,7 @@ Row = tuple[int, int | None, int | None]  # id, row id, last update
 
 @dataclasses.dataclass(frozen=True)
 class DataFile:
-    """A data file as some writer left it: lineage by row where it is stored, and what its rows inherit."""
+    """A data file: its stored lineage by row, and what its rows inherit."""
 
     first_id: int
     stored: list[tuple[int | None, int | None]] | int  # or only a number of rows, without the columns
@@ -76,7 +76,7 @@ def lineage_task(directory: Path, inputs: Sequence[TaskInput], **changes: Any) -
 
 
 def rewrite(task: Task) -> tuple[TaskResult, list[Row]]:
-    """Run a task, verify it in both ways, and read what it wrote."""
+    """Runs a task, verifies it in both ways, and reads its outputs."""
     result = run_task(task, 0, STORAGE)
     assert isinstance(result, TaskResult)
     verify_counts(group_of(task), result, TABLE, lineage=True)
@@ -165,7 +165,7 @@ def test_rows_without_ids_get_them_by_the_next_commit(tmp_path: Path) -> None:
     assert output.lower_bounds[LAST_UPDATED] == (2).to_bytes(8, "little")
 
 
-def test_metrics_tell_the_range_of_ids(tmp_path: Path) -> None:
+def test_metrics_contain_the_range_of_ids(tmp_path: Path) -> None:
     inputs = [DataFile(0, 10, 100, 3).write(tmp_path / "a.parquet")]
     (output,) = rewrite(lineage_task(tmp_path, inputs))[0].outputs
     assert output.value_counts[ROW_ID] == output.value_counts[LAST_UPDATED] == 10

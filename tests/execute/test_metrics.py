@@ -1,4 +1,4 @@
-"""Column metrics of outputs against PyIceberg's encoding and a brute-force look at the values [I9]."""
+"""Column metrics of outputs, compared with PyIceberg's encoding and with the values themselves [I9]."""
 
 import datetime as dt
 import math

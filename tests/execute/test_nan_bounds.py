@@ -1,4 +1,4 @@
-"""Columns with NaN have no bounds: readers to which NaN is above all numbers would miss rows by them."""
+"""Columns with NaN have no bounds: readers that sort NaN above all numbers would miss rows."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_nan_is_found_above_all_numbers(output: WrittenFile, read: Read) -> None
     assert read(output.path, "calm > 100") == []
 
 
-def test_nan_is_not_taken_for_the_only_other_value(output: WrittenFile) -> None:
+def test_nan_is_not_mistaken_for_the_only_other_value(output: WrittenFile) -> None:
     context = datafusion.SessionContext()
     context.register_parquet("t", output.path)
     found = context.sql("SELECT same FROM t ORDER BY id").to_pydict()["same"]

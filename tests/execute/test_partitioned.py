@@ -1,4 +1,4 @@
-"""Rows are sorted into their partitions: each output holds one, nothing is lost, memory and open files stay bounded."""
+"""Rows are written to their partitions: one per output, without loss, with bounded memory and open files."""
 
 import dataclasses
 import math
@@ -84,7 +84,7 @@ def test_a_task_that_is_stopped_leaves_nothing(tmp_path: Path, memory: int) -> N
 
 def test_a_partition_column_that_is_not_there_is_a_failure_by_name(tmp_path: Path) -> None:
     task = make_task(number_files(tmp_path / "in", 1, 5), NUMBERS, tmp_path / "out")
-    with pytest.raises(KernelFailure, match="field id 77"):
+    with pytest.raises(KernelFailure, match="uses field 77"):
         run(dataclasses.replace(task, partitioning=(TaskPartitionField(77, "identity"),)))
 
 

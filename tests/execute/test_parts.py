@@ -1,4 +1,4 @@
-"""A group divided among several tasks: every row in exactly one of them, and all that is told of the group the same."""
+"""A group divided among several tasks: every row is in exactly one task, and the combined result is the same."""
 
 import dataclasses
 import tempfile
@@ -140,8 +140,8 @@ def test_parts_take_as_much_of_the_inputs_as_of_the_outputs(tmp_path: Path) -> N
     assert [file.rows_expected for file in (*first.inputs, *second.inputs)] == [40, 30, 30]
 
 
-def test_parts_come_out_equal_though_rows_differ_in_size(tmp_path: Path) -> None:
-    """Cut by bytes: the first half of the rows takes an eighth of them."""
+def test_parts_have_equal_sizes_though_rows_differ_in_size(tmp_path: Path) -> None:
+    """The file is divided by bytes: the first half of the rows has an eighth of them."""
     wide = pa.schema([field("blob", pa.binary(), 1)])
     blobs = [bytes([i % 251]) * (160 if i < 5_000 else 1_440) for i in range(10_000)]
     path = tmp_path / "in.parquet"
@@ -171,8 +171,8 @@ def test_outputs_of_parts_have_names_of_their_own(tmp_path: Path) -> None:
     assert names == [f"tidyberg-job-g00003p000{part}-a00-0000.parquet" for part in range(2)]
 
 
-def test_row_groups_that_others_take_are_not_read(tmp_path: Path) -> None:
-    """Their bytes are overwritten: whoever reads them fails."""
+def test_row_groups_of_other_tasks_are_not_read(tmp_path: Path) -> None:
+    """Their bytes are overwritten, so a task that reads them fails."""
     file = write_groups(tmp_path / "in.parquet", [1_000] * 4, 0)
     footer = pq.read_metadata(file.path)
     start = footer.row_group(2).column(0).dictionary_page_offset
@@ -185,7 +185,7 @@ def test_row_groups_that_others_take_are_not_read(tmp_path: Path) -> None:
         run(second)
 
 
-def test_rows_to_come_are_judged_by_what_is_taken(tmp_path: Path) -> None:
+def test_expected_rows_follow_the_share_of_the_file(tmp_path: Path) -> None:
     file = write_groups(tmp_path / "in.parquet", [100] * 4, 0, sequence_number=1)
     delete = position_delete(tmp_path / "d.parquet", [(file.path, place) for place in range(50)], sequence=2)
     first, second = divided([make_task([file], COLUMNS, tmp_path, outputs=4, parts=2, deletes=(delete,))])

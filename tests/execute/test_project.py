@@ -165,7 +165,7 @@ def stored(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Model:
-    """What the specification says a reader finds: by field id, absent fields by their constants, else null."""
+    """What a reader must find by the specification: fields by id; absent fields are their constants, or null."""
 
     constants: dict[int, Any]
     unmapped: set[int]  # fields of a file without ids that its name mapping does not know

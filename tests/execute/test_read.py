@@ -82,8 +82,8 @@ def test_files_of_several_schemas_meet_in_one_output(tmp_path: Path) -> None:
         rewrite(files, new, tmp_path / "by-position")
 
 
-def test_files_that_differ_in_field_ids_alone_are_told_apart_however_they_are_mixed(tmp_path: Path) -> None:
-    """Names, types and statistics are alike: only the ids say that the columns have changed places."""
+def test_files_that_differ_only_in_field_ids_are_read_by_their_own_ids(tmp_path: Path) -> None:
+    """Names, types and statistics are equal: only the ids show that the columns were swapped."""
     kinds = [
         pa.schema([field("x", pa.int64(), 1), field("y", pa.int64(), 2)]),
         pa.schema([field("x", pa.int64(), 2), field("y", pa.int64(), 1)]),
@@ -126,7 +126,7 @@ def test_column_names_with_dots_are_one_column(tmp_path: Path) -> None:
 
 
 def test_large_files_are_read_row_group_by_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not fetched whole, several pieces: the same rows as by the short way."""
+    """A file that is read in several pieces gives the same rows as one that is fetched whole."""
     monkeypatch.setattr(open_files, "FETCHED_WHOLE", 0)
     monkeypatch.setattr(read, "_BUFFERED_AT_ONCE", 4_096)
     ids = list(range(20_000))
@@ -189,7 +189,7 @@ def test_a_file_whose_rows_differ_from_the_manifest_is_refused(tmp_path: Path) -
     assert raised.value.kind is FailureKind.DAMAGED
 
 
-def test_a_file_one_may_not_read_is_denied(tmp_path: Path) -> None:
+def test_a_file_without_read_permission_is_a_denied_failure(tmp_path: Path) -> None:
     (tmp_path / "in.parquet").mkdir()
     with pytest.raises(KernelFailure) as raised:
         rewrite([TaskInput(str(tmp_path / "in.parquet"), 1, 1)], NUMBERS, tmp_path / "out")

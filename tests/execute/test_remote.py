@@ -28,7 +28,7 @@ def test_results_come_back_packed(tmp_path: Path) -> None:
     assert outcome.failure is None
 
 
-def test_failures_that_no_retry_mends_come_back_as_values(tmp_path: Path) -> None:
+def test_failures_that_no_retry_fixes_are_returned_as_values(tmp_path: Path) -> None:
     files = number_files(tmp_path, 1, 10)
     Path(files[0].path).unlink()
     outcome = unpack_outcome(run_packed(0, pack(make_task(files, NUMBERS, tmp_path / "out")), 0, 4, STORAGE))
@@ -65,7 +65,7 @@ def test_a_worker_is_tuned_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(not STATUS.exists(), reason="only Linux tells of a process whether it may have huge pages")
-def test_a_settled_worker_gets_no_huge_pages() -> None:
+def test_a_tuned_worker_gets_no_huge_pages() -> None:
     code = (
         "from pathlib import Path\n"
         "from tidyberg.execute.kernel.remote import tune_worker\n"

@@ -24,7 +24,7 @@ class Catalog:
         return RenewedAccess(self.vend(), self.vend, lambda: self.now)
 
 
-def test_credentials_are_asked_for_anew_when_half_of_their_life_is_over() -> None:
+def test_credentials_are_renewed_after_half_of_their_lifetime() -> None:
     catalog = Catalog()
     access = catalog.access()
     catalog.now += 29_999
@@ -35,7 +35,7 @@ def test_credentials_are_asked_for_anew_when_half_of_their_life_is_over() -> Non
     assert access.reveal()["s3.session-token"] == "token-2"
 
 
-def test_what_travels_to_a_worker_is_valid_when_it_leaves() -> None:
+def test_credentials_are_valid_when_they_are_sent_to_a_worker() -> None:
     catalog = Catalog()
     access = catalog.access()
     catalog.now += 40_000
@@ -55,6 +55,6 @@ def test_a_catalog_that_does_not_answer_is_asked_again_later() -> None:
     assert access.reveal()["s3.session-token"] == "token-2"
 
 
-def test_lasting_credentials_are_left_alone() -> None:
+def test_credentials_that_do_not_expire_are_not_renewed() -> None:
     access = RenewedAccess({"s3.access-key-id": "a"}, dict, lambda: 10**15)
     assert access.reveal() == {"s3.access-key-id": "a"}

@@ -1,4 +1,4 @@
-"""One output on several cores: the very bytes that one core writes, within bounds, and a clean end when it fails."""
+"""An output on several cores has the same bytes as on one core, bounded memory, and a clean end after a failure."""
 
 import shutil
 import tempfile
@@ -36,7 +36,7 @@ InMemory = Callable[[pa.Table, Any], Source]
 
 @pytest.fixture(autouse=True, scope="module")
 def tables_of_any_size_count() -> Iterator[None]:
-    """Else only row groups of megabytes are encoded by several threads."""
+    """Without this, several threads encode only row groups of megabytes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encoders, "MIN_PARALLEL_BYTES", 0)
         patch.setattr(write, "MIN_PARALLEL_BYTES", 0)
@@ -59,7 +59,7 @@ def no_thread_is_left() -> bool:
 
 
 def assert_the_same(task: Task, cores: int = 3) -> TaskResult:
-    """Bytes, by their digest, and all that is told of them."""
+    """Compares the digests of the files and everything that the results say about them."""
     alone = run(task)
     assert outputs_of(task) == {output.path for output in alone.outputs}
     shutil.rmtree(task.output_directory, ignore_errors=True)
@@ -150,7 +150,7 @@ def test_columns_beside_moved_pages_become_the_same_bytes(tmp_path: Path) -> Non
 
 
 def test_columns_are_encoded_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None of the first two goes on before the other is there."""
+    """Neither of the first two threads continues before the other has started."""
     both, begun = threading.Barrier(2, timeout=30), 0
 
     def meet(table: pa.Table, options: Any) -> Source:
@@ -250,10 +250,10 @@ def test_a_task_that_is_stopped_while_columns_are_encoded_leaves_neither_output_
 
 
 @pytest.mark.parametrize("after", [0, 3])
-def test_what_cannot_be_put_together_is_encoded_on_one_core(
+def test_columns_that_cannot_be_assembled_are_encoded_on_one_core(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    """As with a footer by a later Arrow, with fields that this version does not know."""
+    """The reason may be a footer by a newer Arrow, with fields that this version does not know."""
     task = make_task(number_files(tmp_path / "in", 4, 500), NUMBERS, tmp_path / "out")
     task = replace(task, write=replace(task.write, row_group_rows=500))
     alone = run(task)
@@ -265,7 +265,7 @@ def test_what_cannot_be_put_together_is_encoded_on_one_core(
 
 
 @given(st.lists(st.integers(0, 1000), max_size=60), st.integers(1, 20))
-def test_bundles_hold_every_column_once_and_are_about_alike(sizes: list[int], most: int) -> None:
+def test_bundles_hold_every_column_once_and_have_similar_sizes(sizes: list[int], most: int) -> None:
     made = bundles(sizes, most)
     assert sorted(position for bundle in made for position in bundle) == list(range(len(sizes)))
     assert len(made) == min(most, len(sizes))

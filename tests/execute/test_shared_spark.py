@@ -1,4 +1,4 @@
-"""Calls of one process share a Spark: the same settings, the same session; nobody else's is ever stopped."""
+"""Calls with the same settings share one Spark session per process. A session of the caller is never stopped."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Spark starts beside a job's first steps, and a start that nobody needs leaves nothing behind."""
+"""Spark starts during a job's first steps, and a start that is not needed leaves nothing behind."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ assert not alive, alive
 
 
 def run_alone(code: str, scratch: Path) -> None:
-    """In a process of its own, which says nothing and leaves no file."""
+    """Runs code in its own process, which must print nothing and leave no file."""
     scratch.mkdir()
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -86,7 +86,7 @@ def test_a_damaged_file_is_named(engine: SparkEngine, tmp_path: Path) -> None:
     check_damaged_file(engine, tmp_path)
 
 
-def test_storage_that_refuses_is_told_after_retries(engine: SparkEngine, tmp_path: Path) -> None:
+def test_a_storage_failure_is_reported_after_retries(engine: SparkEngine, tmp_path: Path) -> None:
     check_storage_error(engine, tmp_path)
 
 

@@ -81,7 +81,7 @@ def kill_java() -> None:
     psutil.wait_procs(java, timeout=10)
 
 
-def test_a_spark_that_died_is_started_anew(engine: SparkEngine, tmp_path: Path) -> None:
+def test_a_spark_that_died_is_restarted(engine: SparkEngine, tmp_path: Path) -> None:
     engine.start()
     kill_java()
     check_results_and_progress(engine, tmp_path)
@@ -214,7 +214,7 @@ def test_a_damaged_file_is_named(engine: SparkEngine, tmp_path: Path) -> None:
     check_damaged_file(engine, tmp_path)
 
 
-def test_storage_that_refuses_is_told_after_retries(engine: SparkEngine, tmp_path: Path) -> None:
+def test_a_storage_failure_is_reported_after_retries(engine: SparkEngine, tmp_path: Path) -> None:
     check_storage_error(engine, tmp_path)
 
 
@@ -383,7 +383,7 @@ def test_cores_of_a_cluster_come_from_its_settings(conf: dict[str, str], cores: 
     assert engine.attempts == 8
 
 
-def test_attempts_do_not_change_once_told() -> None:
+def test_the_number_of_attempts_does_not_change_after_it_was_reported() -> None:
     engine = SparkEngine("local[2]", conf={"spark.task.maxFailures": "6"})
     assert engine.attempts == 6
     engine._is_own_local = False

@@ -84,7 +84,7 @@ def test_an_unreachable_store_is_a_storage_failure_without_secrets() -> None:
         (FileNotFoundError("Path does not exist 'b/x'"), FailureKind.DAMAGED),
     ],
 )
-def test_what_storage_says_gets_a_kind(error: OSError, kind: FailureKind) -> None:
+def test_storage_errors_get_a_failure_kind(error: OSError, kind: FailureKind) -> None:
     storage = Storage(StorageAccess({"s3.secret-access-key": "hush-hush"}))
     with pytest.raises(KernelFailure) as raised, storage.guard("s3://b/x"):
         raise error

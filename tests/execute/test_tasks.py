@@ -68,7 +68,7 @@ def test_tasks_carry_schema_settings_and_constants() -> None:
     assert partitioned.inputs[0].records == 5
 
 
-def test_the_text_null_is_not_taken_for_a_missing_value() -> None:
+def test_the_string_null_is_not_a_missing_value() -> None:
     groups = [group(number, 3, "region=null/id_bucket=null") for number in range(2)]
     text, missing = tasks_for({}, groups, values=[("null", None), (None, None)])
     assert (text.constants, missing.constants) == ({2: "null"}, {})
@@ -83,7 +83,7 @@ def test_options_override() -> None:
         tasks_for({}, [group(0, 0, "")], PlanOptions(parquet={"codec": "gzip"}))
 
 
-def test_pages_are_kept_unless_rows_or_pages_are_to_be_written_anew() -> None:
+def test_pages_are_kept_unless_rows_or_pages_must_be_rewritten() -> None:
     asked = (
         PlanOptions(),
         PlanOptions(mode=RewriteMode.COPY),

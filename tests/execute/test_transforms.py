@@ -152,7 +152,7 @@ def test_a_long_text_among_short_ones_gets_its_own_bucket() -> None:
         ("bucket[4]", pa.array([True])),
     ],
 )
-def test_what_a_transform_cannot_take_is_refused_by_name(transform: str, values: pa.Array) -> None:
+def test_a_type_that_a_transform_cannot_take_is_named(transform: str, values: pa.Array) -> None:
     with pytest.raises(KernelFailure, match="partition transform"):
         apply_transform(transform, values)
 

@@ -1,4 +1,4 @@
-"""Deletion vectors that share a Puffin file: fetched together, told apart, and compared with the manifest."""
+"""Deletion vectors that share a Puffin file are fetched together and compared with the manifest."""
 
 import dataclasses
 import random
@@ -71,7 +71,7 @@ def test_position_deletes_that_a_vector_replaces_are_not_even_read(
 
 
 @pytest.mark.parametrize("inline", [True, False])
-def test_a_vector_that_holds_other_than_the_manifest_counts_is_refused(tmp_path: Path, inline: bool) -> None:
+def test_a_vector_that_disagrees_with_the_manifests_count_is_refused(tmp_path: Path, inline: bool) -> None:
     (file,) = number_files(tmp_path, 1, rows=5)
     (vector,) = deletion_vectors(tmp_path / "v.puffin", {file.path: [1, 2]}, 2)
     for records, is_right in ((None, True), (2, True), (1, False), (3, False)):
@@ -93,9 +93,9 @@ def test_a_vector_without_a_place_is_refused(tmp_path: Path, change: dict[str, i
     (file,) = number_files(tmp_path, 1, rows=5)
     (vector,) = deletion_vectors(tmp_path / "v.puffin", {file.path: [1]}, 2)
     task = make_task([file], NUMBERS, tmp_path / "out", deletes=(dataclasses.replace(vector, **change),))  # type: ignore[arg-type]
-    with pytest.raises(DamagedFile, match="does not say where"):
+    with pytest.raises(DamagedFile, match="does not give the offset"):
         with_delete_contents([task], STORAGE)
-    with pytest.raises(KernelFailure, match="does not say where"):
+    with pytest.raises(KernelFailure, match="does not give the offset"):
         run_task(task, 0, STORAGE)
 
 
@@ -106,7 +106,7 @@ def test_a_puffin_file_that_lost_its_end_is_refused(tmp_path: Path) -> None:
     assert vectors[1].content_offset is not None
     (tmp_path / "v.puffin").write_bytes(whole[: vectors[1].content_offset + 10])
     task = make_task(files, NUMBERS, tmp_path / "out", deletes=tuple(vectors))
-    with pytest.raises(KernelFailure, match="not readable"):
+    with pytest.raises(KernelFailure, match="is damaged"):
         run_task(task, 0, STORAGE)
 
 

@@ -35,7 +35,7 @@ def noise_files(directory: Path, files: int, rows: int, width: int) -> list[Any]
     return made
 
 
-def test_rows_go_through_unchanged_and_in_order(tmp_path: Path) -> None:
+def test_rows_stay_unchanged_and_in_order(tmp_path: Path) -> None:
     files = number_files(tmp_path, 5, 1_000)
     result = run(make_task(files, NUMBERS, tmp_path / "out"))
     assert result.rows_read == result.rows_written == 5_000
@@ -60,7 +60,7 @@ def test_output_names_are_computable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("outputs", [2, 3, 4])
-def test_outputs_come_out_equal(tmp_path: Path, outputs: int) -> None:
+def test_outputs_have_equal_sizes(tmp_path: Path, outputs: int) -> None:
     files = noise_files(tmp_path, 12, 1_000, 500)
     result = run(make_task(files, NOISE, tmp_path / "out", outputs=outputs))
     sizes = [output.size for output in result.outputs]
@@ -124,7 +124,7 @@ def test_memory_limit_flushes_early(tmp_path: Path) -> None:
     real=st.floats(0.3, 3.0),
     group_rows=st.integers(1_000, 1_000_000),
 )
-def test_sizing_never_leaves_a_sliver_nor_exceeds_the_promise(
+def test_sizing_leaves_no_tiny_row_group_and_no_more_files_than_planned(
     rows: int, outputs: int, real: float, group_rows: int
 ) -> None:
     planned = 100.0
@@ -219,7 +219,7 @@ def test_bloom_filters_and_page_index_are_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [2_000, 50_000])
 def test_dictionaries_only_where_they_help(tmp_path: Path, rows: int) -> None:
-    """From the footers of large chunks, from the rows themselves where chunks are small."""
+    """The footers of large chunks decide; if chunks are small, the rows decide."""
     files = []
     for number in range(3):
         names = pa.array([f"kind-{i % 7}" for i in range(rows)])
@@ -254,7 +254,7 @@ def test_a_failure_midway_removes_every_own_output(tmp_path: Path) -> None:
 
 
 def test_outputs_are_removed_from_the_last_to_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed half-way through, a clean-up leaves a row of numbers without a gap."""
+    """If a clean-up is killed half-way, the numbers of the remaining files have no gap."""
     files = noise_files(tmp_path, 8, 1_000, 500)
     Path(files[-1].path).write_bytes(b"no")
     removed: list[str] = []

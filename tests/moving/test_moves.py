@@ -1,4 +1,4 @@
-"""Files of older partition specs are moved into the current one when that is asked, and stay where they are else."""
+"""Files of older partition specs move to the current spec if the option is set, and stay otherwise."""
 
 from dataclasses import replace
 from typing import Any
@@ -133,7 +133,7 @@ def test_a_job_that_fails_leaves_none_of_many_more_outputs_than_were_planned(war
     assert warehouse.files_on_disk(table) == before
 
 
-def test_deletes_of_the_old_spec_are_applied_and_go(warehouse: Warehouse) -> None:
+def test_deletes_of_the_old_spec_are_applied_and_removed(warehouse: Warehouse) -> None:
     table = make_table(warehouse, BY_REGION)
     files = paths(warehouse, table)
     delete_equal(table, files[0], {"id": [3, 41]})  # 41 is in region us: not reached
@@ -162,7 +162,7 @@ def test_a_new_equality_delete_of_an_old_partition_blocks_its_group_and_no_other
 
 
 def test_a_new_equality_delete_of_an_outputs_partition_blocks_the_group(warehouse: Warehouse) -> None:
-    """It is not for the rows of the inputs, which are in another spec, and must not reach them in the outputs."""
+    """It does not apply to the inputs, which have another spec, so it must not apply to the outputs."""
     table = change_spec(make_table(warehouse, UNPARTITIONED_PARTITION_SPEC), REGION)
     append(warehouse, table, [0], "eu")  # in the current spec, with the ids of an old file
     like = paths(warehouse, table)[-1]
@@ -202,7 +202,7 @@ def test_a_new_global_equality_delete_reaches_the_outputs_as_it_reached_the_inpu
 
 
 def test_an_equality_delete_as_old_as_the_plan_never_reaches_the_outputs(warehouse: Warehouse) -> None:
-    """One that lies in the current spec, older than the move, was not for these rows and stays so."""
+    """A delete in the current spec that is older than the move never applied to these rows, and must not now."""
     table = change_spec(make_table(warehouse, UNPARTITIONED_PARTITION_SPEC), REGION)
     append(warehouse, table, [0], "eu")
     delete_equal(table, paths(warehouse, table)[-1], {"id": [3, 15]})
@@ -233,7 +233,7 @@ def test_another_spec_change_during_the_job_does_no_harm(warehouse: Warehouse) -
 
 @pytest.mark.parametrize("most", [2, 5], ids=["by one task", "by all together"])
 def test_rows_that_fall_into_more_partitions_than_a_job_may_write_files_end_it(warehouse: Warehouse, most: int) -> None:
-    """How many there are is known only when they are sorted: a column of ids would flood the storage."""
+    """Their number is known only when rows are sorted. A column of ids would flood the storage."""
     table = change_spec(make_table(warehouse, BY_REGION), BUCKET)
     before = warehouse.rows(table)
     with pytest.raises(TooManyOutputs, match="files"):

@@ -1,4 +1,4 @@
-"""Partition values of outputs are spelled as the inventory spells them: that is how conflicts are found."""
+"""Outputs and inventory write partition values the same way; conflicts are found by comparing them."""
 
 import math
 import struct
@@ -78,7 +78,7 @@ CASES: list[tuple[PrimitiveType, list[Any], tuple[str, ...]]] = [
 
 
 class Recording(Spoiling):
-    """Remembers the partitions of outputs, and may claim others than the kernel found."""
+    """Records the partitions of outputs, and may report wrong ones."""
 
     def __init__(self, claim: tuple[Any, ...] | None = None) -> None:
         super().__init__(self._record)
@@ -113,7 +113,7 @@ def test_outputs_of_another_partition_than_they_claim_are_not_committed(warehous
 
 
 @pytest.mark.parametrize(("kind", "values", "transforms"), CASES, ids=[str(case[0]) for case in CASES])
-def test_outputs_spell_partitions_as_the_inventory_does(
+def test_outputs_and_inventory_write_partitions_the_same_way(
     warehouse: Warehouse, kind: PrimitiveType, values: list[Any], transforms: tuple[str, ...]
 ) -> None:
     fields = [NestedField(number, f"c{number}", kind, required=False) for number in range(1, len(transforms) + 1)]

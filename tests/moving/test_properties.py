@@ -1,4 +1,4 @@
-"""Random partition specs one after another, random rows and deletes: a move changes no row, whatever came before."""
+"""With random partition specs, rows and deletes, a move changes no row."""
 
 import tempfile
 from typing import Any
@@ -88,7 +88,7 @@ def test_a_move_changes_no_row_and_leaves_nothing_to_do(
 
 
 def _partitions_are_true(table: Table) -> None:
-    """As PyIceberg reads the manifests and computes the transforms."""
+    """Compares with PyIceberg, which reads the manifests and computes the transforms."""
     for task in table.scan().plan_files():
         rows = pq.read_table(task.file.file_path.removeprefix("file://")).to_pylist()
         for at, field in enumerate(table.spec().fields):

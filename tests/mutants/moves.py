@@ -4,7 +4,7 @@ from tests.mutants.mutant import Mutant
 
 MOVES_TESTS = ("tests/moving/test_moves.py",)
 TRANSFORMS = ("tests/execute/test_transforms.py",)
-VALUES = ("tests/moving/test_partition_values.py::test_outputs_spell_partitions_as_the_inventory_does[float]",)
+VALUES = ("tests/moving/test_partition_values.py::test_outputs_and_inventory_write_partitions_the_same_way[float]",)
 PUBLISHING = ("tests/planning/test_publishing.py",)
 
 MOVES = (

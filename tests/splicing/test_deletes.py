@@ -1,4 +1,4 @@
-"""Files that lose rows to deletes are written anew beside files whose pages are moved."""
+"""Files with deleted rows are encoded again, next to files whose pages are moved."""
 
 import shutil
 import tempfile
@@ -55,8 +55,8 @@ def test_pages_of_files_without_deleted_rows_are_moved(tmp_path: Path) -> None:
     check_offsets(Path(spliced.outputs[0].path))
 
 
-def test_bounds_are_those_of_rows_that_are_left(tmp_path: Path) -> None:
-    """Spark answers MIN and MAX by them."""
+def test_bounds_are_those_of_surviving_rows(tmp_path: Path) -> None:
+    """Spark answers MIN and MAX with them."""
     inputs = large_files(tmp_path, files=4)
     rows = [(inputs[0].path, 0), (inputs[3].path, COUNT - 1)]
     delete = position_delete(tmp_path / "deletes.parquet", rows, 5)
@@ -66,7 +66,7 @@ def test_bounds_are_those_of_rows_that_are_left(tmp_path: Path) -> None:
     assert (bounds.min, bounds.max) == (1, 4 * COUNT - 2)
 
 
-def test_a_file_of_which_nothing_is_left_is_passed_over(tmp_path: Path) -> None:
+def test_a_file_without_surviving_rows_is_skipped(tmp_path: Path) -> None:
     inputs = large_files(tmp_path, files=3)
     (vector,) = deletion_vectors(tmp_path / "vectors.puffin", {inputs[0].path: range(COUNT)}, 5)
     spliced, encoded = both(inputs, tmp_path, NUMBERS, deletes=(vector,))
@@ -75,7 +75,7 @@ def test_a_file_of_which_nothing_is_left_is_passed_over(tmp_path: Path) -> None:
     assert rows_of(spliced)["id"].to_pylist() == list(range(COUNT, 3 * COUNT))
 
 
-def test_nothing_is_moved_where_most_rows_are_in_files_that_lose_some(tmp_path: Path) -> None:
+def test_no_pages_are_moved_if_most_rows_are_in_files_with_deletes(tmp_path: Path) -> None:
     inputs = large_files(tmp_path, files=3)
     vectors = deletion_vectors(tmp_path / "vectors.puffin", {inputs[0].path: [1], inputs[1].path: [2]}, 5)
     assert rewrite(inputs, tmp_path / "one", NUMBERS, deletes=tuple(vectors[:1])).bytes_spliced > 0
@@ -83,8 +83,8 @@ def test_nothing_is_moved_where_most_rows_are_in_files_that_lose_some(tmp_path: 
     assert (result.bytes_spliced, result.rows_written) == (0, 3 * COUNT - 2)
 
 
-def test_keys_are_looked_for_in_older_files_only(tmp_path: Path) -> None:
-    """Every file that they may apply to counts as one that loses rows: which do is known only by reading them."""
+def test_pages_are_moved_only_from_files_newer_than_an_equality_delete(tmp_path: Path) -> None:
+    """A file counts as losing rows if a delete may apply: only reading it would show whether it does."""
     old, *others = large_files(tmp_path, files=3)
     inputs = [replace(old, sequence_number=1), *(replace(file, sequence_number=9) for file in others)]
     delete = equality_delete(tmp_path / "keys.parquet", KEYS, {"id": [3, COUNT + 3]}, (1,), 5)
@@ -110,7 +110,7 @@ def test_rows_of_v3_keep_their_ids_where_others_before_them_are_deleted(tmp_path
     assert rows_of(spliced)[ROW_ID_NAME].to_pylist()[COUNT : COUNT + 5] == [1_000_000 + row for row in (1, 2, 3, 4, 6)]
 
 
-def test_outputs_are_as_even_as_the_rows_that_are_left_allow(tmp_path: Path) -> None:
+def test_outputs_are_as_even_as_the_surviving_rows_allow(tmp_path: Path) -> None:
     """Files to come are counted without their deleted rows."""
     inputs = large_files(tmp_path, files=12, count=20_000)
     dying = {file.path: range(9_000) for file in inputs[6:]}

@@ -1,4 +1,4 @@
-"""Files older than the table's schema: their columns are made plain beside the pages of newer files, or encoded."""
+"""Files older than the table's schema: their columns are encoded plain next to moved pages, or all are encoded."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -100,7 +100,7 @@ def test_files_without_field_ids_are_read_by_name(tmp_path: Path) -> None:
     assert rows_of(spliced).equals(rows_of(encoded))
 
 
-def test_a_column_with_the_name_of_lineage_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_a_column_named_like_lineage_is_not_lineage(tmp_path: Path) -> None:
     schema = pa.schema([ID, field("_row_id", pa.string(), 2)])
     inputs = [
         write_file(tmp_path / f"{n}.parquet", table_of(schema.field("_row_id"), n * COUNT), **PLAIN) for n in range(2)

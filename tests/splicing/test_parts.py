@@ -1,4 +1,4 @@
-"""Groups divided among several tasks are spliced too: files that two of them share are written anew, not others."""
+"""Groups divided among several tasks are spliced too: only files that two tasks share are encoded again."""
 
 import tempfile
 from dataclasses import replace
@@ -33,7 +33,7 @@ from tests.builders.tasks import run, write_file
 def test_a_group_that_is_divided_and_spliced_is_the_same_as_one_that_is_neither(
     files: list[list[int]], parts: int, target: int, lineage: bool
 ) -> None:
-    """Cuts anywhere: between files, between row groups, inside of them, and files of which a task takes nothing."""
+    """Cuts may be between files, between row groups or inside them, and a task may read no row of a file."""
     with tempfile.TemporaryDirectory() as name, small_files_count(judged=2):
         directory = Path(name)
         inputs, first = [], 0
@@ -57,7 +57,7 @@ def test_a_group_that_is_divided_and_spliced_is_the_same_as_one_that_is_neither(
             check_offsets(Path(output.path))
 
 
-def test_only_what_tasks_share_is_written_anew(tmp_path: Path) -> None:
+def test_only_files_that_tasks_share_are_encoded_again(tmp_path: Path) -> None:
     inputs = [
         made_plain(write_groups(tmp_path / f"in-{n}.parquet", [1_000], n * 1_000, sequence_number=n)) for n in range(5)
     ]
@@ -75,7 +75,7 @@ def test_only_what_tasks_share_is_written_anew(tmp_path: Path) -> None:
         assert {Path(output.path).name[19:24] for output in result.outputs} == {"p0000", "p0001"}
 
 
-def test_rows_of_a_file_that_is_cut_keep_their_ids(tmp_path: Path) -> None:
+def test_rows_of_a_divided_file_keep_their_ids(tmp_path: Path) -> None:
     """They count from the start of the file, not of the share [I8]."""
     inputs = [
         made_plain(write_groups(tmp_path / f"in-{n}.parquet", [1_000], 0, sequence_number=n, first_row_id=n * 5_000))

@@ -1,4 +1,4 @@
-"""Random files, spliced: the very rows, facts and metrics that encoding gives, and no offset leads astray."""
+"""Random files are spliced: rows, facts and metrics equal those of encoding, and every offset is right."""
 
 import shutil
 import tempfile

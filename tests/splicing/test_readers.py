@@ -1,4 +1,4 @@
-"""Spliced outputs of several row groups say of all of them, or of none, what readers look for in all of them."""
+"""Spliced outputs have optional metadata for all row groups, or for none."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def spliced(path: Path, schema: pa.Schema, *, page_indexes: tuple[bool, ...]) ->
     return result
 
 
-def test_bounds_of_pages_are_told_of_every_row_group_or_of_none(tmp_path: Path) -> None:
+def test_page_bounds_are_written_for_all_row_groups_or_none(tmp_path: Path) -> None:
     for name, page_indexes in (("mixed", (True, False, True)), ("all", (True, True, True))):
         result = spliced(tmp_path / name, IDS, page_indexes=page_indexes)
         groups = groups_of(result.outputs[0].path)
@@ -45,8 +45,8 @@ def test_bounds_of_pages_are_told_of_every_row_group_or_of_none(tmp_path: Path) 
         check_readers(result.outputs[0].path, [*range(300)])
 
 
-def test_bounds_that_one_row_group_lacks_are_told_of_none(tmp_path: Path) -> None:
-    """DataFusion took those of the others for all of the file, and passed over it."""
+def test_bounds_that_one_row_group_lacks_are_omitted_from_all(tmp_path: Path) -> None:
+    """DataFusion used the bounds of the other row groups for the whole file, and skipped it."""
     (output,) = spliced(tmp_path, FLOATS, page_indexes=(True, True)).outputs
     footer = pq.read_metadata(output.path)
     assert footer.num_row_groups == 2

@@ -1,4 +1,4 @@
-"""Groups that are encoded keep the pages that need no decoding, in row groups as large as encoding makes them."""
+"""Splicing moves pages that need no decoding, into row groups as large as encoding makes them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -75,7 +75,7 @@ def test_pages_are_moved_where_no_dictionary_pays_and_the_rest_is_encoded(tmp_pa
 
 
 def test_small_files_are_encoded(tmp_path: Path) -> None:
-    """Their pages would stay small, and dictionaries could not show yet what they are worth."""
+    """Their pages would stay small, and a few rows do not show whether a dictionary pays."""
     inputs = large_files(tmp_path, count=15_000)
     assert rewrite(inputs, tmp_path / "out", NUMBERS).bytes_spliced == 0
 
@@ -112,15 +112,15 @@ def test_a_column_that_a_writer_gave_no_dictionary_gets_one_where_it_pays(tmp_pa
     ],
     ids=str,
 )
-def test_what_asks_for_rows_to_be_written_anew_gets_that(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_tasks_that_rule_out_splicing_are_encoded(tmp_path: Path, changes: dict[str, Any]) -> None:
     inputs = large_files(tmp_path)
     assert rewrite(inputs, tmp_path / "in", NUMBERS).bytes_spliced > 0
     result = rewrite(inputs, tmp_path / "out", NUMBERS, **changes)
     assert (result.bytes_spliced, result.rows_written) == (0, 75_000)
 
 
-def test_rows_that_go_elsewhere_are_never_moved_as_pages(tmp_path: Path) -> None:
-    """To other partitions, or nowhere [I1]."""
+def test_tasks_with_new_partitions_or_without_inputs_are_not_spliced(tmp_path: Path) -> None:
+    """I1: rows that change their partition cannot keep their pages."""
     inputs = large_files(tmp_path)
     storage, task = Storage(STORAGE), make_task(inputs, NUMBERS, tmp_path / "out", splices=True)
     assert may_splice(task, storage)
@@ -178,7 +178,7 @@ def test_row_groups_and_outputs_are_as_large_as_encoding_makes_them(tmp_path: Pa
     assert rows_of(spliced).equals(rows_of(encoded))
 
 
-def test_no_sliver_is_left_behind_a_large_file(tmp_path: Path) -> None:
+def test_no_tiny_row_group_follows_a_large_file(tmp_path: Path) -> None:
     tables = [rows(0, 10), rows(10, 400), rows(410, 5)]
     with small_files_count():
         result = rewrite(write_files(tmp_path, tables, **PLAIN), tmp_path / "out", SCHEMA)
@@ -186,7 +186,7 @@ def test_no_sliver_is_left_behind_a_large_file(tmp_path: Path) -> None:
     assert [footer.row_group(number).num_rows for number in range(footer.num_row_groups)] == [415]
 
 
-def test_pages_that_cannot_be_moved_are_made_plain_beside_those_that_can(tmp_path: Path) -> None:
+def test_columns_that_cannot_be_moved_are_encoded_plain_next_to_those_that_can(tmp_path: Path) -> None:
     """Later files with dictionaries, another codec, no statistics, other columns."""
     older = pa.schema([column for column in SCHEMA if column.name not in ("small", "ratio", "place")])
     tables = [rows(number * 100, 100) for number in range(5)]
@@ -268,7 +268,7 @@ def test_a_single_column_of_v3_is_moved_too(tmp_path: Path) -> None:
     assert rows_of(spliced).equals(rows_of(encoded))
 
 
-def test_what_footers_say_of_sizes_is_true(tmp_path: Path) -> None:
+def test_sizes_in_footers_are_true(tmp_path: Path) -> None:
     with small_files_count():
         result = rewrite(write_files(tmp_path, [rows(0, 100), rows(100, 50)], **PLAIN), tmp_path / "out", SCHEMA)
     path = Path(result.outputs[0].path)
@@ -291,7 +291,7 @@ def test_what_footers_say_of_sizes_is_true(tmp_path: Path) -> None:
     assert (group[GroupField.TOTAL_BYTES][1], group[GroupField.TOTAL_COMPRESSED][1]) == (uncompressed, compressed)
 
 
-def test_page_indexes_say_of_each_page_where_it_is_and_what_it_holds(tmp_path: Path) -> None:
+def test_page_indexes_give_the_place_and_bounds_of_each_page(tmp_path: Path) -> None:
     schema = pa.schema([field("id", pa.int64(), 1)])
     tables = [
         pa.table([pa.array([*range(first, first + 40), *[None] * 25], pa.int64())], schema=schema)
@@ -340,7 +340,9 @@ def test_a_task_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
     assert list((tmp_path / "out").glob("*")) == []
 
 
-def test_a_task_that_cannot_go_on_splicing_encodes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_cannot_continue_splicing_encodes_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A footer by a later Arrow, with fields that this version does not know, must not stop a task."""
     inputs = large_files(tmp_path, files=5, count=25_000)
     changes = {"write": {"dictionary": True, "row_group_rows": 50_000}}
@@ -361,10 +363,10 @@ def test_a_task_that_cannot_go_on_splicing_encodes_everything(tmp_path: Path, mo
     assert [file.name for file in (tmp_path / "out").iterdir()] == [Path(output.path).name for output in result.outputs]
 
 
-def test_outputs_that_cannot_be_removed_are_told_before_others_take_their_names(
+def test_outputs_that_cannot_be_removed_fail_the_task_before_their_names_are_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Encoding may need fewer files, and after a success nobody looks for more of them [I6]."""
+    """Encoding may write fewer files, and after a success recovery does not look for others [I6]."""
     inputs = large_files(tmp_path, files=5)
 
     def refused(_storage: Storage, place: Place) -> None:
@@ -379,13 +381,13 @@ def test_outputs_that_cannot_be_removed_are_told_before_others_take_their_names(
 
 
 def begin_and_fail(writer: splicing.SplicingWriter) -> None:
-    """Begins an output, then finds that it cannot go on."""
+    """Begins an output, then cannot continue."""
     writer._current = writer._open_output()
     raise CannotCopy("it has fields that this version does not know")
 
 
 def test_a_file_that_no_row_group_can_hold_is_encoded(tmp_path: Path) -> None:
-    """Nor are the files beside it moved: it would be one row group, and all of it in memory."""
+    """The other files are encoded too: the large one would be a single row group, all in memory."""
     schema = pa.schema([field("id", pa.int64(), 1), field("text", pa.string(), 2)])
 
     def texts(first: int, width: int) -> pa.Table:
@@ -464,7 +466,7 @@ def _unknown_field(footer: Struct) -> None:
     [_no_nulls_counted, _bounds_swapped, _bounds_cut, _no_bounds, _no_orders, _old_writer, _unknown_field],
     ids=lambda edit: edit.__name__,
 )
-def test_a_column_whose_footer_leaves_doubts_is_encoded(tmp_path: Path, edit: Callable[[Struct], None]) -> None:
+def test_a_column_with_doubtful_statistics_is_encoded(tmp_path: Path, edit: Callable[[Struct], None]) -> None:
     schema = pa.schema([NUMBERS.field("id")])
     paths = [tmp_path / f"{number}.parquet" for number in range(2)]
     for number, path in enumerate(paths):
@@ -510,7 +512,7 @@ def test_pages_that_are_not_plain_data_are_not_moved(field_of_page: tuple[int, .
 def test_a_bound_is_called_exact_only_if_that_of_every_part_is(
     flags: tuple[bool | None, ...], expected: bool | None
 ) -> None:
-    """Where nothing is told readers take a bound for a value: one that may be cut must say so."""
+    """Readers treat a bound as exact unless the footer says otherwise, so a truncated one must say so."""
     page = DataPage(10, 10, 1, 0)
     parts = [SourceChunk((), (page,), 1, ChunkStatistics(0, b"a", b"b", flag, flag), None) for flag in flags]
     merged = merge_chunks(parts, 4, SchemaLeaf((b"name",), 6, 0, 1, None), pa.string(), 6, None)

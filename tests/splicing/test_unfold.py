@@ -157,7 +157,7 @@ def test_other_dictionaries_are_decoded(tmp_path: Path, column: str, values: Cal
 
 
 def test_floats_with_a_dictionary_are_decoded(tmp_path: Path) -> None:
-    """Their NaN must be counted, and what is left to do then is less than unfolding."""
+    """Their NaN must be counted, so they are decoded anyway."""
     schema = pa.schema([SCHEMA.field("ratio")])
     inputs = files_of(tmp_path, [unique_rows(0).select(["ratio"])])
     assert both(inputs, tmp_path, schema)[0].bytes_spliced == 0
@@ -182,7 +182,7 @@ def test_pages_without_an_index_get_the_bounds_of_their_chunk(tmp_path: Path) ->
     assert lasts == [number * COUNT + COUNT - 1 for number in range(3) for _ in range(3)]
 
 
-def test_a_later_file_with_other_dictionaries_is_made_plain(tmp_path: Path) -> None:
+def test_a_later_file_with_other_dictionaries_is_encoded_plain(tmp_path: Path) -> None:
     tables = [unique_rows(0), *(_with(column, _second_again).cast(SCHEMA) for column in ("id", "key"))]
     with small_files_count():
         spliced, encoded = both(files_of(tmp_path, tables), tmp_path, SCHEMA)

@@ -1,0 +1,1 @@
+"""Columns of the table: field ids, projection, metrics, lineage, transforms and checksums."""

@@ -117,13 +117,13 @@ class FactCollector:
         if file_leaves is not self._file_leaves:  # files of one schema share theirs
             self._match(selection, file_leaves)
             self._fixed = [index for _, index, _ in self._present if not self._own and _is_fixed(footer, index)]
-        cut = chunks_with_cut_bounds(footer, self._fixed)
+        truncated = chunks_with_cut_bounds(footer, self._fixed)
         for found, value, nested in self._absent:
             found.add_constant(rows, value, nested=nested)
         for number in numbers:
             group = footer.row_group(number)
             for found, index, bounds in self._present:
-                if (number, index) in cut:
+                if (number, index) in truncated:
                     found.add_unreliable(group.column(index).num_values)
                 else:
                     found.add(group.column(index), bounds)

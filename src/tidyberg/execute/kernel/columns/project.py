@@ -19,7 +19,7 @@ class Leaf:
     """A primitive column of a schema, in Parquet's depth-first order."""
 
     field_id: int | None
-    path: str  # as Parquet spells it: items.list.element.price
+    path: str  # as in Parquet: items.list.element.price
     type: pa.DataType
     repeated: bool  # inside a list or map
     steps: tuple[int, ...]  # position of the column, then of the field in each enclosing struct

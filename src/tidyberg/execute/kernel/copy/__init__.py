@@ -1,1 +1,1 @@
-"""Copy mode: row groups move as bytes into new files, only the footer is written anew; nothing is decoded."""
+"""Copies row groups as bytes into new files. Only the footer is new; nothing is decoded."""

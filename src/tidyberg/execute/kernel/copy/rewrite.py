@@ -31,7 +31,7 @@ class Copy:
         try:
             return _copy(attempt)
         except DamagedFooter as damage:
-            raise KernelFailure(FailureKind.DAMAGED, f"The footer of an input is damaged: {damage}.") from None
+            raise KernelFailure(FailureKind.DAMAGED, f"A footer is damaged: {damage}.") from None
 
 
 def _copy(attempt: RewriteAttempt) -> TaskResult:

@@ -1,0 +1,1 @@
+"""Reads delete files and finds the rows that survive them."""

@@ -75,14 +75,14 @@ class Reader:
 
     def file_schema(self, file: OpenFile) -> FileSchema:
         """Thousands of files share a few schemas, so each schema is analysed once."""
-        tiny = file.content if self._joins and file.input.size <= SMALL_FILE else None
-        if tiny is not None:
+        small = file.content if self._joins and file.input.size <= SMALL_FILE else None
+        if small is not None:
             for file_schema in tuple(self._file_schemas):  # threads may share a reader
-                if file_schema.outline is not None and file_schema.outline.fits(tiny, file.footer):
+                if file_schema.outline is not None and file_schema.outline.fits(small, file.footer):
                     return file_schema
         with self._storage.guard(file.input.path):
             schema = file.footer.schema.to_arrow_schema()
-        outline = Outline.of(tiny, file.footer) if tiny is not None else None
+        outline = Outline.of(small, file.footer) if small is not None else None
         if outline is None:
             for file_schema in tuple(self._file_schemas):  # threads may share a reader
                 # Field ids are metadata.

@@ -21,9 +21,8 @@ _TAIL_PART = 256  # the first request asks for this fraction of the file: indexe
 _NEAR = 64 * _KB  # one request reads pieces that are this close to each other
 _LARGEST_INDEX = 1 << 30
 _BLOOM_HEADER = 64  # the header of a bloom filter is shorter than this
-
-
 _PARQUET_MR = re.compile(rb"parquet-mr version (\d+)\.(\d+)")
+# Older versions wrote chunk lengths without a page header (PARQUET-816), and pages that readers must know how to fix.
 _FIRST_SOUND_PARQUET_MR = (1, 10)
 
 

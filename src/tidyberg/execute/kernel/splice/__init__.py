@@ -1,1 +1,1 @@
-"""Pages without a dictionary are moved as bytes into large row groups; only the other columns are encoded."""
+"""Splices files: moves pages without a dictionary as bytes into large row groups, and encodes the other columns."""

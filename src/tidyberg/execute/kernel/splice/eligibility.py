@@ -16,9 +16,9 @@ from tidyberg.model.task import Task, TaskInput
 from tidyberg.parquet.errors import CannotCopy
 from tidyberg.storage.file_io import Storage
 
-_WORTHWHILE_SHARE = 0.3  # of the bytes: below this, the time saved is not worth less even row groups
+_MIN_MOVED_SHARE = 0.3  # of the bytes: below this, the time saved is not worth less even row groups
 _MAX_DELETED_SHARE = 0.5  # of the rows, in files with deletes: those are encoded again, with small pages
-_SMALL_SHARE = 8  # at most one file in this many may have only small pages
+_FILES_PER_SMALL_FILE = 8  # at most one file in this many may have only small pages
 _FILES_PER_OUTPUT = 8  # at least: a file is not divided, so with fewer files outputs would differ too much in size
 _MAX_GROUP_ROWS = 32 * 1024 * 1024  # Arrow divides a row group of twice as many rows
 NO_COLUMNS: frozenset[int] = frozenset()
@@ -39,7 +39,7 @@ def may_splice(task: Task, storage: Storage) -> bool:
     # With fewer rows a writer cannot know whether a dictionary pays, and its pages are small.
     if sum(file.records for file in task.inputs) < MIN_DICTIONARY_ROWS * len(task.inputs):
         return False
-    if _SMALL_SHARE * sum(file.records < MIN_PAGE_VALUES for file in task.inputs) > len(task.inputs):
+    if _FILES_PER_SMALL_FILE * sum(file.records < MIN_PAGE_VALUES for file in task.inputs) > len(task.inputs):
         return False
     largest = max(file.size for file in task.inputs)
     if largest > settings.row_group_bytes // 2 or max(file.records for file in task.inputs) > settings.row_group_rows:
@@ -84,7 +84,7 @@ def columns_to_move(
         if not any(with_dictionary.get(leaf.field_id or 0) for leaf in table.leaves_of(position).values())
     ]
     stored = sum(opened.file.input.size for opened in inputs)
-    pays = sum(bytes_of[position] for position in chosen) >= _WORTHWHILE_SHARE * stored
+    pays = sum(bytes_of[position] for position in chosen) >= _MIN_MOVED_SHARE * stored
     return frozenset(chosen) if pays else NO_COLUMNS
 
 

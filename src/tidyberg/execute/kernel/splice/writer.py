@@ -118,7 +118,7 @@ class SplicingWriter:
     def _start_row_group(self) -> None:
         self._rows = self._held = 0
         self._batches: list[pa.RecordBatch] = []
-        self._parts: dict[int, list[SourceChunk]] = {}
+        self._chunks: dict[int, list[SourceChunk]] = {}
         self._floats = {number: FloatFacts() for number in self._counted}
 
     def _is_complete(self) -> bool:
@@ -131,7 +131,7 @@ class SplicingWriter:
     def _take(self, file: OpenFile, deleted: Positions, is_movable: bool) -> None:
         # I1: pages contain all rows of the file, deleted ones too.
         found = self._pages_of(SplicedInput(file, self._storage)) if is_movable else {}
-        if moved := sum(part.size for leaf in found.values() for parts in leaf for part in parts):
+        if moved := sum(chunk.size for leaf in found.values() for chunks in leaf for chunk in chunks):
             self.bytes_moved += moved
             self.files_moved.append(file.input.path)
         encoded_again = [position for position in self._moved if position not in found]
@@ -139,12 +139,12 @@ class SplicingWriter:
             found |= self._encoded_plain(file, encoded_again, deleted)
         wanted = file.end_row - file.first_row - len(deleted)
         for position in self._moved:
-            for number, parts in zip(self._table.columns[position].leaf_numbers, found[position], strict=True):
-                rows = sum(part.rows for part in parts)
+            for number, chunks in zip(self._table.columns[position].leaf_numbers, found[position], strict=True):
+                rows = sum(chunk.rows for chunk in chunks)
                 if rows != wanted:
                     raise CannotCopy(f"a column of {file.input.path} has {rows} rows, but {wanted} were expected")
-                self._parts.setdefault(number, []).extend(parts)
-                self._held += sum(part.size for part in parts)
+                self._chunks.setdefault(number, []).extend(chunks)
+                self._held += sum(chunk.size for chunk in chunks)
         self._read(file, deleted)
 
     def _pages_of(self, opened: SplicedInput) -> dict[int, list[list[SourceChunk]]]:
@@ -199,7 +199,7 @@ class SplicingWriter:
         encoded = {} if table is None else self._encode(table)
         if self._current is None:
             self._current = self._open_output()
-        size = self._current.write(self._rows, self._parts, encoded, self._floats)
+        size = self._current.write(self._rows, self._chunks, encoded, self._floats)
         self._count_nans(table, self._current.nan_counts)
         self.rows_written += self._rows
         self._sizing.wrote(self._rows, size)

@@ -1,0 +1,1 @@
+"""Writes Parquet files: row groups, pages, dictionaries, compression and output sizes."""

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from tidyberg.execute.kernel.columns.project import Leaf, Selection
 
 # A dictionary that takes more than this share of its chunk costs time and saves no space.
-_WORTHWHILE_SHARE = 0.2
+_MAX_DICTIONARY_SHARE = 0.2
 # Bytes per value: indices into a dictionary of at most 2 MB never take more, plain values nearly always do.
 _MAX_INDEX_BYTES = 3
 MIN_DICTIONARY_ROWS = 20_000  # with fewer rows, the inputs' dictionaries prove nothing
@@ -47,7 +47,7 @@ def dictionaries_from_footers(
         if plain_floats:
             verdicts[leaf.field_id] = False
         elif chunks and rows / chunks >= MIN_DICTIONARY_ROWS:
-            is_small = dictionary_bytes < _WORTHWHILE_SHARE * chunk_bytes
+            is_small = dictionary_bytes < _MAX_DICTIONARY_SHARE * chunk_bytes
             # Only the compressed size of the dictionary is known; assume that it compresses like the data pages.
             verdicts[leaf.field_id] = is_small and (
                 (1 - dictionary_bytes / chunk_bytes) * uncompressed_bytes <= _MAX_INDEX_BYTES * rows
@@ -82,5 +82,5 @@ def dictionaries_from_rows(table: pa.Table, leaves: Iterable[Leaf]) -> dict[int,
         present = len(values) - values.null_count
         # The distinct values include null. This takes half the time of Arrow's count_distinct.
         distinct = len(pc.unique(values)) - bool(values.null_count)
-        verdicts[leaf.field_id] = distinct < _WORTHWHILE_SHARE * present or present == 0
+        verdicts[leaf.field_id] = distinct < _MAX_DICTIONARY_SHARE * present or present == 0
     return verdicts

@@ -38,9 +38,9 @@ class FloatFacts:
         """Returns Parquet statistics. By the format's rules no bound is NaN, and a zero bound covers both zeros."""
         found: dict[int, tuple[int, Any] | None] = {StatisticsField.NULLS: (I64, self.nulls)}
         if self.lower is not None and self.upper is not None:
-            spelled = "<f" if value_bytes == _SINGLE else "<d"
-            found[LOWER] = (BINARY, struct.pack(spelled, self.lower if self.lower else -0.0))
-            found[UPPER] = (BINARY, struct.pack(spelled, self.upper if self.upper else 0.0))
+            layout = "<f" if value_bytes == _SINGLE else "<d"
+            found[LOWER] = (BINARY, struct.pack(layout, self.lower if self.lower else -0.0))
+            found[UPPER] = (BINARY, struct.pack(layout, self.upper if self.upper else 0.0))
         return changed({}, found)
 
 

@@ -56,7 +56,7 @@ class MergedChunk:
 
 
 def merge_chunks(
-    parts: Sequence[SourceChunk],
+    chunks: Sequence[SourceChunk],
     start: int,
     leaf: SchemaLeaf,
     kind: pa.DataType,
@@ -64,16 +64,16 @@ def merge_chunks(
     floats: FloatFacts | None,
 ) -> MergedChunk:
     """Returns the chunk whose pages begin at `start`, one after another. `kind` is the column's type in the table."""
-    pages = [page for part in parts for page in part.pages]
+    pages = [page for chunk in chunks for page in chunk.pages]
     compressed, uncompressed = sum(page.length for page in pages), sum(page.uncompressed for page in pages)
     kinds = Counter(page.kind for page in pages)
-    statistics = _statistics(parts, leaf, kind) if floats is None else floats.statistics(leaf.value_bytes)
+    statistics = _statistics(chunks, leaf, kind) if floats is None else floats.statistics(leaf.value_bytes)
     metadata: dict[int, tuple[int, Any] | None] = {
         MetadataField.TYPE: (I32, leaf.type),
         MetadataField.ENCODINGS: (LIST, ThriftList(I32, [PLAIN, RLE])),
         MetadataField.PATH: (LIST, ThriftList(BINARY, list(leaf.path))),
         MetadataField.CODEC: (I32, codec),
-        MetadataField.VALUES: (I64, sum(part.rows for part in parts)),
+        MetadataField.VALUES: (I64, sum(chunk.rows for chunk in chunks)),
         MetadataField.UNCOMPRESSED: (I64, uncompressed),
         MetadataField.COMPRESSED: (I64, compressed),
         MetadataField.DATA_PAGE: (I64, start),
@@ -86,19 +86,19 @@ def merge_chunks(
         ),
     }
     chunk: Struct = {ChunkField.FILE_OFFSET: (I64, 0), ChunkField.METADATA: (STRUCT, changed({}, metadata))}
-    return MergedChunk(chunk, _column_index(parts), _offset_index(pages, start), compressed, uncompressed)
+    return MergedChunk(chunk, _column_index(chunks), _offset_index(pages, start), compressed, uncompressed)
 
 
-def _statistics(parts: Sequence[SourceChunk], leaf: SchemaLeaf, kind: pa.DataType) -> Struct:
-    """A statistic that one of the parts lacks is omitted."""
+def _statistics(chunks: Sequence[SourceChunk], leaf: SchemaLeaf, kind: pa.DataType) -> Struct:
+    """A statistic that one of the chunks lacks is omitted."""
     found: dict[int, tuple[int, Any] | None] = {}
-    known = [part.statistics for part in parts]
+    known = [chunk.statistics for chunk in chunks]
     nulls = [one.nulls for one in known if one.nulls is not None]
     if len(nulls) == len(known):
         found[StatisticsField.NULLS] = (I64, sum(nulls))
     bounded = [
-        part.statistics for part in parts if part.statistics.nulls != part.rows
-    ]  # a part with nulls only has no bounds
+        chunk.statistics for chunk in chunks if chunk.statistics.nulls != chunk.rows
+    ]  # a chunk with nulls only has no bounds
     lowers = [one.lower for one in bounded if one.lower is not None]
     uppers = [one.upper for one in bounded if one.upper is not None]
     if not bounded or len(lowers) < len(bounded) or len(uppers) < len(bounded) or pa.types.is_floating(kind):
@@ -134,10 +134,10 @@ def _offset_index(pages: Sequence[DataPage], start: int) -> bytes:
     return write_struct({IndexField.PAGE_LOCATIONS: (LIST, ThriftList(STRUCT, locations))})
 
 
-def _column_index(parts: Sequence[SourceChunk]) -> bytes | None:
-    """Joins the column indexes of the parts; None if one part has none. Pages of several files are unordered."""
-    found = [part.page_bounds for part in parts if part.page_bounds is not None]
-    if len(found) < len(parts):
+def _column_index(chunks: Sequence[SourceChunk]) -> bytes | None:
+    """Joins the column indexes of the chunks; None if one chunk has none. Pages of several files are unordered."""
+    found = [chunk.page_bounds for chunk in chunks if chunk.page_bounds is not None]
+    if len(found) < len(chunks):
         return None
     nulls = [one.nulls for one in found if one.nulls is not None]
     flags = [_YES if flag else _NO for one in found for flag in one.all_null]

@@ -72,12 +72,12 @@ class PagedOutput:
         for number, (leaf, table_leaf) in enumerate(zip(self._schema_leaves, self._leaves, strict=True)):
             start = self._sink.tell()
             if number in moved:
-                parts = moved[number]
-                assert sum(part.rows for part in parts) == rows
-                for part in parts:
-                    for piece in part.content:
+                chunks = moved[number]
+                assert sum(chunk.rows for chunk in chunks) == rows
+                for chunk in chunks:
+                    for piece in chunk.content:
                         self._write(piece)
-                group.append(merge_chunks(parts, start, leaf, table_leaf.type, self._codec, floats.get(number)))
+                group.append(merge_chunks(chunks, start, leaf, table_leaf.type, self._codec, floats.get(number)))
             else:
                 source, index = encoded[number]
                 group.append(self._place(source, index, start, leaf))
@@ -149,7 +149,7 @@ class PagedOutput:
         )
 
     def _omit_partial_statistics(self) -> None:
-        """Some readers refuse statistics that only some row groups have. Arrow's own files are left as they are."""
+        """Some readers apply the statistics of some row groups to the file. Files by Arrow alone stay as they are."""
         left_out = partial_statistics([[chunk.metadata for chunk in group] for group in self._groups])
         for group in self._groups:
             for chunk, fields in zip(group, left_out, strict=True):

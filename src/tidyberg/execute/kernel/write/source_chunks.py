@@ -31,7 +31,7 @@ from tidyberg.parquet.pages import DataPage, page_spans, plain_pages
 from tidyberg.parquet.thrift import BINARY, FALSE, I64, TRUE, Bytes
 
 CODECS = {"uncompressed": 0, "snappy": 1, "gzip": 2, "brotli": 4, "zstd": 6, "lz4": 7}
-UPPER, LOWER = 5, 6  # fields of Statistics: min_value and max_value, in the order of the column's type
+UPPER, LOWER = 5, 6  # fields of Statistics: max_value and min_value, in the order of the column's type
 _TYPE_ORDER = 1  # TYPE_DEFINED_ORDER, the only column order that defines what bounds mean
 # Columns whose pages are on average smaller than this, by both measures, or larger than that, are encoded again.
 MIN_PAGE_VALUES, _MIN_PAGE_BYTES = 5_000, 64 * 1024
