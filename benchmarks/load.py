@@ -67,14 +67,14 @@ class Outcome:
         told = {answer.key: answer.body["job_id"] for answer in self.answers if answer.status == 202}
         found = []
         if not set(self.statuses) <= {202, *SHED}:
-            found.append(f"not all were taken in, or refused in time: {dict(self.statuses)}")
+            found.append(f"some calls were neither accepted nor shed: {dict(self.statuses)}")
         if lost := set(told.values()) - set(self.kept):
             found.append(f"{len(lost)} jobs were lost")
         if len(set(told.values())) < len(told) or len(self.kept) > len(set(self.kept)):
-            found.append("a job was given twice")
+            found.append("a job occurs twice")
         later = {answer.body["job_id"] for answer in self.repeated if answer.status == 202}
         if strange := set(self.kept) - set(told.values()) - later:
-            found.append(f"{len(strange)} jobs were made that nobody was told of")
+            found.append(f"{len(strange)} jobs exist that no response named")
         repeated = [answer for answer in self.repeated if answer.status not in SHED and answer.key in told]
         if any(answer.body.get("job_id") != told[answer.key] for answer in repeated):
             found.append("a repeated call made another job")

@@ -41,11 +41,11 @@ def unpack_entries(packed: Sequence[PackedEntries]) -> Iterator[tuple[int, Manif
     for layout, lengths, entries, resting in packed:
         columns = tuple(PartitionColumn(*column) for column in layout)
         table = _table(entries)
-        counted = _table(resting) if resting is not None else None
+        all_counts = _table(resting) if resting is not None else None
         start = counted_start = 0
         for number, rows, counted_rows in lengths:
-            rests = counted.slice(counted_start, counted_rows) if counted is not None and counted_rows else None
-            yield number, ManifestEntries(columns, table, rests, range(start, start + rows))
+            counts = all_counts.slice(counted_start, counted_rows) if all_counts is not None and counted_rows else None
+            yield number, ManifestEntries(columns, table, counts, range(start, start + rows))
             start, counted_start = start + rows, counted_start + counted_rows
 
 

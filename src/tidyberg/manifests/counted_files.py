@@ -29,7 +29,7 @@ _SUMS = {
 }
 
 
-def set_aside(
+def replace_by_counts(
     infos: Sequence[ManifestInfo], manifests: Sequence[ManifestEntries], rule: RestRule
 ) -> list[ManifestEntries]:
     """Returns the manifests without the entries that `rule` says are only counted.
@@ -48,9 +48,9 @@ def set_aside(
         manifest = np.repeat(np.arange(len(numbers), dtype=np.int32), lengths)
         together = joined(entries_alike, entries_alike[0].source.column_names).combine_chunks()
         together = inherit(together, [infos[number] for number in numbers], manifest)
-        rests, counted = _resting(together, spec_id, columns, rule)
-        kept = together.filter(pa.array(~rests))
-        ends = np.cumsum(np.bincount(manifest[~rests], minlength=len(numbers))).tolist()
+        is_counted, counted = _only_counted(together, spec_id, columns, rule)
+        kept = together.filter(pa.array(~is_counted))
+        ends = np.cumsum(np.bincount(manifest[~is_counted], minlength=len(numbers))).tolist()
         for number, start, end in zip(numbers, [0, *ends], ends, strict=False):
             left[number] = ManifestEntries(columns, kept, rows=range(start, end))
         left[numbers[0]] = replace(left[numbers[0]], resting=counted)
@@ -63,26 +63,26 @@ def add_counts(counted: pa.Table, keys: Sequence[str]) -> pa.Table:
     return summed.select([*keys, *(f"{name}_{how}" for name, how in _SUMS.items())]).rename_columns([*keys, *_SUMS])
 
 
-def _resting(
+def _only_counted(
     entries: pa.Table, spec_id: int, columns: tuple[PartitionColumn, ...], rule: RestRule
 ) -> tuple[Mask, pa.Table]:
     tuples = tuples_of(entries, columns)
     first, partition = distinct(tuples, entries.num_rows)
     texts = texts_of(spec_id, tuples, first)
     sizes, records = (pc.fill_null(entries[name], -1).to_numpy() for name in ("size", "records"))
-    rests = sizes >= rule.at_least
+    is_counted = sizes >= rule.at_least
     if rule.at_most is not None:
-        rests &= sizes <= rule.at_most
+        is_counted &= sizes <= rule.at_most
     if rule.spec_id is not None:
-        rests &= spec_id == rule.spec_id
-    rests &= ~_reached(entries, spec_id, columns, partition, texts, rests, rule)
+        is_counted &= spec_id == rule.spec_id
+    is_counted &= ~_may_have_deletes(entries, spec_id, columns, partition, texts, is_counted, rule)
     if rule.selected is not None:
-        rests |= ~may_contain(rule.selected, texts)[partition]
-    rests &= (entries["content"].to_numpy() == 0) & (sizes >= 0) & (records >= 0)
-    return rests, _counted(entries, tuples, first, partition, rests, rule)
+        is_counted |= ~may_contain(rule.selected, texts)[partition]
+    is_counted &= (entries["content"].to_numpy() == 0) & (sizes >= 0) & (records >= 0)
+    return is_counted, _counted(entries, tuples, first, partition, is_counted, rule)
 
 
-def _reached(
+def _may_have_deletes(
     entries: pa.Table,
     spec_id: int,
     columns: tuple[PartitionColumn, ...],
@@ -95,21 +95,21 @@ def _reached(
     sequence = entries["sequence_number"].to_numpy()
     layout = layout_of(columns)
     if rule.delete_layouts.get(spec_id, {layout}) == {layout}:
-        reached = may_contain(rule.deleted_partitions, texts)[partition]
+        has_deletes = may_contain(rule.deleted_partitions, texts)[partition]
     else:  # partition values of different layouts cannot be compared
-        reached = np.ones(len(sequence), np.bool_)
-    reached &= sequence <= rule.deletes_until
-    reached |= sequence < rule.everywhere_until
+        has_deletes = np.ones(len(sequence), np.bool_)
+    has_deletes &= sequence <= rule.deletes_until
+    has_deletes |= sequence < rule.everywhere_until
     if rule.deleted_files:
-        asked = np.flatnonzero(among & ~reached & (sequence <= rule.deletes_until))
-        reached[asked] = may_contain(rule.deleted_files, entries["path"].take(pa.array(asked)).to_pylist())
-    return reached
+        looked_up = np.flatnonzero(among & ~has_deletes & (sequence <= rule.deletes_until))
+        has_deletes[looked_up] = may_contain(rule.deleted_files, entries["path"].take(pa.array(looked_up)).to_pylist())
+    return has_deletes
 
 
 def _counted(
-    entries: pa.Table, tuples: pa.Table, first: Ints, partition: Ints, rests: Mask, rule: RestRule
+    entries: pa.Table, tuples: pa.Table, first: Ints, partition: Ints, is_counted: Mask, rule: RestRule
 ) -> pa.Table:
-    rows = np.flatnonzero(rests)
+    rows = np.flatnonzero(is_counted)
     sizes = entries["size"].to_numpy()[rows]
     snapshot = entries["snapshot_id"].to_numpy()[rows]
     known = np.isin(snapshot, np.array(rule.snapshots, np.int64))

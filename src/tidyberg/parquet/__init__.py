@@ -1,0 +1,1 @@
+"""The Parquet format: Thrift, footers, pages, levels, dictionaries. Knows no tables and no storage."""

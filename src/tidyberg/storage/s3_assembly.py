@@ -37,7 +37,7 @@ def assemble(storage: Storage, assembly: Assembly, should_stop: Callable[[], boo
     try:
         for file in assembly.files:
             written.append(file)
-            moved += _Assembling(storage, store, file, should_stop).run()
+            moved += _MultipartWriter(storage, store, file, should_stop).run()
     except BaseException:
         for file in reversed(
             written
@@ -48,7 +48,7 @@ def assemble(storage: Storage, assembly: Assembly, should_stop: Callable[[], boo
     return Moved(moved)
 
 
-class _Assembling:
+class _MultipartWriter:
     """Writes one output."""
 
     def __init__(self, storage: Storage, store: S3Store, file: AssembledFile, should_stop: Callable[[], bool]) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.manifests.arrow_ipc import pack_entries
-from tidyberg.manifests.counted_files import set_aside
+from tidyberg.manifests.counted_files import replace_by_counts
 from tidyberg.manifests.entries import ManifestError, read_entries
 from tidyberg.model.task import ManifestResult, ManifestTask, TaskInput
 from tidyberg.storage.file_io import Storage
@@ -22,7 +22,7 @@ def read_manifests(task: ManifestTask, storage: Storage, should_stop: Callable[[
         by_path = dict(read_entries(files))
         found = [by_path[info.path] for info in task.manifests]
         if task.rest is not None:
-            found = set_aside(task.manifests, found, task.rest)
+            found = replace_by_counts(task.manifests, found, task.rest)
     except ManifestError as error:
         raise KernelFailure(FailureKind.DAMAGED, f"The manifest {error.name} is damaged: {error}.") from error
     return ManifestResult(task.job_id, task.group_id, pack_entries(found))

@@ -1,0 +1,1 @@
+"""Checks a Parquet file against its decoded values. `file.py` is the entry point."""

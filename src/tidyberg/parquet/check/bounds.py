@@ -12,7 +12,7 @@ _OLD_UPPER, _OLD_LOWER, _DISTINCT, _UPPER, _LOWER = 1, 2, 4, 5, 6
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class TrueStatistics:
     """The true statistics of some decoded values."""
 
     values: int  # including nulls
@@ -26,7 +26,7 @@ class Truth:
 
 
 def check_statistics(
-    said: Struct, truth: Truth, order: Order | None, findings: Findings, page: int | None = None
+    said: Struct, truth: TrueStatistics, order: Order | None, findings: Findings, page: int | None = None
 ) -> None:
     nulls = said.get(StatisticsField.NULLS)
     if nulls is not None:
@@ -41,7 +41,7 @@ def check_statistics(
 
 
 def _check_pair(
-    said: Struct, fields: tuple[int, int], truth: Truth, order: Order, findings: Findings, page: int | None
+    said: Struct, fields: tuple[int, int], truth: TrueStatistics, order: Order, findings: Findings, page: int | None
 ) -> None:
     old = "deprecated " if fields[0] == _OLD_LOWER else ""
     for field, is_lower, exact_field in (
@@ -63,7 +63,9 @@ class BoundProblem:
     kind: str = "bound"  # "loose": no value is outside, but the bound should be exact
 
 
-def bound_problem(bound: bytes, is_lower: bool, truth: Truth, order: Order, exact: bool | None) -> BoundProblem | None:
+def bound_problem(
+    bound: bytes, is_lower: bool, truth: TrueStatistics, order: Order, exact: bool | None
+) -> BoundProblem | None:
     """Returns what is wrong with a bound, or None. Bounds of bytes may be truncated unless they are marked as exact."""
     value = order.parse(bound)
     if value is None or (order.type == FIXED_BYTE_ARRAY and order.is_decimal and len(bound) != truth.value_bytes):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidyberg.parquet.check.bloom import BloomFilter
-from tidyberg.parquet.check.bounds import Truth, check_statistics
+from tidyberg.parquet.check.bounds import TrueStatistics, check_statistics
 from tidyberg.parquet.check.indexes import TruePage, check_column_index, check_offset_index
 from tidyberg.parquet.check.order import Extremes, Order
 from tidyberg.parquet.check.pages import (
@@ -70,9 +70,9 @@ class ChunkTruth:
     has_negative_zero: bool = False
     has_positive_zero: bool = False
 
-    def truth(self, value_bytes: int | None) -> Truth:
+    def truth(self, value_bytes: int | None) -> TrueStatistics:
         truths = [page.truth for page in self.pages]
-        return Truth(
+        return TrueStatistics(
             values=sum(one.values for one in truths),
             nulls=sum(one.nulls for one in truths),
             nans=sum(one.nans for one in truths),
@@ -212,7 +212,7 @@ def _add_pages(batch: Batch, column: CheckedColumn, truth: ChunkTruth, findings:
     for at, page in enumerate(batch.pages):
         nulls = page.values - batch.present[at]
         found = extremes[at]
-        page_truth = Truth(page.values, nulls, found.nans, found.lower, found.upper, column.leaf.value_bytes)
+        page_truth = TrueStatistics(page.values, nulls, found.nans, found.lower, found.upper, column.leaf.value_bytes)
         rows = int(batch.repetition_counts[at, 0])
         true = TruePage(
             offset=page.offset,

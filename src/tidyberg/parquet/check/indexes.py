@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from tidyberg.parquet.check.bounds import Truth, bound_problem
+from tidyberg.parquet.check.bounds import TrueStatistics, bound_problem
 from tidyberg.parquet.check.order import Order
 from tidyberg.parquet.check.problems import Findings
 from tidyberg.parquet.fields import IndexField, LocationField, items, known_only, number, structs
@@ -24,7 +24,7 @@ class TruePage:
     length: int
     rows: int
     starts_row: bool
-    truth: Truth
+    truth: TrueStatistics
     repetitions: tuple[int, ...]  # the number of values of each level
     definitions: tuple[int, ...]
     unencoded: int  # bytes of the values, if their lengths differ
