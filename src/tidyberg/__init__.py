@@ -1,6 +1,6 @@
-"""tidyberg keeps Apache Iceberg tables tidy.
+"""Maintains Apache Iceberg tables: plans, compacts and audits them.
 
-Names load on first use: executors import this package for its kernels alone and must not need PyIceberg.
+The functions are imported on first use. Executors import this package only for its kernels, and may lack PyIceberg.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Tools for tests of tidyberg and of your own code: a warehouse, deterministic rows, and tables without data."""
+"""Helps to test tidyberg and your own code: a warehouse, deterministic rows, and tables without data."""
 
 from tidyberg.testing.forge import forge_table
 from tidyberg.testing.manifests import LiveFile

@@ -1,4 +1,4 @@
-"""Writes Avro containers byte by byte, for manifests that PyIceberg cannot write, or not fast enough."""
+"""Writes Avro containers byte by byte, for manifests that PyIceberg cannot write or writes too slowly."""
 
 import io
 import json

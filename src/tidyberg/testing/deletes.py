@@ -25,7 +25,7 @@ _NO_PARTITION = {"type": "record", "name": "r102", "fields": []}
 
 @dataclass(frozen=True)
 class Positions:
-    """A position delete file. It maps data files of one partition to the rows to delete.
+    """A position delete file. It maps data files of one partition to the positions of the rows to delete.
 
     Without `file_scoped` its bounds do not name the data file, even if there is only one.
     """
@@ -71,7 +71,7 @@ def delete_equal(table: Table, like: str, keys: Mapping[str, Sequence[Any]]) -> 
 
 
 def delete_rows(table: Table, rows: Mapping[str, Sequence[int]], *, branch: str = "main") -> Table:
-    """Delete rows by data file as an engine would in this format version: by vectors or by position deletes."""
+    """Delete rows of data files as an engine would in this format version: with vectors or position deletes."""
     if table.refresh().metadata.format_version > 2:
         return commit_deletes(table, Vectors(rows), branch=branch)
     return commit_deletes(table, *(Positions({path: rows[path]}, file_scoped=True) for path in rows), branch=branch)

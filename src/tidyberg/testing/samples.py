@@ -66,7 +66,7 @@ def sample_rows(
 ) -> pa.Table:
     """Make deterministic rows of any schema, with nulls, NaN and signed zeros. Longs in `id` are unique.
 
-    `values` sets each of some columns to one value, to put all rows into one partition.
+    `values` maps columns to a value that every row gets, which puts all rows into one partition.
     """
     generator = np.random.default_rng(seed)
     arrow_schema = schema_to_pyarrow(schema, include_field_ids=False)

@@ -1,4 +1,4 @@
-"""Makes tables of metadata alone, with any format version, entry status, delete file and history."""
+"""Makes tables that have only metadata, with any format version, entry status, delete files and history."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from tidyberg.testing.avro import avro_file, encode_record
 
 @dataclass(frozen=True)
 class ForgedEntry:
-    """A manifest entry. `values` are further fields of `data_file`, by their names in the specification."""
+    """A manifest entry. `values` has further fields of `data_file`, by their names in the specification."""
 
     path: str
     status: int = 1  # 0 existing, 1 added, 2 deleted

@@ -110,8 +110,8 @@ class Warehouse:
     ) -> list[str]:
         """Return all rows as a sorted list of strings. Equal lists mean equal multisets, and NaN equals itself.
 
-        Only Arrow and plain Python read the files and apply the deletes, also equality deletes. With `lineage` each row
-        ends with its row lineage of format version 3: its id and its last updated sequence number.
+        Only Arrow and plain Python read the files and apply all deletes, including equality deletes. With `lineage`
+        each row ends with its row lineage of format version 3: its id and its last updated sequence number.
         """
         table.refresh()
         if branch is not None:
