@@ -1,4 +1,4 @@
-"""How the test modules depend on each other: shared helpers live in `tests/builders`, never in a test module."""
+"""The layout of the code: class names are unique, packages say what they are for, tests share `tests/builders`."""
 
 import ast
 from collections import defaultdict
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src" / "tidyberg"
 
 
 def module_name(path: Path) -> str:
@@ -34,6 +35,21 @@ IMPORTS = {
     module_name(path): sorted(set(imported_modules(path.read_text(), module_name(path))))
     for path in sorted(TESTS.rglob("*.py"))
 }
+
+
+def test_class_names_are_unique_in_the_whole_source() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(str(path.relative_to(SOURCE)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_every_package_says_what_it_is_for() -> None:
+    packages = list(SOURCE.rglob("__init__.py"))
+    assert len(packages) > 25
+    assert [str(path) for path in packages if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
 def test_no_module_imports_from_a_test_module() -> None:

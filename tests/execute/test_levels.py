@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidyberg.execute.kernel.columns.project import leaves
-from tidyberg.execute.kernel.write.compression import cached_levels, choose_levels, measure_levels
+from tidyberg.execute.kernel.write.compression_levels import cached_levels, choose_levels, measure_levels
 
 ROWS = 60_000
 OPTIONS: dict[str, Any] = {

@@ -113,7 +113,7 @@ SPLICES = (
     Mutant(
         "pages of one column are compressed in one way",
         "execute/kernel/write/source_chunks.py",
-        "!= CODECS[settings.compression]:",
+        "!= CODEC_IDS[settings.compression]:",
         "== 99:",
         SPLICED,
     ),

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from tests.builders.scenes import HOUR, NOW
 from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.sizes import MB
-from tidyberg.planning.rules import fragment_ratio, heat, hours_since, score_partition, should_compact
+from tidyberg.planning.hot_partitions import heat
+from tidyberg.planning.rules import fragment_ratio, hours_since, score_partition, should_compact
 
 
 def why(files: int, size: int, deletes: int) -> str | None:

@@ -16,11 +16,12 @@ from tidyberg.execute.kernel.write.floats import FloatFacts, counts_nans
 from tidyberg.execute.kernel.write.merged_chunk import merge_chunks
 from tidyberg.execute.kernel.write.table_columns import TableColumns, by_field_id, columns, matching_column
 from tidyberg.model.task import TaskInput, WriteSettings
+from tidyberg.parquet.codecs import CODEC_IDS
 from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.thrift import read_struct
 
 ROWS = 60
-ZSTD = moving.CODECS["zstd"]
+ZSTD = CODEC_IDS["zstd"]
 
 
 @cache

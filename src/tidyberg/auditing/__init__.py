@@ -1,0 +1,1 @@
+"""Audits replace snapshots of any tool: compares the rows before and after."""

@@ -1,0 +1,1 @@
+"""Catalogs: opening them, retries and time limits, the metadata files of commits, and their errors."""

@@ -1,0 +1,1 @@
+"""Commits: conflict rules, manifests, the replace snapshot, retries and clean-up."""

@@ -1,0 +1,1 @@
+"""Runs one job through all stages: lease, recovery, plan, rounds, outcome."""

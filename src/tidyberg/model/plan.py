@@ -193,7 +193,7 @@ class Plan:
 
         A plan that a limit cut short does not count. The next one must look at its outputs again.
         """
-        return self.target_file_size if self.options["strategy"] == "full" and not self.left_out else None
+        return self.target_file_size if self.options.get("strategy") == "full" and not self.left_out else None
 
     @property
     def modes(self) -> dict[tuple[Mode, str], int]:

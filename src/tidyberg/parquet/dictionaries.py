@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from tidyberg.parquet.codecs import arrow_name
 from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.fields import number, substruct
 from tidyberg.parquet.footer import SchemaLeaf
@@ -29,7 +30,6 @@ from tidyberg.parquet.pages import (
 )
 from tidyberg.parquet.thrift import I32, STRUCT, TRUE, Bytes, Struct, write_struct
 
-_ARROW_NAMES = {"lz4": "lz4_raw"}  # Arrow's names of codecs that differ from Iceberg's
 _LENGTH_BYTES = 4  # of the length before the levels in a page of version 1
 _LARGEST_PAGE = 16 << 20  # bytes of indices, uncompressed; writers use far smaller pages
 
@@ -100,9 +100,7 @@ def _decompressed(body: bytes, size: int, compression: str) -> bytes:
     if not 0 <= size <= _LARGEST_PAGE:
         raise CannotCopy("it has a page of indices that is too large")
     try:
-        found = pa.decompress(
-            body, decompressed_size=size, codec=_ARROW_NAMES.get(compression, compression), asbytes=True
-        )
+        found = pa.decompress(body, decompressed_size=size, codec=arrow_name(compression), asbytes=True)
     except (OSError, pa.ArrowException) as error:
         raise CannotCopy(f"a page is damaged: {error}") from None
     return bytes(found)

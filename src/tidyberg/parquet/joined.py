@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidyberg.parquet.codecs import CODEC_IDS
 from tidyberg.parquet.errors import BadThriftError, CannotCopy
 from tidyberg.parquet.fields import FileField, structs
 from tidyberg.parquet.footer import ENDING, MAGIC, SchemaLeaf, schema_leaves
@@ -41,7 +42,7 @@ from tidyberg.parquet.thrift import (
 from tidyberg.varints import Buffer, Positions, VarintError
 
 _ZSTD = "ZSTD"
-_CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, _ZSTD: 6}
+_CODECS = {name.upper(): CODEC_IDS[name] for name in ("uncompressed", "snappy", "gzip", "zstd")}  # as Arrow spells them
 _MOST_UNPACKED = 64 * 1024 * 1024  # bytes; a page header with a larger size is treated as damaged
 _NUMBER = 5  # bytes of a number in the footer
 _EMPTY_LIST = 2  # bytes of an empty list with the header of its field

@@ -1,4 +1,4 @@
-"""Decides which files of a hot partition wait, and which it gives up although it is hot.
+"""Defines when a partition is hot, which of its files then wait, and which it gives up although it is hot.
 
 Commits tolerate writers that append. A partition that is only appended to gives up its older files, and the files of
 the hot window wait.
@@ -11,6 +11,7 @@ upserts consist of both.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +21,31 @@ import pyarrow.compute as pc
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.table import SnapshotInfo
 from tidyberg.planning.deletes import DeleteIndex
-from tidyberg.planning.rules import heat
 from tidyberg.planning.strategies.base import RewriteStrategy
 
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
+
+
+def heat(statistics: PartitionStatistics, *, now_ms: int, window_seconds: int, commits: int) -> str | None:
+    """Returns why a partition is hot, or None. It is hot if it got at least `commits` commits within the window."""
+    written = statistics.last_write_ms
+    if written is None or written <= now_ms - window_seconds * 1000:
+        return None
+    if statistics.recent_commits < commits:
+        return None
+    count = statistics.recent_commits
+    cools = datetime.fromtimestamp((written + window_seconds * 1000) / 1000, UTC)
+    return (
+        f"{count} {'commit' if count == 1 else 'commits'} in the last {_duration(window_seconds)}, cools {cools:%H:%M}"
+    )
+
+
+def _duration(seconds: int) -> str:
+    for size, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds // size} {name}"
+    return f"{seconds} s"
 
 
 def why_hot(statistics: PartitionStatistics, strategy: RewriteStrategy, now_ms: int) -> str | None:

@@ -1,9 +1,5 @@
 """The rules of the contract, one function each: when to compact a partition, and how urgent that is."""
 
-from datetime import UTC, datetime
-
-from tidyberg.model.inventory import PartitionStatistics
-
 FILES_FOR_FULL_SCORE = 100
 HOURS_FOR_FULL_SCORE = 24
 _MS_PER_HOUR = 3_600_000
@@ -62,24 +58,3 @@ def score_partition(files: int, small_files: int, fragments: float, hours_since_
 
 def hours_since(moment_ms: int | None, now_ms: int) -> float | None:
     return None if moment_ms is None else (now_ms - moment_ms) / _MS_PER_HOUR
-
-
-def heat(statistics: PartitionStatistics, *, now_ms: int, window_seconds: int, commits: int) -> str | None:
-    """Returns why a partition is hot, or None. It is hot if it got at least `commits` commits within the window."""
-    written = statistics.last_write_ms
-    if written is None or written <= now_ms - window_seconds * 1000:
-        return None
-    if statistics.recent_commits < commits:
-        return None
-    count = statistics.recent_commits
-    cools = datetime.fromtimestamp((written + window_seconds * 1000) / 1000, UTC)
-    return (
-        f"{count} {'commit' if count == 1 else 'commits'} in the last {_duration(window_seconds)}, cools {cools:%H:%M}"
-    )
-
-
-def _duration(seconds: int) -> str:
-    for size, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds // size} {name}"
-    return f"{seconds} s"

@@ -1,0 +1,1 @@
+"""Runs tasks on Spark: starting it, shipping the kernel, submitting jobs."""

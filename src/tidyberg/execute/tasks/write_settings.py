@@ -11,11 +11,11 @@ from tidyberg.execute.kernel.columns.lineage import LAST_UPDATED_NAME, ROW_ID_NA
 from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID
 from tidyberg.model.sizes import parse_size
 from tidyberg.model.task import WriteSettings
+from tidyberg.parquet.codecs import CODEC_IDS
 
 _PARQUET = "write.parquet."
 _METRICS = "write.metadata.metrics."
-_CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "gzip", "lz4": "lz4", "lz4_raw": "lz4", "brotli": "brotli",
-           "uncompressed": "uncompressed", "none": "uncompressed"}  # fmt: skip
+_CODECS = {**{codec: codec for codec in CODEC_IDS}, "lz4_raw": "lz4", "none": "uncompressed"}
 _LEVELS = {"zstd": range(-7, 23), "gzip": range(1, 10), "brotli": range(12)}
 # The default of Iceberg's Java writers. Arrow's default, 1, is hardly faster, and rewritten files would grow.
 _DEFAULT_LEVEL = {"zstd": 3}

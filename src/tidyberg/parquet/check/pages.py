@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tidyberg.parquet.check.decode import EncodedColumn, EncodedPage, decoded, level_column
 from tidyberg.parquet.check.problems import Findings
+from tidyberg.parquet.codecs import ARROW_NAMES, HADOOP_LZ4
 from tidyberg.parquet.errors import BadThriftError, CannotCopy
 from tidyberg.parquet.fields import known_only, number, optional_number, substruct
 from tidyberg.parquet.footer import FIXED_BYTE_ARRAY, SchemaLeaf
@@ -28,8 +29,6 @@ from tidyberg.parquet.thrift import Struct, read_struct
 DICTIONARY_ENCODINGS = (PLAIN_DICTIONARY, RLE_DICTIONARY)
 _KINDS = {DATA_PAGE: HeaderField.DATA_PAGE, DICTIONARY_PAGE: HeaderField.DICTIONARY_PAGE,
           DATA_PAGE_V2: HeaderField.DATA_PAGE_V2}  # fmt: skip
-_CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
-_HADOOP_LZ4 = 5
 _BATCH_BYTES = 64 << 20  # decoded at a time
 
 Counts = npt.NDArray[np.int64]
@@ -269,9 +268,9 @@ def _decompressed(content: memoryview, size: int, codec: int) -> memoryview:
     if not len(content) and not size:
         return content
     try:
-        if codec == _HADOOP_LZ4:
+        if codec == HADOOP_LZ4:
             return memoryview(_hadoop_lz4(content, size))
-        found = pa.Codec(_CODECS[codec]).decompress(pa.py_buffer(content), size)
+        found = pa.Codec(ARROW_NAMES[codec]).decompress(pa.py_buffer(content), size)
     except KeyError:
         raise PageDamage(f"codec {codec} is unknown") from None
     except (pa.ArrowException, OSError, ValueError) as error:

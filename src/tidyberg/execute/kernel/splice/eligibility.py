@@ -10,9 +10,10 @@ from tidyberg.execute.kernel.read.open_files import FETCHED_WHOLE, OpenFile
 from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.execute.kernel.splice.inputs import SplicedInput, is_whole
 from tidyberg.execute.kernel.write.dictionaries import MIN_DICTIONARY_ROWS, dictionaries_from_rows
-from tidyberg.execute.kernel.write.source_chunks import CODECS, MIN_PAGE_VALUES
+from tidyberg.execute.kernel.write.source_chunks import MIN_PAGE_VALUES
 from tidyberg.execute.kernel.write.table_columns import TableColumns
 from tidyberg.model.task import Task, TaskInput
+from tidyberg.parquet.codecs import CODEC_IDS
 from tidyberg.parquet.errors import CannotCopy
 from tidyberg.storage.file_io import Storage
 
@@ -34,7 +35,7 @@ def may_splice(task: Task, storage: Storage) -> bool:
     # Full verification needs the rows for its checksum, and bloom filters need the values.
     if task.checksum or settings.bloom_filter_columns:
         return False
-    if settings.compression not in CODECS or settings.row_group_rows > _MAX_GROUP_ROWS:
+    if settings.compression not in CODEC_IDS or settings.row_group_rows > _MAX_GROUP_ROWS:
         return False
     # With fewer rows a writer cannot know whether a dictionary pays, and its pages are small.
     if sum(file.records for file in task.inputs) < MIN_DICTIONARY_ROWS * len(task.inputs):

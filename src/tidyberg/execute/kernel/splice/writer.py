@@ -15,17 +15,18 @@ from tidyberg.execute.kernel.read.open_files import OpenFile
 from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.execute.kernel.splice.eligibility import MakeReader
 from tidyberg.execute.kernel.splice.inputs import SplicedInput
-from tidyberg.execute.kernel.write.compression import with_compression_levels
+from tidyberg.execute.kernel.write.compression_levels import with_compression_levels
 from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_rows
 from tidyberg.execute.kernel.write.encoders import ColumnEncoders, EncodedColumns
 from tidyberg.execute.kernel.write.floats import FloatFacts, counts_nans
 from tidyberg.execute.kernel.write.output import FinishedOutput, output_path, writer_options
 from tidyberg.execute.kernel.write.paged_output import PagedOutput, in_memory
 from tidyberg.execute.kernel.write.sizing import OutputSizing, max_row_group_rows
-from tidyberg.execute.kernel.write.source_chunks import CODECS, SourceChunk, source_chunks
+from tidyberg.execute.kernel.write.source_chunks import SourceChunk, source_chunks
 from tidyberg.execute.kernel.write.table_columns import TableColumns, by_field_id, columns, matching_column
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task
+from tidyberg.parquet.codecs import CODEC_IDS
 from tidyberg.parquet.errors import CannotCopy
 from tidyberg.storage.file_io import Storage, remove_outputs
 
@@ -238,7 +239,7 @@ class SplicingWriter:
 
     def _open_output(self) -> PagedOutput:
         place = self._storage.place(output_path(self._task, self._attempt, self._sizing.files_closed))
-        codec = CODECS[self._task.write.compression]
+        codec = CODEC_IDS[self._task.write.compression]
         return PagedOutput(self._storage, place, self._target, self._table.leaves, codec)
 
     def _close_output(self) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidyberg.execute.kernel.columns.project import leaves
-from tidyberg.execute.kernel.write.compression import with_compression_levels
+from tidyberg.execute.kernel.write.compression_levels import with_compression_levels
 from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_rows
 from tidyberg.execute.kernel.write.encoders import MIN_PARALLEL_BYTES, ColumnEncoders
 from tidyberg.execute.kernel.write.output import ArrowOutput, FinishedOutput, output_path, writer_options

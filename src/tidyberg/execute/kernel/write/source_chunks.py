@@ -13,6 +13,7 @@ from tidyberg.execute.kernel.columns.single_values import is_text, is_truncatabl
 from tidyberg.execute.kernel.read.source import Source
 from tidyberg.execute.kernel.write.table_columns import TopLevelColumn
 from tidyberg.model.task import WriteSettings
+from tidyberg.parquet.codecs import CODEC_IDS
 from tidyberg.parquet.dictionaries import unfolded
 from tidyberg.parquet.errors import CannotCopy
 from tidyberg.parquet.fields import (
@@ -30,7 +31,6 @@ from tidyberg.parquet.footer import Chunk, SchemaLeaf
 from tidyberg.parquet.pages import DataPage, page_spans, plain_pages
 from tidyberg.parquet.thrift import BINARY, FALSE, I64, TRUE, Bytes
 
-CODECS = {"uncompressed": 0, "snappy": 1, "gzip": 2, "brotli": 4, "zstd": 6, "lz4": 7}
 UPPER, LOWER = 5, 6  # fields of Statistics: max_value and min_value, in the order of the column's type
 _TYPE_ORDER = 1  # TYPE_DEFINED_ORDER, the only column order that defines what bounds mean
 # Columns whose pages are on average smaller than this, by both measures, or larger than that, are encoded again.
@@ -108,7 +108,7 @@ def _source_chunk(
 ) -> SourceChunk:
     group = source.footer.row_groups[group_number]
     chunk = group.chunks[index]
-    if number(chunk.metadata, MetadataField.CODEC, "the codec of a column") != CODECS[settings.compression]:
+    if number(chunk.metadata, MetadataField.CODEC, "the codec of a column") != CODEC_IDS[settings.compression]:
         raise CannotCopy("its compression is not the table's")
     content = read(chunk.pages.offset, chunk.pages.length)
     if len(content) != chunk.pages.length:
