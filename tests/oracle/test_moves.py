@@ -72,7 +72,8 @@ def test_java_reads_the_same_rows_after_a_move(
     if version == 3:
         assert java.sql(lineage) == ids
     assert delete_count(java) == 0
-    compact(warehouse, expect="tidy", rewrite_to_current_spec=True)
+    # I10: a second run finds nothing. Small outputs of several old partitions wait for new files, or for --force.
+    compact(warehouse, expect=("tidy", "waiting"), rewrite_to_current_spec=True)
 
     java.sql(f"DELETE FROM {NAME} WHERE id % 10 = 4")
     insert(java, 400, 410)
