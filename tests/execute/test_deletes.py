@@ -21,7 +21,7 @@ from tests.builders.delete_files import POSITION_SCHEMA, deletion_vectors, equal
 from tests.builders.planned_groups import ESTIMATE
 from tests.builders.tasks import NUMBERS, STORAGE, field, make_task, number_files, read_rows, write_file
 from tidyberg.errors import DamagedFile, VerificationFailed
-from tidyberg.execute.engine import CancelToken
+from tidyberg.execute.engine import CancelToken, gathered
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.execute.kernel.columns.checksum import RowChecksum
 from tidyberg.execute.kernel.deletes import delete_files
@@ -460,7 +460,7 @@ def groups_of(directory: Path, files: Sequence[TaskInput], deletes: Sequence[Tas
 
 def run_inline(tasks: Sequence[Task]) -> list[int]:
     found = []
-    for result in InlineEngine(2).run(tasks, STORAGE, cancel=CancelToken()):
+    for result in gathered(InlineEngine(2).run(tasks, STORAGE, cancel=CancelToken())):
         assert isinstance(result, TaskResult)
         found += ids(result)
     return found
