@@ -184,9 +184,9 @@ def test_files_of_the_right_size_are_counted_and_not_told(tmp_path: Path) -> Non
     sizes = [10 if n % 10 == 0 else 1_000 + n for n in range(100)]
     inventory = far_inventory(table_of(tmp_path, sizes), PlanOptions(target_file_size=1_000))
     assert told(inventory) == sorted(f"{n}.parquet" for n in range(0, 100, 10))
-    assert sum(inventory.resting["files"].to_pylist()) == 90
-    assert sum(inventory.resting["bytes"].to_pylist()) == sum(size for size in sizes if size > 10)
-    assert inventory.resting.num_rows == 4  # partitions, of one snapshot
+    assert sum(inventory.counted_files["files"].to_pylist()) == 90
+    assert sum(inventory.counted_files["bytes"].to_pylist()) == sum(size for size in sizes if size > 10)
+    assert inventory.counted_files.num_rows == 4  # partitions, of one snapshot
 
 
 NAMING = {bound: {PATH_COLUMN: b"5.parquet"} for bound in ("lower_bounds", "upper_bounds")}
@@ -213,7 +213,7 @@ def test_files_of_partitions_that_are_not_asked_for_are_counted_whatever_their_s
         table_of(tmp_path, [10] * 100), PlanOptions(where="region = 'r2'", target_file_size=1_000)
     )
     assert told(inventory) == sorted(f"{n}.parquet" for n in range(2, 100, 4))
-    assert sum(inventory.resting["files"].to_pylist()) == 75
+    assert sum(inventory.counted_files["files"].to_pylist()) == 75
 
 
 def test_what_was_counted_only_is_never_cached(tmp_path: Path) -> None:

@@ -29,13 +29,13 @@ def test_a_run_that_ended_by_itself_is_told_as_it_ended(warehouse: Warehouse, ta
     with make_control(warehouse, OneAtATime(fail)) as control:
         with pytest.raises(EngineError):
             control.compact(REF, AT_ONCE, job_id="first", submission_id="asked")
-        first = control.settled("first")
+        first = control.ended_run("first")
         assert first is not None
         assert (first.status, first.submission_id) == (JobStatus.FAILED, "asked")
-        assert control.settled("never heard of") is None
+        assert control.ended_run("never heard of") is None
     with make_control(warehouse) as control:
         result = control.compact(REF, AT_ONCE, job_id="second", submission_id="asked")
-        assert control.settled("second") == result.job
+        assert control.ended_run("second") == result.job
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def test_a_run_that_was_stopped_after_its_commit_is_told_as_committed(
     with stopped(stopping.compact, *arguments, marker=marker), make_control(warehouse) as control:
         (run,) = control.history(REF)
         assert run.status is JobStatus.RUNNING
-        settled = control.settled(run.job_id)
+        settled = control.ended_run(run.job_id)
         assert settled is not None
         assert settled.status is JobStatus.SUCCEEDED
         assert settled.snapshot_id == table.refresh().metadata.current_snapshot_id
@@ -67,7 +67,7 @@ def test_a_run_that_was_stopped_before_its_commit_is_gone_on_with(
     arguments = (settings_of(warehouse), REF, "after the lease was checked for the commit", str(marker), None)
     with stopped(stopping.compact, *arguments, marker=marker), make_control(warehouse, engine) as control:
         (run,) = control.history(REF)
-        assert control.settled(run.job_id) is None
+        assert control.ended_run(run.job_id) is None
         assert any(path.endswith(".parquet") for path in leftovers(warehouse, table)), "nothing is thrown away"
         assert control.compact(REF, AT_ONCE).outcome == "committed"
         assert engine.rewritten == [], "all its groups were taken over"
@@ -83,7 +83,7 @@ def test_a_run_that_died_between_two_commits_is_gone_on_with(
     with stopped(stopping.compact, *arguments, marker=marker), make_control(warehouse) as control:
         (run,) = control.history(REF)
         assert run.commits == 1
-        assert control.settled(run.job_id) is None
+        assert control.ended_run(run.job_id) is None
         assert control.compact(REF, replace(AT_ONCE, commit_every=1)).groups_committed == len(THREE_REGIONS) - 1
     assert len(chunks(table)) == len(THREE_REGIONS)
     assert not leftovers(warehouse, table)
@@ -94,7 +94,7 @@ def test_a_run_that_lives_is_not_settled(warehouse: Warehouse, table: Table) -> 
 
     def ask(_: int) -> None:
         with make_control(warehouse) as other:
-            told.append(other.settled("first"))
+            told.append(other.ended_run("first"))
             with pytest.raises(TableBusy):
                 other.compact(REF, AT_ONCE, cancel=CancelToken())
 

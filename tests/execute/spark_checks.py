@@ -149,8 +149,8 @@ def check_manifests(engine: SparkEngine, directory: Path) -> None:
     everything = PlanOptions(strategy=Strategy.FULL)
     assert _plan_hash(there, everything) == _plan_hash(here, everything)
     tidy = PlanOptions(strategy=Strategy.FULL, target_file_size=1_010)  # only deletes give something to do
-    resting = counting_rule(here.pinned, tidy, 0)
-    some = take_inventory(table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table), resting))
+    counted_files = counting_rule(here.pinned, tidy, 0)
+    some = take_inventory(table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table), counted_files))
     assert 0 < some.data_files.num_rows < here.data_files.num_rows / 2
     assert _plan_hash(some, tidy) == _plan_hash(here, tidy)
     (directory / "manifest-00003.avro").write_bytes(b"Obj\x01 and nothing else" * 1000)

@@ -106,7 +106,7 @@ def test_files_come_in_order_however_many_are_opened_at_a_time(
 ) -> None:
     monkeypatch.setattr(open_files, "SMALL_FILE", small_file)
     files = number_files(tmp_path, files=25, rows=3)
-    opened = list(open_files.open_ahead(Storage(STORAGE), files))
+    opened = list(open_files.open_prefetched(Storage(STORAGE), files))
     assert [file.input for file in opened] == files
 
 

@@ -18,7 +18,7 @@ JOB_OUTCOMES = (
     Mutant(
         "outcome: a branch that waits to be published is looked for before every commit",
         "commit/publish.py",
-        "text = hindrance(self.plan, parent.pinned)",
+        "text = refusal_to_commit(self.plan, parent.pinned)",
         "text = None",
         (f"{OUTCOMES}::test_a_branch_that_begins_to_wait_while_the_job_runs_is_not_locked_out",),
     ),

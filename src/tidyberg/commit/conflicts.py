@@ -38,7 +38,7 @@ class Validation:
     conflicts: Mapping[int, str]  # group id -> reason
 
 
-def hindrance(plan: Plan, parent: Pinned) -> str | None:
+def refusal_to_commit(plan: Plan, parent: Pinned) -> str | None:
     """The reason why no group of the plan may be committed on that parent, or None."""
     descends = _descends(plan, parent)
     if descends is False or (descends is None and parent.sequence_number < plan.sequence_number):

@@ -24,7 +24,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 
 from tidyberg.catalog.metadata_file import send_commit, swaps_in_process
-from tidyberg.commit.conflicts import hindrance, validate_groups
+from tidyberg.commit.conflicts import refusal_to_commit, validate_groups
 from tidyberg.commit.ownership import metadata_file_id
 from tidyberg.commit.snapshot import Staged, Stager, last_sequence_number, next_row_id, snapshot_of_job
 from tidyberg.errors import (
@@ -222,7 +222,7 @@ class Publisher:
     def _stage(
         self, stager: Stager, table: Table, parent: Inventory, finished: Sequence[FinishedGroup], attempt: int
     ) -> Staged:
-        text = hindrance(self.plan, parent.pinned)
+        text = refusal_to_commit(self.plan, parent.pinned)
         if text is None and parent.pinned.name_mapping != self.name_mapping:
             text = "the name mapping changed, by which files without field ids are read"
         if text is not None:

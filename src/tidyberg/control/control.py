@@ -210,7 +210,7 @@ class Control:
         with catalog_errors(ref.catalog, what=str(ref)):
             return scanner.scan(table) if remove_after_hours is None else scanner.remove(table, remove_after_hours)
 
-    def settled(self, run_id: str) -> Job | None:
+    def ended_run(self, run_id: str) -> Job | None:
         """Returns the run if it has ended, by itself or by dying after its last commit landed.
 
         Returns None if its request must run again, under a new id. The new run continues what this one had finished.

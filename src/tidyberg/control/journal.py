@@ -70,8 +70,8 @@ class JobRecord:
     def noted_paths(self) -> list[str]:
         return self._store.paths(self.job.job_id)
 
-    def settled(self, groups: Collection[int]) -> None:
-        """Call it when only committed files remain of these groups and of the metadata of their commit."""
+    def conclude(self, groups: Collection[int]) -> None:
+        """Removes groups from the intent. Call it when only committed files remain of them and of their metadata."""
         intent = self.job.intent
         assert intent is not None
         self.update(sent=None, intent=intent.only(intent.groups - frozenset(groups)))

@@ -9,7 +9,7 @@ from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.manifests.arrow_ipc import unpack_entries
 from tidyberg.manifests.entries import ManifestEntries
 from tidyberg.model.inventory import Partition
-from tidyberg.model.manifest import ManifestInfo, RestRule
+from tidyberg.model.manifest import CountedFileRule, ManifestInfo
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.table import Pinned
 from tidyberg.model.task import ManifestResult, ManifestTask
@@ -26,7 +26,7 @@ _TASK_MANIFESTS = 2_000
 def reading_on(engine: Callable[[], Engine], table: Table) -> ReadManifests:
     """Returns a function that reads manifests of the table on the engine, and starts the engine if needed."""
 
-    def read(manifests: Sequence[ManifestInfo], rest: RestRule | None) -> Iterator[tuple[str, ManifestEntries]]:
+    def read(manifests: Sequence[ManifestInfo], rest: CountedFileRule | None) -> Iterator[tuple[str, ManifestEntries]]:
         shares = list(_shares(manifests))
         tasks = [ManifestTask("observe", number, tuple(share), rest) for number, share in enumerate(shares)]
         with closing(engine().run(tasks, storage_access(table.io), cancel=CancelToken())) as results:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidyberg._version import __version__
-from tidyberg.commit.conflicts import hindrance, validate_groups
+from tidyberg.commit.conflicts import refusal_to_commit, validate_groups
 from tidyberg.commit.outputs import check_outputs
 from tidyberg.control.context import JobContext
 from tidyberg.control.journal import JobRecord
@@ -140,7 +140,7 @@ class _Adoption:
             and plan.format_version == pinned.format_version
             and dead.intent is not None
             and dead.intent.name_mapping == pinned.name_mapping
-            and hindrance(plan, pinned) is None
+            and refusal_to_commit(plan, pinned) is None
         )
         return plan if is_asked and fits else None
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
-from tidyberg.commit.conflicts import hindrance, validate_groups
+from tidyberg.commit.conflicts import refusal_to_commit, validate_groups
 from tidyberg.commit.outputs import check_outputs
 from tidyberg.commit.publish import Committed, FinishedGroup, Publisher
 from tidyberg.control.context import JobContext, span_attributes
@@ -79,7 +79,7 @@ class Round:
         plan, pinned = self.planned.plan, self.planned.inventory.pinned
         if str(self.planned.table.metadata.table_uuid) != plan.table_uuid:
             raise StalePlan(f"The plan is for another table that was called {plan.table}.", hint="Plan again.")
-        if plan.groups and (reason := hindrance(plan, pinned)):
+        if plan.groups and (reason := refusal_to_commit(plan, pinned)):
             raise StalePlan(f"The plan cannot be committed: {reason}.", hint="Plan again.")
         validation = validate_groups(plan.groups, self.planned.inventory, plan)
         by_id = {group.group_id: group for group in plan.groups}

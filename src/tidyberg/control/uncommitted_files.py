@@ -31,7 +31,7 @@ class UncommittedFiles:
         kept = set(committed.groups) if committed else set()
         is_clean = committed is not None and committed.attempts <= 1 and kept == groups
         if is_clean and not any(result.attempt for result in results):
-            record.settled(groups)
+            record.conclude(groups)
             return
         keep = {file.path for result in results if result.group_id in kept for file in result.outputs}
         try:
@@ -42,7 +42,7 @@ class UncommittedFiles:
             self.context.warn(f"leftovers are kept until the next run: {problem}")
             record.update(unresolved=True)
         else:
-            record.settled(groups)
+            record.conclude(groups)
 
     def remove_after_failure(self, settle_seconds: float) -> None:
         """Removes everything uncommitted after a definite failure. Recovery removes what cannot be removed now."""
@@ -60,7 +60,7 @@ class UncommittedFiles:
             self.context.warn(f"files are left for `tidyberg recover`: {problem}")
             record.update(unresolved=True)
         else:
-            record.settled(record.job.intent.groups)
+            record.conclude(record.job.intent.groups)
             record.update(unresolved=False)
             record.forget()
 

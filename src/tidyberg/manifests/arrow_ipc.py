@@ -24,24 +24,25 @@ def pack_entries(manifests: Sequence[ManifestEntries]) -> tuple[PackedEntries, .
 def _pack(
     columns: tuple[PartitionColumn, ...], numbers: Sequence[int], manifests: Sequence[ManifestEntries]
 ) -> PackedEntries:
-    resting = [entries.resting for entries in manifests if entries.resting is not None]
+    counted_files = [entries.counted_files for entries in manifests if entries.counted_files is not None]
     lengths = [
-        (len(entries.span), entries.resting.num_rows if entries.resting is not None else 0) for entries in manifests
+        (len(entries.span), entries.counted_files.num_rows if entries.counted_files is not None else 0)
+        for entries in manifests
     ]
     return (
         layout_of(columns),
         tuple((number, *rows) for number, rows in zip(numbers, lengths, strict=True)),
         _stream(joined(manifests, manifests[0].source.column_names)),
-        _stream(pa.concat_tables(resting)) if resting else None,
+        _stream(pa.concat_tables(counted_files)) if counted_files else None,
     )
 
 
 def unpack_entries(packed: Sequence[PackedEntries]) -> Iterator[tuple[int, ManifestEntries]]:
     """Yields the position of every manifest and its entries."""
-    for layout, lengths, entries, resting in packed:
+    for layout, lengths, entries, counted_files in packed:
         columns = tuple(PartitionColumn(*column) for column in layout)
         table = _table(entries)
-        all_counts = _table(resting) if resting is not None else None
+        all_counts = _table(counted_files) if counted_files is not None else None
         start = counted_start = 0
         for number, rows, counted_rows in lengths:
             counts = all_counts.slice(counted_start, counted_rows) if all_counts is not None and counted_rows else None

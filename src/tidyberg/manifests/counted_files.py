@@ -12,7 +12,7 @@ from tidyberg.manifests.entries import ManifestEntries, PartitionColumn, joined
 from tidyberg.manifests.inherit import inherit
 from tidyberg.manifests.partition_tuples import Ints, distinct, layout_of, texts_of, tuples_of
 from tidyberg.manifests.text_filter import may_contain
-from tidyberg.model.manifest import ManifestInfo, RestRule
+from tidyberg.model.manifest import CountedFileRule, ManifestInfo
 
 Mask = npt.NDArray[np.bool_]
 
@@ -30,7 +30,7 @@ _SUMS = {
 
 
 def replace_by_counts(
-    infos: Sequence[ManifestInfo], manifests: Sequence[ManifestEntries], rule: RestRule
+    infos: Sequence[ManifestInfo], manifests: Sequence[ManifestEntries], rule: CountedFileRule
 ) -> list[ManifestEntries]:
     """Returns the manifests without the entries that `rule` says are only counted.
 
@@ -53,7 +53,7 @@ def replace_by_counts(
         ends = np.cumsum(np.bincount(manifest[~is_counted], minlength=len(numbers))).tolist()
         for number, start, end in zip(numbers, [0, *ends], ends, strict=False):
             left[number] = ManifestEntries(columns, kept, rows=range(start, end))
-        left[numbers[0]] = replace(left[numbers[0]], resting=counted)
+        left[numbers[0]] = replace(left[numbers[0]], counted_files=counted)
     return left
 
 
@@ -64,7 +64,7 @@ def add_counts(counted: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 
 def _only_counted(
-    entries: pa.Table, spec_id: int, columns: tuple[PartitionColumn, ...], rule: RestRule
+    entries: pa.Table, spec_id: int, columns: tuple[PartitionColumn, ...], rule: CountedFileRule
 ) -> tuple[Mask, pa.Table]:
     tuples = tuples_of(entries, columns)
     first, partition = distinct(tuples, entries.num_rows)
@@ -89,7 +89,7 @@ def _may_have_deletes(
     partition: Ints,
     texts: Sequence[str],
     among: Mask,
-    rule: RestRule,
+    rule: CountedFileRule,
 ) -> Mask:
     """Returns the entries that a delete file may apply to. Paths are looked up only for entries in `among`."""
     sequence = entries["sequence_number"].to_numpy()
@@ -107,7 +107,7 @@ def _may_have_deletes(
 
 
 def _counted(
-    entries: pa.Table, tuples: pa.Table, first: Ints, partition: Ints, is_counted: Mask, rule: RestRule
+    entries: pa.Table, tuples: pa.Table, first: Ints, partition: Ints, is_counted: Mask, rule: CountedFileRule
 ) -> pa.Table:
     rows = np.flatnonzero(is_counted)
     sizes = entries["size"].to_numpy()[rows]

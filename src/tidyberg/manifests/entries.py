@@ -91,7 +91,7 @@ class PartitionColumn:
 class ManifestEntries:
     partition_columns: tuple[PartitionColumn, ...]
     source: pa.Table  # ENTRIES, then the partition columns, of this manifest or of several that were read together
-    resting: pa.Table | None = None  # counts of the entries that manifests/counted_files.py removed
+    counted_files: pa.Table | None = None  # counts of the entries that manifests/counted_files.py removed
     rows: range | None = None  # of the source; None means all
 
     @property

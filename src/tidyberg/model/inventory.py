@@ -1,4 +1,4 @@
-"""The files of a pinned snapshot as Arrow tables, with one row per file. Resting files are only counted."""
+"""The files of a pinned snapshot as Arrow tables, one row per file. Files that no plan can select are only counted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -52,8 +52,8 @@ DELETE_FILES = pa.schema(
     ]
 )
 
-# Counts of resting data files (see RestRule), with one row per partition and snapshot.
-RESTING = pa.schema(
+# Counts of counted_files data files (see CountedFileRule), with one row per partition and snapshot.
+COUNTED_FILES = pa.schema(
     [
         pa.field("partition", pa.int32(), nullable=False),
         pa.field("snapshot_id", pa.int64(), nullable=False),  # -1 for all snapshots that the table no longer has
@@ -89,7 +89,7 @@ class Inventory:
     manifests: Sequence[ManifestInfo]
     data_files: pa.Table
     delete_files: pa.Table
-    resting: pa.Table = field(default_factory=RESTING.empty_table)
+    counted_files: pa.Table = field(default_factory=COUNTED_FILES.empty_table)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,11 @@ class ManifestInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class RestRule:
-    """Decides which data files rest. A plan cannot rewrite a resting file, so it only counts it.
+class CountedFileRule:
+    """Decides which data files are only counted, because no plan can select them.
 
-    A file rests if it has the right size and no delete file applies to it, or if the plan does not select its
-    partition. Marks (manifests/text_filter.py) are Bloom filters: after a false positive, a file does not rest.
+    A file is only counted if it has the right size and no delete file applies to it, or if the plan does not select its
+    partition. Marks (manifests/text_filter.py) are Bloom filters: after a false positive, a file is listed in full.
     """
 
     at_least: int  # the smallest right size, in bytes

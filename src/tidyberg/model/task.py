@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidyberg.model.manifest import ManifestInfo, RestRule
+from tidyberg.model.manifest import CountedFileRule, ManifestInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,12 +270,12 @@ class DigestResult:
 
 @dataclass(frozen=True, slots=True)
 class ManifestTask:
-    """Reads manifests and returns their live entries. Resting files are only counted."""
+    """Reads manifests and returns their live entries. Files that no plan can select are only counted."""
 
     job_id: str
     group_id: int
     manifests: tuple[ManifestInfo, ...]
-    rest: RestRule | None = None  # None: no file rests
+    rest: CountedFileRule | None = None  # None: no file rests
 
     @property
     def inputs(self) -> tuple[TaskInput, ...]:

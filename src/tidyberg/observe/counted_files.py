@@ -12,7 +12,7 @@ from tidyberg.manifests.entries import ManifestEntries
 from tidyberg.manifests.partition_tuples import distinct, layout_of, texts_of, tuples_of
 from tidyberg.manifests.text_filter import build_filter
 from tidyberg.model.inventory import Partition
-from tidyberg.model.manifest import Layout, ManifestInfo, RestRule
+from tidyberg.model.manifest import CountedFileRule, Layout, ManifestInfo
 
 EQUALITY_DELETES = 2  # the `content` of a manifest entry
 
@@ -24,7 +24,7 @@ Select = Callable[[Sequence[Partition]], Sequence[bool]]
 class CountingRule:
     """Which files are only counted. `select` chooses the partitions that the plan is for; None means all."""
 
-    rule: RestRule
+    rule: CountedFileRule
     select: Select | None = None
 
 
@@ -37,7 +37,7 @@ def unpartitioned(specs: Mapping[int, PartitionSpec]) -> list[int]:
     ]
 
 
-def except_deleted(rule: RestRule, deletes: Sequence[Read], global_specs: Collection[int]) -> RestRule:
+def except_deleted(rule: CountedFileRule, deletes: Sequence[Read], global_specs: Collection[int]) -> CountedFileRule:
     """Excludes files that a delete file may apply to: one file, a partition, or all."""
     until = everywhere = -1
     named: list[str] = []
@@ -72,8 +72,8 @@ def except_deleted(rule: RestRule, deletes: Sequence[Read], global_specs: Collec
 
 
 def except_selected(
-    rule: RestRule, counted: Iterable[Read], positions: Sequence[int], is_selected: Sequence[bool]
-) -> RestRule:
+    rule: CountedFileRule, counted: Iterable[Read], positions: Sequence[int], is_selected: Sequence[bool]
+) -> CountedFileRule:
     """Excludes files of selected partitions. `positions` has the partition of each counted row."""
     texts: list[str] = []
     start = 0

@@ -13,7 +13,7 @@ from tidyberg.errors import DamagedFile
 from tidyberg.manifests.counted_files import add_counts
 from tidyberg.manifests.entries import ENTRIES, ManifestEntries, ManifestError, joined
 from tidyberg.manifests.inherit import inherit
-from tidyberg.model.inventory import DATA_FILES, DELETE_FILES, RESTING, Inventory
+from tidyberg.model.inventory import COUNTED_FILES, DATA_FILES, DELETE_FILES, Inventory
 from tidyberg.model.manifest import ManifestInfo
 from tidyberg.model.table import Pinned
 from tidyberg.observe.cache import ManifestCache
@@ -48,9 +48,9 @@ def take_inventory(
 
 def _assemble(pinned: Pinned, manifests: Sequence[ManifestInfo], contents: Sequence[ManifestEntries]) -> Inventory:
     counted = [
-        (info, ManifestEntries(entries.partition_columns, entries.resting))
+        (info, ManifestEntries(entries.partition_columns, entries.counted_files))
         for info, entries in zip(manifests, contents, strict=True)
-        if entries.resting is not None
+        if entries.counted_files is not None
     ]
     index = PartitionIndex(pinned.specs, pinned.schema)
     partition = index.positions(
@@ -76,7 +76,7 @@ def _assemble(pinned: Pinned, manifests: Sequence[ManifestInfo], contents: Seque
         manifests=tuple(manifests),
         data_files=_select(_rows(columns, is_data), DATA_FILES),
         delete_files=_select(_describe_deletes(_rows(columns, ~is_data), pinned), DELETE_FILES),
-        resting=_resting([entries.table for _, entries in counted], partition[len(manifest) :]),
+        counted_files=_counted_files([entries.table for _, entries in counted], partition[len(manifest) :]),
     )
 
 
@@ -86,13 +86,13 @@ def _rows(table: pa.Table, mask: npt.NDArray[np.bool_]) -> pa.Table:
     return pa.concat_tables([table.slice(0, 0), *(table.slice(start, end - start) for start, end in edges)])
 
 
-def _resting(counted: Sequence[pa.Table], partition: npt.NDArray[np.int32]) -> pa.Table:
-    names = [name for name in RESTING.names if name != "partition"]
+def _counted_files(counted: Sequence[pa.Table], partition: npt.NDArray[np.int32]) -> pa.Table:
+    names = [name for name in COUNTED_FILES.names if name != "partition"]
     if not counted:
-        return RESTING.empty_table()
+        return COUNTED_FILES.empty_table()
     together = pa.concat_tables([table.select(names) for table in counted])
     together = together.append_column("partition", pa.array(partition))
-    return add_counts(together, ("partition", "snapshot_id")).cast(RESTING)
+    return add_counts(together, ("partition", "snapshot_id")).cast(COUNTED_FILES)
 
 
 def _describe_deletes(deletes: pa.Table, pinned: Pinned) -> pa.Table:

@@ -12,7 +12,7 @@ from time import perf_counter, thread_time
 
 from tidyberg.manifests.entries import ManifestEntries, ManifestError, read_entries
 from tidyberg.manifests.text_filter import build_filter
-from tidyberg.model.manifest import ManifestInfo, RestRule
+from tidyberg.model.manifest import CountedFileRule, ManifestInfo
 from tidyberg.model.table import Pinned
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.counted_files import CountingRule, Select, except_deleted, except_selected, unpartitioned
@@ -26,7 +26,7 @@ _BUNDLE_BYTES = 64 * 1024  # one thread fetches small manifests in turn: passing
 
 ReadFile = Callable[[str], bytes]
 Found = Iterator[tuple[str, ManifestEntries]]
-ReadManifests = Callable[[Sequence[ManifestInfo], RestRule | None], Found]
+ReadManifests = Callable[[Sequence[ManifestInfo], CountedFileRule | None], Found]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def read_manifests(
     def take(found: Found) -> None:
         for path, entries in found:
             contents[path] = entries
-            if cache is not None and entries.resting is None:
+            if cache is not None and entries.counted_files is None:
                 cache.put(path, entries)
 
     if remote is None or _bytes(missing) <= remote.above_bytes:
@@ -79,16 +79,16 @@ def read_manifests(
 def _except_selected(
     pinned: Pinned,
     manifests: Sequence[ManifestInfo],
-    rule: RestRule,
+    rule: CountedFileRule,
     read: ReadManifests,
     select: Select,
-) -> RestRule:
+) -> CountedFileRule:
     """Counts all files first, because the partitions are unknown until the manifests have been read once."""
     infos = {info.path: info for info in manifests}
     counted = [
-        (infos[path], ManifestEntries(entries.partition_columns, entries.resting))
+        (infos[path], ManifestEntries(entries.partition_columns, entries.counted_files))
         for path, entries in read(manifests, replace(rule, selected=build_filter([])))
-        if entries.resting is not None
+        if entries.counted_files is not None
     ]
     index = PartitionIndex(pinned.specs, pinned.schema)
     positions = index.positions([info.spec_id for info, _ in counted], [entries for _, entries in counted])

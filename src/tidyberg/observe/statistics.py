@@ -48,7 +48,9 @@ def partition_statistics(
     """Returns statistics in the order of the inventory's partitions. A file below the threshold is small."""
     partitions = len(inventory.partitions)
     data = _Rows.of(inventory.data_files)
-    rest = {name: inventory.resting[name].to_numpy().astype(np.int64) for name in inventory.resting.column_names}
+    rest = {
+        name: inventory.counted_files[name].to_numpy().astype(np.int64) for name in inventory.counted_files.column_names
+    }
 
     def over_files(function: np.ufunc, values: Ints, counted: str, start: int) -> Ints:
         found = _reduce(function, data.partition, values, np.full(partitions, start, np.int64))

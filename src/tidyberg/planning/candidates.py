@@ -27,7 +27,7 @@ class Candidates:
     """
 
     files: pa.Table
-    unchanged: pa.Table  # `Inventory.resting`: counts of further files, none of which any plan can take
+    unchanged: pa.Table  # `Inventory.counted_files`: counts of further files, none of which any plan can take
     sizes: npt.NDArray[np.int64]
     row_groups: npt.NDArray[np.int64]  # 1 if the manifest does not say
     starts: npt.NDArray[np.int64]  # the files of partition p are [starts[p], starts[p + 1])
@@ -78,7 +78,7 @@ def find_candidates(
     mergeable = for_size & safe & ~deletes.touched()
     waiting = waiting_files(files, deletes, mergeable, inventory, statistics, strategy, now_ms)
     merged = _merged(for_size & ~waiting, starts, strategy.min_files_to_merge)
-    ratios = delete_ratios_of(files, deletes, statistics, options.max_delete_ratio, merged, inventory.resting)
+    ratios = delete_ratios_of(files, deletes, statistics, options.max_delete_ratio, merged, inventory.counted_files)
     for_deletes = strategy.select_for_deletes(deletes.touched(), ratios.above_limit[partition])
     rows_deleted = deletes.rows_known_deleted()
     moved = (files.column("spec_id").to_numpy() != inventory.pinned.default_spec_id) & options.rewrite_to_current_spec
@@ -87,7 +87,7 @@ def find_candidates(
         compacted = already_compacted(files, (for_size | for_deletes) & ~waiting, safe, inventory, strategy)
     return Candidates(
         files=files,
-        unchanged=inventory.resting,
+        unchanged=inventory.counted_files,
         sizes=sizes,
         row_groups=files.column("row_groups").fill_null(1).to_numpy(),
         starts=starts,

@@ -35,8 +35,8 @@ def already_compacted(
     partitions = len(inventory.partitions)
     last = np.full(partitions, -1, dtype=np.int64)  # the last compaction of each partition, by its place in history
     np.maximum.at(last, partition[is_output], order[is_output])
-    unchanged_order, unchanged_is_output = _origins(inventory.resting, history)
-    unchanged_partition = inventory.resting.column("partition").to_numpy()
+    unchanged_order, unchanged_is_output = _origins(inventory.counted_files, history)
+    unchanged_partition = inventory.counted_files.column("partition").to_numpy()
     np.maximum.at(last, unchanged_partition[unchanged_is_output], unchanged_order[unchanged_is_output])
     by_age = sorted(history.values(), key=_age)
     times = np.array([info.timestamp_ms for info in by_age], dtype=np.int64)

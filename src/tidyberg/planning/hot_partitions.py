@@ -125,7 +125,7 @@ def _partitions_with_changed_rows(
     """Returns the partitions in which a recent commit changed rows of files that existed before it."""
     changed = np.zeros(len(inventory.partitions), dtype=np.bool_)
     rewriting = _ids([info for info in recent if _rewrites_files(info)])
-    for table in (files, inventory.resting):
+    for table in (files, inventory.counted_files):
         changed[table.column("partition").to_numpy()[np.isin(table.column("snapshot_id").to_numpy(), rewriting)]] = True
     written_by = deletes.rows.column("snapshot_id").to_numpy()
     is_position = pc.not_equal(deletes.rows.column("kind").cast(pa.string()), "equality").to_numpy().astype(np.bool_)

@@ -96,7 +96,7 @@ class Attempt:
 
     def _run(self) -> None:
         submission = self.submission
-        earlier = self._settled_runs()
+        earlier = self._ended_runs()
         if (done := successful_run(earlier)) is not None:
             return self._finish_as(done)
         if submission.cancel_requested:
@@ -148,7 +148,7 @@ class Attempt:
         if isinstance(event, StageStarted) and event.stage is Stage.EXECUTE and self._run_id is not None:
             self.estimates.take_from(self.submission, self.records.store.get(self._run_id))
 
-    def _settled_runs(self) -> list[Job]:
+    def _ended_runs(self) -> list[Job]:
         """Returns the earlier runs, after the outcome of runs that died was settled."""
         runs = self._earlier_runs()
         left_open = [run for run in runs if run.is_open]
@@ -161,7 +161,7 @@ class Attempt:
             {"level": "warning", "message": "The worker stopped responding; another worker continues the job."},
         )
         for run in left_open:
-            self.control.settled(run.job_id)
+            self.control.ended_run(run.job_id)
         return self._earlier_runs()
 
     def _earlier_runs(self) -> list[Job]:

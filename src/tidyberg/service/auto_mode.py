@@ -52,7 +52,7 @@ log = logging.getLogger("tidyberg.auto")
 @dataclass
 class AutoMode:
     service: Service
-    _settled: dict[TableRef, tuple[int | None, int]] = field(
+    _decided: dict[TableRef, tuple[int | None, int]] = field(
         default_factory=dict
     )  # the snapshot, and the time of the decision
 
@@ -78,7 +78,7 @@ class AutoMode:
             log.info("auto: the budget of the day is used up")
             return
         looked_at = [found for ref in tables if still_mine() and (found := self._facts(ref)) is not None]
-        promising = worth_planning(looked_at, self._settled_lately(), auto.max_tables_per_look)
+        promising = worth_planning(looked_at, self._decided_lately(), auto.max_tables_per_look)
         planned = [candidate for one in promising if still_mine() and (candidate := self._plan(one)) is not None]
         if not still_mine():
             log.warning("auto: another replica took over, this look is dropped")
@@ -90,7 +90,7 @@ class AutoMode:
             if choice.is_taken:
                 self._submit(choice, due_ms)
             if choice.code not in ("budget", "waiting"):  # these may be selected later without a new commit
-                self._settled[facts.table] = (facts.snapshot_id, self.service.now_ms())
+                self._decided[facts.table] = (facts.snapshot_id, self.service.now_ms())
 
     def _submit(self, choice: AutoDecision, due_ms: int) -> None:
         facts, estimate = choice.candidate.facts, choice.candidate.estimate
@@ -130,7 +130,7 @@ class AutoMode:
         except TidybergError as error:
             log.warning("auto: cannot plan %s: %s", facts.table, error)
             if not isinstance(error, Transient):
-                self._settled[facts.table] = (facts.snapshot_id, self.service.now_ms())
+                self._decided[facts.table] = (facts.snapshot_id, self.service.now_ms())
             return None
         return Candidate(facts, plan.health, plan.estimate, left_alone(plan))
 
@@ -147,11 +147,11 @@ class AutoMode:
         queue = self.service.records.queue
         return any(queue.submissions(query).submissions for query in (under_way, failed))
 
-    def _settled_lately(self) -> dict[TableRef, int | None]:
+    def _decided_lately(self) -> dict[TableRef, int | None]:
         """Forgets decisions after a day: even without writes, partitions cool down and become eligible."""
         yesterday = self.service.now_ms() - DAY_MS
-        self._settled = {ref: seen for ref, seen in self._settled.items() if seen[1] > yesterday}
-        return {ref: snapshot_id for ref, (snapshot_id, _) in self._settled.items()}
+        self._decided = {ref: seen for ref, seen in self._decided.items() if seen[1] > yesterday}
+        return {ref: snapshot_id for ref, (snapshot_id, _) in self._decided.items()}
 
     def _of_today(self) -> Iterator[Submission]:
         day = start_of_day(self.service.now_ms(), time_zone(self.service.settings.scheduler.timezone))

@@ -49,7 +49,7 @@ class CatalogLookup:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _fresh: "OrderedDict[object, tuple[float, Any]]" = field(default_factory=OrderedDict)
     _asked: dict[object, "Future[Any]"] = field(default_factory=dict)
-    _resting: dict[str, float] = field(default_factory=dict)  # not called until this time
+    _paused_until: dict[str, float] = field(default_factory=dict)  # not called until this time
     _work: "SimpleQueue[Callable[[], None]]" = field(default_factory=SimpleQueue)
     _threads: int = 0
 
@@ -130,7 +130,7 @@ class CatalogLookup:
         with self._lock:
             asked: Future[T] | None = self._asked.get(key)
             if asked is None:
-                if self.clock() < self._resting.get(catalog, 0.0) or len(self._asked) >= MOST_QUESTIONS:
+                if self.clock() < self._paused_until.get(catalog, 0.0) or len(self._asked) >= MOST_QUESTIONS:
                     raise _no_answer(catalog)
                 asked = self._asked[key] = Future()
                 self._work.put(partial(self._answer, catalog, key, question, asked))
@@ -168,12 +168,12 @@ class CatalogLookup:
             while len(self._fresh) > MOST_TABLES:
                 self._fresh.popitem(last=False)
             self._asked.pop(key)
-            self._resting.pop(catalog, None)
+            self._paused_until.pop(catalog, None)
         asked.set_result(answer)
 
     def _rest(self, catalog: str) -> None:
         with self._lock:
-            self._resting[catalog] = self.clock() + REST_SECONDS
+            self._paused_until[catalog] = self.clock() + REST_SECONDS
 
 
 def _no_answer(catalog: str) -> TidybergError:

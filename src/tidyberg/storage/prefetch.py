@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
 
-def run_ahead(
+def prefetched(
     work: Callable[[Item], Outcome], items: Iterable[Item], ahead: int = FILES_AHEAD
 ) -> Generator[Outcome, None, None]:
     """Yields the result of `work` for each item, in order, and starts up to `ahead` items early to hide latency.

@@ -12,7 +12,7 @@ from pathlib import Path
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.storage.assembly import AssembledFile, Assembly, Literal, Moved, Range
 from tidyberg.storage.file_io import Place, Storage, abandon, remove_outputs
-from tidyberg.storage.prefetch import run_ahead
+from tidyberg.storage.prefetch import prefetched
 from tidyberg.storage.s3.store import CannotCopyParts
 from tidyberg.storage.s3_assembly import assemble, can_assemble
 
@@ -129,7 +129,7 @@ def _blocks(segment: Range, storage: Storage) -> Iterator[bytes]:
         def fetch(offset: int) -> bytes:
             return bytes(storage.read_range(place, offset, min(_BLOCK, segment.end - offset)))
 
-        yield from run_ahead(fetch, range(segment.offset, segment.end, _BLOCK))
+        yield from prefetched(fetch, range(segment.offset, segment.end, _BLOCK))
         return
     with storage.open_input(storage.place(segment.path)) as source:
 
@@ -141,7 +141,7 @@ def _blocks(segment: Range, storage: Storage) -> Iterator[bytes]:
                 raise _too_short(segment.path)
             return bytes(block)
 
-        yield from run_ahead(read, range(segment.offset, segment.end, _BLOCK))
+        yield from prefetched(read, range(segment.offset, segment.end, _BLOCK))
 
 
 def _too_short(path: str) -> KernelFailure:

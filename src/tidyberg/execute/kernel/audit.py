@@ -13,7 +13,7 @@ import pyarrow as pa
 from tidyberg.execute.kernel.columns.checksum import Hashes, row_hashes
 from tidyberg.execute.kernel.columns.lineage import fill_lineage, with_lineage
 from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows, Positions
-from tidyberg.execute.kernel.read.open_files import OpenFile, open_ahead
+from tidyberg.execute.kernel.read.open_files import OpenFile, open_prefetched
 from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.model.task import AuditResult, AuditTask
 from tidyberg.storage.file_io import Storage
@@ -40,7 +40,7 @@ def audit_files(task: AuditTask, storage: Storage, should_stop: Callable[[], boo
     sums = np.zeros((3, PARTS), np.uint64)
     hashes = []
     rows = rows_deleted = 0
-    for file in open_ahead(storage, task.inputs):
+    for file in open_prefetched(storage, task.inputs):
         deleted = deleted_rows.positions(file)
         rows += file.input.records - len(deleted)
         rows_deleted += len(deleted)

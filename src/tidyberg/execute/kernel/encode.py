@@ -17,7 +17,7 @@ from tidyberg.execute.kernel.columns.project import Selection, leaves
 from tidyberg.execute.kernel.deletes.deleted_rows import DeletedRows
 from tidyberg.execute.kernel.deletes.surviving_rows import Announcement, SurvivingRows
 from tidyberg.execute.kernel.memory import peak_rss_bytes
-from tidyberg.execute.kernel.read.open_files import OpenFile, open_ahead
+from tidyberg.execute.kernel.read.open_files import OpenFile, open_prefetched
 from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_footers
 from tidyberg.execute.kernel.write.output import FinishedOutput, unsupported_options
 from tidyberg.execute.kernel.write.partitioned import PartitionedWriter
@@ -99,7 +99,7 @@ class Encode:
     def rewrite(self, attempt: RewriteAttempt) -> TaskResult:
         if self._cores is not None:
             attempt = replace(attempt, task=replace(attempt.task, cores=self._cores))
-        with closing(open_ahead(attempt.storage, attempt.task.inputs)) as files:
+        with closing(open_prefetched(attempt.storage, attempt.task.inputs)) as files:
             return self._rewrite(files, attempt)
 
     def open_writer(self, first: FirstFiles) -> TaskWriter:

@@ -10,7 +10,7 @@ from tidyberg.manifests.counted_files import replace_by_counts
 from tidyberg.manifests.entries import ManifestError, read_entries
 from tidyberg.model.task import ManifestResult, ManifestTask, TaskInput
 from tidyberg.storage.file_io import Storage
-from tidyberg.storage.prefetch import run_ahead
+from tidyberg.storage.prefetch import prefetched
 
 _FETCH_AHEAD = 8  # enough to hide the latency of object storage
 
@@ -29,7 +29,7 @@ def read_manifests(task: ManifestTask, storage: Storage, should_stop: Callable[[
 
 
 def _contents(task: ManifestTask, storage: Storage, should_stop: Callable[[], bool]) -> Iterator[bytes]:
-    with closing(run_ahead(partial(_content, storage), task.inputs, _FETCH_AHEAD)) as contents:
+    with closing(prefetched(partial(_content, storage), task.inputs, _FETCH_AHEAD)) as contents:
         for content in contents:
             if should_stop():
                 raise KernelFailure(FailureKind.STOPPED, "Stopped on request.")

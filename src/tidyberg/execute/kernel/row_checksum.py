@@ -5,7 +5,7 @@ from collections.abc import Callable
 from tidyberg.execute.kernel.attempt import table_schema
 from tidyberg.execute.kernel.columns.checksum import RowChecksum
 from tidyberg.execute.kernel.deletes.surviving_rows import batches_with_positions
-from tidyberg.execute.kernel.read.open_files import open_ahead
+from tidyberg.execute.kernel.read.open_files import open_prefetched
 from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.model.task import ChecksumTask
 from tidyberg.storage.file_io import Storage
@@ -25,7 +25,7 @@ def checksum_rows(task: ChecksumTask, storage: Storage, should_stop: Callable[[]
     )
     checksum = RowChecksum()
     rows = 0
-    for file in open_ahead(storage, task.inputs):
+    for file in open_prefetched(storage, task.inputs):
         for _, batch in batches_with_positions(task, reader, file, reader.selection(file)):
             checksum.update(batch)
             rows += batch.num_rows

@@ -20,7 +20,7 @@ from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import ChecksumTask, ColumnFacts, TaskResult
 from tidyberg.parquet.errors import DamagedFooter
 from tidyberg.storage.file_io import remove_outputs
-from tidyberg.storage.prefetch import run_ahead
+from tidyberg.storage.prefetch import prefetched
 from tidyberg.storage.write_assembly import write_assembly
 
 
@@ -39,7 +39,7 @@ def _copy(attempt: RewriteAttempt) -> TaskResult:
     started, started_ns = time.perf_counter(), time.time_ns()
     task, storage = attempt.task, attempt.storage
     check_task(task)
-    sources = list(run_ahead(partial(open_source, read_range=storage_reader(storage)), task.inputs))
+    sources = list(prefetched(partial(open_source, read_range=storage_reader(storage)), task.inputs))
     planned = assemble(task, attempt.number, sources, common_footer(task, sources))
     moved = write_assembly(planned.assembly, storage, attempt.should_stop)
     schema = pa.ipc.read_schema(pa.BufferReader(task.arrow_schema))

@@ -21,7 +21,7 @@ from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskDelete, TaskInput
 from tidyberg.storage.file_io import Storage
-from tidyberg.storage.prefetch import run_ahead
+from tidyberg.storage.prefetch import prefetched
 
 Positions = npt.NDArray[np.int64]
 
@@ -97,7 +97,7 @@ class DeleteFileReader:
         columns = leaves(schema)
 
         def make() -> tuple[EqualityDeletes, int]:
-            with closing(run_ahead(partial(self.keys, schema=schema), deletes)) as read:
+            with closing(prefetched(partial(self.keys, schema=schema), deletes)) as read:
                 tables = list(read)
             keys = [[leaf.of(table) for leaf in columns] for table in tables]
             made = EqualityDeletes(keys, [delete.sequence_number for delete in deletes])

@@ -19,7 +19,7 @@ from tidyberg.execute.kernel.read.reader import Reader
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import AuditTask, Task, TaskDelete, TaskInput
 from tidyberg.storage.file_io import Storage
-from tidyberg.storage.prefetch import run_ahead
+from tidyberg.storage.prefetch import prefetched
 
 Positions = npt.NDArray[np.int64]
 
@@ -106,7 +106,7 @@ class DeletedRows:
             by_path[file.path] = delete
         reads = list(coalesced_reads(by_path.values()))
         found: dict[str, Positions] = {}
-        with closing(run_ahead(self._files.deletion_vectors, reads, _READ_AHEAD)) as read:
+        with closing(prefetched(self._files.deletion_vectors, reads, _READ_AHEAD)) as read:
             for vectors, many in zip(reads, read, strict=True):
                 for delete, positions in zip(vectors, many, strict=True):
                     assert delete.referenced_data_file is not None
@@ -122,7 +122,7 @@ class DeletedRows:
         read_one = partial(self._files.positions, paths=inputs.keys())
         parts: dict[str, list[Positions]] = defaultdict(list)
         in_memory = all(delete.content is not None for delete in deletes)
-        with closing(run_ahead(read_one, deletes, 0 if in_memory else _READ_AHEAD)) as read:
+        with closing(prefetched(read_one, deletes, 0 if in_memory else _READ_AHEAD)) as read:
             for delete, by_path in zip(deletes, read, strict=True):
                 for path in inputs.keys() & by_path.keys():
                     if _applies(delete, inputs[path]):

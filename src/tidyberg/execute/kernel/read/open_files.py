@@ -12,7 +12,7 @@ from tidyberg.execute.kernel.read.row_ranges import row_group_starts, row_range
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import TaskInput
 from tidyberg.storage.file_io import Storage
-from tidyberg.storage.prefetch import FILES_AHEAD, run_ahead
+from tidyberg.storage.prefetch import FILES_AHEAD, prefetched
 from tidyberg.storage.s3.reading import S3InputFile
 
 MB = 1024 * 1024
@@ -98,10 +98,10 @@ def open_file(storage: Storage, file: TaskInput) -> OpenFile:
     return OpenFile(file, source, footer, content, stream, rows_taken)
 
 
-def open_ahead(storage: Storage, files: Sequence[TaskInput]) -> Generator[OpenFile, None, None]:
+def open_prefetched(storage: Storage, files: Sequence[TaskInput]) -> Generator[OpenFile, None, None]:
     """Opens files in order, a few ahead of the one in use."""
     bunches = list(_bunches(storage, files))
-    with closing(run_ahead(partial(_open_all, storage), bunches, _files_ahead(storage, files))) as opened:
+    with closing(prefetched(partial(_open_all, storage), bunches, _files_ahead(storage, files))) as opened:
         for bunch in opened:
             yield from bunch
 

@@ -18,7 +18,7 @@ from tidyberg.execute.kernel.read.row_ranges import row_group_starts, stored_byt
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.parquet.joined import Outline
 from tidyberg.storage.file_io import Storage
-from tidyberg.storage.prefetch import run_ahead
+from tidyberg.storage.prefetch import prefetched
 from tidyberg.storage.s3.reading import PieceOfFile
 
 _BUFFERED_AT_ONCE = 64 * MB  # compressed bytes of the row groups that one read fetches
@@ -212,7 +212,7 @@ class Reader:
             start, end = _span(file.footer, row_groups, file.input.size)
             return row_groups, together, pa.PythonFile(PieceOfFile(stream.take(start, end), start), mode="r")
 
-        pieces = run_ahead(fetch, _pieces(file, _STREAMED_AT_ONCE), ahead=1)
+        pieces = prefetched(fetch, _pieces(file, _STREAMED_AT_ONCE), ahead=1)
         with closing(pieces):
             while True:
                 with self._storage.guard(file.input.path):
