@@ -46,7 +46,7 @@ def test_a_job_that_dies_while_it_goes_on_is_gone_on_with_too(warehouse: Warehou
     assert not leftovers(warehouse, table)
 
 
-@pytest.mark.parametrize("point", ["_commit_waiting", "settled"])
+@pytest.mark.parametrize("point", ["_commit_waiting", "conclude"])
 def test_chunks_that_were_committed_are_not_done_again(warehouse: Warehouse, table: Table, point: str) -> None:
     before = warehouse.rows(table)
     kill(warehouse, point, 2, ONE_BY_ONE)
