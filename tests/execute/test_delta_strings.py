@@ -11,6 +11,7 @@ import pytest
 from tests.builders.delete_files import position_delete
 from tests.builders.divided_tasks import TABLE, run_divided
 from tests.builders.footers import edit_footer
+from tests.builders.parquet_writers import by_arrow_rs
 from tests.builders.tasks import STORAGE, field, make_task, read_rows, write_file
 from tidyberg.execute.kernel.read import small_files as tiny
 from tidyberg.execute.kernel.run import run_task
@@ -137,6 +138,41 @@ def test_tasks_that_share_a_file_read_it(tmp_path: Path) -> None:
     task = make_task(inputs, SCHEMA, tmp_path / "out", outputs=4)
     whole = run_divided(replace(task, parts=3), TABLE)
     assert read_rows([output.path for output in whole.outputs]) == pa.concat_tables(tables).to_pylist()
+
+
+def as_dictionaries(table: pa.Table) -> pa.Table:
+    """Returns the rows as a writer of categories has them. Its files say so in the Arrow schema that they store."""
+    kind = pa.dictionary(pa.int32(), pa.string())
+    place = field("place", pa.struct([field("city", kind, 4)]), 3)
+    return table.cast(pa.schema([SCHEMA.field("id"), field("kind", kind, 2), place]))
+
+
+@pytest.mark.parametrize("joins", [False, True])
+@pytest.mark.parametrize("encoding", DELTA)
+def test_delta_encoded_columns_that_arrow_takes_for_dictionaries_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, joins: bool
+) -> None:
+    monkeypatch.setattr(tiny, "_MAX_REFUSED", 4 if joins else 0)
+    tables = [rows(number * 100, 100) for number in range(3)]
+    inputs = [
+        delta_file(tmp_path / f"{number}.parquet", as_dictionaries(each), encoding, "1.0", store_schema=True)
+        for number, each in enumerate(tables)
+    ]
+    with pytest.raises(OSError, match="DictAccumulator"):
+        pq.read_table(inputs[0].path)
+    result = rewrite(inputs, tmp_path / "out")
+    assert read_rows([output.path for output in result.outputs]) == pa.concat_tables(tables).to_pylist()
+    assert result.files_joined == (3 if joins else 0)
+
+
+def test_categories_of_arrow_rs_whose_dictionary_grew_too_large_are_read(tmp_path: Path) -> None:
+    path, table = tmp_path / "0.parquet", rows(0, 1_000)
+    write = by_arrow_rs(writer_version="parquet_2_0", dictionary_page_size_limit=40, write_batch_size=50)
+    write(as_dictionaries(table), path)
+    assert {"RLE_DICTIONARY", "DELTA_BYTE_ARRAY"} <= {*pq.read_metadata(path).row_group(0).column(1).encodings}
+    inputs = [TaskInput(str(path), path.stat().st_size, 1_000)]
+    result = rewrite(inputs, tmp_path / "out", batch_rows=100)
+    assert read_rows([output.path for output in result.outputs]) == table.to_pylist()
 
 
 def test_position_deletes_with_delta_encoded_paths_apply(tmp_path: Path) -> None:

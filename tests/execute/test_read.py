@@ -38,6 +38,30 @@ def test_int96_timestamps_far_from_now_are_read_exactly(tmp_path: Path) -> None:
     assert pq.read_metadata(output.path).schema.column(0).physical_type == "INT64"
 
 
+def int96_file(path: Path, **columns: pa.Array) -> TaskInput:
+    table = pa.table(columns)
+    pq.write_table(table, path, use_deprecated_int96_timestamps=True, store_schema=False)
+    return TaskInput(str(path), path.stat().st_size, table.num_rows)
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_int96_timestamps_of_nanoseconds_keep_all_digits(tmp_path: Path, zone: str | None) -> None:
+    kind, moments = pa.timestamp("ns", zone), [1_700_000_000_000_000_001, -999, None]
+    file = int96_file(tmp_path / "in.parquet", ts=pa.array(moments, pa.timestamp("ns")))
+    schema = pa.schema([field("ts", kind, 1)])
+    (output,) = rewrite([file], schema, tmp_path / "out").outputs
+    assert pq.read_table(output.path)["ts"].cast(pa.int64()).to_pylist() == moments
+
+
+def test_int96_timestamps_of_two_units_in_one_file_are_refused(tmp_path: Path) -> None:
+    """Read as microseconds the one loses digits, read as nanoseconds the other overflows. Arrow has one unit a file."""
+    moments = pa.array([1], pa.timestamp("ns"))
+    schema = pa.schema([field("ts", pa.timestamp("ns"), 1), field("us", pa.timestamp("us"), 2)])
+    file = int96_file(tmp_path / "in.parquet", ts=moments, us=moments)
+    with pytest.raises(KernelFailure, match=r"in\.parquet: INT96 columns of microseconds and of nanoseconds"):
+        rewrite([file], schema, tmp_path / "out")
+
+
 def test_null_and_empty_lists_maps_and_structs_stay_apart(tmp_path: Path) -> None:
     schema = pa.schema(
         [

@@ -89,8 +89,15 @@ JOINS = (
     Mutant(
         "strings that Arrow cannot read as dictionaries are read one by one",
         "execute/kernel/read/reader.py",
-        "return _with_plain_fallback(partial(decode, names), partial(decode, [])) if names else decode([])",
-        "return decode(names)",
+        "return _with_plain_fallback(decode, footer, names)",
+        "return decode(footer, names)",
+        ("tests/execute/test_delta_strings.py",),
+    ),
+    Mutant(
+        "delta-encoded columns that the stored Arrow schema calls dictionaries are read plain",
+        "execute/kernel/read/reader.py",
+        "plain = without_dictionaries(footer)",
+        "plain = footer",
         ("tests/execute/test_delta_strings.py",),
     ),
 )

@@ -103,8 +103,15 @@ VALUES = (
     Mutant(
         "INT96 timestamps are read in microseconds",
         "execute/kernel/read/reader.py",
-        'coerce_int96_timestamp_unit="us",',
+        "coerce_int96_timestamp_unit=self._int96_unit(footer, selection),",
         'coerce_int96_timestamp_unit="ns",',
+        ("tests/execute/test_read.py",),
+    ),
+    Mutant(
+        "INT96 timestamps of nanoseconds are read in nanoseconds",
+        "execute/kernel/read/reader.py",
+        'return "ns" if nanoseconds else "us"',
+        'return "us"',
         ("tests/execute/test_read.py",),
     ),
 )

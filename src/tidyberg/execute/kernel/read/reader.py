@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from tidyberg.execute.kernel.columns.field_ids import Path, field_id
 from tidyberg.execute.kernel.columns.metrics import first_page
 from tidyberg.execute.kernel.columns.project import Leaf, Projector, Selection, leaves, select
+from tidyberg.execute.kernel.read.arrow_schemas import without_dictionaries
 from tidyberg.execute.kernel.read.open_files import MB, SMALL_FILE, OpenFile
 from tidyberg.execute.kernel.read.row_ranges import row_group_starts, stored_bytes
 from tidyberg.failures import FailureKind, KernelFailure
@@ -60,6 +61,7 @@ class Reader:
         self._target = target
         ids = [field_id(column) for column in target if pa.types.is_dictionary(column.type)]
         self._dictionary_ids = [identifier for identifier in ids if identifier is not None]
+        self._nanosecond_ids = {leaf.field_id for leaf in leaves(target) if _is_nanoseconds(leaf.type)}
         self._batch_rows = batch_rows
         self._projector = Projector(target, constants)
         self._should_stop = should_stop
@@ -131,6 +133,8 @@ class Reader:
                     return
 
     def _raw_batches(self, file: OpenFile, selection: Selection) -> Generator[pa.RecordBatch, None, None]:
+        with _naming_file(file):
+            self._int96_unit(file.footer, selection)  # raises if there is none
         for row_groups, together, source in self._sources(file, selection):
             in_memory = source is not file.source or file.in_memory
             buffered = not in_memory and together <= 2 * _BUFFERED_AT_ONCE
@@ -158,17 +162,15 @@ class Reader:
         """
         chosen = range(footer.num_row_groups) if row_groups is None else row_groups
         names = self._dictionary_columns(encoded_as or footer, selection, None if encoded_as else chosen)
-        decode = partial(
-            self._decode, source, footer, selection, chosen, pre_buffer=pre_buffer, buffer_size=buffer_size
-        )
-        return _with_plain_fallback(partial(decode, names), partial(decode, [])) if names else decode([])
+        decode = partial(self._decode, source, selection, chosen, pre_buffer=pre_buffer, buffer_size=buffer_size)
+        return _with_plain_fallback(decode, footer, names)
 
     def _decode(
         self,
         source: pa.NativeFile,
-        footer: pq.FileMetaData,
         selection: Selection,
         row_groups: Sequence[int],
+        footer: pq.FileMetaData,
         as_dictionaries: list[str],
         *,
         pre_buffer: bool,
@@ -180,8 +182,7 @@ class Reader:
             pre_buffer=pre_buffer,
             buffer_size=buffer_size,
             read_dictionary=as_dictionaries,
-            # Arrow's nanoseconds overflow silently outside 1677-2262.
-            coerce_int96_timestamp_unit="us",
+            coerce_int96_timestamp_unit=self._int96_unit(footer, selection),
             thrift_string_size_limit=1 << 30,
             thrift_container_size_limit=1 << 30,
         )
@@ -195,6 +196,19 @@ class Reader:
             return iter(parquet.reader.read_row_groups(row_groups, **options).to_batches())
         batches: Iterator[pa.RecordBatch] = parquet.reader.iter_batches(rows_at_once, row_groups=row_groups, **options)
         return batches
+
+    def _int96_unit(self, footer: pq.FileMetaData, selection: Selection) -> str:
+        """Returns microseconds if possible: Arrow's nanoseconds overflow silently outside 1677-2262."""
+        if not self._nanosecond_ids:
+            return "us"
+        stored = [one for one, index in selection.source_of.items() if _is_int96(footer, index)]
+        nanoseconds = [one for one in stored if one in self._nanosecond_ids]
+        if nanoseconds and len(nanoseconds) < len(stored):
+            raise KernelFailure(
+                FailureKind.SCHEMA,
+                "INT96 columns of microseconds and of nanoseconds in one file cannot be read without losing values.",
+            )
+        return "ns" if nanoseconds else "us"
 
     def projected(self, batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
         """Returns a decoded batch in the target schema."""
@@ -251,7 +265,9 @@ class Reader:
 
 
 def _with_plain_fallback(
-    as_dictionaries: Callable[[], Iterator[pa.RecordBatch]], plain: Callable[[], Iterator[pa.RecordBatch]]
+    decode: Callable[[pq.FileMetaData, list[str]], Iterator[pa.RecordBatch]],
+    footer: pq.FileMetaData,
+    as_dictionaries: list[str],
 ) -> Iterator[pa.RecordBatch]:
     """Reads dictionaries, and continues with plain values if Arrow fails: a footer need not list every encoding.
 
@@ -259,17 +275,27 @@ def _with_plain_fallback(
     """
     rows = 0
     try:
-        for batch in as_dictionaries():
+        for batch in decode(footer, as_dictionaries):
             rows += batch.num_rows
             yield batch
         return
     except (OSError, pa.ArrowException):
-        pass
-    for batch in plain():
+        plain = without_dictionaries(footer)
+        if plain is footer and not as_dictionaries:
+            raise
+    for batch in decode(plain, []):
         left = batch.slice(rows)
         rows -= batch.num_rows - left.num_rows
         if left.num_rows:
             yield left
+
+
+def _is_nanoseconds(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")
+
+
+def _is_int96(footer: pq.FileMetaData, leaf: int) -> bool:
+    return bool(footer.schema.column(leaf).physical_type == "INT96")
 
 
 @contextmanager
