@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.builders.services import until
 from tidyberg.api.job_answers import estimated_completion, job_answer
 from tidyberg.model.job import Job, JobStatus, Progress, Stage
 from tidyberg.model.submission import Limits, Submission
@@ -141,6 +142,15 @@ def test_running_job_is_marked_for_cancellation(client: httpx.Client, service: S
     assert service.records.queue.claim("w", now_ms=service.now_ms(), ttl_ms=60_000, limits=Limits())
     answer = client.delete(f"/api/v1/jobs/{job_id}").json()
     assert (answer["status"], answer["cancel_requested"]) == ("running", True)
+
+
+def test_cancelling_a_job_that_has_ended_answers_with_its_result(client: httpx.Client, service: Service) -> None:
+    service.start()
+    job_id = submit(client)
+    until(lambda: client.get(f"/api/v1/jobs/{job_id}").json()["finished_at"])
+    shown = client.get(f"/api/v1/jobs/{job_id}").json()
+    assert shown["snapshot_id"] is not None
+    assert client.delete(f"/api/v1/jobs/{job_id}").json() == shown
 
 
 def submission(**fields: Any) -> Submission:

@@ -52,6 +52,7 @@ def eventually(check: Callable[[], bool], served: Served) -> None:
 
 def test_keys_are_replaced_without_a_restart(served: Served, file: Path) -> None:
     assert (status(served, OLD), status(served, NEW), status(served, None)) == (200, 401, 401)
+    assert "curl -H 'Authorization: Bearer …' http" in served.said, "the lines to try have the header of a key"
     file.write_text(settings_with(OLD, NEW))
     eventually(lambda: status(served, NEW) == 200, served)
     assert status(served, OLD) == 200, "while it is handed out both count"

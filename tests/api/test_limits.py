@@ -1,5 +1,6 @@
 """Bad input and overload get clear errors, and the service continues."""
 
+import json
 import socket
 import threading
 from contextlib import suppress
@@ -71,7 +72,11 @@ def test_every_json_media_type_is_accepted(shared_client: httpx.Client, content_
         ({"strategy": "magic"}, "strategy", "is not a strategy"),
         ({"priority": 101}, "priority", "less than or equal to 100"),
         ({"verify": "maybe"}, "verify", "should be 'counts', 'full' or 'off'"),
-        ({"table": "a\nb"}, "table", "pattern"),
+        ({"options": {"hot_window_seconds": 10**12}}, "options.hot_window_seconds", "less than or equal to"),
+        ({"options": {"target_file_size": "9" * 400}}, "options.target_file_size", "is too large for a size"),
+        ({"options": []}, "options", "'options' should be an object with keys and values."),
+        ({"table": ""}, "table", "'table' should have at least 1 character."),
+        ({"table": "a\nb"}, "table", "'table' should match pattern"),
         ({"odd[name": 1}, "odd[name", "is not known"),
     ],
 )
@@ -81,6 +86,13 @@ def test_invalid_field_is_named(shared_client: httpx.Client, body: dict[str, Any
     (found,) = (error for error in answer.json()["errors"] if error["field"] == field)
     assert found["location"] == "body"
     assert words in found["message"]
+
+
+@pytest.mark.parametrize("body", [[], "x", 1, None])
+def test_body_that_is_not_an_object_is_refused(shared_client: httpx.Client, body: Any) -> None:
+    answer = shared_client.post("/api/v1/compact", content=json.dumps(body), headers=JSON)
+    assert code_of(answer) == (422, "bad-input")
+    assert answer.json()["detail"].endswith("The document should be an object with keys and values.")
 
 
 def test_target_of_one_byte_is_refused_with_a_hint(shared_client: httpx.Client) -> None:

@@ -66,7 +66,7 @@ GROUPS = tuple(
     for n, path in enumerate(("day=2026-11-13", "day=2026-11-12"))
 )
 PARTITIONS = (
-    verdict_of("day=2026-11-14", 96, Skip("hot", "hot: 4 commits in the last 10 min, cools 02:10")),
+    verdict_of("day=2026-11-14", 96, Skip("hot", "hot: 4 commits in the last 10 min, cools 02:10 UTC")),
     verdict_of("day=2026-11-12", 312, Rewrite("many small files", (1,), 312, 2, 0.0007), score=0.7),
     verdict_of("day=2026-11-13", 288, Rewrite("many small files", (0,), 288, 2, 0.0006), deletes=3, score=0.9),
     verdict_of("city=S%C3%A3o+Paulo", 1, Skip("tidy", "already tidy")),
@@ -86,7 +86,7 @@ def test_a_plan_reads_from_the_table_to_the_next_command() -> None:
     assert cells[3] == "partition files small deletes verdict"
     assert cells[4] == "day=2026-11-13 288 288 3 rewrite 288 → 2 encode $0.0006"
     assert cells[5] == "day=2026-11-12 312 312 – rewrite 312 → 2 encode $0.0007"
-    assert "day=2026-11-14 96 96 – skip hot: 4 commits in the last 10 min, cools 02:10" in cells
+    assert "day=2026-11-14 96 96 – skip hot: 4 commits in the last 10 min, cools 02:10 UTC" in cells
     assert "city=São Paulo 1 1 – skip already tidy" in cells
     assert (
         "rewrite 600 files into 4 · read 1.2 GB, write 1000 MB · about 38 s on local[2] · $0.0041 ($0.0035/GB)" in cells
@@ -106,7 +106,7 @@ def test_empty_plan_has_no_next_command() -> None:
 def test_plan_that_leaves_files_is_not_called_tidy_and_shows_the_command_for_them() -> None:
     text = shown_plan(make_plan(PARTITIONS[:1]), take_now=lambda options: f"tidyberg compact x {options}")
     assert "96 files wait, nothing is rewritten" in text
-    assert "waiting: 96 files of 1 partition: hot: 4 commits in the last 10 min, cools 02:10; taken once" in text
+    assert "waiting: 96 files of 1 partition: hot: 4 commits in the last 10 min, cools 02:10 UTC; taken once" in text
     assert "to rewrite it now: tidyberg compact x {'force': True}" in text
     assert "tidy" not in text.replace("tidyberg", "")
     refused = verdict_of("", 30, Skip("format", "30 files not in Parquet"))

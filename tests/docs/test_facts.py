@@ -86,6 +86,13 @@ def test_no_page_installs_from_a_registry(page: Path) -> None:
     assert re.findall(r"pip install (?:--\S+ )*'?tidyberg(?![\w-]*\.whl)\S*", page.read_text()) == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_transcripts_have_the_words_of_the_commands(page: Path) -> None:
+    words = " ".join(page.read_text().split())
+    assert "receipt holds" not in words
+    assert re.findall(r"cools \d\d:\d\d(?! UTC)", words) == []
+
+
 def test_the_glossary_is_in_order_and_names_packages_that_exist() -> None:
     rows = [line.strip("|").split("|") for line in text("docs/glossary.md").splitlines() if line.startswith("|")][2:]
     words = [row[0].strip() for row in rows]

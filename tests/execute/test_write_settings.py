@@ -84,6 +84,9 @@ def test_only_the_first_columns_of_wide_tables_get_metrics_by_default() -> None:
         ({"write.parquet.compression-level": "99"}, {}, "takes -7 to 22"),
         ({"write.parquet.row-group-size-bytes": "-1"}, {}, "row-group-size-bytes"),
         ({"write.parquet.page-row-limit": "0"}, {}, "page-row-limit"),
+        ({"write.parquet.page-row-limit": "²"}, {}, "page-row-limit"),
+        ({"write.parquet.page-row-limit": str(2**63)}, {}, "page-row-limit"),
+        ({"write.parquet.dict-size-bytes": str(2**63)}, {}, "dict-size-bytes"),
         ({"write.parquet.bloom-filter-enabled.column.id": "true",
           "write.parquet.bloom-filter-fpp.column.id": "2"}, {}, "bloom-filter-fpp.column.id"),
         ({"write.metadata.metrics.default": "some"}, {}, "metrics.default: 'some'"),
@@ -96,6 +99,12 @@ def test_bad_values_are_refused_by_name(properties: dict[str, str], overrides: d
     with pytest.raises(BadInput) as raised:
         write_settings(SCHEMA, properties, overrides)
     assert told in str(raised.value)
+
+
+def test_largest_numbers_are_not_rounded_beyond_64_bits() -> None:
+    largest = str(2**63 - 1)
+    settings = write_settings(SCHEMA, {}, {"dict-size-bytes": largest, "page-row-limit": largest})
+    assert settings.dictionary_bytes == settings.page_rows == 2**63 - 1
 
 
 def test_leaf_names_are_icebergs_full_names() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.builders.scenes import HOUR, NOW, TODAY, Delete, File, Scene, plan_for
 from tidyberg.errors import BadInput, BadPredicate
+from tidyberg.model.left import left_alone
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import DeleteFile, Plan, Rewrite, Skip
 from tidyberg.model.sizes import MB
@@ -139,7 +140,7 @@ HOT = Scene(
 def test_a_hot_partition_is_left_alone_until_it_cools(strategy: Strategy) -> None:
     hot = skip(plan_for(HOT, PlanOptions(strategy=strategy)))
     assert hot.code == "hot"
-    assert hot.reason == "hot: 4 commits in the last 10 min, cools 00:08"
+    assert hot.reason == "hot: 4 commits in the last 10 min, cools 00:08 UTC"
     assert rewrite(plan_for(HOT, PlanOptions(strategy=strategy, force=True))).files == 20
     assert rewrite(plan_for(HOT, PlanOptions(strategy=strategy, hot_window_seconds=60))).files == 20
 
@@ -178,6 +179,17 @@ def test_files_that_cannot_be_merged_are_no_gain_even_with_force() -> None:
     for force in (False, True):
         plan = plan_for(Scene(files), PlanOptions(strategy=Strategy.FULL, force=force))
         assert skip(plan) == Skip("no-gain", "no gain: 6 files cannot be merged into fewer")
+
+
+def test_files_that_only_a_low_group_size_keeps_apart_are_not_called_tidy() -> None:
+    options = PlanOptions(max_group_size=1, force=True)
+    plan = plan_for(Scene(SMALL), options)
+    assert skip(plan) == Skip("group-size", "20 files cannot be merged within max_group_size (1 B)")
+    (left,) = left_alone(plan)
+    assert (left.disposition, left.take_now) == ("waiting", {"max_group_size": None})
+    assert rewrite(plan_for(Scene(SMALL), replace(options, max_group_size=None))).outputs == 1
+    large = plan_for(Scene([File(300 * MB)] * 6), replace(options, strategy=Strategy.FULL))
+    assert skip(large).code == "no-gain", "a larger group would not merge them either"
 
 
 def test_a_table_of_an_unknown_format_version_is_refused() -> None:

@@ -45,9 +45,9 @@ def test_a_table_with_any_loss_scores_below_100() -> None:
     assert health(Scene([File(512 * MB)] * 1_000, [Delete()])).score == 99
 
 
-def test_untidy_partitions_that_are_being_written_are_mentioned() -> None:
+def test_untidy_partitions_that_were_written_within_the_hot_window_are_mentioned() -> None:
     scene = Scene([File(snapshot=2)] * 50, snapshots=((1, HOUR, "append"), (2, 60_000, "append")))
-    assert health(scene).reasons[-1] == "1 of the untidy partitions is being written now"
+    assert health(scene).reasons[-1] == "1 untidy partition was written in the last 10 min"
 
 
 @given(st.lists(st.tuples(st.integers(1, 900 * MB), st.integers(0, 3)), max_size=40), st.integers(0, 60))

@@ -39,12 +39,12 @@ def test_a_hot_partition_gives_up_its_cold_files_and_keeps_the_fresh_ones(strate
     plan = plan_for(STREAM, PlanOptions(strategy=strategy))
     assert taken(plan) == 20
     assert {file.sequence_number for group in plan.groups for file in group.files} == {1}
-    assert verdict(plan).reason.endswith("; 4 files wait: 2 commits in the last 10 min, cools 00:09")
+    assert verdict(plan).reason.endswith("; 4 files wait: 2 commits in the last 10 min, cools 00:09 UTC")
 
 
 def test_cold_files_wait_if_they_are_too_few() -> None:
     few = replace(STREAM, files=STREAM.files[16:])
-    assert verdict(plan_for(few)) == Skip("hot", "hot: 2 commits in the last 10 min, cools 00:09")
+    assert verdict(plan_for(few)) == Skip("hot", "hot: 2 commits in the last 10 min, cools 00:09 UTC")
     assert taken(plan_for(few, PlanOptions(min_input_files=4))) == 4
 
 

@@ -130,6 +130,7 @@ def test_expressions_have_the_type_of_their_column(sql: str, expression: Boolean
         ("ts > now()", "is not a value that a filter can use"),
         ("id + 1 = 2", "cannot hold"),
         ("id = 1 + 1", "only dates and timestamps"),
+        ("day >= 2026-11-12", "Write the date in quotes: '2026-11-12'."),
         ("id is true", "cannot hold"),
         ("region ilike 'e%'", "cannot hold"),
         ("region like 'e_u%'", "end in one %"),

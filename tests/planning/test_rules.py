@@ -88,11 +88,13 @@ def test_a_partition_is_hot_until_its_last_write_leaves_the_window() -> None:
     def hot(ago_ms: int | None, commits: int, needed: int = 2) -> str | None:
         return heat(written(ago_ms, commits), now_ms=NOW, window_seconds=600, commits=needed)
 
-    assert hot(60_000, 4) == "4 commits in the last 10 min, cools 00:09"
-    assert hot(60_000, 1, needed=1) == "1 commit in the last 10 min, cools 00:09"
+    assert hot(60_000, 4) == "4 commits in the last 10 min, cools 00:09 UTC"
+    assert hot(60_000, 1, needed=1) == "1 commit in the last 10 min, cools 00:09 UTC"
     assert hot(60_000, 1) is None
     assert hot(600_000, 4) is None
     assert hot(599_999, 4) is not None
     assert hot(None, 0) is None
     assert "last 90 s" in str(heat(written(0, 2), now_ms=NOW, window_seconds=90, commits=2))
+    long = heat(written(0, 2), now_ms=NOW, window_seconds=366 * 86_400, commits=2)
+    assert long == "2 commits in the last 366 d, cools 2027-11-14 00:00 UTC"
     assert "last 2 h" in str(heat(written(0, 2), now_ms=NOW, window_seconds=7200, commits=2))

@@ -28,8 +28,9 @@ def service(warehouse: Warehouse, make_service: Callable[..., Service]) -> Servi
 
 def test_paused_table_refuses_jobs_with_a_reason_until_resumed(service: Service) -> None:
     service.pauses.pause(EVENTS, LOCAL, "migration\nof the lake", None)
-    with pytest.raises(TablePaused, match=r"db\.events is paused by local: migration of the lake"):
+    with pytest.raises(TablePaused, match=r"db\.events is paused by local: migration of the lake") as caught:
         service.submit(REQUEST, LOCAL)
+    assert caught.value.hint == "Resume it (`tidyberg resume`).", "this pause does not end by itself"
     plan = service.plan(REQUEST, LOCAL)
     with pytest.raises(TablePaused):
         service.apply(plan.hash, LOCAL)

@@ -73,6 +73,11 @@ def test_a_target_of_a_byte_is_refused_whoever_asks_for_it() -> None:
     assert resolve({"limits": {"min_target_file_size": 1}}, {"target_file_size": 1}).target_file_size == 1
 
 
+def test_large_sizes_are_not_rounded() -> None:
+    assert resolve({}, {"target_file_size": 2**63 - 1}).target_file_size == 2**63 - 1
+    assert resolve({}, {"target_file_size": "1.5GiB"}).target_file_size == 1536 * MB
+
+
 def test_no_request_raises_the_limits_of_the_installation() -> None:
     for given in ({"max_output_files": 10**9}, {"min_target_file_size": 1}):
         with pytest.raises(BadInput, match="is not an option"):
@@ -87,6 +92,10 @@ def test_no_request_raises_the_limits_of_the_installation() -> None:
         ({"frobnicate": 1}, "'frobnicate' is not an option."),
         ({"target_file_size": "huge"}, "'huge' is not a size"),
         ({"strategy": "sort-of"}, "'sort-of' is not a strategy. Choose one of"),
+        ({"target_file_size": "9" * 400}, "is too large for a size"),
+        ({"target_file_size": 2**63}, "is too large for a size"),
+        ({"hot_window_seconds": 10**12}, "'hot_window_seconds' should be less than or equal to"),
+        ({"branch": ""}, "'branch' should have at least 1 character."),
         ({"max_files": 0}, "'max_files' should be greater than or equal to 1"),
         ({"max_files": "many"}, "'max_files' should be a valid integer"),
         ({"max_cost": "much"}, "'max_cost' should be a valid number"),

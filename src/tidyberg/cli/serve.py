@@ -115,8 +115,9 @@ def _greet(settings: Settings, catalogs: list[str], port: int) -> None:
     shown = ", ".join(catalogs), settings.queue.workers, engine_label(settings), _store(settings)
     _log.info("catalogs: %s; jobs at once: %d on %s; job store: %s", *shown)
     if settings.telemetry.log_format == "console":
+        curl = "curl" if not settings.access.required else "curl -H 'Authorization: Bearer …'"
         json = "-H 'Content-Type: application/json' -d '{\"table\": \"namespace.table\"}'"
-        for line in ("Try", f"  curl {address}/api/v1/tables", f"  curl -X POST {address}/api/v1/compact {json}"):
+        for line in ("Try", f"  {curl} {address}/api/v1/tables", f"  {curl} -X POST {address}/api/v1/compact {json}"):
             standard_error().print(line, markup=False, soft_wrap=True)
 
 

@@ -21,6 +21,7 @@ _UNTIL = {
     "compacted": "when something is written to the partition",
     "budget": "by another job, or with a higher max_cost",
     "limit": "by the next job",
+    "group-size": "by a job with a larger max_group_size",
     "other-strategy": "by a job with another strategy",
     _FILTERED: "by a job whose filter selects them",
 }
@@ -31,6 +32,7 @@ _TAKE_NOW: Mapping[str, dict[str, Any]] = {
     "compacted": {"force": True},
     "budget": {"max_cost": None},
     "limit": {},
+    "group-size": {"max_group_size": None},
     "other-strategy": {"strategy": "auto"},
     _FILTERED: {"where": None},
     "wap-branch": {"ignore_wap_branches": True},

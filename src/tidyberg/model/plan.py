@@ -129,7 +129,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    code: str  # stable: tidy, hot, filtered, too-few-files, other-strategy, no-gain, budget, delete-format, ...
+    code: str  # stable: tidy, hot, filtered, too-few-files, other-strategy, group-size, no-gain, budget, limit, ...
     reason: str
     kind: Literal["skip"] = "skip"
 

@@ -1,10 +1,12 @@
 """Converts sizes as people write them ("512MB", "1 GB") to bytes and back."""
 
 import re
+from decimal import Decimal
 
 from tidyberg.errors import BadInput
 
 KB, MB, GB, TB = 1024, 1024**2, 1024**3, 1024**4
+LARGEST = 2**63 - 1  # file formats and catalogs store sizes in 64 bits
 
 _UNITS = {"": 1, "B": 1, "K": KB, "M": MB, "G": GB, "T": TB}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt]?)(?:i?b)?)\s*", re.IGNORECASE)
@@ -17,10 +19,12 @@ def parse_size(text: str | int) -> int:
     match = _SIZE.fullmatch(str(text))
     if match is None:
         raise BadInput(f"{text!r} is not a size.", hint='Write a size like "512MB" or "1GB".')
-    size = int(float(match[1]) * _UNITS[match[2].upper()])
-    if size <= 0:
+    size = Decimal(match[1]) * _UNITS[match[2].upper()]  # a float would round large numbers of bytes
+    if size < 1:
         raise BadInput(f"{text!r} is not a size: it must be greater than zero.")
-    return size
+    if size > LARGEST:
+        raise BadInput(f"{str(text)[:40]!r} is too large for a size.", hint='Write a size like "512MB" or "1GB".')
+    return int(size)
 
 
 def format_size(size: float) -> str:

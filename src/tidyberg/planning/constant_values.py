@@ -1,6 +1,7 @@
 """Evaluates constants in a filter: SQL literals, casts, and dates relative to now."""
 
 import calendar
+import re
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 
@@ -25,6 +26,7 @@ _FIXED_UNITS = {
     "SECOND": timedelta(seconds=1),
 }
 _MONTHS = {"YEAR": 12, "MONTH": 1}
+_DATE_WITHOUT_QUOTES = re.compile(r"\d{4} - \d{1,2} - \d{1,2}")
 
 
 def is_constant(node: sql.Expression) -> bool:
@@ -90,6 +92,9 @@ def _cast(value: Value, node: sql.Cast) -> Value:
 
 def _shift(node: sql.Add | sql.Sub, now: datetime) -> date | datetime:
     """Adds days or an interval to a date or timestamp, or subtracts them."""
+    if _DATE_WITHOUT_QUOTES.fullmatch(node.sql()):
+        text = node.sql().replace(" ", "")
+        raise BadPredicate(f"{text} without quotes is a subtraction.", hint=f"Write the date in quotes: '{text}'.")
     start = evaluate(node.this, now)
     if not isinstance(start, date):
         raise BadPredicate(

@@ -54,7 +54,7 @@ def _target_of_table(properties: Mapping[str, str]) -> int:
     text = properties.get(TARGET_PROPERTY)
     if text is None:
         return DEFAULT_TARGET
-    if not text.strip().isdigit() or int(text) < 1:
+    if not text.strip().isdecimal() or int(text) < 1:
         raise BadInput(
             f"The table's property {TARGET_PROPERTY} is {text!r}, which is not a number of bytes.",
             hint="Correct the property, or pass target_file_size.",

@@ -25,8 +25,9 @@ from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.options import PlanOptions
 from tidyberg.model.report import Health
 from tidyberg.model.sizes import MB, format_size
-from tidyberg.model.words import are, plural
+from tidyberg.model.words import are, plural, plural_was
 from tidyberg.planning.file_sizes import MIN_FILE_RATIO
+from tidyberg.planning.hot_partitions import window_words
 from tidyberg.planning.overhead import DELETE_OLD_METADATA, TableOverhead
 from tidyberg.planning.rules import fragment_ratio
 
@@ -51,7 +52,7 @@ def assess(
     now_ms: int,
     overhead: TableOverhead | None = None,
 ) -> Health:
-    """Scores a table. `now_ms` decides which partitions are still being written; the reasons mention them."""
+    """Scores a table. The reasons mention untidy partitions that were written shortly before `now_ms`."""
     files = sum(s.files for s in statistics)
     if files == 0:
         return Health(100, ())
@@ -84,10 +85,11 @@ def assess(
     # A table with any loss is not perfect, however small the loss is.
     score = max(0, min(100 - sum(loss.points for loss in lost), 99 if lost else 100))
     reasons = [f"-{max(1, round(loss.points))}: {loss.reason}" for loss in lost]
-    hot_since = now_ms - options.hot_window_seconds * 1000
+    window = options.hot_window_seconds
+    hot_since = now_ms - window * 1000
     hot = sum(1 for s, _ in untidy if s.last_write_ms is not None and s.last_write_ms > hot_since)
     if hot:
-        reasons.append(f"{hot:,} of the untidy partitions {are(hot)} being written now")
+        reasons.append(f"{plural_was(hot, 'untidy partition')} written in the last {window_words(window)}")
     return Health(round(score), tuple(reasons))
 
 

@@ -20,8 +20,11 @@ import pyarrow.compute as pc
 
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.table import SnapshotInfo
+from tidyberg.model.words import plural
 from tidyberg.planning.deletes import DeleteIndex
 from tidyberg.planning.strategies.base import RewriteStrategy
+
+_DAY_SECONDS = 86_400
 
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -36,13 +39,12 @@ def heat(statistics: PartitionStatistics, *, now_ms: int, window_seconds: int, c
         return None
     count = statistics.recent_commits
     cools = datetime.fromtimestamp((written + window_seconds * 1000) / 1000, UTC)
-    return (
-        f"{count} {'commit' if count == 1 else 'commits'} in the last {_duration(window_seconds)}, cools {cools:%H:%M}"
-    )
+    day = "" if window_seconds < _DAY_SECONDS else f"{cools:%Y-%m-%d} "
+    return f"{plural(count, 'commit')} in the last {window_words(window_seconds)}, cools {day}{cools:%H:%M} UTC"
 
 
-def _duration(seconds: int) -> str:
-    for size, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
+def window_words(seconds: int) -> str:
+    for size, name in ((_DAY_SECONDS, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size and seconds % size == 0:
             return f"{seconds // size} {name}"
     return f"{seconds} s"

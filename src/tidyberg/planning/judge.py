@@ -1,7 +1,7 @@
 """Judges one partition at a time: which groups to rewrite, or why to leave it alone."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -9,11 +9,14 @@ import numpy.typing as npt
 
 from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.plan import Rest, Skip
+from tidyberg.model.sizes import format_size
 from tidyberg.model.words import plural
 from tidyberg.planning.candidates import Candidates
 from tidyberg.planning.drafts import DraftBuilder, GroupDraft, deletes_of
+from tidyberg.planning.file_sizes import MAX_GROUP_RATIO
 from tidyberg.planning.hot_partitions import why_hot
 from tidyberg.planning.moving import pack_in_order
+from tidyberg.planning.pack import output_count, pack_files
 from tidyberg.planning.rules import hours_since, score_partition, share_of_rows
 from tidyberg.planning.safety import Hazard, explain
 from tidyberg.planning.strategies.base import PartitionFacts, RewriteStrategy
@@ -108,6 +111,7 @@ class Judge:
             return (
                 self._left_by_last_run(statistics, counts)
                 or too_few
+                or self._limited_by_group_size(statistics, counts)
                 or Skip("no-gain", f"no gain: {plural(counts.mergeable, 'file')} cannot be merged into fewer")
             )
         rest = tuple(self._rest(statistics, counts))
@@ -161,6 +165,21 @@ class Judge:
             return None
         words = "could be merged, but the last full compaction left them and nothing was written since"
         return Skip("compacted", f"{plural(mergeable, 'file')} {words}")
+
+    def _limited_by_group_size(self, statistics: PartitionStatistics, counts: _Counts) -> Skip | None:
+        """Files that only a low max_group_size keeps apart are not tidy."""
+        sizes, candidates = self._strategy.sizes, self._candidates
+        if sizes.group_limit >= sizes.target:
+            return None
+        start, end = self._eligible_starts[statistics.partition : statistics.partition + 2]
+        files = self._eligible[start:end]
+        file_sizes = candidates.sizes[files[~candidates.oversized[files]]]
+        unlimited = replace(sizes, group_limit=MAX_GROUP_RATIO * sizes.target)
+        groups = [file_sizes[members] for members in pack_files(file_sizes, unlimited)]
+        if all(output_count(int(group.sum()), sizes) >= len(group) for group in groups):
+            return None
+        limit = f"max_group_size ({format_size(sizes.group_limit)})"
+        return Skip("group-size", f"{plural(counts.mergeable, 'file')} cannot be merged within {limit}")
 
     def _enough(self, counts: _Counts) -> bool:
         """Returns True if there is a file to move, split or apply deletes to, or if there are enough to merge."""

@@ -91,5 +91,5 @@ def check_same_request(kept: Submission, new: Submission, key: str) -> None:
 def position(cursor: str) -> int:
     """Parse a cursor: the number of the last submission on the previous page."""
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
-        raise BadInput(f"{cursor!r} is not a cursor.", hint="Give the `next` of a page, or none to start over.")
+        raise BadInput(f"{cursor!r} is not a cursor.", hint="Give the `next_cursor` of a page, or none to start over.")
     return int(cursor)

@@ -30,7 +30,7 @@ class Pauses:
         if (pause := self.of(table)) is not None:
             raise TablePaused(
                 f"{table} is paused by {pause.paused_by}: {pause.reason}.",
-                hint="Resume it (`tidyberg resume`), or wait until the pause ends.",
+                hint="Resume it (`tidyberg resume`)" + (", or wait until the pause ends." if pause.until_ms else "."),
             )
 
     def all(self, who: Principal) -> list[Pause]:

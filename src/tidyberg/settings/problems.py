@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 from tidyberg.redact import redact_text
 from tidyberg.settings.sections import OPTION_ALIASES, Options
 
+_NOT_AN_OBJECT = ("dict_type", "dict_attributes_type", "model_type", "model_attributes_type")
 _MOST_CHARACTERS = 200  # of an unknown name
 
 
@@ -24,10 +25,14 @@ def describe_problem(model: type[BaseModel], problem: ErrorDetails) -> str:
     key = _dotted(loc)
     if problem["type"] == "missing":
         return f"{key!r} is missing."
-    message = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ").rstrip(".")
+    message = problem["msg"].removeprefix("Value error, ").rstrip(".")
     if problem["type"] == "value_error":
         return redact_text(f"{key + ': ' if key else ''}{message}{'' if message.endswith('?') else '.'}")
-    return redact_text(f"{key!r} should be {message[0].lower()}{message[1:]}.")
+    subject = repr(key) if key else "The document"
+    if problem["type"] in _NOT_AN_OBJECT:
+        return f"{subject} should be an object with keys and values."
+    _, is_demand, demand = message.partition(" should ")  # "Input should be …", "String should have …"
+    return redact_text(f"{subject} should {demand}." if is_demand else f"{subject}: {message}.")
 
 
 def near_name(name: str, known: Sequence[str]) -> str:

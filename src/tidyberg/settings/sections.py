@@ -35,6 +35,7 @@ OPTION_ALIASES: Mapping[str, tuple[str, str]] = {
 _PARQUET_PREFIX = "write.parquet."
 _LIST_PRICES = Prices()
 _RETRY = RetryPolicy()
+_LONGEST_HOT_WINDOW = 366 * 86_400
 DEFAULT_MANIFESTS_ABOVE = 1024**3  # about five million files; fewer are read before Spark has started
 
 
@@ -92,7 +93,10 @@ class Options(Section):
     )
     max_delete_ratio: float | None = Field(None, ge=0, description="The most delete files per data file. Default: 0.1.")
     hot_window_seconds: int | None = Field(
-        None, ge=0, description="The window in which commits make a partition hot. Default: 600."
+        None,
+        ge=0,
+        le=_LONGEST_HOT_WINDOW,
+        description="The window in which commits make a partition hot, up to a year. Default: 600.",
     )
     hot_commits: int | None = Field(
         None, ge=1, description="The commits in the window that make a partition hot. Default: 2."

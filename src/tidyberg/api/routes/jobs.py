@@ -17,6 +17,7 @@ from tidyberg.errors import BadInput
 from tidyberg.model import submission as model
 from tidyberg.model.principal import Principal
 from tidyberg.record.clock import wall_clock_ms
+from tidyberg.service.requests import JobView
 from tidyberg.service.service import Service
 
 router = APIRouter(route_class=AuthenticatedRoute, tags=["jobs"])
@@ -61,7 +62,11 @@ def own_key(key: str | None) -> str | None:
 async def list_jobs(
     filters: Annotated[JobFilters, Query()], context: CurrentContext, who: CurrentPrincipal
 ) -> JobPageAnswer:
-    """Returns one page of jobs, the newest first unless `sort` says otherwise."""
+    """Returns one page of jobs, the newest first unless `sort` says otherwise.
+
+    Only the answer for a single job says what its run did. Here `progress`, `stage`, `left`, `stats`, `notes`,
+    `snapshot_id` and the counts of groups, bytes, files and requests are empty.
+    """
     return await context.read_pool(_page, context.service, filters, who)
 
 
@@ -91,8 +96,13 @@ async def show_job(job_id: JobId, context: CurrentContext, who: CurrentPrincipal
 @router.delete("/jobs/{job_id}", summary="Cancel a job", responses=problems(404))
 async def cancel_job(job_id: JobId, context: CurrentContext, who: CurrentPrincipal) -> JobAnswer:
     """A queued job ends at once. A running job stops soon and leaves the table unchanged. A finished job stays."""
-    submission = await context.write_pool(context.service.cancel, job_id, who)
-    return job_answer(submission, None, wall_clock_ms())
+    view = await context.write_pool(_cancel, context.service, job_id, who)
+    return job_answer(view.submission, view.run, wall_clock_ms())
+
+
+def _cancel(service: Service, job_id: str, who: Principal) -> JobView:
+    service.cancel(job_id, who)
+    return service.job(job_id, who)
 
 
 @router.get(

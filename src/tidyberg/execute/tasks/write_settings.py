@@ -9,7 +9,7 @@ from pyiceberg.types import ListType, MapType, NestedField, StructType
 from tidyberg.errors import BadInput
 from tidyberg.execute.kernel.columns.lineage import LAST_UPDATED_NAME, ROW_ID_NAME
 from tidyberg.execute.kernel.columns.project import LAST_UPDATED, ROW_ID
-from tidyberg.model.sizes import parse_size
+from tidyberg.model.sizes import LARGEST, parse_size
 from tidyberg.model.task import WriteSettings
 from tidyberg.parquet.codecs import CODEC_IDS
 
@@ -22,6 +22,7 @@ _DEFAULT_LEVEL = {"zstd": 3}
 _MODE = re.compile(r"none|counts|full|truncate\(([1-9]\d*)\)")
 _BLOOM_ENABLED = "bloom-filter-enabled.column."
 _BLOOM_PROBABILITY = "bloom-filter-fpp.column."
+_MOST_DIGITS = len(str(LARGEST))
 _OVERRIDES = ("compression-codec", "compression-level", "row-group-size-bytes", "row-group-limit",
               "page-size-bytes", "page-row-limit", "dict-size-bytes")  # fmt: skip
 
@@ -96,8 +97,8 @@ def _size(parquet: Mapping[str, str], name: str, default: str) -> int:
 
 def _whole_number(parquet: Mapping[str, str], name: str, default: str) -> int:
     text = parquet.get(name, default).strip()
-    if not text.isdigit() or int(text) < 1:
-        raise BadInput(f"{_PARQUET}{name}: {text!r} is not a whole number of at least 1.")
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or not 1 <= int(text) <= LARGEST:
+        raise BadInput(f"{_PARQUET}{name}: {text[:40]!r} is not a whole number from 1 to {LARGEST}.")
     return int(text)
 
 
