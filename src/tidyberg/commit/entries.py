@@ -20,9 +20,7 @@ from tidyberg.storage.table_files import damaged
 
 ADDED, DELETED = 1, 2
 EXISTING = 0
-BLOCK_SIZE_V1 = (
-    64 * 1024 * 1024
-)  # required in v1, where the spec says "always write a default"
+BLOCK_SIZE_V1 = 64 * 1024 * 1024  # required in v1, where the spec says "always write a default"
 
 
 # I5: a path identifies a data file. Many DVs share one Puffin file, so a DV also needs its offset and size.

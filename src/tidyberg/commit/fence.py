@@ -74,9 +74,7 @@ def put_up_fence(
             return table
         try:
             return _tagged(catalog, table, name, f"{attempt}/{number}", about_to_write, now_ms)
-        except (
-            CommitFailedException
-        ) as error:  # another commit was first, or an answer was lost
+        except CommitFailedException as error:  # another commit was first, or an answer was lost
             failure = error
             sleep(_PAUSE_SECONDS * (number + 1))
         except Exception as error:  # noqa: BLE001  # clients have many; the table tells whether it stands

@@ -128,9 +128,7 @@ class Publisher:
         )
         deadline = time.monotonic() + self.retry.total_timeout_ms / 1000
         failure: BaseException | None = None
-        for attempt in range(
-            self.retry.retries + 2
-        ):  # the last one only checks the previous one
+        for attempt in range(self.retry.retries + 2):  # the last one only checks the previous one
             if attempt:
                 self.sleep(self.retry.wait_seconds(attempt - 1, self.rng))
             try:
