@@ -33,9 +33,7 @@ def test_our_compaction_keeps_every_id(warehouse: Warehouse) -> None:
 
 
 @pytest.mark.usefixtures("table")
-def test_ids_that_are_lost_are_told_from_rows_that_are_lost(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lost_ids_are_distinguished_from_lost_rows(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     def forget(batches: Iterable[pa.RecordBatch], files: Sequence[TaskInput]) -> Iterable[pa.RecordBatch]:
         return batches
 

@@ -64,7 +64,7 @@ def test_many_leftovers_are_found_by_one_listing(
     assert not look_ups
 
 
-def test_a_recovery_tells_how_far_it_is(
+def test_a_recovery_reports_its_progress(
     warehouse: Warehouse, table: Table, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovery_module, "PROGRESS_SECONDS", 0.0)
@@ -76,7 +76,7 @@ def test_a_recovery_tells_how_far_it_is(
 
 
 @pytest.mark.parametrize("recover_only", [True, False], ids=["recover", "the next job"])
-def test_a_recovery_that_is_cancelled_stops_at_once_and_the_next_one_ends_it(
+def test_a_cancelled_recovery_stops_at_once_and_the_next_one_finishes(
     warehouse: Warehouse, table: Table, job: Job, monkeypatch: pytest.MonkeyPatch, recover_only: bool
 ) -> None:
     from tests.builders.control import AT_ONCE

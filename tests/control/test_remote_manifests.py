@@ -180,7 +180,7 @@ def told(inventory: Inventory) -> list[str]:
     return sorted(inventory.data_files["path"].to_pylist())
 
 
-def test_files_of_the_right_size_are_counted_and_not_told(tmp_path: Path) -> None:
+def test_files_of_the_right_size_are_counted_and_not_listed(tmp_path: Path) -> None:
     sizes = [10 if n % 10 == 0 else 1_000 + n for n in range(100)]
     inventory = far_inventory(table_of(tmp_path, sizes), PlanOptions(target_file_size=1_000))
     assert told(inventory) == sorted(f"{n}.parquet" for n in range(0, 100, 10))
@@ -203,7 +203,7 @@ OF_R1 = [f"{n}.parquet" for n in range(1, 100, 4)]
     ],
     ids=["positions of a partition", "keys of a partition", "positions of one file", "another partition"],
 )
-def test_files_that_a_delete_may_reach_are_told(tmp_path: Path, delete: ForgedEntry, expected: list[str]) -> None:
+def test_files_that_a_delete_may_apply_to_are_listed(tmp_path: Path, delete: ForgedEntry, expected: list[str]) -> None:
     table = table_of(tmp_path, [1_000] * 100, delete)
     assert told(far_inventory(table, PlanOptions(target_file_size=1_000))) == sorted(expected)
 
@@ -216,7 +216,7 @@ def test_files_of_partitions_that_are_not_asked_for_are_counted_whatever_their_s
     assert sum(inventory.counted_files["files"].to_pylist()) == 75
 
 
-def test_what_was_counted_only_is_never_cached(tmp_path: Path) -> None:
+def test_manifests_that_were_only_counted_are_never_cached(tmp_path: Path) -> None:
     table, cache = table_of(tmp_path, [1_000] * 20), ManifestCache()
     assert far_inventory(table, PlanOptions(target_file_size=1_000), cache).data_files.num_rows == 0
     assert inventory_of(table, cache=cache).data_files.num_rows == 20

@@ -90,7 +90,7 @@ JOB_OUTCOMES = (
         "control/job.py",
         "if record.job.sent is None:",
         "if True:",
-        (f"{OUTCOMES}::test_a_commit_that_was_interrupted_keeps_its_files_until_a_fence_stands",),
+        (f"{OUTCOMES}::test_an_interrupted_commit_keeps_its_files_until_a_fence_exists",),
     ),
     Mutant(
         "outcome: outputs that are about to be removed can no longer be taken over",

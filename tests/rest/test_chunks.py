@@ -32,7 +32,7 @@ def table(lab: RestLab) -> Table:
 
 @pytest.mark.parametrize("position", [0, 1, 2])
 @pytest.mark.parametrize("name", ["503 after it landed", "409 after it landed", "dropped after it landed"])
-def test_a_chunk_that_landed_is_found_whatever_was_answered(
+def test_a_committed_chunk_is_found_whatever_the_answer_was(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], name: str, position: int
 ) -> None:
     proxy.spoil_commits(*[FINE] * position, LANDED[name])
