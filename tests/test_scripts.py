@@ -1,4 +1,4 @@
-"""The set-up says in one line what a machine lacks, before anything slow begins."""
+"""The setup says in one line what a machine lacks, before anything slow starts."""
 
 import os
 import re

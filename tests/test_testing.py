@@ -1,4 +1,4 @@
-"""The table-builder itself: what it promises to tests must be true."""
+"""Tests the table builders of `tidyberg.testing`."""
 
 import datetime as dt
 from pathlib import Path
@@ -131,7 +131,7 @@ def test_files_on_disk_and_referenced_files_agree_until_somebody_leaves_an_orpha
     assert warehouse.files_on_disk(table) - warehouse.referenced_files(table) == {str(orphan)}
 
 
-def test_properties_open_the_same_catalog_in_another_process(warehouse: Warehouse) -> None:
+def test_properties_open_the_same_catalog_again(warehouse: Warehouse) -> None:
     warehouse.create_table("db.shared")
     catalog = load_catalog(warehouse.name, **warehouse.properties)
     assert catalog.list_tables("db") == [("db", "shared")]

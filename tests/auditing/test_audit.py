@@ -1,4 +1,4 @@
-"""An audit finds what a replace did to the rows, whoever made it, and names it right."""
+"""An audit finds what a replace of any tool did to the rows, and classifies it correctly."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Format v3: the ids of rows and the numbers of their last updates are theirs to keep."""
+"""Format v3: an audit checks that rows keep their ids and the numbers of their last updates."""
 
 from collections.abc import Iterable, Sequence
 

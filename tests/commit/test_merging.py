@@ -1,4 +1,4 @@
-"""Manifests that lose entries in one commit become one, and every entry says what it said before [I3 I8 I9]."""
+"""Manifests that lose entries in one commit are merged, and every entry keeps its values [I3 I8 I9]."""
 
 from dataclasses import replace
 from typing import Any

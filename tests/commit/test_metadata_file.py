@@ -1,4 +1,4 @@
-"""Metadata files of catalogs that write them themselves: what a commit does not change stays, known or not."""
+"""Metadata files that tidyberg writes for a catalog: a commit keeps all other fields, even unknown ones."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""A replace commit: what it says, what it leaves alone, and what it does when others commit at the same time."""
+"""A replace commit: what it writes, what it leaves unchanged, and how it handles concurrent commits."""
 
 from typing import Any
 
@@ -350,7 +350,7 @@ def test_a_table_dropped_or_created_again_gets_no_commit(warehouse: Warehouse) -
 
 
 class Flaky(SqlCatalog):
-    """Answers commits as told: each item is "lost" (landed, then an error), "refused" (never arrived) or "ok"."""
+    """Answers commits as listed: each item is "lost" (succeeds, then an error), "refused" (never arrives) or "ok"."""
 
     answers: list[str]
     error: Exception

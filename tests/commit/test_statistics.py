@@ -1,4 +1,4 @@
-"""What becomes of the parent's statistics files."""
+"""Which statistics files of the parent a commit keeps."""
 
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import PartitionStatisticsFile

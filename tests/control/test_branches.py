@@ -1,4 +1,4 @@
-"""Branches end to end: only the one asked for moves, and those that wait to be published are not locked out."""
+"""Branches end to end: only the named branch changes, and branches that wait can still be published."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Estimates come to fit the installation, and one job that went astray never makes them worse."""
+"""Estimates adapt to the installation, and one outlier never makes them worse."""
 
 import random
 from dataclasses import replace
@@ -174,7 +174,7 @@ def test_a_slow_start_of_the_engine_does_not_count_as_slow_work() -> None:
         {"task_seconds": 0.0},
     ],
 )
-def test_jobs_with_adopted_groups_are_no_samples(changes: dict[str, object]) -> None:
+def test_jobs_that_did_not_run_their_whole_plan_here_are_no_samples(changes: dict[str, object]) -> None:
     job = job_of(work(random.Random(1)), TRUTHS["a slow machine"])
     others = [replace(job, **changes) for _ in range(5)]  # type: ignore[arg-type]
     assert calibrate(others, "lab") == Calibration()
@@ -184,17 +184,17 @@ def test_jobs_with_adopted_groups_are_no_samples(changes: dict[str, object]) -> 
 def test_the_report_says_how_good_estimates_were_and_shows_no_other_tables() -> None:
     mine = [replace(RUN, job_id=str(n), predicted_seconds=90.0 / n) for n in (1, 2, 3)]
     other = replace(RUN, table=TableRef("lake", ("secret",), "events"))
-    told = report([*mine, other], "inline", lambda table: table.namespace == ("db",))
-    assert told.calibration.jobs == 4
-    assert [job.job.job_id for job in told.newest] == ["1", "2", "3"]
-    seconds = told.accuracy[0]
+    reported = report([*mine, other], "inline", lambda table: table.namespace == ("db",))
+    assert reported.calibration.jobs == 4
+    assert [job.job.job_id for job in reported.newest] == ["1", "2", "3"]
+    seconds = reported.accuracy[0]
     assert (seconds.quantity, seconds.jobs, seconds.median_ratio) == ("seconds", 3, 2.0)
     assert (seconds.low_ratio, seconds.high_ratio) == (1.0, 3.0)
 
 
 def test_an_empty_report_has_no_ratios() -> None:
-    told = report([], "inline", lambda _: True)
-    assert {(each.jobs, each.median_ratio) for each in told.accuracy} == {(0, None)}
+    reported = report([], "inline", lambda _: True)
+    assert {(each.jobs, each.median_ratio) for each in reported.accuracy} == {(0, None)}
 
 
 def test_real_jobs_are_samples(tmp_path: Path) -> None:
@@ -206,11 +206,11 @@ def test_real_jobs_are_samples(tmp_path: Path) -> None:
         for seed in (1, 2, 3):
             warehouse.append_files(table, 4, 50, seed=seed * 10)
             control.compact(TableRef("lab", ("db",), "events"), PlanOptions(strategy=Strategy.FULL, min_input_files=2))
-        told = control.calibration()
-    assert told.calibration.jobs == 3
-    assert told.calibration.seconds_per_job < Calibration().seconds_per_job
-    assert [each.jobs for each in told.accuracy] == [3, 3, 3]
-    assert told.newest[0].job.predicted_bytes is not None
+        reported = control.calibration()
+    assert reported.calibration.jobs == 3
+    assert reported.calibration.seconds_per_job < Calibration().seconds_per_job
+    assert [each.jobs for each in reported.accuracy] == [3, 3, 3]
+    assert reported.newest[0].job.predicted_bytes is not None
 
 
 @pytest.mark.parametrize("engine", ["inline", "spark", "connect"])

@@ -1,4 +1,4 @@
-"""Commits in chunks: each a snapshot of its own, and a failure later on leaves the earlier ones in place."""
+"""Commits in chunks: each chunk is a snapshot, and a later failure leaves the earlier ones in place."""
 
 import threading
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A job from end to end on the inline engine: what it does, what it refuses, and what remains when it fails."""
+"""A job from end to end on the inline engine: what it does, what it refuses, and what a failure leaves behind."""
 
 import threading
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Groups that other writers changed meanwhile: left out, planned again, and committed with the next round."""
+"""Groups that other writers changed meanwhile are left out, planned again, and committed in the next round."""
 
 import pytest
 from pyiceberg.expressions import EqualTo

@@ -1,4 +1,4 @@
-"""Compactions that copy: the same rows in the same row groups, what cannot be copied is encoded."""
+"""Compactions that copy keep the rows and row groups. Files that cannot be copied are encoded."""
 
 import math
 import multiprocessing

@@ -1,4 +1,4 @@
-"""`engine: auto` runs in this process what Spark would take longer to start for, and says so."""
+"""`engine: auto` runs a job in this process if Spark would take longer to start, and says so."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Full verification refuses outputs that say something false, and lets what their inputs said be."""
+"""Full verification refuses outputs with false statements, except those that their inputs made too."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Whoever can write to the job store can forge a run: recovery deletes nothing but that run's own leftovers [I6]."""
+"""A forged run in the job store cannot make recovery delete anything but that run's own leftovers [I6]."""
 
 import shutil
 from collections.abc import Callable, Iterator

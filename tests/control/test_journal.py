@@ -1,4 +1,4 @@
-"""The record of a job that lost its table: what its successor settled stays as it is [I7]."""
+"""A job that lost its table cannot change what its successor recorded about it [I7]."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""A job that leaves files says what, why, until when and how to take them: only a tidy table is called tidy."""
+"""A job reports which files it left, why, until when, and how to rewrite them. Only a tidy table is called tidy."""
 
 from dataclasses import replace
 

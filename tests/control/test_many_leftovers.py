@@ -1,4 +1,4 @@
-"""A dead job may have left tens of thousands of files: they are found by listing, and a recovery can be cancelled."""
+"""Tens of thousands of leftovers of a dead job are found by listing, and a recovery can be cancelled."""
 
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,8 @@ def test_a_recovery_reports_its_progress(
     events: list[Event] = []
     with make_control(warehouse) as control:
         control.recover(on_event=events.append)
-    told = [event.message for event in events if isinstance(event, StageStarted) and event.stage is Stage.RECOVER]
-    assert f"job {job.job_id}: 1,000 of {MANY + 1:,} leftovers removed" in told
+    reported = [event.message for event in events if isinstance(event, StageStarted) and event.stage is Stage.RECOVER]
+    assert f"job {job.job_id}: 1,000 of {MANY + 1:,} leftovers removed" in reported
 
 
 @pytest.mark.parametrize("recover_only", [True, False], ids=["recover", "the next job"])

@@ -1,4 +1,4 @@
-"""Rare orders of events in which a job must neither lose rows nor files of the table, nor leave its own behind."""
+"""In rare orders of events, a job must not lose rows or files of the table, and must leave no files behind."""
 
 import json
 from dataclasses import replace
@@ -69,7 +69,7 @@ def test_a_job_with_nothing_open_is_recovered_although_its_table_is_gone(warehou
 def test_a_job_that_ends_while_recovery_looks_for_dead_ones_keeps_its_outcome(
     warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between finding it and holding its table it may have ended well, or another recovery may have settled it."""
+    """Before recovery holds the table, the job may have succeeded, or another recovery may have concluded it."""
     with make_control(warehouse) as control:
         job = control.compact(REF, AT_ONCE).job
         running = replace(job, status=JobStatus.RUNNING, commits=0, snapshot_id=None)

@@ -1,4 +1,4 @@
-"""One large file becomes several tasks of one group: committed as one, tidied up and gone on with as one [I6, I7]."""
+"""Several tasks rewrite one large file as one group, which is committed, removed or continued as a whole [I6, I7]."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Jobs that died at a known point, and what recovery makes of each."""
+"""Jobs that died at a known point, and how recovery concludes each of them."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A job goes on where a dead one ended: finished groups are reused when they still hold, and only then [I6, I7]."""
+"""A job continues a dead one: it reuses finished groups if they are still valid, and only then [I6, I7]."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""After a store was lost: outputs of dead runs are found by their names, and nothing else is ever touched."""
+"""After a store was lost, outputs of dead runs are found by their names, and no other file is removed."""
 
 import os
 from pathlib import Path

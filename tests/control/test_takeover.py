@@ -1,4 +1,4 @@
-"""A second attempt at the same submission: it ends as the first one did, or goes on where that one died [I7]."""
+"""A second attempt at a submission reports the result of the first one, or continues it [I7]."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -88,14 +88,14 @@ def test_a_run_that_died_between_two_commits_is_continued(warehouse: Warehouse, 
 
 
 def test_a_live_run_is_not_recovered(warehouse: Warehouse, table: Table) -> None:
-    told: list[object] = []
+    reported: list[object] = []
 
     def ask(_: int) -> None:
         with make_control(warehouse) as other:
-            told.append(other.ended_run("first"))
+            reported.append(other.ended_run("first"))
             with pytest.raises(TableBusy):
                 other.compact(REF, AT_ONCE, cancel=CancelToken())
 
     with make_control(warehouse, OneAtATime(ask)) as control:
         control.compact(REF, AT_ONCE, job_id="first")
-    assert told == [None] * (len(THREE_REGIONS) - 1)
+    assert reported == [None] * (len(THREE_REGIONS) - 1)

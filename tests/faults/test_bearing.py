@@ -1,4 +1,4 @@
-"""Faults that pass: what a job bears without giving up its work, and what it must not mistake for success."""
+"""Temporary faults: which ones a job survives, and which ones it must not treat as success."""
 
 from pathlib import Path
 from unittest.mock import patch

@@ -58,7 +58,7 @@ JOB_OUTCOMES = (
         (f"{RESUME}::test_only_missing_groups_are_rewritten",),
     ),
     Mutant(
-        "outcome: who takes outputs over owns them before the dead job is settled",
+        "outcome: a job owns adopted outputs before the dead job is concluded",
         "control/resume.py",
         "            adopted.hand_over(context.record)\n",
         "",

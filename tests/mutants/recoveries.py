@@ -121,7 +121,7 @@ RECOVERIES = (
         (f"{SCAN}::test_young_files_stay",),
     ),
     Mutant(
-        "scan: a file without a time is taken for new",
+        "scan: a file without a modification time counts as new",
         "control/scan.py",
         "if file.modified_ms > 0 else 0",
         "",

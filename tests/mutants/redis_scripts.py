@@ -73,7 +73,7 @@ REDIS_SCRIPTS = (
         (f"{REDIS}::test_a_claim_whose_answer_was_lost_is_answered_again",),
     ),
     Mutant(
-        "redis: who ended a job and did not hear of it is told so",
+        "redis: a worker that ended a job and lost the answer gets it again",
         "record/lua/finish.lua",
         "if answered() then return 1 end\n",
         "",

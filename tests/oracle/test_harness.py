@@ -1,4 +1,4 @@
-"""The oracle itself: it says when it is missing, and a test cannot pass by its absence where it matters."""
+"""The oracle itself: it reports when Java is missing, and continuous integration then fails."""
 
 from pathlib import Path
 

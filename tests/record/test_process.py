@@ -1,4 +1,4 @@
-"""Whether the process of a job still lives."""
+"""Finds out whether the process of a job is still alive."""
 
 import socket
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Redis that is away, restarts, moves, is short of memory or loses its answers: nothing is lost, nothing done twice."""
+"""Redis is down, restarts, fails over, runs out of memory or loses answers: nothing is lost or done twice."""
 
 import re
 import time
@@ -213,7 +213,7 @@ def test_jobs_continue_on_a_replica_that_became_master(redis_to_kill: RedisServe
 
 
 def test_tokens_increase_even_if_the_last_ones_were_lost(redis_server: RedisServer, records: Records) -> None:
-    """A failover can lose the last writes: who holds such a claim must not be taken for who holds the next."""
+    """A failover can lose the last writes. The holder of a lost claim must differ from the holder of the next one."""
     fill(records.queue, ("a", "t", "a"))
     with redis_server.client() as client:
         kept = {key: client.dump(key) for key in client.scan_iter()}

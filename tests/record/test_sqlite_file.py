@@ -1,4 +1,4 @@
-"""The SQLite file: who may open it, what older and newer versions of it mean, and what a failure leaves."""
+"""The SQLite file: its permissions, files of older and newer versions, and failures."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Lost, late and wrong answers whose outcome the table tells: a job commits once, or fails and leaves nothing.
+"""Answers are lost, late or wrong, but the table shows the outcome: a job commits once, or fails and leaves nothing.
 
 Every fault is put between tidyberg and the real server by a proxy; the server itself is always right [I6, I7].
 """

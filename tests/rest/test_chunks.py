@@ -1,4 +1,4 @@
-"""Commits in chunks on a REST catalog whose answers are spoilt: each chunk is committed once, or known open [I7]."""
+"""Commits in chunks on a REST catalog with broken answers: each chunk is committed once, or known as open [I7]."""
 
 import pytest
 from pyiceberg.table import Table

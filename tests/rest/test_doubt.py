@@ -1,4 +1,4 @@
-"""Commits in doubt to the end: files are kept, and recovery settles the job once the table tells [I7]."""
+"""Commits whose outcome stays unknown: files are kept until the table shows the outcome to recovery [I7]."""
 
 import time
 
@@ -129,7 +129,7 @@ def test_recovery_keeps_everything_while_the_catalog_is_down(
         with pytest.raises(CommitStateUnknown):
             control.compact(lab.ref, FULL)
         (said,) = control.recover()
-        assert "not settled" in said
+        assert "could not be recovered" in said
         assert only_job(control, lab).unresolved
         assert not lab.missing(table)
         proxy.heal()

@@ -1,4 +1,4 @@
-"""Format version 3 through Iceberg's own REST catalog server, which checks what a snapshot says of row ids."""
+"""Format version 3 through Iceberg's own REST catalog server, which checks the row ids of a snapshot."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Processes stopped past their lease around a commit to a server, and continued after another took their table [I7]."""
+"""Processes are stopped around a commit until they lose their lease, and continue after a takeover [I7]."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Who may use a service, as the settings say it."""
+"""The settings that decide who may use a service."""
 
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ def test_only_signatures_with_public_keys_can_be_allowed(algorithm: str) -> None
 
 @pytest.mark.parametrize("field", ["issuer", "jwks_uri"])
 @pytest.mark.parametrize("address", ["http://login.example.com", "ftp://x", "login.example.com", "https://u:p@x", ""])
-def test_public_keys_are_fetched_only_over_https(field: str, address: str) -> None:
+def test_a_provider_address_without_https_or_with_a_password_is_refused(field: str, address: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Oidc.model_validate({"issuer": "https://i", "audience": "a", field: address})
     assert "u:p@" not in caught.value.errors()[0]["msg"]

@@ -1,4 +1,4 @@
-"""Opening catalogs, finding tables in them, and what is said when that fails."""
+"""Opens catalogs, finds tables in them, and checks the errors."""
 
 import json
 import socket

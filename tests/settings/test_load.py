@@ -1,4 +1,4 @@
-"""Where settings come from, in which order, and what a mistake in them says."""
+"""The sources of settings, their order, and the errors for mistakes in them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Copied groups must hold the very row groups of their files."""
+"""Copied groups must have exactly the row groups of their files."""
 
 from dataclasses import replace
 from typing import Any

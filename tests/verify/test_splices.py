@@ -34,11 +34,11 @@ def names_the_first(_: DeleteFile) -> Collection[str]:
     return {FIRST}
 
 
-def is_told_by_the_plan(_: DeleteFile) -> Collection[str]:
+def is_named_by_the_plan(_: DeleteFile) -> Collection[str]:
     raise AssertionError("nothing has to be read for it")
 
 
-def problems(path: str, *deletes: DeleteFile, paths_of: Any = is_told_by_the_plan, **changes: Any) -> list[str]:
+def problems(path: str, *deletes: DeleteFile, paths_of: Any = is_named_by_the_plan, **changes: Any) -> list[str]:
     """Of a group whose files have the sequence number 1, when pages of one of them were moved."""
     planned = replace(group(), deletes=tuple(range(len(deletes))), **changes)
     return list(splice_problems(planned, result(bytes_spliced=1, spliced_files=(path,)), deletes, paths_of))
@@ -76,10 +76,10 @@ def test_position_deletes_are_ignored_beside_a_vector() -> None:
 
 
 def test_moved_pages_must_be_reported() -> None:
-    assert list(splice_problems(group(), result(bytes_spliced=7), (), is_told_by_the_plan)) == [
+    assert list(splice_problems(group(), result(bytes_spliced=7), (), is_named_by_the_plan)) == [
         "7 bytes of pages were moved as they are, from 0 files"
     ]
-    assert list(splice_problems(group(), result(spliced_files=(FIRST,)), (), is_told_by_the_plan)) != []
+    assert list(splice_problems(group(), result(spliced_files=(FIRST,)), (), is_named_by_the_plan)) != []
     assert problems("file:/in/other.parquet") == ["pages of file:/in/other.parquet were moved, which is no file of it"]
     assert "sorts its rows into other partitions" in problems(FIRST, output_spec_id=1)[0]
 

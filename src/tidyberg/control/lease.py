@@ -53,7 +53,7 @@ class Lease:
         while (holder := self._acquire()) is not None:
             if waited >= self._wait_seconds:
                 raise TableBusy(
-                    f"Job {holder} is at work on {self._job.table}.",
+                    f"Job {holder} is working on {self._job.table}.",
                     hint="Wait for it to end, or let --wait do so; `tidyberg history` shows it.",
                 )
             self.waited = True

@@ -1,4 +1,4 @@
-"""Real threads and processes on one store at once: no job is claimed twice, none is lost, a table has one running."""
+"""Threads and processes share one store: no job is claimed twice or lost, and a table has one running job."""
 
 import multiprocessing
 import threading

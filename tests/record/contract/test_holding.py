@@ -1,4 +1,4 @@
-"""Who holds a submission may change it; who lost it may not. It ends exactly once."""
+"""Only the worker that holds a submission may change it. A submission ends exactly once."""
 
 from dataclasses import replace
 

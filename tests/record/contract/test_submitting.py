@@ -1,4 +1,4 @@
-"""Submissions are kept as they were asked for, once for an idempotency key, and found again page by page."""
+"""Submissions are stored unchanged, once per idempotency key, and listed page by page."""
 
 from dataclasses import replace
 

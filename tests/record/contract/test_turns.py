@@ -1,4 +1,4 @@
-"""Whose turn it is: tenants take turns, priorities count within a tenant, a table has one running."""
+"""The order of claims: tenants take turns, priorities count within a tenant, a table has one running job."""
 
 from dataclasses import replace
 
