@@ -99,7 +99,7 @@ LEASES = (
     Mutant(
         "lease: live outputs are this job's commit only while it has the table",
         "commit/publish.py",
-        "            self.journal.check_ownership()  # otherwise the job that took over the table may have committed them\n",
+        "            self.journal.check_ownership()  # otherwise a job that took over may have committed them\n",
         "",
         _stopped("after the lease was checked for the commit", "gone on with"),
     ),

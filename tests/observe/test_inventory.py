@@ -357,7 +357,7 @@ def test_threads_fetch_manifests_from_slow_storage(root: str, seconds: float, ah
 
 
 def _listed(root: str, lengths: list[int]) -> list[ManifestInfo]:
-    return [ManifestInfo(f"{root}/m{number}", length, 0, False, 1, 1, 1, None) for number, length in enumerate(lengths)]
+    return [ManifestInfo(f"{root}/m{number}", length, 0, False, 1, 1, None) for number, length in enumerate(lengths)]
 
 
 def delete_column(inventory: Inventory, name: str) -> list[Any]:

@@ -209,7 +209,7 @@ class Publisher:
             return Committed(snapshot.snapshot_id, groups, dict(self._conflicts), attempt, number, removed)
         # Our snapshot may have expired while its files are still live.
         if self._attempts and (groups := self._live_groups(parent, finished)):
-            self.journal.check_ownership()  # otherwise the job that took over the table may have committed them
+            self.journal.check_ownership()  # otherwise a job that took over may have committed them
             return Committed(self.snapshot_id, groups, dict(self._conflicts), attempt)
         return None
 

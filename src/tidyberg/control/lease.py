@@ -87,7 +87,7 @@ class Lease:
             return None
         return Conflict(
             f"Another job took over {self._job.table}: this one did not renew its lease in time.",
-            hint="It commits nothing more; the other one went on with what it had finished.",
+            hint="It commits nothing more. The other job continues what it had finished.",
         )
 
     def lose(self) -> None:
