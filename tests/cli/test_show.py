@@ -244,7 +244,7 @@ def test_sizes_at_an_edge_belong_to_the_upper_range() -> None:
 
 
 def test_health_shows_score_reasons_and_worst_partitions() -> None:
-    numbers = PartitionStatistics(0, 9, 9, 9 * MB, 90, 0, 0, 0.0, MB, MB, NOW - 7_200_000, None, 0)
+    numbers = PartitionStatistics(0, 9, 9, 9 * MB, 90, 0, 0, 0.0, NOW - 7_200_000, None, 0)
     report = HealthReport(
         EVENTS, "main", 5, NOW, Health(30, ("9 of 9 files are small",)), 9, 9, 9 * MB, 90, 0,
         tuple((f"p={n}", numbers) for n in range(12)), (MB,) * 9, 512 * MB,
