@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-# Where it is set, each of the hundreds of processes that tests start compiles everything it imports anew.
+# If it is set, each of the hundreds of processes that tests start compiles all imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-fast test-kill test-replicas test-long mutants lint format lock build docs bench bench-full bench-docs bench-load clean check-java
@@ -69,7 +69,7 @@ format: setup ## let ruff format the code and fix what it safely can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: setup ## resolve the dependency tree anew into requirements.lock
+lock: setup ## resolve the dependency tree again into requirements.lock
 	@sh scripts/lock.sh "$(VENV)"
 
 build: setup ## source distribution and wheel into dist/

@@ -64,19 +64,19 @@ class Outcome:
 
     def problems(self) -> list[str]:
         """Returns what is wrong with the outcome. It is empty if all is well."""
-        told = {answer.key: answer.body["job_id"] for answer in self.answers if answer.status == 202}
+        reported = {answer.key: answer.body["job_id"] for answer in self.answers if answer.status == 202}
         found = []
         if not set(self.statuses) <= {202, *SHED}:
             found.append(f"some calls were neither accepted nor shed: {dict(self.statuses)}")
-        if lost := set(told.values()) - set(self.kept):
+        if lost := set(reported.values()) - set(self.kept):
             found.append(f"{len(lost)} jobs were lost")
-        if len(set(told.values())) < len(told) or len(self.kept) > len(set(self.kept)):
+        if len(set(reported.values())) < len(reported) or len(self.kept) > len(set(self.kept)):
             found.append("a job occurs twice")
         later = {answer.body["job_id"] for answer in self.repeated if answer.status == 202}
-        if strange := set(self.kept) - set(told.values()) - later:
+        if strange := set(self.kept) - set(reported.values()) - later:
             found.append(f"{len(strange)} jobs exist that no response named")
-        repeated = [answer for answer in self.repeated if answer.status not in SHED and answer.key in told]
-        if any(answer.body.get("job_id") != told[answer.key] for answer in repeated):
+        repeated = [answer for answer in self.repeated if answer.status not in SHED and answer.key in reported]
+        if any(answer.body.get("job_id") != reported[answer.key] for answer in repeated):
             found.append("a repeated call made another job")
         return found
 

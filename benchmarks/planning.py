@@ -147,7 +147,7 @@ def measure(directory: str, name: str, spark: str | None) -> dict[str, Any]:
     assert plan.groups, "a forged table has files to merge"
     return {
         "files": sum(partition.files for partition in statistics),
-        "told": inventory.data_files.num_rows,
+        "listed": inventory.data_files.num_rows,
         "groups": len(plan.groups),
         "hash": plan.hash[:12],
         "observe": round(seen, 3),

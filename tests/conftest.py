@@ -1,4 +1,4 @@
-"""What every test shares."""
+"""Fixtures and checks that all tests share."""
 
 from collections.abc import Generator, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The seed of all that tests draw themselves: printed at the top of a run, given by TEST_SEED to repeat one."""
+"""The seed of all random values in tests. It is printed at the start of a run. TEST_SEED repeats that run."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""The set-up says in one line what a machine lacks, before anything slow begins."""
+"""The setup says in one line what a machine lacks, before anything slow starts."""
 
 import os
 import re
@@ -60,7 +60,7 @@ def test_an_old_java_is_named_with_what_to_install(clone: Path, tmp_path: Path, 
 @pytest.mark.parametrize(
     ("version", "fine"), [("1.8.0_402", False), ("16.0.1", False), ("17", True), ("17.0.15", True), ("21-ea", True)]
 )
-def test_java_versions_are_told_apart(tmp_path: Path, version: str, fine: bool) -> None:
+def test_java_versions_are_recognized(tmp_path: Path, version: str, fine: bool) -> None:
     fake(tmp_path, "java", f"""echo 'openjdk version "{version}"' >&2""")
     found = subprocess.run(
         ["sh", str(ROOT / "scripts" / "check-java.sh")],

@@ -1,4 +1,4 @@
-"""The layout of the code: class names are unique, packages say what they are for, tests share `tests/builders`."""
+"""The layout of the code: names are unique, no import cycles, packages say what they are for, shared test builders."""
 
 import ast
 from collections import defaultdict
@@ -40,10 +40,60 @@ IMPORTS = {
 def test_class_names_are_unique_in_the_whole_source() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for path in SOURCE.rglob("*.py"):
-        for node in ast.parse(path.read_text()).body:
+        for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(str(path.relative_to(SOURCE)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def source_imports() -> dict[str, set[str]]:
+    """Each module of tidyberg, and the modules of tidyberg that it imports, inside functions too."""
+    paths = {module_name(path).removeprefix("src."): path for path in SOURCE.rglob("*.py")}
+    modules = {name.removesuffix(".__init__") for name in paths}
+    found = {}
+    for name, path in paths.items():
+        # An import names a module, or something in a module.
+        named = {
+            each if each in modules else each.rpartition(".")[0] for each in imported_modules(path.read_text(), name)
+        }
+        own = name.removesuffix(".__init__")
+        found[own] = (named & modules) - {own}
+    return found
+
+
+def cycle_in(imports: dict[str, set[str]]) -> set[str]:
+    """Returns the names that are part of a cycle, or lie between two cycles."""
+    left = {name: set(targets) for name, targets in imports.items()}
+    while True:
+        imported = set().union(*left.values())
+        ends = {name for name, targets in left.items() if not targets or name not in imported}
+        if not ends:
+            return set(left)
+        left = {name: targets - ends for name, targets in left.items() if name not in ends}
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    imports = source_imports()
+    assert sum(map(len, imports.values())) > 1000
+    assert cycle_in(imports) == set()
+
+
+def test_packages_inside_a_package_do_not_import_each_other_in_a_circle() -> None:
+    imports = source_imports()
+    for package in (path.parent for path in SOURCE.rglob("__init__.py")):
+        prefix = f"{module_name(package).removeprefix('src.')}."
+        between: dict[str, set[str]] = defaultdict(set)
+        for importer, names in imports.items():
+            for name in names:
+                if importer.startswith(prefix) and name.startswith(prefix):
+                    one, other = (each.removeprefix(prefix).partition(".")[0] for each in (importer, name))
+                    between[one] |= {other} - {one}
+                    between[other] |= set()
+        assert cycle_in(between) == set(), prefix
+
+
+def test_a_cycle_is_noticed() -> None:
+    assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}, "e": set()}) == {"b", "c"}
 
 
 def test_every_package_says_what_it_is_for() -> None:

@@ -1,4 +1,4 @@
-"""The table-builder itself: what it promises to tests must be true."""
+"""Tests the table builders of `tidyberg.testing`."""
 
 import datetime as dt
 from pathlib import Path
@@ -92,7 +92,7 @@ def test_rows_compare_as_multisets_and_see_a_single_lost_row(warehouse: Warehous
     assert warehouse.rows(one) != warehouse.rows(other)
 
 
-def test_rows_tell_a_null_list_from_an_empty_one(warehouse: Warehouse) -> None:
+def test_rows_distinguish_a_null_list_from_an_empty_one(warehouse: Warehouse) -> None:
     schema = pa.schema([pa.field("tags", pa.list_(pa.string()))])
     table = warehouse.create_table("db.lists", schema)
     warehouse.append_files(table, 1, rows=lambda _: pa.table({"tags": [None, []]}, schema))
@@ -131,7 +131,7 @@ def test_files_on_disk_and_referenced_files_agree_until_somebody_leaves_an_orpha
     assert warehouse.files_on_disk(table) - warehouse.referenced_files(table) == {str(orphan)}
 
 
-def test_properties_open_the_same_catalog_elsewhere(warehouse: Warehouse) -> None:
+def test_properties_open_the_same_catalog_again(warehouse: Warehouse) -> None:
     warehouse.create_table("db.shared")
     catalog = load_catalog(warehouse.name, **warehouse.properties)
     assert catalog.list_tables("db") == [("db", "shared")]

@@ -1,4 +1,4 @@
-"""What an act costs, told so that two costs in one process may be compared; seconds alone mean little here."""
+"""Measures the cost of calls so that two calls in one process can be compared. Seconds alone mean little here."""
 
 import gc
 import time

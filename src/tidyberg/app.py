@@ -26,7 +26,7 @@ from tidyberg.settings.options import plan_options
 from tidyberg.settings.sections import ResourceOverrides
 from tidyberg.settings.settings import Settings
 from tidyberg.telemetry.logs import known_secrets
-from tidyberg.telemetry.traces import open_tracer
+from tidyberg.telemetry.open_tracer import open_tracer
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -211,11 +211,11 @@ def test_stalled_reader_uses_no_memory_and_is_closed(
         lazy.connect(address)
         lazy.sendall(f"GET /jobs/{job.job_id}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         deadline = time.monotonic() + 60
-        told = 0
-        while "http_streams 1\n" in service.metrics.render().decode() or told < 10:
+        reported = 0
+        while "http_streams 1\n" in service.metrics.render().decode() or reported < 10:
             assert time.monotonic() < deadline, "it stays"
             job.tell(stage="execute", words="x" * 100_000)
-            told += 1
+            reported += 1
             time.sleep(0.02)
     watched = client.get(f"/jobs/{job.job_id}")
     assert watched.status_code == 200
@@ -228,8 +228,8 @@ def test_final_status_event_precedes_the_end_event(client: httpx.Client, service
         job.end()
         time.sleep(0.7)
         service.records.queue.add_event(job.job_id, service.now_ms(), "status", {"status": "succeeded"})
-        told = [(event.kind, event.data["status"]) for event in events]
-    assert told == [("status", "succeeded"), ("end", "succeeded")]
+        reported = [(event.kind, event.data["status"]) for event in events]
+    assert reported == [("status", "succeeded"), ("end", "succeeded")]
 
 
 def test_removed_key_loses_its_streams_and_others_continue(serve: Serve, service: Service) -> None:

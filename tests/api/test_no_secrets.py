@@ -143,9 +143,9 @@ class World:
 
 def leaks(world: World, secret: str = MARK) -> list[str]:
     """Returns the places of a secret, with their context."""
-    told = world.everything()
-    found = (match.start() for match in re.finditer(re.escape(secret), told))
-    return [told[max(0, at - 200) : at + 100] for at in islice(found, 5)]
+    reported = world.everything()
+    found = (match.start() for match in re.finditer(re.escape(secret), reported))
+    return [reported[max(0, at - 200) : at + 100] for at in islice(found, 5)]
 
 
 @pytest.fixture(scope="module")
@@ -167,8 +167,8 @@ def test_no_secret_appears_if_all_succeeds(world: World) -> None:
     world.ask("GET", "/api/v1/tables/lake/public/events/health")
     world.ask("PUT", "/api/v1/schedules/a", json={"cron": "0 0 * * *", "table": "public.events"})
     look_at_everything(world)
-    told = world.everything()
-    assert "compaction_jobs_total" in told
+    reported = world.everything()
+    assert "compaction_jobs_total" in reported
     assert leaks(world) == []
     assert leaks(world, ADMIN) == []
 
@@ -233,8 +233,8 @@ def test_credentials_of_callers_never_appear(world: World) -> None:
         assert world.ask("POST", "/api/v1/compact", json=body).is_client_error
     world.ask("POST", "/api/v1/compact", content=b'{"token": "hunter2', headers={"Content-Type": "application/json"})
     look_at_everything(world)
-    told = world.everything()
-    assert "was refused" in told
+    reported = world.everything()
+    assert "was refused" in reported
     for secret in (MARK, *tokens[:4]):
         assert leaks(world, secret) == []
 

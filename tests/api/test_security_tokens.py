@@ -58,7 +58,7 @@ def test_small_clock_differences_are_accepted(shared: Provider) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "reported"),
     [
         ({"exp": 1}, "has expired"),
         ({"exp": int(time.time()) - 40}, "has expired"),
@@ -77,8 +77,8 @@ def test_small_clock_differences_are_accepted(shared: Provider) -> None:
         ({"sub": "a\nb"}, "whose it is"),
     ],
 )
-def test_token_must_be_valid_for_this_service_now(shared: Provider, changes: dict[str, Any], told: str) -> None:
-    with pytest.raises(NotAuthenticated, match=told):
+def test_token_must_be_valid_for_this_service_now(shared: Provider, changes: dict[str, Any], reported: str) -> None:
+    with pytest.raises(NotAuthenticated, match=reported):
         principal(shared, shared.token(**changes))
 
 
@@ -288,16 +288,16 @@ def test_failing_provider_makes_the_service_unavailable_not_open(
 
 
 def test_discovery_refuses_keys_over_plain_http(provider: Provider) -> None:
-    told = {"issuer": provider.issuer, "jwks_uri": "http://keys.example.com/"}
-    provider.answer = lambda _: json.dumps(told).encode()
+    reported = {"issuer": provider.issuer, "jwks_uri": "http://keys.example.com/"}
+    provider.answer = lambda _: json.dumps(reported).encode()
     with pytest.raises(IdentityProviderDown, match="https://"):
         principal(provider, provider.token())
 
 
 def test_discovery_of_another_issuer_is_refused(provider: Provider) -> None:
     usual = provider.answer
-    told = {"issuer": "https://evil.example", "jwks_uri": f"{provider.issuer}/keys"}
-    provider.answer = lambda path: json.dumps(told).encode() if "well-known" in path else usual(path)
+    reported = {"issuer": "https://evil.example", "jwks_uri": f"{provider.issuer}/keys"}
+    provider.answer = lambda path: json.dumps(reported).encode() if "well-known" in path else usual(path)
     with pytest.raises(IdentityProviderDown, match="another issuer"):
         principal(provider, provider.token())
 

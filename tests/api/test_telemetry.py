@@ -58,11 +58,11 @@ def test_a_job_keeps_the_trace_of_its_request(service: Service, serve: Serve) ->
 
 
 def test_the_calibration_is_shown(client: httpx.Client) -> None:
-    told = client.get("/api/v1/calibration").json()
-    assert told["engine"] == "inline"
-    assert told["speed"]["jobs"] == 0
-    assert [each["quantity"] for each in told["accuracy"]] == ["seconds", "bytes", "dollars"]
-    assert told["newest"] == []
+    reported = client.get("/api/v1/calibration").json()
+    assert reported["engine"] == "inline"
+    assert reported["speed"]["jobs"] == 0
+    assert [each["quantity"] for each in reported["accuracy"]] == ["seconds", "bytes", "dollars"]
+    assert reported["newest"] == []
 
 
 def test_calibration_compares_finished_jobs(service: Service, client: httpx.Client) -> None:

@@ -87,7 +87,7 @@ def test_without_a_certificate_there_are_no_tls_arguments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "reported"),
     [
         (lambda certificate, key: certificate.unlink(), "tls_cert names .*not a file"),
         (lambda certificate, key: key.unlink(), "tls_key names .*not a file"),
@@ -97,9 +97,9 @@ def test_without_a_certificate_there_are_no_tls_arguments() -> None:
         (lambda certificate, key: make_pair(key.parent, "server", password=b"hunter2"), "cannot be used"),
     ],
 )
-def test_unusable_tls_files_are_named(pair: Pair, spoil: Callable[[Path, Path], object], told: str) -> None:
+def test_unusable_tls_files_are_named(pair: Pair, spoil: Callable[[Path, Path], object], reported: str) -> None:
     spoil(*pair)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=reported):
         tls_arguments(Server(tls_cert=pair[0], tls_key=pair[1]))
 
 

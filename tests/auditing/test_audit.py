@@ -1,4 +1,4 @@
-"""An audit finds what a replace did to the rows, whoever made it, and names it right."""
+"""An audit finds what a replace of any tool did to the rows, and classifies it correctly."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_every_replace_in_the_history_is_audited_newest_first(warehouse: Warehou
     assert [audited.snapshot_id for audited in audit(warehouse, first).snapshots] == [first]
 
 
-def test_a_dropped_row_is_lost_and_its_place_before_is_told(warehouse: Warehouse) -> None:
+def test_a_dropped_row_is_reported_as_lost_with_its_former_place(warehouse: Warehouse) -> None:
     table = make_table(warehouse)
     before = paths(warehouse, table)
     compact(warehouse, engine=SpoilingRows(lambda rows: rows.filter(pa.compute.not_equal(rows["id"], 23))), verify=OFF)
@@ -96,7 +96,7 @@ def test_a_changed_value_is_a_changed_row(warehouse: Warehouse) -> None:
     assert len(audited.examples) == 2  # the row as it was, and as it is
 
 
-def test_more_harm_than_can_be_looked_at_is_told_as_the_least_there_is(
+def test_damage_beyond_the_limit_is_reported_as_a_minimum(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_table(warehouse)

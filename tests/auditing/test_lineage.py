@@ -1,4 +1,4 @@
-"""Format v3: the ids of rows and the numbers of their last updates are theirs to keep."""
+"""Format v3: an audit checks that rows keep their ids and the numbers of their last updates."""
 
 from collections.abc import Iterable, Sequence
 
@@ -33,9 +33,7 @@ def test_our_compaction_keeps_every_id(warehouse: Warehouse) -> None:
 
 
 @pytest.mark.usefixtures("table")
-def test_ids_that_are_lost_are_told_from_rows_that_are_lost(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lost_ids_are_distinguished_from_lost_rows(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     def forget(batches: Iterable[pa.RecordBatch], files: Sequence[TaskInput]) -> Iterable[pa.RecordBatch]:
         return batches
 

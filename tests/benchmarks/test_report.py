@@ -77,7 +77,7 @@ def test_memory_is_paid_for_in_whole_gigabytes(peak: int, gigabytes: int) -> Non
     assert allocated_gb(peak) == gigabytes
 
 
-def test_promises_that_are_missed_are_told() -> None:
+def test_missed_promises_are_reported() -> None:
     found = report(*ours(1.0), run("java", 3.0), run("cp", 0.1), scenario="copy")
     kept = {promise["what"]: promise["kept"] for promise in found["promises"]}
     assert kept == {

@@ -149,7 +149,7 @@ def test_rows_are_the_same_each_time_and_differ_between_files(kind: str) -> None
     assert sum_of_rows(make(5, 30)) != sum_of_rows(make(6, 30))
 
 
-def test_a_sum_of_rows_tells_a_lost_a_doubled_and_a_changed_row(tmp_path: Path) -> None:
+def test_a_sum_of_rows_detects_lost_doubled_and_changed_rows(tmp_path: Path) -> None:
     rows = KINDS["nested"](0, 50)
     path = tmp_path / "rows.parquet"
     pq.write_table(rows.slice(20), path)

@@ -138,14 +138,14 @@ def edit_page(path: Path, column: int, page: int, edit: Callable[[Struct], None]
     moved = _append(path, pieces)
 
     def point(renewed: Struct) -> None:
-        told = metadata(renewed, column)
-        has_dictionary = MetadataField.DICTIONARY_PAGE in told
+        reported = metadata(renewed, column)
+        has_dictionary = MetadataField.DICTIONARY_PAGE in reported
         if has_dictionary:
-            put(told, MetadataField.DICTIONARY_PAGE, moved)
-        put(told, MetadataField.DATA_PAGE, moved + starts[1 if has_dictionary else 0])
-        put(told, MetadataField.COMPRESSED, len(pieces))
+            put(reported, MetadataField.DICTIONARY_PAGE, moved)
+        put(reported, MetadataField.DATA_PAGE, moved + starts[1 if has_dictionary else 0])
+        put(reported, MetadataField.COMPRESSED, len(pieces))
         grown = len(pieces) - (end - start)
-        put(told, MetadataField.UNCOMPRESSED, told[MetadataField.UNCOMPRESSED][1] + grown)
+        put(reported, MetadataField.UNCOMPRESSED, reported[MetadataField.UNCOMPRESSED][1] + grown)
         of_group = group(renewed)
         put(of_group, GroupField.TOTAL_BYTES, of_group[GroupField.TOTAL_BYTES][1] + grown)
         put(of_group, GroupField.TOTAL_COMPRESSED, of_group[GroupField.TOTAL_COMPRESSED][1] + grown)

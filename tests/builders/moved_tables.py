@@ -6,7 +6,7 @@ from typing import Any
 from pyiceberg.table import Table
 from pyiceberg.transforms import Transform
 
-from tests.builders.events_table import compact as compact_as_told
+from tests.builders.events_table import compact as compact_events
 from tidyberg.execute.engine import Engine
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.report import CompactionResult
@@ -25,4 +25,4 @@ def change_spec(table: Table, *fields: tuple[str, Transform[Any, Any]], remove: 
 
 
 def move(warehouse: Warehouse, *, engine: Engine | None = None, how: PlanOptions = MOVE) -> CompactionResult:
-    return compact_as_told(warehouse, how, engine=engine, replans=0)
+    return compact_events(warehouse, how, engine=engine, replans=0)

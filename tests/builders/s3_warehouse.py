@@ -17,7 +17,7 @@ def properties_of(server: S3Server, bucket: str, endpoint: str | None = None) ->
     """Returns catalog properties. `endpoint` is the address of a proxy, if one is used."""
     return {
         "warehouse": f"s3://{bucket}/warehouse",
-        "s3.retry-strategy-impl": "tidyberg.catalog.retries.PatientRetries",
+        "s3.retry-strategy-impl": "tidyberg.catalog.s3_retries.PatientRetries",
         **server.properties,
         **({"s3.endpoint": endpoint} if endpoint else {}),
     }

@@ -112,7 +112,7 @@ class Scene:
             pinned=self._pinned(),
             partitions=partitions,
             manifests=[
-                ManifestInfo(f"m{n}.avro", 100, spec.spec_id, n in {d.manifest for d in self.deletes}, 1, 1, 1, None)
+                ManifestInfo(f"m{n}.avro", 100, spec.spec_id, n in {d.manifest for d in self.deletes}, 1, 1, None)
                 for n in range(10)
             ],
             data_files=pa.table(self._data_columns(), schema=DATA_FILES),
@@ -228,8 +228,6 @@ def statistics_of(inventory: Inventory, options: PlanOptions, now_ms: int = NOW)
                 delete_files=len(here),
                 deleted_rows=sum(row["records"] for row in here),
                 fragment_ratio=len(here) / max(1, len(files)),
-                smallest_file=min((row["size"] for row in files), default=0),
-                largest_file=max((row["size"] for row in files), default=0),
                 last_write_ms=max(writes, default=None),
                 last_compaction_ms=max(compactions, default=None),
                 recent_commits=sum(moment > now_ms - options.hot_window_seconds * 1000 for moment in writes),

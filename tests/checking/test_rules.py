@@ -160,15 +160,15 @@ FOOTERS: list[tuple[str, Edit]] = [
 
 def _shift_first_page(footer: Struct, column: int) -> None:
     """Makes the offset of the first data page wrong."""
-    told = metadata(footer, column)
-    put(told, MetadataField.DATA_PAGE, told[MetadataField.DATA_PAGE][1] + 1)
+    reported = metadata(footer, column)
+    put(reported, MetadataField.DATA_PAGE, reported[MetadataField.DATA_PAGE][1] + 1)
 
 
 def _forget_dictionary(footer: Struct) -> None:
-    told = metadata(footer, NAME)
-    start = told[MetadataField.DICTIONARY_PAGE][1]
-    del told[MetadataField.DICTIONARY_PAGE]
-    put(told, MetadataField.DATA_PAGE, start)
+    reported = metadata(footer, NAME)
+    start = reported[MetadataField.DICTIONARY_PAGE][1]
+    del reported[MetadataField.DICTIONARY_PAGE]
+    put(reported, MetadataField.DATA_PAGE, start)
 
 
 def _change_encoding_stats(footer: Struct, field: int, amount: int) -> None:
@@ -219,11 +219,11 @@ def test_truncated_bounds_are_true_unless_they_are_marked_as_exact(tmp_path: Pat
 
     def cut(footer: Struct) -> None:
         for number in (0, 1):
-            told = statistics(footer, NAME, number)
-            put(told, LOWER, b"n")
-            put(told, UPPER, b"o")
-            put(told, UPPER_EXACT, False, TRUE)
-            put(told, UPPER_EXACT + 1, False, TRUE)
+            reported = statistics(footer, NAME, number)
+            put(reported, LOWER, b"n")
+            put(reported, UPPER, b"o")
+            put(reported, UPPER_EXACT, False, TRUE)
+            put(reported, UPPER_EXACT + 1, False, TRUE)
 
     edit_footer(path, cut)
     assert rules(path) == set()

@@ -40,10 +40,10 @@ def test_damage_exits_with_6_and_names_the_rows(run: Run, warehouse: Warehouse) 
     assert "1 row lost" in ran.out
     assert "1 row duplicated" in ran.out
     assert "receipt mismatch" in ran.out
-    told = run("audit", "analytics.events", "--json")
-    assert told.status == 6
-    assert told.json["damaged"] is True
-    (audited,) = told.json["snapshots"]
+    reported = run("audit", "analytics.events", "--json")
+    assert reported.status == 6
+    assert reported.json["damaged"] is True
+    (audited,) = reported.json["snapshots"]
     assert audited["verdict"] == "damaged"
     assert dict(audited["harms"]) == {"lost": 1, "doubled": 1}
 
@@ -62,11 +62,11 @@ def test_suggested_command_rewrites_files_that_some_readers_refuse(
     with monkeypatch.context() as earlier:
         earlier.setattr(merge, "_row_group", numbered_in_part)
         assert run("compact", "analytics.events", "--mode", "copy").status == 0
-    ran, told = run("audit", "analytics.events"), run("audit", "analytics.events", "--json")
-    assert (ran.status, told.status) == (0, 0)
+    ran, reported = run("audit", "analytics.events"), run("audit", "analytics.events", "--json")
+    assert (ran.status, reported.status) == (0, 0)
     assert "readers built on arrow-rs (DataFusion) refuse it" in " ".join(ran.out.split())
-    (refused,) = told.json["snapshots"][0]["partly_numbered"]
-    _, *command = told.json["repair"].split()
+    (refused,) = reported.json["snapshots"][0]["partly_numbered"]
+    _, *command = reported.json["repair"].split()
     assert run(*command).status == 0
     table = warehouse.catalog.load_table("analytics.events")
     assert refused not in {file.path for file in warehouse.live_files(table)}

@@ -109,8 +109,8 @@ def test_java_is_measured_on_the_same_copy(warehouse: Warehouse, tmp_path: Path)
     command = [str(Path(sys.executable).with_name("tidyberg")), "bench", "analytics.plain", *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout)
-    assert told["java_seconds"] > 0
-    assert all(measured["times_as_fast_as_java"] > 0 for measured in told["runs"])
+    reported = json.loads(ran.stdout)
+    assert reported["java_seconds"] > 0
+    assert all(measured["times_as_fast_as_java"] > 0 for measured in reported["runs"])
     assert untouched(warehouse, "analytics.plain") == before
     assert list((tmp_path / "scratch").iterdir()) == []

@@ -204,18 +204,18 @@ def test_result_without_a_commit_shows_why() -> None:
 
 def test_result_shows_waiting_files_also_after_a_commit() -> None:
     left = left_alone(RESULT.plan)
-    told = "waiting: 96 files of 1 partition: hot: 4 commits"
+    reported = "waiting: 96 files of 1 partition: hot: 4 commits"
     job = dataclasses.replace(JOB, notes=tuple(map(str, left)), left=left)
     text = rendered(
         show_result(dataclasses.replace(RESULT, left=left, job=job), lambda _: "tidyberg compact x --force")
     )
-    assert text.count(told) == 1
+    assert text.count(reported) == 1
     assert "to rewrite it now: tidyberg compact x --force" in text
     waits = dataclasses.replace(RESULT, outcome="waiting", left=left, job=job, plan=make_plan(PARTITIONS[:1]))
     lines = rendered(show_result(waits)).splitlines()
     assert lines[0] == "analytics.events: 96 files wait, nothing is rewritten (health 41/100)"
-    assert lines[1].startswith(told)
-    assert told in rendered(show_jobs([dataclasses.replace(job, snapshot_id=None)], timezone="UTC"), width=300)
+    assert lines[1].startswith(reported)
+    assert reported in rendered(show_jobs([dataclasses.replace(job, snapshot_id=None)], timezone="UTC"), width=300)
 
 
 def test_result_shows_live_bytes_storage_and_delete_files() -> None:
@@ -244,7 +244,7 @@ def test_sizes_at_an_edge_belong_to_the_upper_range() -> None:
 
 
 def test_health_shows_score_reasons_and_worst_partitions() -> None:
-    numbers = PartitionStatistics(0, 9, 9, 9 * MB, 90, 0, 0, 0.0, MB, MB, NOW - 7_200_000, None, 0)
+    numbers = PartitionStatistics(0, 9, 9, 9 * MB, 90, 0, 0, 0.0, NOW - 7_200_000, None, 0)
     report = HealthReport(
         EVENTS, "main", 5, NOW, Health(30, ("9 of 9 files are small",)), 9, 9, 9 * MB, 90, 0,
         tuple((f"p={n}", numbers) for n in range(12)), (MB,) * 9, 512 * MB,

@@ -1,4 +1,4 @@
-"""Which delete files go with the files they applied to, and which must stay for others [I4]."""
+"""Which delete files are removed with the files they applied to, and which must stay for others [I4]."""
 
 import pytest
 from pyiceberg.table import Table

@@ -162,7 +162,7 @@ def test_a_vector_that_comes_meanwhile_leaves_its_group_out_and_no_other(warehou
     assert {int(row.removeprefix("(").split(",")[0]) for row in warehouse.rows(table)} == expected
 
 
-def test_a_vector_that_was_only_written_anew_meanwhile_goes_with_its_file(warehouse: Warehouse) -> None:
+def test_a_vector_that_was_only_rewritten_meanwhile_is_removed_with_its_file(warehouse: Warehouse) -> None:
     """The same positions under the same sequence number, elsewhere: nothing changed, and nothing may be left over."""
     table = make_table(warehouse, format_version=3)
     first = paths(warehouse, table)[0]
@@ -250,7 +250,7 @@ def compact_through(warehouse: Warehouse, catalog: SqlCatalog) -> None:
 
 
 @pytest.mark.parametrize("branch", ["main", "side"])
-def test_row_ids_are_assigned_anew_when_another_commit_takes_them(warehouse: Warehouse, branch: str) -> None:
+def test_row_ids_are_assigned_again_when_another_commit_takes_them(warehouse: Warehouse, branch: str) -> None:
     table = make_table(warehouse, format_version=3)
     head = table.current_snapshot()
     assert head is not None
@@ -271,7 +271,7 @@ def test_row_ids_are_assigned_anew_when_another_commit_takes_them(warehouse: War
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 3)])
-def test_an_upgrade_between_making_and_sending_a_commit_makes_it_anew(
+def test_a_commit_is_built_again_after_an_upgrade_before_it_was_sent(
     warehouse: Warehouse, before: int, after: int
 ) -> None:
     table = make_table(warehouse, format_version=before)

@@ -1,4 +1,4 @@
-"""Manifests that lose entries in one commit become one, and every entry says what it said before [I3 I8 I9]."""
+"""Manifests that lose entries in one commit are merged, and every entry keeps its values [I3 I8 I9]."""
 
 from dataclasses import replace
 from typing import Any
@@ -135,7 +135,7 @@ def test_delete_manifests_of_a_commit_become_one_and_stay_apart_from_data(wareho
     assert not [line for line in manifests_of(table) if line.fields[506]], "nobody carries what is gone any further"
 
 
-def test_what_keeps_nothing_is_not_kept_alive_by_what_does(warehouse: Warehouse) -> None:
+def test_manifests_without_live_entries_are_not_merged_with_others(warehouse: Warehouse) -> None:
     table = piled(warehouse, 2)
     append(warehouse, table, [6, 7], "eu")
 
@@ -201,9 +201,7 @@ def test_the_properties_are_icebergs_own() -> None:
 
 
 @pytest.mark.parametrize("format_version", [2, 3])
-def test_what_comes_between_making_and_sending_a_commit_is_merged_anew(
-    warehouse: Warehouse, format_version: int
-) -> None:
+def test_manifests_are_merged_again_after_a_commit_came_in_between(warehouse: Warehouse, format_version: int) -> None:
     """The second attempt reuses what still holds, and misses nothing of what the overtaker did to those manifests."""
     table = piled(warehouse, format_version)
     stays = next(file for file in live(table) if file.partition == ("us",) and not file.equality_ids)

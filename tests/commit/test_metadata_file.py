@@ -1,4 +1,4 @@
-"""Metadata files of catalogs that write them themselves: what a commit does not change stays, known or not."""
+"""Metadata files that tidyberg writes for a catalog: a commit keeps all other fields, even unknown ones."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ def rewrite(table: Table, changed: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
-def test_fields_that_nobody_knows_survive_a_commit(warehouse: Warehouse, format_version: int) -> None:
+def test_unknown_fields_survive_a_commit(warehouse: Warehouse, format_version: int) -> None:
     table = warehouse.create_table(format_version=format_version)
     warehouse.append_files(table, 4, 10, files_per_commit=2)
     before = document(table)

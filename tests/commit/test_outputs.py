@@ -1,4 +1,4 @@
-"""Before any commit every output is looked up: it is there, and as large as its writer said."""
+"""Before a commit, every output must exist and have the size that its writer reported."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A replace commit: what it says, what it leaves alone, and what it does when others commit at the same time."""
+"""A replace commit: what it writes, what it leaves unchanged, and how it handles concurrent commits."""
 
 from typing import Any
 
@@ -87,7 +87,7 @@ def test_outputs_carry_the_plans_sequence_number_and_the_rest_their_own(warehous
     assert {manifests[file["manifest"]].min_sequence_number for file in outputs} == {plan.sequence_number}
 
 
-def test_entries_of_a_touched_manifest_keep_or_say_what_the_spec_asks(warehouse: Warehouse) -> None:
+def test_entries_of_a_rewritten_manifest_follow_the_spec(warehouse: Warehouse) -> None:
     table = warehouse.create_table("db.sales", SCHEMA, BY_REGION)
     warehouse.append_files(table, 2, 10, rows=lambda n: _rows_of(("eu", "us")[n]))
     plan = plan_of(table)
@@ -350,7 +350,7 @@ def test_a_table_dropped_or_created_again_gets_no_commit(warehouse: Warehouse) -
 
 
 class Flaky(SqlCatalog):
-    """Answers commits as told: each item is "lost" (landed, then an error), "refused" (never arrived) or "ok"."""
+    """Answers commits as listed: each item is "lost" (succeeds, then an error), "refused" (never arrives) or "ok"."""
 
     answers: list[str]
     error: Exception

@@ -1,4 +1,4 @@
-"""What becomes of the parent's statistics files."""
+"""Which statistics files of the parent a commit keeps."""
 
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import PartitionStatisticsFile
@@ -10,7 +10,7 @@ from tests.builders.statistics_files import THETA, add_statistics
 from tidyberg.testing import Warehouse
 
 
-def test_distinct_counts_are_carried_with_their_blobs_as_they_are(warehouse: Warehouse) -> None:
+def test_distinct_counts_are_kept_with_unchanged_blobs(warehouse: Warehouse) -> None:
     table = make_table(warehouse)
     before = add_statistics(table, THETA)
     compact(warehouse)
@@ -20,7 +20,7 @@ def test_distinct_counts_are_carried_with_their_blobs_as_they_are(warehouse: War
     assert new.blob_metadata[0].snapshot_id == before.snapshot_id  # what it was computed from
 
 
-def test_they_are_carried_from_compaction_to_compaction(warehouse: Warehouse) -> None:
+def test_statistics_are_kept_over_several_compactions(warehouse: Warehouse) -> None:
     table = make_table(warehouse, BY_REGION)
     first = add_statistics(table, THETA)
     for region in ("eu", "us"):
@@ -29,7 +29,7 @@ def test_they_are_carried_from_compaction_to_compaction(warehouse: Warehouse) ->
         assert carried == first.model_copy(update={"snapshot_id": head(table)})
 
 
-def test_rows_that_came_since_make_them_untrue(warehouse: Warehouse) -> None:
+def test_statistics_are_dropped_if_rows_were_added_since(warehouse: Warehouse) -> None:
     table = make_table(warehouse)
     file = add_statistics(table, THETA)
     append(warehouse, table, [7, 8], "eu")
@@ -37,14 +37,14 @@ def test_rows_that_came_since_make_them_untrue(warehouse: Warehouse) -> None:
     assert table.refresh().metadata.statistics == [file]
 
 
-def test_those_of_a_snapshot_that_is_no_longer_the_parent_are_not_carried(warehouse: Warehouse) -> None:
+def test_statistics_of_an_older_snapshot_than_the_parent_are_not_kept(warehouse: Warehouse) -> None:
     table = make_table(warehouse)
     file = add_statistics(table, THETA)
     compact(warehouse, engine=Meddling(lambda: append(warehouse, table, [9], "eu")))
     assert table.refresh().metadata.statistics == [file]
 
 
-def test_what_might_not_be_true_any_more_is_not_carried(warehouse: Warehouse) -> None:
+def test_statistics_that_may_be_wrong_now_are_not_kept(warehouse: Warehouse) -> None:
     table = make_table(warehouse)
     add_statistics(table, "deletion-vector-v1")
     partitions = PartitionStatisticsFile.model_validate(

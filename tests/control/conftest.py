@@ -1,4 +1,4 @@
-"""A control room over a warehouse in a temporary directory, on the inline engine."""
+"""A `Control` over a warehouse in a temporary directory, on the inline engine."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""Branches end to end: only the one asked for moves, and those that wait to be published are not locked out."""
+"""Branches end to end: only the named branch changes, and branches that wait can still be published."""
 
 from dataclasses import replace
 
@@ -59,7 +59,7 @@ def test_main_is_left_alone_while_a_branch_waits_to_be_published(
     assert len(warehouse.rows(table, branch="audit")) == 120
 
 
-def test_after_it_was_published_main_is_compacted(warehouse: Warehouse, control: Control, table: Table) -> None:
+def test_main_is_compacted_after_the_branch_was_published(warehouse: Warehouse, control: Control, table: Table) -> None:
     table.manage_snapshots().set_current_snapshot(ref_name="audit").commit()
     rows = warehouse.rows(table)
     assert len(rows) == 120

@@ -1,4 +1,4 @@
-"""Estimates come to fit the installation, and one job that went astray never makes them worse."""
+"""Estimates adapt to the installation, and one outlier never makes them worse."""
 
 import random
 from dataclasses import replace
@@ -87,9 +87,7 @@ def test_estimates_converge(truth: Calibration) -> None:
     factor=st.sampled_from([1e-3, 0.02, 0.2, 8.0, 100.0, 1e5]),
     seed=st.integers(0, 10_000),
 )
-def test_one_job_that_went_astray_hardly_moves_an_estimate(
-    truth: Calibration, before: int, factor: float, seed: int
-) -> None:
+def test_one_outlier_hardly_changes_an_estimate(truth: Calibration, before: int, factor: float, seed: int) -> None:
     luck = random.Random(seed)
     jobs = [job_of(work(luck), truth, luck.lognormvariate(0, 0.05)) for _ in range(before)]
     worst_before = max(mean_error(calibrate(jobs[n:], "lab"), truth) for n in range(min(4, before + 1)))
@@ -104,7 +102,7 @@ def test_without_jobs_the_defaults_hold_and_one_job_changes_no_speed() -> None:
     assert replace(one, jobs=0) == Calibration()
 
 
-def test_what_was_copied_and_what_was_encoded_are_learned_apart() -> None:
+def test_copied_and_encoded_bytes_have_separate_rates() -> None:
     truth = Calibration(encode_bytes_per_core_second=8 * MB, output_ratio=1.1)
     encoding = [job_of([24 * MB] * 40, truth)] * 4
     sizes = [48 * MB] * 200
@@ -117,7 +115,7 @@ def test_what_was_copied_and_what_was_encoded_are_learned_apart() -> None:
     assert calibrate(encoding, "lab").copy_bytes_per_core_second == Calibration().copy_bytes_per_core_second
 
 
-def test_what_was_spliced_tells_nothing_of_how_fast_rows_are_encoded() -> None:
+def test_spliced_groups_are_no_samples_of_the_encoding_speed() -> None:
     """A job of one group that was encoded and one that was spliced, three times as fast and with other outputs."""
     truth = Calibration(encode_bytes_per_core_second=8 * MB, output_ratio=1.1, seconds_per_job=15.0)
     plain = job_of([24 * MB] * 40, truth)
@@ -141,7 +139,7 @@ def test_what_was_spliced_tells_nothing_of_how_fast_rows_are_encoded() -> None:
     assert learned.encode_bytes_per_core_second == pytest.approx(8 * MB, rel=0.01)
 
 
-def test_jobs_whose_groups_had_several_cores_tell_nothing_of_one() -> None:
+def test_jobs_with_several_cores_per_group_are_no_samples() -> None:
     """Else large jobs would be promised for a part of what they take."""
     truth = replace(Calibration(), encode_bytes_per_core_second=3 * Calibration().encode_bytes_per_core_second)
     jobs = [job_of([24 * MB] * 40, truth)] * 10
@@ -152,14 +150,14 @@ def test_jobs_whose_groups_had_several_cores_tell_nothing_of_one() -> None:
     assert calibrate(alone, "lab").encode_bytes_per_core_second > 2 * Calibration().encode_bytes_per_core_second
 
 
-def test_tiny_jobs_tell_nothing_of_speed() -> None:
+def test_tiny_jobs_are_no_samples_of_speed() -> None:
     tiny = [replace(job_of([20 * KB] * 6, Calibration()), task_seconds=0.02) for _ in range(30)]
     learned = calibrate(tiny, "lab")
     assert learned.encode_bytes_per_core_second == Calibration().encode_bytes_per_core_second
     assert learned.seconds_per_file == Calibration().seconds_per_file
 
 
-def test_an_engine_that_starts_slowly_is_no_slow_engine() -> None:
+def test_a_slow_start_of_the_engine_does_not_count_as_slow_work() -> None:
     slow_starts = [replace(job_of([20 * KB] * 600, Calibration()), finished_ms=90_000) for _ in range(5)]
     learned = calibrate(slow_starts, "lab")
     assert learned.seconds_per_file == pytest.approx(Calibration().seconds_per_file)
@@ -176,7 +174,7 @@ def test_an_engine_that_starts_slowly_is_no_slow_engine() -> None:
         {"task_seconds": 0.0},
     ],
 )
-def test_jobs_that_did_not_do_all_their_work_here_tell_nothing(changes: dict[str, object]) -> None:
+def test_jobs_that_did_not_run_their_whole_plan_here_are_no_samples(changes: dict[str, object]) -> None:
     job = job_of(work(random.Random(1)), TRUTHS["a slow machine"])
     others = [replace(job, **changes) for _ in range(5)]  # type: ignore[arg-type]
     assert calibrate(others, "lab") == Calibration()
@@ -186,20 +184,20 @@ def test_jobs_that_did_not_do_all_their_work_here_tell_nothing(changes: dict[str
 def test_the_report_says_how_good_estimates_were_and_shows_no_other_tables() -> None:
     mine = [replace(RUN, job_id=str(n), predicted_seconds=90.0 / n) for n in (1, 2, 3)]
     other = replace(RUN, table=TableRef("lake", ("secret",), "events"))
-    told = report([*mine, other], "inline", lambda table: table.namespace == ("db",))
-    assert told.calibration.jobs == 4
-    assert [job.job.job_id for job in told.newest] == ["1", "2", "3"]
-    seconds = told.accuracy[0]
+    reported = report([*mine, other], "inline", lambda table: table.namespace == ("db",))
+    assert reported.calibration.jobs == 4
+    assert [job.job.job_id for job in reported.newest] == ["1", "2", "3"]
+    seconds = reported.accuracy[0]
     assert (seconds.quantity, seconds.jobs, seconds.median_ratio) == ("seconds", 3, 2.0)
     assert (seconds.low_ratio, seconds.high_ratio) == (1.0, 3.0)
 
 
 def test_an_empty_report_has_no_ratios() -> None:
-    told = report([], "inline", lambda _: True)
-    assert {(each.jobs, each.median_ratio) for each in told.accuracy} == {(0, None)}
+    reported = report([], "inline", lambda _: True)
+    assert {(each.jobs, each.median_ratio) for each in reported.accuracy} == {(0, None)}
 
 
-def test_real_jobs_are_learned_from(tmp_path: Path) -> None:
+def test_real_jobs_are_samples(tmp_path: Path) -> None:
     with (
         Warehouse(tmp_path / "lab") as warehouse,
         make_control(warehouse, resources=Resources(2, 1.0, "inline")) as control,
@@ -208,11 +206,11 @@ def test_real_jobs_are_learned_from(tmp_path: Path) -> None:
         for seed in (1, 2, 3):
             warehouse.append_files(table, 4, 50, seed=seed * 10)
             control.compact(TableRef("lab", ("db",), "events"), PlanOptions(strategy=Strategy.FULL, min_input_files=2))
-        told = control.calibration()
-    assert told.calibration.jobs == 3
-    assert told.calibration.seconds_per_job < Calibration().seconds_per_job
-    assert [each.jobs for each in told.accuracy] == [3, 3, 3]
-    assert told.newest[0].job.predicted_bytes is not None
+        reported = control.calibration()
+    assert reported.calibration.jobs == 3
+    assert reported.calibration.seconds_per_job < Calibration().seconds_per_job
+    assert [each.jobs for each in reported.accuracy] == [3, 3, 3]
+    assert reported.newest[0].job.predicted_bytes is not None
 
 
 @pytest.mark.parametrize("engine", ["inline", "spark", "connect"])

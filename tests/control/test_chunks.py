@@ -1,4 +1,4 @@
-"""Commits in chunks: each a snapshot of its own, and a failure later on leaves the earlier ones in place."""
+"""Commits in chunks: each chunk is a snapshot, and a later failure leaves the earlier ones in place."""
 
 import threading
 from dataclasses import replace
@@ -73,7 +73,7 @@ def test_a_failure_after_the_first_chunks_leaves_them_and_says_what_is_missing(
     assert not leftovers(warehouse, table)
 
 
-def test_a_failure_before_the_first_chunk_is_an_error_and_nothing_remains(warehouse: Warehouse, table: Table) -> None:
+def test_a_failure_before_the_first_chunk_is_an_error_and_leaves_no_files(warehouse: Warehouse, table: Table) -> None:
     head = table.refresh().metadata.current_snapshot_id
 
     def fail(_: int) -> None:
@@ -99,7 +99,7 @@ def test_a_cancel_between_chunks_keeps_what_is_committed(warehouse: Warehouse, t
     assert not leftovers(warehouse, table)
 
 
-def test_a_damaged_output_of_a_later_chunk_spoils_that_chunk_only(warehouse: Warehouse, table: Table) -> None:
+def test_a_damaged_output_of_a_later_chunk_fails_only_that_chunk(warehouse: Warehouse, table: Table) -> None:
     rewritten: list[TaskResult] = []
 
     def damage_the_third(result: TaskResult) -> TaskResult:
@@ -130,7 +130,7 @@ def test_writers_between_chunks_lose_nothing(warehouse: Warehouse, table: Table)
     assert not leftovers(warehouse, table)
 
 
-def test_workers_go_on_while_a_chunk_is_committed(warehouse: Warehouse, table: Table) -> None:
+def test_workers_continue_while_a_chunk_is_committed(warehouse: Warehouse, table: Table) -> None:
     """The first chunk's commit waits for a group of the second to be rewritten: in turn it would wait forever."""
     finished = threading.Semaphore(0)
 

@@ -1,4 +1,4 @@
-"""A job from end to end on the inline engine: what it does, what it refuses, and what remains when it fails."""
+"""A job from end to end on the inline engine: what it does, what it refuses, and what a failure leaves behind."""
 
 import threading
 from dataclasses import replace
@@ -129,7 +129,9 @@ def lose_a_row(result: TaskResult) -> TaskResult:
     return replace(result, rows_written=result.rows_written - 1)
 
 
-def test_a_result_that_lost_a_row_is_not_committed_and_its_files_go(warehouse: Warehouse, table: Table) -> None:
+def test_a_result_that_lost_a_row_is_not_committed_and_its_files_are_removed(
+    warehouse: Warehouse, table: Table
+) -> None:
     head = table.refresh().metadata.current_snapshot_id
     with make_control(warehouse, Spoiling(lose_a_row)) as control:
         with pytest.raises(VerificationFailed):
@@ -238,7 +240,7 @@ def test_twenty_commits_of_writers_during_one_compaction_lose_nothing(warehouse:
     assert not {path for path in leftovers(warehouse, table) if "tidyberg-" in path}
 
 
-def test_storage_that_fails_while_metadata_is_written_undoes_the_job(
+def test_a_storage_failure_while_metadata_is_written_fails_the_job_cleanly(
     warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -250,7 +252,7 @@ def test_storage_that_fails_while_metadata_is_written_undoes_the_job(
     assert not leftovers(warehouse, table)
 
 
-def test_when_clean_up_fails_too_the_first_error_is_told_and_recovery_ends_it(
+def test_when_clean_up_also_fails_the_first_error_is_raised_and_recovery_cleans_up(
     warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> list[str]:

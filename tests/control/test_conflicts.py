@@ -1,4 +1,4 @@
-"""Groups that other writers changed meanwhile: left out, planned again, and committed with the next round."""
+"""Groups that other writers changed meanwhile are left out, planned again, and committed in the next round."""
 
 import pytest
 from pyiceberg.expressions import EqualTo
@@ -134,7 +134,7 @@ def test_a_job_whose_commit_was_expired_meanwhile_still_removes_what_conflicted(
     assert not [path for path in leftovers(warehouse, table) if path.endswith(".parquet")]
 
 
-def test_a_table_created_anew_in_the_same_place_between_chunks_is_left_alone(
+def test_a_table_created_again_at_the_same_location_between_chunks_is_left_alone(
     warehouse: Warehouse, table: Table
 ) -> None:
     from tests.builders.control import ONE_BY_ONE
@@ -166,7 +166,7 @@ def test_a_table_created_anew_in_the_same_place_between_chunks_is_left_alone(
     assert warehouse.rows(old) == before, "what was committed to the old table is there still"
 
 
-def test_when_nothing_is_left_to_plan_the_conflict_is_told(warehouse: Warehouse, table: Table) -> None:
+def test_the_conflict_is_reported_when_nothing_is_left_to_plan(warehouse: Warehouse, table: Table) -> None:
     def empty() -> None:
         warehouse.catalog.load_table("db.sales").delete(EqualTo(term="region", value="eu"))
         warehouse.catalog.load_table("db.sales").delete(EqualTo(term="region", value="us"))

@@ -1,4 +1,4 @@
-"""Compactions that copy: the same rows in the same row groups, what cannot be copied is encoded."""
+"""Compactions that copy keep the rows and row groups. Files that cannot be copied are encoded."""
 
 import math
 import multiprocessing
@@ -229,7 +229,7 @@ def test_a_commit_of_copied_and_encoded_files_says_which_are_which(warehouse: Wa
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=40))
-def test_a_receipt_knows_copies_by_their_place(kinds: list[bool]) -> None:
+def test_a_receipt_lists_copies_by_their_position(kinds: list[bool]) -> None:
     blank = WrittenFile("", 1, 1, {}, {}, {}, {}, {}, {}, ())
     copied, encoded = replace(blank, footer_digest="ab"), replace(blank, digest="ab")
     files = [
@@ -262,7 +262,7 @@ def test_copied_files_say_what_they_hold(warehouse: Warehouse, table: Table, con
     assert list(table.scan(row_filter="id > 9000000000").plan_files()) == []
 
 
-def test_what_manifests_say_of_nan_goes_on_with_the_copies(warehouse: Warehouse, control: Control) -> None:
+def test_nan_counts_of_manifests_are_kept_for_copies(warehouse: Warehouse, control: Control) -> None:
     table = warehouse.create_table(schema=pa.schema([("id", pa.int64()), ("ratio", pa.float64())]))
     for first in range(0, 4000, 1000):
         ids = range(first, first + 1000)
@@ -290,7 +290,7 @@ def compact_inline(directory: str) -> None:
         control.compact(REF, replace(COPY, mode=RewriteMode.ENCODE))
 
 
-def test_a_file_that_ended_a_process_is_named_by_the_next_job(warehouse: Warehouse, table: Table) -> None:
+def test_a_file_that_crashed_a_process_is_named_by_the_next_job(warehouse: Warehouse, table: Table) -> None:
     """Arrow does not survive some damage, and takes the process along that encodes."""
     path = local_path(warehouse.live_files(table)[2].path)
     names = [column.path for column in pq.read_metadata(path).schema]

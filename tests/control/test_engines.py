@@ -1,4 +1,4 @@
-"""`engine: auto` runs in this process what Spark would take longer to start for, and says so."""
+"""`engine: auto` runs a job in this process if Spark would take longer to start, and says so."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +54,7 @@ def test_all_the_work_must_fit_into_the_time_that_spark_takes_to_start(core_seco
     assert not pricing.starts_longer_than_it_runs(Work())  # there is nothing to run
 
 
-def test_where_spark_runs_already_its_start_weighs_nothing() -> None:
+def test_the_start_of_spark_does_not_count_if_it_runs_already() -> None:
     pricing = pricing_for(OPTIONS, {}, Prices(), Calibration(seconds_per_job=0.2), Resources())
     assert not pricing.starts_longer_than_it_runs(Work(tasks=1, core_seconds=0.5))
 

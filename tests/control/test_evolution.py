@@ -108,7 +108,7 @@ def test_a_table_that_changes_while_the_job_runs_is_committed_all_the_same(
     assert snapshot.schema_id == table.schema().schema_id
 
 
-def test_outputs_obey_the_write_properties_of_the_moment_and_claim_no_order(warehouse: Warehouse) -> None:
+def test_outputs_follow_the_current_write_properties_and_claim_no_sort_order(warehouse: Warehouse) -> None:
     table = warehouse.create_table("db.events", SCHEMA, properties={"write.parquet.compression-codec": "zstd"})
     warehouse.append_files(table, 3, 10, files_per_commit=1)
     with table.transaction() as transaction:
@@ -171,7 +171,7 @@ def test_a_null_partition_and_one_of_the_text_null_stay_apart(warehouse: Warehou
     assert found == {"null": [(0, "null"), (2, "null"), (4, "null")], None: [(1, None), (3, None), (5, None)]}
 
 
-def test_files_that_cannot_be_told_apart_by_their_columns_are_refused_and_the_table_stays(warehouse: Warehouse) -> None:
+def test_files_with_ambiguous_columns_are_refused_and_the_table_stays(warehouse: Warehouse) -> None:
     table = warehouse.create_table("db.events", Schema(NestedField(1, "id", IntegerType(), required=True)))
     contents = [pa.table({"other": pa.array(["x"])})] * 2
     add_plain_files(table, contents, [(), ()])

@@ -1,4 +1,4 @@
-"""Full verification refuses outputs that say something false, and lets what their inputs said be."""
+"""Full verification refuses outputs with false statements, except those that their inputs made too."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def table(warehouse: Warehouse) -> Table:
 
 
 @pytest.mark.parametrize("mode", [RewriteMode.COPY, RewriteMode.ENCODE])
-def test_an_output_that_says_something_false_is_not_committed(
+def test_an_output_with_a_false_statement_is_not_committed(
     warehouse: Warehouse, table: Table, control: Control, monkeypatch: pytest.MonkeyPatch, mode: RewriteMode
 ) -> None:
 
@@ -53,7 +53,7 @@ def count_one_page_more(footer: Struct) -> None:
         put(entry, 3, entry[3][1] + 1)
 
 
-def test_what_inputs_said_wrongly_is_copied(warehouse: Warehouse, table: Table, control: Control) -> None:
+def test_false_statements_of_inputs_are_copied(warehouse: Warehouse, table: Table, control: Control) -> None:
     for file in warehouse.live_files(table):
         path = Path(local_path(file.path))
         size = path.stat().st_size

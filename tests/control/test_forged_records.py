@@ -1,4 +1,4 @@
-"""Whoever can write to the job store can forge a run: recovery deletes nothing but that run's own leftovers [I6]."""
+"""A forged run in the job store cannot make recovery delete anything but that run's own leftovers [I6]."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -122,7 +122,7 @@ def test_a_forged_run_that_names_live_files_of_another_table_deletes_none(
 
 
 @pytest.mark.parametrize("detour", ["{own}/../../attacked/data", "{own}/./../../attacked/data"])
-def test_a_way_through_the_own_location_to_another_table_leads_nowhere(
+def test_a_path_through_the_tables_location_to_another_table_is_refused(
     warehouse: Warehouse, place: Place, attacked: Table, own: Table, detour: str
 ) -> None:
     with control_on(warehouse, place) as control:
@@ -151,7 +151,7 @@ def test_a_forged_record_of_a_committed_run_deletes_nothing_that_a_snapshot_refe
     assert unharmed(warehouse, attacked)
 
 
-def test_a_place_spelled_in_another_way_is_the_same_file(warehouse: Warehouse, place: Place, attacked: Table) -> None:
+def test_a_location_in_another_spelling_is_the_same_file(warehouse: Warehouse, place: Place, attacked: Table) -> None:
     """Manifests say `file:///…`; a record that says `file:/…` or `/…` must not hide that they mean the same."""
     with control_on(warehouse, place) as control:
         genuine = control.compact(ATTACKED, OPTIONS).job
@@ -233,7 +233,7 @@ def test_paths_noted_for_a_living_run_are_deleted_only_if_they_are_its_own(
     assert unharmed(warehouse, attacked)
 
 
-def test_a_run_that_is_said_to_have_sent_a_commit_is_judged_by_the_table(
+def test_the_table_decides_whether_a_recorded_commit_succeeded(
     warehouse: Warehouse, place: Place, attacked: Table
 ) -> None:
     with control_on(warehouse, place) as control:
@@ -248,7 +248,7 @@ def test_a_run_that_is_said_to_have_sent_a_commit_is_judged_by_the_table(
     assert unharmed(warehouse, attacked)
 
 
-def test_names_say_whose_they_are(attacked: Table) -> None:
+def test_file_names_contain_the_run_that_owns_them(attacked: Table) -> None:
     ownership = Ownership.of(attacked, "run")
     data, metadata = f"{attacked.location()}/data", f"{attacked.location()}/metadata"
     assert ownership.owns(f"{data}/{output_name('run', 0, 0, 0)}")

@@ -1,4 +1,4 @@
-"""The record of a job that lost its table: what its successor settled stays as it is [I7]."""
+"""A job that lost its table cannot change what its successor recorded about it [I7]."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,7 +20,7 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
         yield opened
 
 
-def test_a_job_that_lost_its_table_says_nothing_of_itself_any_more(store: SqliteStore) -> None:
+def test_a_job_that_lost_its_table_no_longer_changes_its_record(store: SqliteStore) -> None:
     mine = replace(job("a"), table_uuid="t")
     assert store.acquire("t", "a", HERE, now_ms=0, ttl_ms=10) is None
     lease = Lease(store, mine, HERE, lambda: 0)

@@ -46,7 +46,7 @@ class Tables:
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def reported(what: str) -> Iterator[None]:
     """Says which kill it was."""
     try:
         yield
@@ -93,7 +93,7 @@ def test_kill_at_random_moments_on_the_inline_engine(tmp_path: Path) -> None:
             else:
                 durations[shape] = time.monotonic() - started
             victim.join()
-            with told(f"kill {number} on {shape.value}, a commit every {commit_every} groups"):
+            with reported(f"kill {number} on {shape.value}, a commit every {commit_every} groups"):
                 check_after_kill(warehouse, expected, commit_every)
 
 
@@ -116,5 +116,5 @@ def test_kill_at_random_moments_on_spark(tmp_path: Path) -> None:
                         break
                 time.sleep(rng.uniform(0.0, 6.0 if stage == "execute" else 1.0))
                 victim.kill()
-            with told(f"kill {number} on {shape.value} at {stage}, a commit every {commit_every} groups"):
+            with reported(f"kill {number} on {shape.value} at {stage}, a commit every {commit_every} groups"):
                 check_after_kill(warehouse, expected, commit_every)

@@ -1,4 +1,4 @@
-"""One job a table: another waits or yields, and one that lost its table and wakes up does no harm [I7]."""
+"""One job per table: another one waits or fails, and a job that lost its table does no harm when it wakes up [I7]."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""A job that leaves files says what, why, until when and how to take them: only a tidy table is called tidy."""
+"""A job reports which files it left, why, until when, and how to rewrite them. Only a tidy table is called tidy."""
 
 from dataclasses import replace
 
@@ -84,7 +84,7 @@ def test_one_small_file_is_tidy(warehouse: Warehouse, control: Control) -> None:
     assert (result.outcome, result.left, notices) == ("tidy", (), [])
 
 
-def test_what_must_not_be_touched_is_refused(warehouse: Warehouse, control: Control) -> None:
+def test_files_that_must_not_be_rewritten_are_refused(warehouse: Warehouse, control: Control) -> None:
     warehouse.append_files(warehouse.create_table(properties={"encryption.key-id": "k"}), 10, 10)
     result, notices = compacted(control, AUTO)
     assert result.outcome == "refused"
@@ -93,7 +93,7 @@ def test_what_must_not_be_touched_is_refused(warehouse: Warehouse, control: Cont
     assert len(notices) == 1
 
 
-def test_what_another_strategy_would_take_waits_for_it(warehouse: Warehouse, control: Control) -> None:
+def test_files_that_another_strategy_would_take_wait_for_it(warehouse: Warehouse, control: Control) -> None:
     warehouse.append_files(warehouse.create_table(), 10, 10)
     result, _ = compacted(control, PlanOptions(strategy=Strategy.DELETE_FILES))
     assert result.outcome == "waiting"
@@ -101,14 +101,14 @@ def test_what_another_strategy_would_take_waits_for_it(warehouse: Warehouse, con
     assert result.left[0].take_now == {"strategy": "auto"}
 
 
-def test_a_filter_that_selects_nothing_is_not_tidiness(warehouse: Warehouse, control: Control) -> None:
+def test_a_table_is_not_called_tidy_when_the_filter_selects_nothing(warehouse: Warehouse, control: Control) -> None:
     _by_kind(warehouse, {"a": 6})
     result, _ = compacted(control, replace(AUTO, where="name = 'none'"))
     assert result.outcome == "waiting"
     assert codes(result) == [("waiting", "filtered", 6)]
 
 
-def test_what_waits_is_told_beside_what_was_committed(warehouse: Warehouse, control: Control) -> None:
+def test_waiting_files_are_reported_beside_committed_ones(warehouse: Warehouse, control: Control) -> None:
     _by_kind(warehouse, {"a": 12, "b": 3})
     result, notices = compacted(control, AUTO)
     assert (result.outcome, result.stats.files_after) == ("committed", 4)

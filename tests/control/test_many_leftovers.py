@@ -1,4 +1,4 @@
-"""A dead job may have left tens of thousands of files: they are found by listing, and a recovery can be cancelled."""
+"""Tens of thousands of leftovers of a dead job are found by listing, and a recovery can be cancelled."""
 
 from pathlib import Path
 from typing import Any
@@ -64,19 +64,19 @@ def test_many_leftovers_are_found_by_one_listing(
     assert not look_ups
 
 
-def test_a_recovery_tells_how_far_it_is(
+def test_a_recovery_reports_its_progress(
     warehouse: Warehouse, table: Table, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovery_module, "PROGRESS_SECONDS", 0.0)
     events: list[Event] = []
     with make_control(warehouse) as control:
         control.recover(on_event=events.append)
-    told = [event.message for event in events if isinstance(event, StageStarted) and event.stage is Stage.RECOVER]
-    assert f"job {job.job_id}: 1,000 of {MANY + 1:,} leftovers removed" in told
+    reported = [event.message for event in events if isinstance(event, StageStarted) and event.stage is Stage.RECOVER]
+    assert f"job {job.job_id}: 1,000 of {MANY + 1:,} leftovers removed" in reported
 
 
 @pytest.mark.parametrize("recover_only", [True, False], ids=["recover", "the next job"])
-def test_a_recovery_that_is_cancelled_stops_at_once_and_the_next_one_ends_it(
+def test_a_cancelled_recovery_stops_at_once_and_the_next_one_finishes(
     warehouse: Warehouse, table: Table, job: Job, monkeypatch: pytest.MonkeyPatch, recover_only: bool
 ) -> None:
     from tests.builders.control import AT_ONCE

@@ -1,4 +1,4 @@
-"""Rare orders of events in which a job must neither lose rows nor files of the table, nor leave its own behind."""
+"""In rare orders of events, a job must not lose rows or files of the table, and must leave no files behind."""
 
 import json
 from dataclasses import replace
@@ -55,7 +55,7 @@ def test_metadata_of_a_commit_outlives_a_death_before_it_was_forgotten_and_a_ren
     assert warehouse.rows(renamed) == before
 
 
-def test_a_job_with_nothing_open_is_settled_although_its_table_is_gone(warehouse: Warehouse, table: Table) -> None:
+def test_a_job_with_nothing_open_is_recovered_although_its_table_is_gone(warehouse: Warehouse, table: Table) -> None:
     with make_control(warehouse) as control:
         job = control.compact(REF, AT_ONCE).job
         assert job.intent is not None
@@ -69,7 +69,7 @@ def test_a_job_with_nothing_open_is_settled_although_its_table_is_gone(warehouse
 def test_a_job_that_ends_while_recovery_looks_for_dead_ones_keeps_its_outcome(
     warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between finding it and holding its table it may have ended well, or another recovery may have settled it."""
+    """Before recovery holds the table, the job may have succeeded, or another recovery may have concluded it."""
     with make_control(warehouse) as control:
         job = control.compact(REF, AT_ONCE).job
         running = replace(job, status=JobStatus.RUNNING, commits=0, snapshot_id=None)
@@ -78,9 +78,7 @@ def test_a_job_that_ends_while_recovery_looks_for_dead_ones_keeps_its_outcome(
         assert control.store.get(job.job_id) == job
 
 
-def test_what_was_taken_over_is_not_left_when_the_job_fails_before_it_begins(
-    warehouse: Warehouse, table: Table
-) -> None:
+def test_adopted_outputs_are_removed_when_the_job_fails_before_it_begins(warehouse: Warehouse, table: Table) -> None:
     kill(warehouse)
     assert leftovers(warehouse, table)
 
@@ -132,7 +130,7 @@ def test_rows_whose_deletion_was_undone_meanwhile_are_not_lost(warehouse: Wareho
 
 
 @pytest.mark.parametrize("gap", [False, True])
-def test_rows_whose_deletion_was_undone_are_not_lost_when_a_job_goes_on(
+def test_rows_whose_deletion_was_undone_are_not_lost_when_a_job_continues(
     warehouse: Warehouse, table: Table, gap: bool
 ) -> None:
     delete_in(warehouse, table, "eu")
@@ -155,7 +153,7 @@ def recreate_before(method: str, warehouse: Warehouse, monkeypatch: pytest.Monke
     monkeypatch.setattr(JobWork, method, recreated)
 
 
-def test_a_table_made_anew_before_conflicts_are_planned_again_is_left_alone(
+def test_a_table_created_again_before_conflicts_are_replanned_is_left_alone(
     warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recreate_before("plan_again", warehouse, monkeypatch)
@@ -165,7 +163,7 @@ def test_a_table_made_anew_before_conflicts_are_planned_again_is_left_alone(
     assert not chunks(warehouse.catalog.load_table("db.sales"))
 
 
-def test_a_table_made_anew_while_the_job_waits_for_it_is_left_alone(
+def test_a_table_created_again_while_the_job_waits_for_it_is_left_alone(
     warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recreate_before("prepare", warehouse, monkeypatch)
@@ -274,7 +272,7 @@ def test_a_leftover_that_could_not_be_removed_is_found_again_behind_gaps(
     assert not leftovers(warehouse, table)
 
 
-def test_a_commit_that_was_interrupted_keeps_its_files_until_a_fence_stands(
+def test_an_interrupted_commit_keeps_its_files_until_a_fence_exists(
     warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: Any) -> None:
@@ -298,7 +296,7 @@ def test_a_commit_that_was_interrupted_keeps_its_files_until_a_fence_stands(
 
 
 @pytest.mark.parametrize(("database", "is_known"), [("sqlite", True), ("postgresql", False)])
-def test_a_database_server_that_lost_its_answer_may_still_be_at_the_swap(
+def test_a_database_server_whose_answer_was_lost_may_still_carry_out_the_swap(
     warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch, database: str, is_known: bool
 ) -> None:
     """Its COMMIT may wait for its standby while the table still shows what was before: nothing is removed."""

@@ -1,4 +1,4 @@
-"""One large file becomes several tasks of one group: committed as one, tidied up and gone on with as one [I6, I7]."""
+"""Several tasks rewrite one large file as one group, which is committed, removed or continued as a whole [I6, I7]."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -87,7 +87,7 @@ def test_deletes_reach_every_part(warehouse: Warehouse, control: Control, table:
     assert len({Path(file.path).name.split("-")[-3] for file in warehouse.live_files(table)}) == 4
 
 
-def test_a_part_that_fails_leaves_nothing_of_the_others(warehouse: Warehouse, table: Table) -> None:
+def test_a_part_that_fails_leaves_no_files_of_the_others(warehouse: Warehouse, table: Table) -> None:
     before, files = warehouse.rows(table), warehouse.files_on_disk(table)
 
     def fail(part: int) -> None:
@@ -111,7 +111,7 @@ def test_parts_of_a_dead_job_are_removed_and_done_again(warehouse: Warehouse, ta
     assert not leftovers(warehouse, table)
 
 
-def test_a_divided_group_that_a_dead_job_had_finished_is_gone_on_with(warehouse: Warehouse, table: Table) -> None:
+def test_a_divided_group_that_a_dead_job_had_finished_is_reused(warehouse: Warehouse, table: Table) -> None:
     before, options = warehouse.rows(table), options_for(warehouse, table)
     kill(warehouse, "save_finished", 1, options)
     assert go_on(warehouse, options) == []

@@ -1,4 +1,4 @@
-"""Jobs that died at a known point, and what recovery makes of each."""
+"""Jobs that died at a known point, and how recovery concludes each of them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_files_of_a_commit_whose_snapshot_was_expired_are_kept(warehouse: Wareho
     assert job.status is JobStatus.SUCCEEDED
 
 
-def test_outputs_of_failed_attempts_go_even_when_the_job_had_committed(warehouse: Warehouse) -> None:
+def test_outputs_of_failed_attempts_are_removed_even_if_the_job_had_committed(warehouse: Warehouse) -> None:
     table = warehouse.catalog.load_table("db.events")
     job = dead_job(warehouse, "after the commit")
     assert job.intent is not None
@@ -105,7 +105,7 @@ def another_kind_of_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidyberg.control.recovery.swaps_in_process", lambda _: False)
 
 
-def test_while_a_sent_commit_may_still_land_its_files_are_kept(
+def test_files_of_a_sent_commit_are_kept_while_it_may_still_succeed(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     another_kind_of_catalog(monkeypatch)
@@ -135,7 +135,7 @@ def test_while_a_sent_commit_may_still_land_its_files_are_kept(
 
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
-def test_a_fence_settles_a_sent_commit_at_once(
+def test_a_fence_decides_a_sent_commit_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_version: int
 ) -> None:
     another_kind_of_catalog(monkeypatch)
@@ -164,7 +164,7 @@ def test_a_fence_settles_a_sent_commit_at_once(
         assert bool(fences(table)) is (format_version == 1), "without sequence numbers it stays until it expires"
 
 
-def test_a_swap_that_a_database_server_may_be_at_is_fenced_though_its_process_is_dead(
+def test_a_swap_that_a_database_server_may_still_carry_out_is_fenced(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its COMMIT may wait for a disk or a standby, unseen: files that it is about to make the table's must not go."""
@@ -179,7 +179,7 @@ def test_a_swap_that_a_database_server_may_be_at_is_fenced_though_its_process_is
     assert table.metadata_location != before, "the swap compares locations"
 
 
-def test_what_another_recovery_may_swap_in_stays_while_its_fence_is_in_doubt(
+def test_metadata_that_another_recovery_may_swap_in_is_kept_while_its_fence_is_in_doubt(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = dead_job(warehouse, "after the commit")
@@ -198,7 +198,7 @@ def test_what_another_recovery_may_swap_in_stays_while_its_fence_is_in_doubt(
     assert begun.exists()
 
 
-def test_a_fence_whose_answer_was_lost_is_found_standing(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fence_whose_answer_was_lost_is_found(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     another_kind_of_catalog(monkeypatch)
     table = warehouse.catalog.load_table("db.events")
     job = dead_job(warehouse, "between metadata file and swap")
@@ -216,7 +216,7 @@ def test_a_fence_whose_answer_was_lost_is_found_standing(warehouse: Warehouse, m
     assert not leftovers(warehouse, table)
 
 
-def test_through_hive_a_fence_is_not_believed_before_the_grace_is_over(
+def test_on_hive_a_fence_counts_only_after_the_grace_time(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its swap compares nothing: a process that lost its lock while it was stopped swaps all the same."""
@@ -258,7 +258,7 @@ def test_a_recovery_that_lost_the_table_meanwhile_deletes_and_records_nothing(
         assert control.store.get(job.job_id) == job
 
 
-def test_a_job_whose_table_was_dropped_is_settled(warehouse: Warehouse) -> None:
+def test_a_job_whose_table_was_dropped_is_recovered(warehouse: Warehouse) -> None:
     table = warehouse.catalog.load_table("db.events")
     dead_job(warehouse, "execution")
     warehouse.catalog.drop_table("db.events")

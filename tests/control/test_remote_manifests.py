@@ -1,4 +1,4 @@
-"""Plans of tables whose manifests the engine's tasks read: the same as ever, from as few entries as they need."""
+"""Plans are the same if tasks of the engine read the manifests and return only the entries that the plan needs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -176,14 +176,14 @@ def table_of(directory: Path, sizes: Sequence[int], *deletes: ForgedEntry) -> St
     return forge_static_table(directory, manifests, schema=SCHEMA, specs=[BY_REGION], snapshots=SNAPSHOTS)
 
 
-def told(inventory: Inventory) -> list[str]:
+def reported(inventory: Inventory) -> list[str]:
     return sorted(inventory.data_files["path"].to_pylist())
 
 
-def test_files_of_the_right_size_are_counted_and_not_told(tmp_path: Path) -> None:
+def test_files_of_the_right_size_are_counted_and_not_listed(tmp_path: Path) -> None:
     sizes = [10 if n % 10 == 0 else 1_000 + n for n in range(100)]
     inventory = far_inventory(table_of(tmp_path, sizes), PlanOptions(target_file_size=1_000))
-    assert told(inventory) == sorted(f"{n}.parquet" for n in range(0, 100, 10))
+    assert reported(inventory) == sorted(f"{n}.parquet" for n in range(0, 100, 10))
     assert sum(inventory.counted_files["files"].to_pylist()) == 90
     assert sum(inventory.counted_files["bytes"].to_pylist()) == sum(size for size in sizes if size > 10)
     assert inventory.counted_files.num_rows == 4  # partitions, of one snapshot
@@ -203,20 +203,20 @@ OF_R1 = [f"{n}.parquet" for n in range(1, 100, 4)]
     ],
     ids=["positions of a partition", "keys of a partition", "positions of one file", "another partition"],
 )
-def test_files_that_a_delete_may_reach_are_told(tmp_path: Path, delete: ForgedEntry, expected: list[str]) -> None:
+def test_files_that_a_delete_may_apply_to_are_listed(tmp_path: Path, delete: ForgedEntry, expected: list[str]) -> None:
     table = table_of(tmp_path, [1_000] * 100, delete)
-    assert told(far_inventory(table, PlanOptions(target_file_size=1_000))) == sorted(expected)
+    assert reported(far_inventory(table, PlanOptions(target_file_size=1_000))) == sorted(expected)
 
 
 def test_files_of_partitions_that_are_not_asked_for_are_counted_whatever_their_size(tmp_path: Path) -> None:
     inventory = far_inventory(
         table_of(tmp_path, [10] * 100), PlanOptions(where="region = 'r2'", target_file_size=1_000)
     )
-    assert told(inventory) == sorted(f"{n}.parquet" for n in range(2, 100, 4))
+    assert reported(inventory) == sorted(f"{n}.parquet" for n in range(2, 100, 4))
     assert sum(inventory.counted_files["files"].to_pylist()) == 75
 
 
-def test_what_was_counted_only_is_never_cached(tmp_path: Path) -> None:
+def test_manifests_that_were_only_counted_are_never_cached(tmp_path: Path) -> None:
     table, cache = table_of(tmp_path, [1_000] * 20), ManifestCache()
     assert far_inventory(table, PlanOptions(target_file_size=1_000), cache).data_files.num_rows == 0
     assert inventory_of(table, cache=cache).data_files.num_rows == 20

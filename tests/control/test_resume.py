@@ -1,4 +1,4 @@
-"""A job goes on where a dead one ended: finished groups are reused when they still hold, and only then [I6, I7]."""
+"""A job continues a dead one: it reuses finished groups if they are still valid, and only then [I6, I7]."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,7 +37,7 @@ def test_only_missing_groups_are_rewritten(warehouse: Warehouse, table: Table, v
     assert not leftovers(warehouse, table)
 
 
-def test_a_job_that_dies_while_it_goes_on_is_gone_on_with_too(warehouse: Warehouse, table: Table) -> None:
+def test_a_continued_job_that_dies_is_continued_too(warehouse: Warehouse, table: Table) -> None:
     before = warehouse.rows(table)
     kill(warehouse, calls=2)
     kill(warehouse, calls=3)  # two taken over, one more finished
@@ -58,7 +58,7 @@ def test_chunks_that_were_committed_are_not_done_again(warehouse: Warehouse, tab
     assert not leftovers(warehouse, table)
 
 
-def test_recover_removes_instead_of_going_on(warehouse: Warehouse, table: Table) -> None:
+def test_recover_removes_outputs_instead_of_continuing(warehouse: Warehouse, table: Table) -> None:
     kill(warehouse)
     assert leftovers(warehouse, table)
     with make_control(warehouse) as control:
@@ -100,7 +100,7 @@ def truncate_output(warehouse: Warehouse, table: Table) -> None:
     [(delete_row, 3), (add_column, 5), (lose_output, 3), (truncate_output, 3)],
     ids=["a row was deleted", "the schema changed", "an output vanished", "an output is damaged"],
 )
-def test_groups_that_no_longer_hold_are_rewritten(
+def test_groups_that_are_no_longer_valid_are_rewritten(
     warehouse: Warehouse, table: Table, change: Callable[[Warehouse, Table], None], rewritten: int
 ) -> None:
     kill(warehouse)
@@ -139,7 +139,7 @@ def test_outputs_of_yesterday_are_not_reused(warehouse: Warehouse, table: Table)
     assert not leftovers(warehouse, table)
 
 
-def test_when_going_on_fails_nothing_of_either_job_remains(warehouse: Warehouse, table: Table) -> None:
+def test_when_continuing_fails_no_files_of_either_job_remain(warehouse: Warehouse, table: Table) -> None:
     from tidyberg.errors import EngineError
 
     def fail(_: int) -> None:
@@ -151,7 +151,7 @@ def test_when_going_on_fails_nothing_of_either_job_remains(warehouse: Warehouse,
     assert not leftovers(warehouse, table)
 
 
-def test_a_commit_in_doubt_is_not_gone_on_with(
+def test_a_job_whose_commit_is_in_doubt_is_not_continued(
     warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The request was sent, and a catalog server that refuses the fence may still have it."""
@@ -175,7 +175,7 @@ def test_a_commit_in_doubt_is_not_gone_on_with(
     assert warehouse.rows(table) == before
 
 
-def test_a_commit_that_never_landed_is_made_with_the_same_outputs(warehouse: Warehouse, table: Table) -> None:
+def test_a_commit_that_never_succeeded_is_repeated_with_the_same_outputs(warehouse: Warehouse, table: Table) -> None:
     before = warehouse.rows(table)
     kill(warehouse, "about_to_commit", 1)
     assert go_on(warehouse) == []

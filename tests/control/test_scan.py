@@ -1,4 +1,4 @@
-"""After a store was lost: outputs of dead runs are found by their names, and nothing else is ever touched."""
+"""After a store was lost, outputs of dead runs are found by their names, and no other file is removed."""
 
 import os
 from pathlib import Path
@@ -37,7 +37,7 @@ def in_a_day() -> int:
     return wall_clock_ms() + DAY_MS + 60_000
 
 
-def test_what_a_dead_run_left_is_found_though_the_store_lost_its_record(
+def test_outputs_of_a_dead_run_are_found_although_the_store_lost_its_record(
     warehouse: Warehouse, table: Table, dead: Job
 ) -> None:
     lose_the_store(warehouse)
@@ -56,7 +56,7 @@ def test_what_a_dead_run_left_is_found_though_the_store_lost_its_record(
         assert control.scan(REF).strays == ()
 
 
-def test_outputs_of_a_run_that_the_store_knows_are_its_own(warehouse: Warehouse, table: Table, dead: Job) -> None:
+def test_outputs_of_a_run_in_the_store_are_not_strays(warehouse: Warehouse, table: Table, dead: Job) -> None:
     with make_control(warehouse, now_ms=in_a_day) as control:
         found = control.scan(REF, remove_after_hours=24)
         assert (found.strays, found.removed, found.claimed) == ((), (), 1)
@@ -100,7 +100,7 @@ def test_nothing_else_is_found(warehouse: Warehouse, table: Table) -> None:
     assert warehouse.referenced_files(table) <= warehouse.files_on_disk(table)
 
 
-def test_a_file_without_a_time_is_taken_for_new(warehouse: Warehouse, table: Table, dead: Job) -> None:
+def test_a_file_without_a_modification_time_counts_as_new(warehouse: Warehouse, table: Table, dead: Job) -> None:
     lose_the_store(warehouse)
     for path in leftovers(warehouse, table):
         os.utime(path, (0, 0))

@@ -1,4 +1,4 @@
-"""Jobs that move pages of files beside others that lose rows to deletes, and the proof that they moved no other."""
+"""Jobs move pages of files without deletes, encode the others, and verification proves that."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""A second attempt at the same submission: it ends as the first one did, or goes on where that one died [I7]."""
+"""A second attempt at a submission reports the result of the first one, or continues it [I7]."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ def table(warehouse: Warehouse) -> Table:
     return regional(warehouse, regions=THREE_REGIONS)
 
 
-def test_a_run_that_ended_by_itself_is_told_as_it_ended(warehouse: Warehouse, table: Table) -> None:
+def test_a_run_that_ended_by_itself_is_reported_as_it_ended(warehouse: Warehouse, table: Table) -> None:
     def fail(_: int) -> None:
         raise EngineError("no")
 
@@ -40,7 +40,7 @@ def test_a_run_that_ended_by_itself_is_told_as_it_ended(warehouse: Warehouse, ta
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["after the commit", "after the swap"])
-def test_a_run_that_was_stopped_after_its_commit_is_told_as_committed(
+def test_a_run_that_was_stopped_after_its_commit_is_reported_as_committed(
     warehouse: Warehouse, table: Table, tmp_path: Path, moment: str
 ) -> None:
     marker = tmp_path / "stopped"
@@ -60,7 +60,7 @@ def test_a_run_that_was_stopped_after_its_commit_is_told_as_committed(
 
 
 @pytest.mark.slow
-def test_a_run_that_was_stopped_before_its_commit_is_gone_on_with(
+def test_a_run_that_was_stopped_before_its_commit_is_continued(
     warehouse: Warehouse, table: Table, tmp_path: Path
 ) -> None:
     marker, engine = tmp_path / "stopped", OneAtATime()
@@ -75,9 +75,7 @@ def test_a_run_that_was_stopped_before_its_commit_is_gone_on_with(
 
 
 @pytest.mark.slow
-def test_a_run_that_died_between_two_commits_is_gone_on_with(
-    warehouse: Warehouse, table: Table, tmp_path: Path
-) -> None:
+def test_a_run_that_died_between_two_commits_is_continued(warehouse: Warehouse, table: Table, tmp_path: Path) -> None:
     marker = tmp_path / "stopped"
     arguments = (settings_of(warehouse), REF, "between two commits", str(marker), 1)
     with stopped(stopping.compact, *arguments, marker=marker), make_control(warehouse) as control:
@@ -89,15 +87,15 @@ def test_a_run_that_died_between_two_commits_is_gone_on_with(
     assert not leftovers(warehouse, table)
 
 
-def test_a_run_that_lives_is_not_settled(warehouse: Warehouse, table: Table) -> None:
-    told: list[object] = []
+def test_a_live_run_is_not_recovered(warehouse: Warehouse, table: Table) -> None:
+    reported: list[object] = []
 
     def ask(_: int) -> None:
         with make_control(warehouse) as other:
-            told.append(other.ended_run("first"))
+            reported.append(other.ended_run("first"))
             with pytest.raises(TableBusy):
                 other.compact(REF, AT_ONCE, cancel=CancelToken())
 
     with make_control(warehouse, OneAtATime(ask)) as control:
         control.compact(REF, AT_ONCE, job_id="first")
-    assert told == [None] * (len(THREE_REGIONS) - 1)
+    assert reported == [None] * (len(THREE_REGIONS) - 1)

@@ -1,4 +1,4 @@
-"""One control room, several threads: each its own catalog, one engine, one run a table at a time."""
+"""Several threads share one `Control`: each has its own catalog, all share the engine, one run per table."""
 
 import threading
 import uuid

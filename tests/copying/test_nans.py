@@ -40,7 +40,7 @@ def table(values: Values) -> pa.Table:
     )
 
 
-def told(column: int, values: Values) -> NanFacts:
+def reported(column: int, values: Values) -> NanFacts:
     """Returns what a careful writer puts into its manifest."""
     numbers = [value for value in values if value is not None and not math.isnan(value)]
     nans = sum(value is not None and math.isnan(value) for value in values)
@@ -57,7 +57,7 @@ def bounds(numbers: Sequence[float]) -> tuple[float, float]:
 def files(directory: Path, contents: Sequence[Values], **options: Any) -> list[TaskInput]:
     written = write_files(directory, [table(values) for values in contents], **options)
     return [
-        replace(file, nans=tuple(told(column, values) for column in FORMATS))
+        replace(file, nans=tuple(reported(column, values) for column in FORMATS))
         for file, values in zip(written, contents, strict=True)
     ]
 

@@ -222,6 +222,6 @@ def test_several_writers_keep_their_rows_but_not_their_bounds(tmp_path: Path) ->
     statistics = [footer.row_group(number).column(0).statistics for number in range(2)]
     assert [(one.has_min_max, one.null_count) for one in statistics] == [(False, 0), (False, 0)]
     assert footer.row_group(1).column(0).has_column_index
-    # The manifest may tell what the footers of the inputs told, each judged by its own writer.
+    # The manifest may repeat what the footers of the inputs said, each judged by its own writer.
     assert result.outputs[0].null_value_counts[1] == 0
     assert int.from_bytes(result.outputs[0].upper_bounds[1], "little") == 399

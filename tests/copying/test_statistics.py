@@ -88,13 +88,13 @@ def test_bounds_that_may_not_be_values_are_not_reported_as_values(tmp_path: Path
 
     edit_footer(tmp_path / "polars.parquet", give_ids)
     file = given(tmp_path / "polars.parquet", 2)
-    told = {
+    reported = {
         mode: copy([file], tmp_path / mode, table, write=WriteSettings(metrics_modes={1: mode, 2: mode}))
         for mode in ("full", "truncate(16)")
     }
-    assert {result.mode for result in told.values()} == {"copy"}
-    assert told["full"].outputs[0].lower_bounds.keys() == {1}
-    assert told["truncate(16)"].outputs[0].upper_bounds[2] == b"b" * 15 + b"c"
+    assert {result.mode for result in reported.values()} == {"copy"}
+    assert reported["full"].outputs[0].lower_bounds.keys() == {1}
+    assert reported["truncate(16)"].outputs[0].upper_bounds[2] == b"b" * 15 + b"c"
 
 
 def test_numbers_that_are_not_values_of_the_column_are_no_bounds(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_a_full_compaction_keeps_the_rows_and_drops_the_deletes(
     assert compact(warehouse).outcome == "tidy"
 
 
-def test_keys_inside_optional_structs_are_left_to_readers_who_differ_on_them(warehouse: Warehouse) -> None:
+def test_keys_inside_optional_structs_are_not_applied_because_readers_differ(warehouse: Warehouse) -> None:
     table = make_table(warehouse, BY_REGION)
     nested_keys(warehouse, table)
     before, deletes = warehouse.rows(table), delete_files(warehouse, table)

@@ -1,13 +1,16 @@
 """Lists and numbers in the documents are those of their source."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.mutants.rules import MUTANTS
+from tidyberg.cli.show_audit import RECEIPT_TEXTS
 from tidyberg.client import AsyncClient, Client
+from tidyberg.model.audit import Receipt
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "tidyberg"
@@ -35,6 +38,11 @@ def first_cells(table: str) -> list[str]:
 
 def test_the_readme_stays_short() -> None:
     assert len(text("README.md").splitlines()) < 150
+
+
+def test_the_readme_shows_what_audit_prints_about_a_receipt() -> None:
+    transcript = " ".join(section(text("README.md"), "Check what any compaction did").split())
+    assert re.findall(r"· (receipt \w+)", transcript) == [RECEIPT_TEXTS[Receipt.HOLDS]]
 
 
 def test_contributing_lists_every_package_and_no_other() -> None:
@@ -74,6 +82,13 @@ def test_the_architecture_describes_every_package_and_no_other() -> None:
     assert sorted(listed) == sorted(packages())
 
 
+def test_the_picture_of_the_floors_is_the_contract_of_import_linter() -> None:
+    picture = section(text("docs/architecture.md"), "Floors").split("```")[1]
+    drawn = [re.split(r"\s{2,}", line[12:].strip())[0] for line in picture.strip("\n").splitlines()]
+    contracts = tomllib.loads(text("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    assert [line.split(", ") for line in drawn] == [layer.split(" | ") for layer in contracts[0]["layers"]]
+
+
 def test_observability_lists_every_alert_and_no_other() -> None:
     rules = yaml.safe_load(text("dashboards/alerts.yaml"))["groups"][0]["rules"]
     listed = re.findall(r"`(Tidyberg\w+)`", section(text("docs/observability.md"), "Metrics"))
@@ -111,5 +126,5 @@ def test_the_python_page_describes_every_method_of_the_clients() -> None:
 
 
 def test_getting_started_says_that_tidyberg_reads_s3_itself() -> None:
-    assert (SOURCE / "execute/kernel/s3").is_dir() or (SOURCE / "storage").is_dir()
+    assert (SOURCE / "storage/s3/client.py").is_file()
     assert "S3 through tidyberg's own client" in " ".join(text("docs/getting-started.md").split())

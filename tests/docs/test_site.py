@@ -21,7 +21,7 @@ LOADED_BY_LINK = {
     "modulepreload",
     "manifest",
 }
-ELSEWHERE = re.compile(r"^\s*(?:https?:)?//")
+OTHER_HOST = re.compile(r"^\s*(?:https?:)?//")
 
 
 class Resources(HTMLParser):
@@ -72,9 +72,11 @@ def test_every_page_of_the_documentation_is_in_the_site(site: Path) -> None:
 def test_pages_and_styles_load_nothing_from_another_host(site: Path) -> None:
     found = set()
     for page in site.rglob("*.html"):
-        found |= {(page.name, address) for address in resources(page.read_text()).addresses if ELSEWHERE.match(address)}
+        found |= {
+            (page.name, address) for address in resources(page.read_text()).addresses if OTHER_HOST.match(address)
+        }
     for style in [*site.rglob("*.css"), *site.rglob("*.svg")]:
-        found |= {(style.name, address) for address in in_styles(style.read_text()) if ELSEWHERE.match(address)}
+        found |= {(style.name, address) for address in in_styles(style.read_text()) if OTHER_HOST.match(address)}
     assert found == set()
 
 
@@ -97,6 +99,6 @@ def test_the_search_for_resources_finds_them() -> None:
     <script src="//c/x.js"></script><a href="https://d">d</a><p style="background: url(https://e/x.png)">
     <style>@import "https://f/x.css";</style><pre class="mermaid">"""
     found = resources(page)
-    elsewhere = {address for address in found.addresses if ELSEWHERE.match(address)}
+    elsewhere = {address for address in found.addresses if OTHER_HOST.match(address)}
     assert elsewhere == {"https://a/x.css", "//c/x.js", "https://e/x.png", "https://f/x.css"}
     assert "mermaid" in found.classes

@@ -73,8 +73,8 @@ def test_a_tuned_worker_gets_no_huge_pages() -> None:
         "tune_worker()\n"
         f"print(Path('{STATUS}').read_text())\n"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert [line.split()[1] for line in told.splitlines() if line.startswith("THP_enabled")] == ["1", "0"]
+    reported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert [line.split()[1] for line in reported.splitlines() if line.startswith("THP_enabled")] == ["1", "0"]
 
 
 def test_failures_travel_by_pickle() -> None:

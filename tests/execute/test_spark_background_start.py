@@ -40,7 +40,7 @@ def run_alone(code: str, scratch: Path) -> None:
     assert [path.name for path in scratch.iterdir() if not path.name.startswith("hsperfdata")] == []
 
 
-def test_a_run_uses_the_spark_that_was_started_ahead(tmp_path: Path) -> None:
+def test_a_run_uses_the_spark_that_was_started_early(tmp_path: Path) -> None:
     engine = SparkEngine("local[2]")
     assert isinstance(engine, StartsInBackground)
     assert not isinstance(InlineEngine(), StartsInBackground)
@@ -59,7 +59,7 @@ def test_a_session_that_the_caller_has_stopped_does_not_take_its_place(tmp_path:
     from pyspark.sql import SparkSession
 
     SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate().stop()
-    test_a_run_uses_the_spark_that_was_started_ahead(tmp_path)
+    test_a_run_uses_the_spark_that_was_started_early(tmp_path)
 
 
 @pytest.mark.parametrize("seconds", [0, 1, 3])
@@ -101,7 +101,7 @@ def test_an_engine_takes_only_a_launch_with_its_own_settings() -> None:
         waiting.abandon()
 
 
-def test_where_spark_cannot_start_ahead_the_run_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_the_early_start_of_spark_fails_the_run_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     engine = SparkEngine("local[1]")
     try:

@@ -288,16 +288,16 @@ def test_secrets_stay_in_the_closure(engine: SparkEngine, tmp_path: Path) -> Non
     )  # fmt: skip
     with pytest.raises(StorageError) as raised:
         list(engine.run([task], access, cancel=CancelToken()))
-    told = []
+    reported = []
     error: BaseException | None = raised.value
     while error is not None:
-        told.append(f"{error!s} {error!r}")
+        reported.append(f"{error!s} {error!r}")
         error = error.__cause__ or error.__context__
-    told += [f"{name}={value}" for name, value in engine._spark.getConf().getAll()]
+    reported += [f"{name}={value}" for name, value in engine._spark.getConf().getAll()]
     log = Path(engine._directory()) / "spark.log"
-    told.append(log.read_text(errors="replace"))
+    reported.append(log.read_text(errors="replace"))
     assert "s3://bucket/data" in raised.value.message
-    assert not [text for text in told if SECRET in text or "AKIA-NOT-SHOWN" in text]
+    assert not [text for text in reported if SECRET in text or "AKIA-NOT-SHOWN" in text]
 
 
 def test_start_is_silent_and_close_ends_the_jvm() -> None:
@@ -336,20 +336,20 @@ def test_missing_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("version", "told"), [("1.8.0_402", "is Java 8"), ("11.0.2", "is Java 11"), ("17.0.1", ""), ("21", "")]
+    ("version", "reported"), [("1.8.0_402", "is Java 8"), ("11.0.2", "is Java 11"), ("17.0.1", ""), ("21", "")]
 )
-def test_too_old_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, told: str) -> None:
+def test_too_old_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, reported: str) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2024-01-01' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    if not told:
+    if not reported:
         check_java()
         return
     with pytest.raises(ConfigurationError) as raised:
         check_java()
-    assert told in raised.value.message
+    assert reported in raised.value.message
     assert "\n" not in str(raised.value)
 
 
@@ -451,15 +451,15 @@ def test_descriptors_are_slim(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("... Python worker exited unexpectedly (crashed) ...", "a group, of a, b, c and 1 more file"),
         ("x\nModuleNotFoundError: No module named 'pyarrow'\ny", "pyarrow"),
         ("a\njava.lang.IllegalStateException: boom\nb", "boom"),
     ],
 )
-def test_other_errors_are_short(text: str, told: str) -> None:
+def test_other_errors_are_short(text: str, reported: str) -> None:
     error = error_from_spark(RuntimeError(text), ["a", "b", "c", "d"])
     assert isinstance(error, EngineError)
-    assert told in error.message
+    assert reported in error.message
     assert "\n" not in error.message

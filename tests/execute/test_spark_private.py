@@ -31,7 +31,7 @@ def test_only_one_file_uses_private_attributes() -> None:
         for path in root.rglob("*.py")
         if ATTRIBUTES.search(path.read_text(encoding="utf-8"))
     }
-    assert using == {"execute/spark/private.py", "execute/spark/worker_daemon.py"}
+    assert using == {"execute/spark/private.py"}
 
 
 def test_the_installed_pyspark_is_of_the_supported_version() -> None:

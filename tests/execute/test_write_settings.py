@@ -77,7 +77,7 @@ def test_only_the_first_columns_of_wide_tables_get_metrics_by_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("properties", "overrides", "told"),
+    ("properties", "overrides", "reported"),
     [
         ({"write.parquet.compression-codec": "zip"}, {}, "compression-codec: 'zip'"),
         ({"write.parquet.compression-level": "high"}, {}, "compression-level: 'high'"),
@@ -95,10 +95,10 @@ def test_only_the_first_columns_of_wide_tables_get_metrics_by_default() -> None:
         ({}, {"compresion": "zstd"}, "'compresion' is not a Parquet setting"),
     ],
 )  # fmt: skip
-def test_bad_values_are_refused_by_name(properties: dict[str, str], overrides: dict[str, str], told: str) -> None:
+def test_bad_values_are_refused_by_name(properties: dict[str, str], overrides: dict[str, str], reported: str) -> None:
     with pytest.raises(BadInput) as raised:
         write_settings(SCHEMA, properties, overrides)
-    assert told in str(raised.value)
+    assert reported in str(raised.value)
 
 
 def test_largest_numbers_are_not_rounded_beyond_64_bits() -> None:

@@ -1,4 +1,4 @@
-"""A table with everything, put back as it was before each run, and what must hold after one that went wrong."""
+"""A table with every feature that is reset before each run, and the checks after a run that failed."""
 
 import os
 import shutil
@@ -29,11 +29,11 @@ from tidyberg.testing.deletes import EqualTo, Positions, Vectors, commit_deletes
 from tidyberg.testing.reading import read_rows
 
 PARTITIONS = 3
-DEAD = Owner(this_process().host, 2**22 + 1, 1.0)  # no process has this number: whoever finds its job finds it dead
+DEAD = Owner(this_process().host, 2**22 + 1, 1.0)  # no process has this number, so its job counts as dead
 
 
 def make_table(warehouse: Warehouse, format_version: int, *, has_deletes: bool = True) -> Table:
-    """Two partitions of two files, with all kinds of deletes unless told otherwise, and one that is left alone."""
+    """Two partitions of two files, with all kinds of deletes by default, and a third that no job rewrites."""
     table = warehouse.create_table("db.events", SCHEMA, BY_REGION, format_version=format_version)
     append(warehouse, table, [0, 1], "eu", per_commit=2)
     append(warehouse, table, [2, 3], "us", per_commit=2)

@@ -17,12 +17,12 @@ _RANDOM_NAMES = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-
 class Kind(StrEnum):
     """How a call goes wrong."""
 
-    ERROR = "error"  # nothing happens, and the caller is told
+    ERROR = "error"  # nothing happens, and the caller gets an error
     TIMEOUT = "timeout"  # the same, as another kind of exception
-    LOST_ANSWER = "lost answer"  # it happens, and the caller is told that it failed
+    LOST_ANSWER = "lost answer"  # it happens, but the caller gets an error
     TRUNCATED = "truncated"  # a read gives less than there is, and says nothing
-    HALF_WRITTEN = "half written"  # some bytes arrive, then the caller is told
-    SHORT = "short"  # some bytes arrive, and the caller is told that all is well
+    HALF_WRITTEN = "half written"  # some bytes are written, then the caller gets an error
+    SHORT = "short"  # some bytes are written, but the caller gets no error
     CRASH = "crash"  # the process ends before the call
     CRASH_HALF_WRITTEN = "crash half written"  # the process ends in the middle of a write
 

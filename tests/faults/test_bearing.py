@@ -1,4 +1,4 @@
-"""Faults that pass: what a job bears without giving up its work, and what it must not mistake for success."""
+"""Temporary faults: which ones a job survives, and which ones it must not treat as success."""
 
 from pathlib import Path
 from unittest.mock import patch
@@ -46,7 +46,7 @@ def find(lab: Lab, wire: Wire, operation: str, part: str = "") -> Call:
         (Wire.CATALOG, "commit", ""),
     ],
 )
-def test_one_failure_on_the_way_from_reading_rows_to_the_swap_costs_no_work(
+def test_one_failure_between_reading_rows_and_the_swap_repeats_no_work(
     lab: Lab, wire: Wire, operation: str, part: str
 ) -> None:
     layer = Layer(at(find(lab, wire, operation, part), Kind.ERROR))
@@ -56,7 +56,7 @@ def test_one_failure_on_the_way_from_reading_rows_to_the_swap_costs_no_work(
     assert lab.check(outcome)
 
 
-def test_a_swap_that_only_our_own_connection_sees_is_no_commit(lab: Lab) -> None:
+def test_a_swap_that_only_our_own_connection_sees_does_not_count(lab: Lab) -> None:
     """A COMMIT that fails leaves the transaction open, and its connection in the pool: SQLite does so for readers."""
     commit = find(lab, Wire.CATALOG, "commit")
     outcome = lab.compact(Layer(lambda call: Kind.ERROR if call.operation == commit.operation else None))

@@ -19,7 +19,7 @@ RATES = {Wire.CATALOG: 0.10, Wire.FILES: 0.05, Wire.KERNEL: 0.05}
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_jobs_and_their_recovery_end_well_where_requests_keep_failing(tmp_path: Path) -> None:
+def test_jobs_and_recovery_succeed_while_requests_keep_failing(tmp_path: Path) -> None:
     rng = random.Random(SEED)
     labs = [Lab(tmp_path / str(version), version) for version in (2, 3)]
     ends: Counter[str] = Counter()

@@ -145,8 +145,8 @@ def report(mode: str, totals: Counter[str], capsys: pytest.CaptureFixture[str]) 
     for reader in ("by_duckdb", "by_datafusion"):  # a judge that cannot read anything judges nothing
         assert totals[f"queries that {reader} cannot answer"] < totals[f"queries {reader}"] / 10, totals
     with capsys.disabled():
-        told = ", ".join(f"{number} {name}" for name, number in sorted(totals.items()) if name != "files")
-        sys.stdout.write(f"\nfuzzed, {mode}: {totals['files']} files (seed {SEED}): {told}\n")
+        reported = ", ".join(f"{number} {name}" for name, number in sorted(totals.items()) if name != "files")
+        sys.stdout.write(f"\nfuzzed, {mode}: {totals['files']} files (seed {SEED}): {reported}\n")
 
 
 def copied(case: Case, totals: Counter[str]) -> None:

@@ -92,8 +92,8 @@ CODECS = ("uncompressed", "snappy", "gzip", "brotli", "zstd", "lz4")  # as table
 
 
 def codec_of(choice: Choice) -> str:
-    told = str(choice.options).lower().replace("'none'", "uncompressed")
-    return next((codec for codec in CODECS if codec in told), "zstd")
+    reported = str(choice.options).lower().replace("'none'", "uncompressed")
+    return next((codec for codec in CODECS if codec in reported), "zstd")
 
 
 @st.composite

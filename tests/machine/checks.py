@@ -1,4 +1,4 @@
-"""What must be true of a table after every step, whoever made it: its rows, its manifests, its summaries, its files."""
+"""Checks of a table after every step of any writer: its rows, its manifests, its summaries, its files."""
 
 from collections.abc import Mapping
 from functools import cache

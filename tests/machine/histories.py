@@ -60,7 +60,7 @@ class Kept:
 
 
 class Histories(RuleBasedStateMachine):
-    """`warehouse`, `keep` and `happened` are set by whoever runs it."""
+    """The caller sets `warehouse`, `keep` and `happened`."""
 
     warehouse: Warehouse
     keep: Callable[[World, int], bool]
@@ -131,7 +131,7 @@ class Histories(RuleBasedStateMachine):
             self.happened["groups left out"] += len(result.groups_left) if result else 0
         except (Conflict, StalePlan):
             self.happened["conflicts"] += 1
-        if not numbered:  # a commit of a job whose snapshot is expired cannot be told from one that a cache hides
+        if not numbered:  # an expired commit of a job looks like one that a cache hides
             recover(self.warehouse, self.jobs, self.ref)
         self._check()
 

@@ -1,4 +1,4 @@
-"""The truth about a table: its rows by field id, kept in plain lists for every branch and every snapshot."""
+"""The expected rows of a table, by field id, in plain lists for every branch and every snapshot."""
 
 import math
 from collections.abc import Hashable, Iterable, Sequence

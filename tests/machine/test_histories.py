@@ -1,4 +1,4 @@
-"""Whatever writers, compactions and crashes do in whatever order, the table holds the rows that plain lists hold.
+"""Writers, compactions and crashes in any order leave the table with the rows of plain lists.
 
 The number of histories is TEST_HISTORIES; TEST_SEED repeats a run whose seed was printed. A part of the
 tables is kept for Java, which reads them all in one session.

@@ -1,4 +1,4 @@
-"""One table with its writers: everything they do is done to the table and to the plain lists that are the truth."""
+"""One table with its writers. Each of their changes is made to the table and to plain lists of the expected rows."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence

@@ -238,12 +238,12 @@ def _data_file(table: Table, path: Path, rows: pa.Table, partition: Record) -> D
     schema = table.schema()
     footer = pq.read_metadata(path)
     try:
-        told: dict[str, Any] = data_file_statistics_from_parquet_metadata(
+        reported: dict[str, Any] = data_file_statistics_from_parquet_metadata(
             footer, compute_statistics_plan(schema, table.metadata.properties), parquet_path_to_id_mapping(schema)
         ).to_serialized_dict()
     except (KeyError, ValueError, TypeError, NotImplementedError):
-        told = {"record_count": footer.num_rows}  # of columns whose footer PyIceberg does not understand
-    told["nan_value_counts"] = dict(_nans(rows, field_ids(schema)))
+        reported = {"record_count": footer.num_rows}  # of columns whose footer PyIceberg does not understand
+    reported["nan_value_counts"] = dict(_nans(rows, field_ids(schema)))
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=f"file://{path}",
@@ -254,7 +254,7 @@ def _data_file(table: Table, path: Path, rows: pa.Table, partition: Record) -> D
         spec_id=table.metadata.default_spec_id,
         equality_ids=None,
         key_metadata=None,
-        **told,
+        **reported,
     )
 
 

@@ -35,7 +35,7 @@ COPIES = (
         LINEAGE,
     ),
     Mutant(
-        "bounds are told only where NaN is counted: else a DELETE by bounds drops it [I9]",
+        "bounds are written only if NaN is counted: otherwise a DELETE by bounds drops NaN [I9]",
         "execute/kernel/columns/metrics.py",
         "(pa.types.is_floating(leaf.type) and leaf.field_id not in self.nans)",
         "False",
@@ -77,7 +77,7 @@ COPIES = (
         PLANNED,
     ),
     Mutant(
-        "a copy of rows that must be written anew is refused",
+        "a copy of rows that must be encoded is refused",
         "verify/row_groups.py",
         'if group.mode != "copy" or group.deletes',
         "if group.deletes",

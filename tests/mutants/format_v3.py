@@ -62,14 +62,14 @@ FORMAT_V3 = (
         COMMITS,
     ),
     Mutant(
-        "v3: the vector of a replaced file goes with it, also when it was written anew meanwhile",
+        "v3: the vector of a replaced file is removed with it, even if it was rewritten meanwhile",
         "commit/dangling.py",
         "chosen = deletes.filter(pc.or_(of_replaced, was_applied))",
         "chosen = deletes.filter(was_applied)",
         COMMITS,
     ),
     Mutant(
-        "an upgrade between making and sending a commit makes it anew",
+        "a commit is built again after an upgrade before it was sent",
         "commit/snapshot.py",
         "if base_metadata.format_version != self.format_version:",
         "if False:",

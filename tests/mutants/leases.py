@@ -24,7 +24,7 @@ LEASES = (
         "control/recovery.py",
         "            return table, str(error) or type(error).__name__\n",
         "            return table, None\n",
-        (f"{RECOVERY}::test_while_a_sent_commit_may_still_land_its_files_are_kept",),
+        (f"{RECOVERY}::test_files_of_a_sent_commit_are_kept_while_it_may_still_succeed",),
     ),
     Mutant(
         "lease: a fence that may be lost is put up",
@@ -45,7 +45,7 @@ LEASES = (
         "control/recovery.py",
         " and fence_name(job.job_id, job.sent.chunk) in table.metadata.refs:",
         ":",
-        (f"{RECOVERY}::test_what_another_recovery_may_swap_in_stays_while_its_fence_is_in_doubt",),
+        (f"{RECOVERY}::test_metadata_that_another_recovery_may_swap_in_is_kept_while_its_fence_is_in_doubt",),
     ),
     Mutant(
         "lease: only a sequence number that is taken makes a fence needless",
@@ -59,21 +59,21 @@ LEASES = (
         "commit/fence.py",
         "max_ref_age_ms=max(0, now_ms - snapshot.timestamp_ms) + KEPT_MS,",
         "max_ref_age_ms=None,",
-        (f"{RECOVERY}::test_a_fence_settles_a_sent_commit_at_once",),
+        (f"{RECOVERY}::test_a_fence_decides_a_sent_commit_at_once",),
     ),
     Mutant(
         "lease: the next commit takes fences away",
         "commit/snapshot.py",
         "        *needless_fences(metadata),\n",
         "",
-        (f"{RECOVERY}::test_a_fence_settles_a_sent_commit_at_once",),
+        (f"{RECOVERY}::test_a_fence_decides_a_sent_commit_at_once",),
     ),
     Mutant(
         "lease: without sequence numbers a fence stays until it expires",
         "commit/fence.py",
         "if metadata.format_version == 1:",
         "if False:",
-        (f"{RECOVERY}::test_a_fence_settles_a_sent_commit_at_once",),
+        (f"{RECOVERY}::test_a_fence_decides_a_sent_commit_at_once",),
     ),
     Mutant(
         "lease: it is checked before every commit",
@@ -99,7 +99,7 @@ LEASES = (
     Mutant(
         "lease: live outputs are this job's commit only while it has the table",
         "commit/publish.py",
-        "            self.journal.check_ownership()  # or who took the table over has committed them\n",
+        "            self.journal.check_ownership()  # otherwise a job that took over may have committed them\n",
         "",
         _stopped("after the lease was checked for the commit", "gone on with"),
     ),

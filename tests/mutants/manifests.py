@@ -112,7 +112,7 @@ SEQUENCE_NUMBERS = (
         INVENTORY,
     ),
     Mutant(
-        "partitions of doubles are told apart to the last bit",
+        "partitions of doubles differ in the last bit",
         "avro/records.py",
         '"double": read_double,',
         '"double": _Decoder.read_double,',

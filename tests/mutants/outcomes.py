@@ -58,7 +58,7 @@ JOB_OUTCOMES = (
         (f"{RESUME}::test_only_missing_groups_are_rewritten",),
     ),
     Mutant(
-        "outcome: who takes outputs over owns them before the dead job is settled",
+        "outcome: a job owns adopted outputs before the dead job is concluded",
         "control/resume.py",
         "            adopted.hand_over(context.record)\n",
         "",
@@ -90,7 +90,7 @@ JOB_OUTCOMES = (
         "control/job.py",
         "if record.job.sent is None:",
         "if True:",
-        (f"{OUTCOMES}::test_a_commit_that_was_interrupted_keeps_its_files_until_a_fence_stands",),
+        (f"{OUTCOMES}::test_an_interrupted_commit_keeps_its_files_until_a_fence_exists",),
     ),
     Mutant(
         "outcome: outputs that are about to be removed can no longer be taken over",

@@ -20,7 +20,7 @@ RECOVERIES = (
         "commit/ownership.py",
         "return _is_below(path, self.data_roots) and (",
         "return (",
-        (f"{FORGED}::test_names_say_whose_they_are",),
+        (f"{FORGED}::test_file_names_contain_the_run_that_owns_them",),
     ),
     Mutant(
         "recovery: only directories of the table are looked into",
@@ -34,7 +34,7 @@ RECOVERIES = (
         "commit/ownership.py",
         'return {"", ".", ".."}.isdisjoint(path[len(root) + 1 :].split("/"))',
         "return True",
-        (f"{FORGED}::test_a_way_through_the_own_location_to_another_table_leads_nowhere",),
+        (f"{FORGED}::test_a_path_through_the_tables_location_to_another_table_is_refused",),
     ),
     Mutant(
         "recovery: outputs carry the run's id",
@@ -48,7 +48,7 @@ RECOVERIES = (
         "commit/ownership.py",
         ".startswith(_mark(self.run_id))",
         '.startswith("")',
-        (f"{FORGED}::test_names_say_whose_they_are",),
+        (f"{FORGED}::test_file_names_contain_the_run_that_owns_them",),
     ),
     Mutant(
         "recovery: files that it did not name are nobody's",
@@ -69,7 +69,7 @@ RECOVERIES = (
         "control/recovery.py",
         "        if finding.table is None:\n            # A renamed",
         "        if False:\n            # A renamed",
-        ("tests/control/test_recovery.py::test_a_job_whose_table_was_dropped_is_settled",),
+        ("tests/control/test_recovery.py::test_a_job_whose_table_was_dropped_is_recovered",),
     ),
     Mutant(
         "recovery: only outputs that are the dead job's own are gone on with",
@@ -83,7 +83,7 @@ RECOVERIES = (
         "commit/cleanup.py",
         "    def deleted(path: str) -> OSError | bool:\n        check()\n",
         "    def deleted(path: str) -> OSError | bool:\n",
-        (f"{MANY}::test_a_recovery_that_is_cancelled_stops_at_once_and_the_next_one_ends_it",),
+        (f"{MANY}::test_a_cancelled_recovery_stops_at_once_and_the_next_one_finishes",),
     ),
     Mutant(
         "recovery: outputs are found whatever their numbers and attempts",
@@ -97,7 +97,7 @@ RECOVERIES = (
         "control/scan.py",
         "if _run_of(file.location) in claims or file.location in claims}",
         "if False}",
-        (f"{SCAN}::test_outputs_of_a_run_that_the_store_knows_are_its_own",),
+        (f"{SCAN}::test_outputs_of_a_run_in_the_store_are_not_strays",),
     ),
     Mutant(
         "scan: files that a snapshot references are no strays",
@@ -121,11 +121,11 @@ RECOVERIES = (
         (f"{SCAN}::test_young_files_stay",),
     ),
     Mutant(
-        "scan: a file without a time is taken for new",
+        "scan: a file without a modification time counts as new",
         "control/scan.py",
         "if file.modified_ms > 0 else 0",
         "",
-        (f"{SCAN}::test_a_file_without_a_time_is_taken_for_new",),
+        (f"{SCAN}::test_a_file_without_a_modification_time_counts_as_new",),
     ),
     Mutant(
         "caps: a plan makes no more files than it reads",

@@ -83,14 +83,14 @@ SPLICES = (
         PROVEN,
     ),
     Mutant(
-        "deleted rows are left out of a file that is written anew beside moved pages [I1]",
+        "deleted rows are left out of a file that is encoded beside moved pages [I1]",
         "execute/kernel/splice/writer.py",
         "yield without_rows(fill_lineage(batch, file.input, first) if lineage else batch, first, deleted)",
         "yield fill_lineage(batch, file.input, first) if lineage else batch",
         DELETED,
     ),
     Mutant(
-        "a file written anew has as many rows in all columns [I1]",
+        "an encoded file has the same number of rows in all columns [I1]",
         "execute/kernel/splice/writer.py",
         "wanted = file.end_row - file.first_row - len(deleted)",
         "wanted = file.end_row - file.first_row",

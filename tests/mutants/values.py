@@ -66,14 +66,14 @@ VALUES = (
         PARTS,
     ),
     Mutant(
-        "positions count from the start of the file, also for who reads a part of it",
+        "positions count from the start of the file, even if a task reads only a part of it",
         "execute/kernel/deletes/surviving_rows.py",
         "first = file.first_row",
         "first = 0",
         PARTS,
     ),
     Mutant(
-        "positions of deleted keys count from the start of the file, also for who reads a part of it",
+        "positions of deleted keys count from the start of the file, even if a task reads only a part of it",
         "execute/kernel/deletes/deleted_rows.py",
         "offset = file.first_row",
         "offset = 0",
@@ -87,7 +87,7 @@ VALUES = (
         PARTS,
     ),
     Mutant(
-        "facts of a row group are told by one task only",
+        "only one task reports the facts of a row group",
         "execute/kernel/deletes/surviving_rows.py",
         "for number in file.row_groups if starts[number] >= file.first_row]",
         "for number in file.row_groups]",

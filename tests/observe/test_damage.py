@@ -46,13 +46,13 @@ def test_a_file_that_is_no_avro_is_named(tmp_path: Path, table: StaticTable, nam
         inventory_of(table)
 
 
-def test_an_encrypted_manifest_list_is_told_from_damage(tmp_path: Path, table: StaticTable) -> None:
+def test_an_encrypted_manifest_list_is_not_reported_as_damage(tmp_path: Path, table: StaticTable) -> None:
     (tmp_path / "manifest-list.avro").write_bytes(b"AGS1" + bytes(1000))
     with pytest.raises(Unsupported, match=r"manifest-list.avro is encrypted"):
         inventory_of(table)
 
 
-def test_an_encrypted_manifest_is_told_from_damage(tmp_path: Path) -> None:
+def test_an_encrypted_manifest_is_not_reported_as_damage(tmp_path: Path) -> None:
     manifest = ForgedManifest([ForgedEntry("f")], key_metadata=b"key")
     with pytest.raises(Unsupported, match=r"manifest-00000.avro is encrypted"):
         inventory_of(forge_static_table(tmp_path, [manifest], schema=SCHEMA))
@@ -138,6 +138,6 @@ class RefusingIO(FileIO):
         (FileNotFoundError("gone"), DamagedFile),
     ],
 )
-def test_what_storage_refuses_says_why(error: OSError, kind: type[Exception]) -> None:
+def test_errors_of_storage_give_the_reason(error: OSError, kind: type[Exception]) -> None:
     with pytest.raises(kind, match=r"s3://bucket/m.avro"):
         read_bytes(RefusingIO(error), "s3://bucket/m.avro")

@@ -323,7 +323,7 @@ def test_dates_travel_as_days(warehouse: Warehouse) -> None:
     assert (partition.values, partition.path) == ((10,), "day=1970-01-11")
 
 
-def test_partitions_of_doubles_are_told_apart_to_the_last_bit(warehouse: Warehouse) -> None:
+def test_partitions_of_doubles_differ_in_the_last_bit(warehouse: Warehouse) -> None:
     spec = PartitionSpec(PartitionField(4, 1000, IdentityTransform(), "amount"))
     table = warehouse.create_table(partition_spec=spec)
     values = [0.1, 0.1 + 2**-56, 1e300]
@@ -341,7 +341,7 @@ def test_manifests_are_fetched_in_order_whatever_their_sizes(lengths: list[int],
 @pytest.mark.parametrize(
     ("root", "seconds", "ahead"), [("/t", 0.0, False), ("file:///t", 0.15, True), ("s3://b", 0.0, True)]
 )
-def test_threads_fetch_what_must_be_waited_for(root: str, seconds: float, ahead: bool) -> None:
+def test_threads_fetch_manifests_from_slow_storage(root: str, seconds: float, ahead: bool) -> None:
     readers = []
 
     def read(path: str) -> bytes:
@@ -357,7 +357,7 @@ def test_threads_fetch_what_must_be_waited_for(root: str, seconds: float, ahead:
 
 
 def _listed(root: str, lengths: list[int]) -> list[ManifestInfo]:
-    return [ManifestInfo(f"{root}/m{number}", length, 0, False, 1, 1, 1, None) for number, length in enumerate(lengths)]
+    return [ManifestInfo(f"{root}/m{number}", length, 0, False, 1, 1, None) for number, length in enumerate(lengths)]
 
 
 def delete_column(inventory: Inventory, name: str) -> list[Any]:

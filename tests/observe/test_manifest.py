@@ -81,7 +81,7 @@ def container_of(schema: dict[str, Any], blocks: list[tuple[int, bytes]]) -> byt
     return header + b"".join(encode_long(count) + encode_bytes(body) + sync for count, body in blocks)
 
 
-def test_what_other_writers_may_do_with_avro_is_understood() -> None:
+def test_avro_features_of_other_writers_are_supported() -> None:
     """Unions with null last, types used again by name, real maps, and blocks that state their size in bytes."""
     schema = {
         "type": "record",

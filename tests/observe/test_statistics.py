@@ -46,7 +46,6 @@ def test_sizes_counts_and_small_files(tmp_path: Path) -> None:
     )
     eu = statistics_of(inventory_of(table))["region=eu"]
     assert (eu.files, eu.small_files, eu.bytes, eu.records) == (3, 1, 699, 6)
-    assert (eu.smallest_file, eu.largest_file) == (99, 500)
     assert (eu.delete_files, eu.deleted_rows, eu.fragment_ratio) == (0, 0, 0.0)
 
 
@@ -143,8 +142,6 @@ def test_statistics_equal_a_loop_over_files(
             delete_files=len(mine),
             deleted_rows=sum(row[1] for row in mine),
             fragment_ratio=len(mine) / max(len(data), 1),
-            smallest_file=min((row[1] for row in data), default=0),
-            largest_file=max((row[1] for row in data), default=0),
             last_write_ms=max((one.timestamp_ms for one in known if one.operation != "replace"), default=None),
             last_compaction_ms=max((one.timestamp_ms for one in known if one.operation == "replace"), default=None),
             recent_commits=sum(one.timestamp_ms > 2500 and one.operation != "replace" for one in known),

@@ -18,7 +18,7 @@ def test_a_local_file_is_read_under_the_name_that_pyiceberg_wrote(tmp_path: Path
     assert fetch(io, location) == b"content"
 
 
-def test_what_is_missing_or_no_file_is_told(tmp_path: Path) -> None:
+def test_missing_paths_and_directories_are_reported(tmp_path: Path) -> None:
     with pytest.raises(DamagedFile, match=r"none.avro does not exist"):
         read_bytes(PyArrowFileIO(), f"file://{tmp_path}/none.avro")
     tmp_path.joinpath("secret.avro").touch(mode=0)
@@ -27,7 +27,7 @@ def test_what_is_missing_or_no_file_is_told(tmp_path: Path) -> None:
             read_bytes(PyArrowFileIO(), f"file://{tmp_path}/secret.avro")
 
 
-def test_file_access_of_another_kind_is_asked_for_local_files_too(tmp_path: Path) -> None:
+def test_a_custom_file_io_also_reads_local_files(tmp_path: Path) -> None:
     class Refusing(PyArrowFileIO):
         def new_input(self, location: str) -> PyArrowFile:
             raise PermissionError(location)

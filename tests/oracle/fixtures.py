@@ -11,7 +11,7 @@ from tidyberg.testing import Warehouse
 
 
 def give_up(reason: str) -> NoReturn:
-    """Without Java a person can still work on the rest; continuous integration must not pass by looking away."""
+    """Without Java, a developer can still run the other tests. Continuous integration must not skip these."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

@@ -172,7 +172,7 @@ def test_a_group_that_java_deleted_from_during_the_job_is_planned_again(
     assert ids == [i for i in range(300) if i % 10 not in (3, 4) and i != 100]
 
 
-def test_the_metadata_tables_tell_of_the_removed_deletes(warehouse: Warehouse, java: JavaCatalog) -> None:
+def test_the_metadata_tables_show_the_removed_deletes(warehouse: Warehouse, java: JavaCatalog) -> None:
     """Entries of removed delete files carry our snapshot's id and both their own sequence numbers."""
     make_table(java, PARTITIONING["by-region"])
     java.sql(f"DELETE FROM {NAME} WHERE id % 10 = 3")

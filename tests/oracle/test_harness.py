@@ -1,4 +1,4 @@
-"""The oracle itself: it says when it is missing, and a test cannot pass by its absence where it matters."""
+"""The oracle itself: it reports when Java is missing, and continuous integration then fails."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tests.oracle.client import JavaCatalog, Oracle, OracleError, OracleMissingE
 from tests.oracle.fixtures import give_up
 
 
-def test_a_machine_without_java_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_java_is_recognized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     with pytest.raises(OracleMissingError):
         Oracle()

@@ -47,7 +47,7 @@ def test_java_finds_the_same_rows_by_every_type_of_column(
 
 
 @every_shape
-def test_the_metadata_tables_tell_the_truth(warehouse: Warehouse, java: JavaCatalog, shape: Shape) -> None:
+def test_the_metadata_tables_are_correct(warehouse: Warehouse, java: JavaCatalog, shape: Shape) -> None:
     table = make_table(warehouse, shape)
     before = java.sql(f"SELECT sum(record_count), count(DISTINCT partition) FROM {NAME}.files") if shape.fields else []
     result = compact(warehouse)

@@ -28,7 +28,7 @@ def pricing(
 
 
 def manifest(length: int = 1_000, spec_id: int = 0, *, holds_deletes: bool = False) -> ManifestInfo:
-    return ManifestInfo("m.avro", length, spec_id, holds_deletes, 1, 1, 1, None)
+    return ManifestInfo("m.avro", length, spec_id, holds_deletes, 1, 1, None)
 
 
 def test_requests_of_a_group_are_footers_reads_and_parts() -> None:

@@ -81,7 +81,7 @@ def test_hours_since_is_none_without_a_time() -> None:
 
 def written(ago_ms: int | None, commits: int) -> PartitionStatistics:
     last = None if ago_ms is None else NOW - ago_ms
-    return PartitionStatistics(0, 1, 0, 1, 1, 0, 0, 0.0, 1, 1, last, None, commits)
+    return PartitionStatistics(0, 1, 0, 1, 1, 0, 0, 0.0, last, None, commits)
 
 
 def test_a_partition_is_hot_until_its_last_write_leaves_the_window() -> None:

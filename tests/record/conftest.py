@@ -1,4 +1,4 @@
-"""The stores that the contract is tested on: each test of it runs on each of them."""
+"""The stores. Each test of the contract runs on each of them."""
 
 import itertools
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Whether the process of a job still lives."""
+"""Finds out whether the process of a job is still alive."""
 
 import socket
 from dataclasses import replace
@@ -7,14 +7,14 @@ from tidyberg.model.job import Owner
 from tidyberg.record.process import is_alive, this_process
 
 
-def test_this_process_is_alive_and_its_pid_in_another_life_is_not() -> None:
+def test_this_process_is_alive_and_an_earlier_one_with_its_pid_is_not() -> None:
     assert is_alive(this_process()) is True
     assert is_alive(replace(this_process(), started=1.5)) is False
     assert is_alive(replace(this_process(), host="elsewhere")) is None
     assert is_alive(Owner(this_process().host, 2**22 + 1, 5.0)) is False
 
 
-def test_a_process_of_another_container_or_machine_with_this_host_name_is_not_taken_for_dead() -> None:
+def test_a_process_of_another_container_or_machine_with_this_host_name_is_not_called_dead() -> None:
     """Each may have a process of this number: that ours started at another time says nothing of theirs."""
     host = this_process().host
     assert host.startswith(socket.gethostname())

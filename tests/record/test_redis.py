@@ -1,4 +1,4 @@
-"""Redis that is away, restarts, moves, is short of memory or loses its answers: nothing is lost, nothing done twice."""
+"""Redis is down, restarts, fails over, runs out of memory or loses answers: nothing is lost or done twice."""
 
 import re
 import time
@@ -50,7 +50,7 @@ CALLS: list[Callable[[Records], Any]] = [
 ]
 
 
-def test_while_redis_is_down_every_call_says_so_and_afterwards_all_is_there(redis_to_kill: RedisServer) -> None:
+def test_while_redis_is_down_every_call_reports_it_and_no_data_is_lost(redis_to_kill: RedisServer) -> None:
     with opened(redis_to_kill) as records:
         fill(records.queue, ("a", "t", "a"), ("b", "u", "a"), ("c", "t", "b"))
         running = take(records.queue, ttl_ms=10**6)
@@ -71,7 +71,7 @@ def test_while_redis_is_down_every_call_says_so_and_afterwards_all_is_there(redi
         assert take_all(records.queue, now_ms=2) == ["c"]
 
 
-def test_a_redis_that_hangs_is_not_waited_for(redis_to_kill: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_to_a_redis_that_hangs_time_out(redis_to_kill: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_client, "ANSWER_SECONDS", 0.2)
     with opened(redis_to_kill) as records:
         assert take_all(records.queue) == []
@@ -96,7 +96,7 @@ def test_a_redis_that_forgot_its_scripts_is_given_them_again(redis_server: Redis
     assert take(records.queue).job_id == "a"
 
 
-def test_a_full_redis_takes_nothing_half(redis_server: RedisServer, records: Records) -> None:
+def test_a_full_redis_accepts_no_partial_change(redis_server: RedisServer, records: Records) -> None:
     fill(records.queue, ("a", "t", "a"))
     with redis_server.client() as client:
         keys = sorted(client.scan_iter())
@@ -156,7 +156,7 @@ def test_a_claim_whose_answer_was_lost_is_answered_again(far: Records, wire: Wir
     assert far.queue.beat("a", token(claimed), now_ms=1, ttl_ms=10) == "held"
 
 
-def test_what_was_done_without_an_answer_is_done_once(far: Records, wire: Wire) -> None:
+def test_a_call_without_an_answer_takes_effect_once(far: Records, wire: Wire) -> None:
     queue, ledger = far.queue, far.ledger
     with wire.losing_answers():
         queue.submit(submission("a"), key="k")
@@ -188,7 +188,7 @@ def test_when_the_last_answer_is_lost_too_the_claim_runs_out(far: Records, wire:
     assert take(far.queue, now_ms=10).attempts == 1, "what is taken over goes on"
 
 
-def test_jobs_go_on_at_a_replica_that_became_master(redis_to_kill: RedisServer, tmp_path: Path) -> None:
+def test_jobs_continue_on_a_replica_that_became_master(redis_to_kill: RedisServer, tmp_path: Path) -> None:
     (tmp_path / "replica").mkdir()
     with (
         RedisServer(tmp_path / "replica", password=redis_to_kill.password) as replica,
@@ -212,8 +212,8 @@ def test_jobs_go_on_at_a_replica_that_became_master(redis_to_kill: RedisServer, 
         assert token(take(records.queue)) > token(first)
 
 
-def test_tokens_grow_though_the_last_ones_were_forgotten(redis_server: RedisServer, records: Records) -> None:
-    """A failover can lose the last writes: who holds such a claim must not be taken for who holds the next."""
+def test_tokens_increase_even_if_the_last_ones_were_lost(redis_server: RedisServer, records: Records) -> None:
+    """A failover can lose the last writes. The holder of a lost claim must differ from the holder of the next one."""
     fill(records.queue, ("a", "t", "a"))
     with redis_server.client() as client:
         kept = {key: client.dump(key) for key in client.scan_iter()}
@@ -226,7 +226,7 @@ def test_tokens_grow_though_the_last_ones_were_forgotten(redis_server: RedisServ
     assert records.queue.beat("a", token(lost), now_ms=1, ttl_ms=10) == "lost"
 
 
-def test_much_is_pruned_bit_by_bit(records: Records) -> None:
+def test_pruning_works_in_small_steps(records: Records) -> None:
     for number in range(230):
         records.queue.submit(submission(str(number)))
         records.queue.cancel(str(number), now_ms=number)
@@ -236,7 +236,7 @@ def test_much_is_pruned_bit_by_bit(records: Records) -> None:
     assert records.ledger.prune_ledger(plans_before_ms=229, audit_before_ms=None) == 229
 
 
-def test_of_forgotten_jobs_nothing_stays_behind(redis_server: RedisServer, records: Records) -> None:
+def test_nothing_remains_of_deleted_jobs(redis_server: RedisServer, records: Records) -> None:
     for number in range(12):
         records.queue.submit(submission(str(number), f"db.t{number % 2}", f"{number % 3}"), key=f"k{number}")
         records.queue.add_event(str(number), 0, "notice", {})

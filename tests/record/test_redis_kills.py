@@ -1,4 +1,4 @@
-"""Redis dies again and again under load: what it has answered stays, and every job ends once."""
+"""Redis is killed again and again under load: confirmed writes stay, and every job ends once."""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""The SQLite file: who may open it, what older and newer versions of it mean, and what a failure leaves."""
+"""The SQLite file: its permissions, files of older and newer versions, and failures."""
 
 import errno
 import os
@@ -50,7 +50,7 @@ def test_sqlite_is_new_enough_for_the_store() -> None:
     assert sqlite3.sqlite_version_info >= (3, 24)
 
 
-def test_a_file_from_before_versions_were_counted_keeps_its_jobs(tmp_path: Path) -> None:
+def test_a_file_without_a_version_number_keeps_its_jobs(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "jobs.db") as connection:
         for statement in VERSIONS[0]:
             connection.execute(statement)
@@ -80,7 +80,7 @@ def test_a_change_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
     file.close()
 
 
-def test_who_only_reads_cannot_write(tmp_path: Path) -> None:
+def test_the_read_only_connection_cannot_write(tmp_path: Path) -> None:
     file = SqliteFile(tmp_path / "jobs.db")
     with pytest.raises(StorageError, match="readonly"), file.reading() as connection:
         connection.execute("INSERT INTO dues VALUES ('a', 1)")
@@ -111,7 +111,7 @@ def test_only_what_must_outlive_a_power_cut_waits_for_the_disk(tmp_path: Path, m
     file.close()
 
 
-def test_a_change_is_told_only_when_the_disk_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_is_confirmed_only_after_it_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And once the disk has lost something, nothing is trusted to it any more."""
     file = SqliteFile(tmp_path / "jobs.db")
     ledger = SqliteLedger(file)
@@ -129,7 +129,7 @@ def test_a_change_is_told_only_when_the_disk_has_it(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("key", ["a key", None])
-def test_a_repeated_submission_is_told_only_when_the_disk_has_the_first(
+def test_a_repeated_submission_is_confirmed_only_after_the_first_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None
 ) -> None:
     records, asked = open_sqlite(tmp_path / "jobs.db", is_alive), list[int]()
@@ -140,7 +140,7 @@ def test_a_repeated_submission_is_told_only_when_the_disk_has_the_first(
     assert len(asked) == 2, "the first may still be on its way"
 
 
-def test_who_waits_for_the_disk_at_once_shares_its_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callers_that_wait_for_the_disk_together_share_a_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Yet an answer counts only for what was written before its question."""
     (tmp_path / "file").touch()
     sync = SharedSync(tmp_path / "file")
@@ -174,7 +174,7 @@ def test_who_waits_for_the_disk_at_once_shares_its_answers(tmp_path: Path, monke
     assert questions[0] < 30
 
 
-def test_a_store_that_is_closed_twice_is_closed_and_says_so(tmp_path: Path) -> None:
+def test_a_store_may_be_closed_twice_and_then_reports_that_it_is_closed(tmp_path: Path) -> None:
     file = SqliteFile(tmp_path / "jobs.db")
     file.close()
     file.close()

@@ -1,4 +1,4 @@
-"""What a call costs the SQLite file does not grow with what waits or is kept. Counted in steps of its machine."""
+"""The cost of a call to SQLite does not grow with the number of jobs. It is counted in steps of SQLite's VM."""
 
 from collections.abc import Callable
 from dataclasses import replace

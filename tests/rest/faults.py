@@ -1,4 +1,4 @@
-"""The faults that answers to a commit can have, and what must hold after each of them."""
+"""Faults in answers to a commit, and what must be true after each of them."""
 
 from pyiceberg.table import Table
 

@@ -1,4 +1,4 @@
-"""A namespace on the REST catalog for one test, and control rooms that reach it, straight or through a proxy."""
+"""A namespace on the REST catalog for one test, and `Control`s that reach it directly or through a proxy."""
 
 import uuid
 from collections import Counter

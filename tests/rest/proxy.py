@@ -1,4 +1,4 @@
-"""A proxy in front of a REST catalog that spoils answers: to commits, or to loads of a table, and to nothing else."""
+"""A proxy in front of a REST catalog that breaks answers to commits or to loads of a table, and no others."""
 
 import http.client
 import re

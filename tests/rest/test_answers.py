@@ -1,4 +1,4 @@
-"""Lost, late and wrong answers whose outcome the table tells: a job commits once, or fails and leaves nothing.
+"""Answers are lost, late or wrong, but the table shows the outcome: a job commits once, or fails and leaves nothing.
 
 Every fault is put between tidyberg and the real server by a proxy; the server itself is always right [I6, I7].
 """
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("retries", [4, 0])
 @pytest.mark.parametrize("fault", LANDED.values(), ids=LANDED)
-def test_a_commit_that_landed_is_found_whatever_was_answered(
+def test_a_successful_commit_is_found_whatever_the_answer_was(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], fault: Fault, retries: int
 ) -> None:
     proxy.spoil_commits(fault)
@@ -63,7 +63,7 @@ def test_a_job_that_committed_has_succeeded_even_if_the_catalog_fails_right_afte
     assert_committed_once(lab, table, before)
 
 
-def test_loads_that_fail_for_a_while_are_asked_again(
+def test_loads_that_fail_for_a_while_are_repeated(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
 ) -> None:
     """500 is not retried by the client itself."""
@@ -83,7 +83,7 @@ def test_loads_that_fail_for_a_while_are_asked_again(
     assert_committed_once(lab, table, before)
 
 
-def test_a_catalog_that_goes_away_before_the_commit_is_told_and_nothing_remains(
+def test_a_catalog_that_goes_down_before_the_commit_is_reported_and_no_files_remain(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
 ) -> None:
     def go_away(event: object) -> None:
@@ -100,7 +100,7 @@ def test_a_catalog_that_goes_away_before_the_commit_is_told_and_nothing_remains(
 
 
 @pytest.mark.parametrize("retries", [0, 2])
-def test_a_table_that_is_always_busy_is_a_conflict_and_nothing_remains(
+def test_a_table_that_is_always_busy_is_a_conflict_and_no_files_remain(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], retries: int
 ) -> None:
     proxy.spoil_commits(always=Fault(forward=False, status=409))
@@ -114,7 +114,7 @@ def test_a_table_that_is_always_busy_is_a_conflict_and_nothing_remains(
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_commit_is_definite_and_nothing_remains(
+def test_a_refused_commit_is_definite_and_no_files_remain(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], status: int
 ) -> None:
     proxy.spoil_commits(always=Fault(forward=False, status=status))
@@ -127,7 +127,7 @@ def test_a_refused_commit_is_definite_and_nothing_remains(
     assert not lab.leftovers(table)
 
 
-def test_a_rejected_commit_is_definite_and_nothing_remains(
+def test_a_rejected_commit_is_definite_and_no_files_remain(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
 ) -> None:
     proxy.spoil_commits(always=Fault(forward=False, status=400))
@@ -138,7 +138,7 @@ def test_a_rejected_commit_is_definite_and_nothing_remains(
     assert not lab.leftovers(table)
 
 
-def test_a_commit_that_lands_after_its_retry_did_changes_nothing(
+def test_a_commit_that_arrives_after_its_retry_changes_nothing(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
 ) -> None:
     """The first request is still on its way when the second one lands: the server refuses the late one."""

@@ -1,4 +1,4 @@
-"""Commits in chunks on a REST catalog whose answers are spoilt: each chunk is committed once, or known open [I7]."""
+"""Commits in chunks on a REST catalog with broken answers: each chunk is committed once, or known as open [I7]."""
 
 import pytest
 from pyiceberg.table import Table
@@ -32,7 +32,7 @@ def table(lab: RestLab) -> Table:
 
 @pytest.mark.parametrize("position", [0, 1, 2])
 @pytest.mark.parametrize("name", ["503 after it landed", "409 after it landed", "dropped after it landed"])
-def test_a_chunk_that_landed_is_found_whatever_was_answered(
+def test_a_committed_chunk_is_found_whatever_the_answer_was(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], name: str, position: int
 ) -> None:
     proxy.spoil_commits(*[FINE] * position, LANDED[name])

@@ -81,7 +81,7 @@ def test_the_catalogs_address_alone_in_the_environment_is_enough(lab: RestLab, c
     assert not lab.leftovers(table)
 
 
-def test_commands_tell_a_catalog_that_is_not_there_and_end_with_5(commands: Commands) -> None:
+def test_commands_report_an_unreachable_catalog_and_exit_with_5(commands: Commands) -> None:
     address = f"http://127.0.0.1:{free_port()}"
     started = time.monotonic()
     done = commands.run("iceberg-compact", f"--catalog-uri={address}", "--table=db.events", "--engine=inline")
@@ -91,7 +91,7 @@ def test_commands_tell_a_catalog_that_is_not_there_and_end_with_5(commands: Comm
     assert "Traceback" not in done.stderr
 
 
-def test_commands_tell_a_table_that_is_not_there_and_end_with_2(lab: RestLab, commands: Commands) -> None:
+def test_commands_report_an_unknown_table_and_exit_with_2(lab: RestLab, commands: Commands) -> None:
     lab.untidy_table()
     address = {"CATALOG_URI": lab.server.uri}
     for words in (("compact", f"{lab.namespace}.evnts"), ("compact", "nowhere.events"), ("health", "evnts")):
@@ -101,7 +101,9 @@ def test_commands_tell_a_table_that_is_not_there_and_end_with_2(lab: RestLab, co
         assert "Traceback" not in done.stderr
 
 
-def test_an_address_that_is_no_catalog_is_told_and_ends_with_2(rest_server: RestServer, commands: Commands) -> None:
+def test_an_address_that_is_not_a_catalog_is_reported_with_exit_code_2(
+    rest_server: RestServer, commands: Commands
+) -> None:
     """Right port, wrong path: the answer is not a catalog's."""
     done = commands.run("tidyberg", "tables", CATALOG_URI=f"{rest_server.uri}/nowhere")
     assert done.returncode == 2, done.stderr
@@ -109,9 +111,7 @@ def test_an_address_that_is_no_catalog_is_told_and_ends_with_2(rest_server: Rest
     assert "Traceback" not in done.stderr
 
 
-def test_a_command_killed_while_its_commit_is_on_its_way_is_settled_by_recover(
-    lab: RestLab, proxy: FaultProxy, commands: Commands
-) -> None:
+def test_a_command_killed_during_its_commit_is_recovered(lab: RestLab, proxy: FaultProxy, commands: Commands) -> None:
     table = lab.untidy_table(files=9, files_per_commit=9)
     before = lab.rows(table)
     proxy.spoil_commits(Fault(forward=True, status=200, until_released=True))

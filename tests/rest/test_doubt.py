@@ -1,4 +1,4 @@
-"""Commits in doubt to the end: files are kept, and recovery settles the job once the table tells [I7]."""
+"""Commits whose outcome stays unknown: files are kept until the table shows the outcome to recovery [I7]."""
 
 import time
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("fault", LOST.values(), ids=LOST)
-def test_when_every_answer_is_unknown_files_are_kept_until_the_fence_stands(
+def test_when_every_answer_is_unknown_files_are_kept_until_the_fence_exists(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], fault: Fault
 ) -> None:
     proxy.spoil_commits(always=fault)
@@ -69,7 +69,7 @@ def test_after_the_head_has_moved_no_fence_is_needed(
 
 
 @pytest.mark.parametrize("fault", LANDED.values(), ids=LANDED)
-def test_a_fence_whose_answer_is_lost_is_found_standing(
+def test_a_fence_whose_answer_is_lost_is_found(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], fault: Fault
 ) -> None:
     proxy.spoil_commits(LOST["503 instead"], fault)
@@ -86,7 +86,7 @@ def test_a_fence_whose_answer_is_lost_is_found_standing(
 
 @pytest.mark.parametrize("load_status", [None, 500, 503, 429])
 @pytest.mark.parametrize("fault", [Fault(True, 500), Fault(True, None), Fault(True, 409)], ids=["500", "drop", "409"])
-def test_a_landed_commit_that_no_load_can_show_is_settled_by_recovery(
+def test_a_successful_commit_that_no_load_can_show_is_found_by_recovery(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], fault: Fault, load_status: int | None
 ) -> None:
     proxy.spoil_commits(fault)
@@ -106,7 +106,7 @@ def test_a_landed_commit_that_no_load_can_show_is_settled_by_recovery(
     assert_committed_once(lab, table, before)
 
 
-def test_asking_a_catalog_that_stays_away_ends_with_the_total_time(
+def test_retries_on_a_catalog_that_stays_down_end_at_the_total_timeout(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
 ) -> None:
     proxy.spoil_commits(LOST["500 instead"])
@@ -120,7 +120,7 @@ def test_asking_a_catalog_that_stays_away_ends_with_the_total_time(
     assert_untouched(lab, table, before)
 
 
-def test_recovery_keeps_everything_while_the_catalog_is_away(
+def test_recovery_keeps_everything_while_the_catalog_is_down(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
 ) -> None:
     proxy.spoil_commits(LANDED["500 after it landed"])
@@ -129,7 +129,7 @@ def test_recovery_keeps_everything_while_the_catalog_is_away(
         with pytest.raises(CommitStateUnknown):
             control.compact(lab.ref, FULL)
         (said,) = control.recover()
-        assert "not settled" in said
+        assert "could not be recovered" in said
         assert only_job(control, lab).unresolved
         assert not lab.missing(table)
         proxy.heal()
@@ -173,7 +173,7 @@ def test_a_table_renamed_before_recovery_keeps_its_files(
 
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
-def test_a_commit_on_its_way_when_the_job_gives_up_is_refused_by_the_server_once_the_fence_stands(
+def test_a_commit_under_way_when_the_job_gives_up_is_refused_once_the_fence_exists(
     lab: RestLab, proxy: FaultProxy, format_version: int
 ) -> None:
     table = lab.untidy_table(format_version=min(format_version, 2))
@@ -195,7 +195,7 @@ def test_a_commit_on_its_way_when_the_job_gives_up_is_refused_by_the_server_once
     assert_committed_once(lab, table, before)
 
 
-def test_a_stale_commit_does_not_land_either_when_a_later_one_took_the_fence_away(
+def test_a_stale_commit_is_refused_even_after_a_later_commit_removed_the_fence(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
 ) -> None:
     """The branch is set back to where it was, and the request comes at last: its sequence number is taken."""
@@ -237,7 +237,7 @@ def test_a_definite_refusal_after_a_lost_answer_says_nothing_about_the_first_com
     assert_committed_once(lab, table, before)
 
 
-def test_an_interrupt_while_the_commit_is_on_its_way_deletes_nothing_that_may_land(
+def test_an_interrupt_during_the_commit_deletes_no_file_that_may_be_committed(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C in a notebook: the request has left, nobody waits for its answer."""
@@ -264,7 +264,7 @@ def test_an_interrupt_while_the_commit_is_on_its_way_deletes_nothing_that_may_la
     assert_committed_once(lab, table, before)
 
 
-def test_the_next_job_works_while_an_earlier_one_is_in_doubt_and_then_settles_it(
+def test_the_next_job_runs_while_an_earlier_one_is_in_doubt_and_then_recovers_it(
     lab: RestLab, proxy: FaultProxy, table: Table, before: list[str]
 ) -> None:
     proxy.spoil_commits(always=LOST["503 instead"])

@@ -92,7 +92,7 @@ def test_retention_settings_of_the_branch_are_kept(lab: RestLab) -> None:
     assert (ref.max_snapshot_age_ms, ref.min_snapshots_to_keep) == (86_400_000, 7)
 
 
-def test_statistics_of_the_parent_are_carried_and_an_audit_finds_the_table_intact(lab: RestLab) -> None:
+def test_statistics_of_the_parent_are_kept_and_an_audit_finds_the_table_intact(lab: RestLab) -> None:
     table = lab.untidy_table()
     before = add_statistics(table, THETA)
     with lab.control() as control:
@@ -121,7 +121,7 @@ def test_another_branch_is_compacted_and_main_stays(lab: RestLab) -> None:
     assert not lab.leftovers(table)
 
 
-def test_writers_can_go_on_after_a_compaction(lab: RestLab) -> None:
+def test_writers_can_continue_after_a_compaction(lab: RestLab) -> None:
     table = lab.untidy_table()
     with lab.control() as control:
         control.compact(lab.ref, FULL)
@@ -200,13 +200,13 @@ def test_writers_that_commit_at_the_same_time_lose_nothing(lab: RestLab) -> None
     assert not {path for path in lab.leftovers(table) if result.job.job_id in path}
 
 
-def test_an_unknown_table_is_told_with_names_that_are_near(lab: RestLab) -> None:
+def test_an_unknown_table_is_reported_with_similar_names(lab: RestLab) -> None:
     lab.untidy_table()
     with lab.control() as control, pytest.raises(UnknownTable, match="events"):
         control.compact(replace(lab.ref, name="evnts"), FULL)
 
 
-def test_a_catalog_that_is_not_there_is_told_in_time(lab: RestLab) -> None:
+def test_an_unreachable_catalog_is_reported_in_time(lab: RestLab) -> None:
     started = time.monotonic()
     with (
         lab.control(f"http://127.0.0.1:{free_port()}", http_timeout_seconds=2.0) as control,

@@ -1,4 +1,4 @@
-"""Format version 3 through Iceberg's own REST catalog server, which checks what a snapshot says of row ids."""
+"""Format version 3 through Iceberg's own REST catalog server, which checks the row ids of a snapshot."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -72,7 +72,7 @@ def compact_overtaken(lab: RestLab, meddle: Callable[[], object]) -> None:
     catalog.close()
 
 
-def test_row_ids_are_assigned_anew_when_another_branch_takes_them(lab: RestLab) -> None:
+def test_row_ids_are_assigned_again_when_another_branch_takes_them(lab: RestLab) -> None:
     table = lab.untidy_table(format_version=3)
     head = table.refresh().current_snapshot()
     assert head is not None
@@ -86,7 +86,7 @@ def test_row_ids_are_assigned_anew_when_another_branch_takes_them(lab: RestLab) 
 
 
 @pytest.mark.parametrize(("version", "then"), [(1, 2), (2, 3), (1, 3)])
-def test_an_upgrade_between_making_and_sending_a_commit_makes_it_anew(lab: RestLab, version: int, then: int) -> None:
+def test_a_commit_is_built_again_after_an_upgrade_before_it_was_sent(lab: RestLab, version: int, then: int) -> None:
     table = lab.create_table(str(lab.ref), SCHEMA, format_version=version)
     lab.append_files(table, 4, 20, files_per_commit=2)
     before = lab.rows(table)

@@ -1,4 +1,4 @@
-"""Processes stopped past their lease around a commit to a server, and continued after another took their table [I7]."""
+"""Processes are stopped around a commit until they lose their lease, and continue after a takeover [I7]."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def table_of(lab: RestLab, format_version: int) -> Table:
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
 @pytest.mark.parametrize("moment", [CHECKED, ANSWERED])
-def test_a_job_that_is_gone_on_with_commits_nothing_when_it_continues(
+def test_a_stopped_job_that_another_continued_commits_nothing_when_it_wakes_up(
     lab: RestLab, tmp_path: Path, moment: str, format_version: int
 ) -> None:
     table, marker = table_of(lab, format_version), tmp_path / "stopped"

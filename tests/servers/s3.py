@@ -1,4 +1,4 @@
-"""A real S3 server as a process of its own, on the loopback interface; it says what it was asked in its access log."""
+"""A real S3 server in its own process, on the loopback interface. Its access log lists every request."""
 
 import os
 import secrets

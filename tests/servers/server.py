@@ -1,4 +1,4 @@
-"""What the servers of the tests share: a free port, and an end with their `with` block."""
+"""The base of all test servers: it finds a free port, and stops the server at the end of the `with` block."""
 
 import socket
 import subprocess

@@ -1,4 +1,4 @@
-"""A wire to Redis that can be cut after a script has run and before its answer arrives, or be laid elsewhere."""
+"""A proxy to Redis that can drop the answer of a script that has run, or connect to another server."""
 
 import socket
 import threading
@@ -13,7 +13,7 @@ class Wire(ClosedAtExit):
 
     def __init__(self, port: int) -> None:
         self.target = port
-        self.cut = 0  # so many answers of scripts are swallowed, and with each its connection
+        self.cut = 0  # how many answers of scripts to drop, each with its connection
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self._open: set[socket.socket] = set()
@@ -29,7 +29,7 @@ class Wire(ClosedAtExit):
             thread.join()
 
     def lay_to(self, port: int) -> None:
-        """Where new connections go; those that are open break."""
+        """Sends new connections to another port and breaks the open ones."""
         self.target = port
         for end in list(self._open):
             with suppress(OSError):

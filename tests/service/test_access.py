@@ -57,12 +57,12 @@ def test_tenant_works_only_on_its_own_tables() -> None:
 
 
 def test_refusal_does_not_reveal_whether_a_tenant_exists() -> None:
-    told = []
+    reported = []
     for asked in ("finance", "nowhere", DEFAULT_TENANT, ALL_TENANTS, ""):
         with pytest.raises(AccessDenied) as caught:
             ACCESS.tenant_for(SALESMAN, OF_SALES, asked)
-        told.append(str(caught.value).replace(repr(asked), "X"))
-    assert len(set(told)) == 1
+        reported.append(str(caught.value).replace(repr(asked), "X"))
+    assert len(set(reported)) == 1
 
 
 def test_caller_of_an_unknown_tenant_sees_nothing() -> None:

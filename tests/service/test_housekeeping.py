@@ -89,10 +89,10 @@ def leave_dead_run(service: Service, warehouse: Warehouse, submission_id: str | 
 def test_files_of_a_dead_run_are_removed_without_a_new_job(service: Service, warehouse: Warehouse) -> None:
     untidy_table(warehouse)
     left = leave_dead_run(service, warehouse, None)
-    assert len(upkeep(service, Clock()).settle_dead_runs()) == 1
+    assert len(upkeep(service, Clock()).recover_dead_runs()) == 1
     assert not left.exists()
     assert not leftovers(warehouse, warehouse.catalog.load_table("db.events"))
-    assert upkeep(service, Clock()).settle_dead_runs() == []
+    assert upkeep(service, Clock()).recover_dead_runs() == []
 
 
 def test_files_of_a_dead_run_stay_for_the_next_attempt(service: Service, warehouse: Warehouse) -> None:
@@ -102,12 +102,12 @@ def test_files_of_a_dead_run_stay_for_the_next_attempt(service: Service, warehou
     claimed = service.records.queue.claim("dead", now_ms=clock(), ttl_ms=1, limits=Limits(1))
     assert claimed is not None
     left = leave_dead_run(service, warehouse, job.job_id)
-    assert upkeep(service, clock).settle_dead_runs() == []
+    assert upkeep(service, clock).recover_dead_runs() == []
     assert left.exists()
     service.cancel(job.job_id, LOCAL)
     service.start()
     assert ended(service, job.job_id).status is JobStatus.CANCELLED
-    upkeep(service, clock).settle_dead_runs()
+    upkeep(service, clock).recover_dead_runs()
     until(lambda: not left.exists() or None)  # the service may remove it at the same time
 
 

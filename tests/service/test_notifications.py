@@ -66,8 +66,8 @@ def receiver() -> Iterator[Receiver]:
 
 @contextmanager
 def serving(warehouse: Warehouse, *webhooks: Webhook, waiting: float = 3600, **queue: Any) -> Iterator[Service]:
-    told = Notifications(webhooks=webhooks, waiting_seconds=waiting)
-    service = build_service(settings_of(warehouse, **queue).model_copy(update={"notifications": told}))
+    reported = Notifications(webhooks=webhooks, waiting_seconds=waiting)
+    service = build_service(settings_of(warehouse, **queue).model_copy(update={"notifications": reported}))
     yield service
     service.stop()
 
@@ -188,6 +188,6 @@ def test_invalid_webhook_address_is_refused_and_not_quoted(url: str) -> None:
 
 
 def test_webhook_address_is_never_shown(receiver: Receiver) -> None:
-    told = Notifications(webhooks=(hook(receiver, secret="shared"),))
-    assert "hunter22" not in repr(told) + told.model_dump_json()
-    assert "shared" not in repr(told) + told.model_dump_json()
+    reported = Notifications(webhooks=(hook(receiver, secret="shared"),))
+    assert "hunter22" not in repr(reported) + reported.model_dump_json()
+    assert "shared" not in repr(reported) + reported.model_dump_json()

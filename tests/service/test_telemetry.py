@@ -106,14 +106,14 @@ def test_every_log_line_of_a_job_has_its_id(warehouse: Warehouse, make_service: 
 def test_calibration_hides_tables_of_other_tenants(warehouse: Warehouse, service: Service) -> None:
     untidy_table(warehouse)
     job = run_one(service)
-    told = service.calibration(LOCAL)
-    assert [each.job.submission_id for each in told.newest] == [job.job_id]
-    assert told.calibration.jobs == 1
+    reported = service.calibration(LOCAL)
+    assert [each.job.submission_id for each in reported.newest] == [job.job_id]
+    assert reported.calibration.jobs == 1
     service.access = Access({"sales": Tenant(namespaces=("sales",))})
-    told = service.calibration(Principal("eve", Role.VIEWER, "sales"))
-    assert told.newest == ()
-    assert {each.jobs for each in told.accuracy} == {0}
-    assert told.calibration.jobs == 1  # speeds are shared by all tenants
+    reported = service.calibration(Principal("eve", Role.VIEWER, "sales"))
+    assert reported.newest == ()
+    assert {each.jobs for each in reported.accuracy} == {0}
+    assert reported.calibration.jobs == 1  # speeds are shared by all tenants
 
 
 def test_metrics_have_a_limited_number_of_tenant_labels(warehouse: Warehouse) -> None:

@@ -354,9 +354,9 @@ def test_repeated_request_has_an_estimate_at_once(make_service: Callable[..., Se
     guess = first.estimated_seconds
     assert guess is not None, "the newest snapshot's summary tells how many files and bytes there are"
     until(lambda: service.job(first.job_id, LOCAL).submission.estimated_dollars)
-    told = service.job(first.job_id, LOCAL).submission.estimated_seconds
+    reported = service.job(first.job_id, LOCAL).submission.estimated_seconds
     second = submit(service)
-    assert second.estimated_seconds == told
+    assert second.estimated_seconds == reported
     assert submit(service, strategy="full").estimated_seconds == guess, "another request"
     service._estimates.forget(first.table)
     assert submit(service).estimated_seconds == guess

@@ -1,4 +1,4 @@
-"""Who may use a service, as the settings say it."""
+"""The settings that decide who may use a service."""
 
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def test_a_key_in_plain_text_is_refused_with_a_hint_and_not_quoted(pasted: Any, 
     assert len(str(pasted)) < 5 or str(pasted) not in str(caught.value)
 
 
-def test_a_key_is_a_viewers_unless_said_otherwise() -> None:
+def test_a_key_has_the_role_viewer_by_default() -> None:
     assert ApiKey(name="a", hash=SOME_HASH).role is Role.VIEWER
 
 
@@ -70,7 +70,7 @@ def test_only_signatures_with_public_keys_can_be_allowed(algorithm: str) -> None
 
 @pytest.mark.parametrize("field", ["issuer", "jwks_uri"])
 @pytest.mark.parametrize("address", ["http://login.example.com", "ftp://x", "login.example.com", "https://u:p@x", ""])
-def test_public_keys_come_over_a_safe_way(field: str, address: str) -> None:
+def test_a_provider_address_without_https_or_with_a_password_is_refused(field: str, address: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Oidc.model_validate({"issuer": "https://i", "audience": "a", field: address})
     assert "u:p@" not in caught.value.errors()[0]["msg"]
@@ -86,11 +86,11 @@ def test_plain_http_is_fine_within_this_machine() -> None:
      ("0.0.0.0", False), ("::", False), ("", False), ("10.0.0.1", False), ("localhost.evil.example", False),
      ("127.0.0.1.nip.io", False), ("::ffff:10.0.0.1", False)],
 )  # fmt: skip
-def test_what_only_this_machine_reaches(host: str, loopback: bool) -> None:
+def test_loopback_addresses_are_recognized(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback
 
 
-def test_other_machines_need_authentication_or_a_loud_word() -> None:
+def test_listening_for_other_machines_needs_authentication_or_insecure() -> None:
     nobody, keys = AccessSettings(), AccessSettings(api_keys=(ApiKey(name="a", hash=SOME_HASH),))
     assert why_not_open(nobody, "127.0.0.1", insecure=False) is None
     refusal = why_not_open(nobody, "0.0.0.0", insecure=False)
@@ -104,7 +104,7 @@ def test_other_machines_need_authentication_or_a_loud_word() -> None:
     assert why_not_open(keys, "0.0.0.0", insecure=False) is None
 
 
-def test_metrics_are_open_only_where_everything_is() -> None:
+def test_metrics_need_authentication_if_other_routes_do() -> None:
     keys = (ApiKey(name="a", hash=SOME_HASH),)
     assert AccessSettings().metrics_are_open
     assert not AccessSettings(api_keys=keys).metrics_are_open
@@ -126,7 +126,7 @@ def test_tenants_of_keys_must_exist(tmp_path: Path) -> None:
     loaded(tmp_path, tenants + (key % "null").replace("viewer", "admin"))
 
 
-def test_with_tenants_tokens_must_tell_theirs(tmp_path: Path) -> None:
+def test_with_tenants_tokens_must_name_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="tenant_claim"):
         loaded(tmp_path, "tenants: {a: {namespaces: [a]}}\naccess: {oidc: {issuer: https://i, audience: a}}")
 

@@ -1,4 +1,4 @@
-"""Opening catalogs, finding tables in them, and what is said when that fails."""
+"""Opens catalogs, finds tables in them, and checks the errors."""
 
 import json
 import socket
@@ -279,7 +279,7 @@ def test_errors_of_optional_client_libraries_are_known_by_their_package(
         raise ClientError(error)
 
 
-def test_a_defect_of_ours_is_not_taken_for_the_catalogs() -> None:
+def test_a_bug_in_tidyberg_is_not_reported_as_an_error_of_the_catalog() -> None:
     with pytest.raises(ZeroDivisionError), catalog_errors("lab"):
         _ = 1 / 0
 

@@ -1,4 +1,4 @@
-"""Where settings come from, in which order, and what a mistake in them says."""
+"""The sources of settings, their order, and the errors for mistakes in them."""
 
 from pathlib import Path
 
@@ -139,7 +139,7 @@ def test_a_catalog_in_the_file_wins_over_catalog_uri(tmp_path: Path) -> None:
         ("- a\n", "must hold a mapping"),
     ],
 )  # fmt: skip
-def test_mistakes_are_named_with_their_place_and_the_likely_cure(tmp_path: Path, text: str, said: str) -> None:
+def test_mistakes_are_reported_with_their_place_and_a_likely_fix(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, text)
     assert all(part in str(caught.value) for part in said.split(".*"))
@@ -184,7 +184,7 @@ def test_addresses_of_redis() -> None:
         assert load_settings(environ={"TIDYBERG_STORE__URL": url}).store.url is not None
 
 
-def test_store_lies_in_the_state_directory_by_default(tmp_path: Path) -> None:
+def test_the_store_is_in_the_state_directory_by_default(tmp_path: Path) -> None:
     settings = load_settings(environ={"XDG_STATE_HOME": str(tmp_path)})
     assert settings.store.path == tmp_path / "tidyberg" / "tidyberg.db"
     assert load(tmp_path, "store: {path: ~/jobs.db}\n").store.path == Path.home() / "jobs.db"
@@ -217,7 +217,7 @@ def test_catalogs_by_name_under_catalog_are_catalogs(tmp_path: Path) -> None:
     assert nested.catalog.reveal() == {"uri": "http://a"}
 
 
-def test_mistakes_in_catalogs_by_name_are_told_with_their_lines(tmp_path: Path) -> None:
+def test_mistakes_in_named_catalogs_are_reported_with_their_lines(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"line 4: catalogs\.lab: 'tokn' is not a property; did you mean"):
         load(tmp_path, "engine: inline\ncatalog:\n\n  lab:\n    uri: http://a\n    tokn: x\n")
     with pytest.raises(ConfigurationError, match="catalog 'lab' is given twice"):

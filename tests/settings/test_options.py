@@ -29,7 +29,7 @@ def test_nothing_set_gives_the_built_in_defaults() -> None:
     assert resolve({}) == PlanOptions(min_target_file_size=MB)
 
 
-def test_the_callers_word_counts_above_the_tables_above_the_sections() -> None:
+def test_the_caller_overrides_the_table_which_overrides_the_section() -> None:
     settings = {
         "compaction": {"target_file_size": "1GB", "max_files": 10, "min_input_files": 2},
         "tables": [{"name": "events", "strategy": "full", "options": {"max_files": 20, "min_input_files": 3}}],
@@ -61,7 +61,7 @@ def test_options_in_the_spelling_of_the_contract(given: dict[str, Any], name: st
     assert getattr(resolve({}, given), name) == value
 
 
-def test_a_target_of_a_byte_is_refused_whoever_asks_for_it() -> None:
+def test_a_target_of_one_byte_is_refused_from_every_source() -> None:
     said = "target_file_size is 1 B, below the minimum of 1 MB"
     with pytest.raises(BadInput, match=said):
         resolve({}, {"target_file_size": 1, "force": True})

@@ -1,4 +1,4 @@
-"""The published schema is the one the settings are checked by."""
+"""The published JSON schema equals the schema of the settings."""
 
 import json
 from collections.abc import Iterator

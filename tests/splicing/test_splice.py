@@ -285,7 +285,7 @@ def test_sizes_in_footers_are_true(tmp_path: Path) -> None:
         )
         pages = sum(kind[3][1] for kind in metadata[MetadataField.ENCODING_STATS][1].items)
         is_in_a_list = len(metadata[MetadataField.PATH][1].items) > 2
-        assert pages == (1 if is_in_a_list else 2)  # one of each file, unless it is made anew
+        assert pages == (1 if is_in_a_list else 2)  # one of each file, unless it is encoded again
         uncompressed += metadata[MetadataField.UNCOMPRESSED][1]
         compressed += metadata[MetadataField.COMPRESSED][1]
     assert (group[GroupField.TOTAL_BYTES][1], group[GroupField.TOTAL_COMPRESSED][1]) == (uncompressed, compressed)

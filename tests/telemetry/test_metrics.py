@@ -199,5 +199,5 @@ def test_number_of_tenant_labels_is_limited() -> None:
     assert value(metrics, "tenant_pending_compactions", tenant="a") == 2
     assert value(metrics, "tenant_pending_compactions", tenant="other") == 2
     assert value(metrics, "tenant_active_compactions", tenant="other") == 1
-    told = {dict(labels)["tenant"] for _, labels in values(metrics) if "tenant" in dict(labels)}
-    assert told == {"a", "b", "other"}
+    reported = {dict(labels)["tenant"] for _, labels in values(metrics) if "tenant" in dict(labels)}
+    assert reported == {"a", "b", "other"}

@@ -18,7 +18,8 @@ from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.settings.telemetry import Telemetry
 from tidyberg.telemetry.context import about
-from tidyberg.telemetry.traces import Tracer, open_tracer
+from tidyberg.telemetry.open_tracer import open_tracer
+from tidyberg.telemetry.traces import Tracer
 from tidyberg.testing import Warehouse
 
 FULL = PlanOptions(strategy=Strategy.FULL, min_input_files=2)
@@ -159,7 +160,8 @@ def test_without_an_exporter_opentelemetry_is_not_imported() -> None:
         "import sys",
         "import tidyberg.app, tidyberg.telemetry.http, tidyberg.telemetry.logs, tidyberg.telemetry.metrics",
         "from tidyberg.settings.telemetry import Telemetry",
-        "from tidyberg.telemetry.traces import Tracer, open_tracer",
+        "from tidyberg.telemetry.open_tracer import open_tracer",
+        "from tidyberg.telemetry.traces import Tracer",
         "tracer = open_tracer(Telemetry(), {})",
         "assert type(tracer) is Tracer and tracer.traceparent() is None",
         "with tracer.span('x') as span: span.set(a=1)",

@@ -1,4 +1,4 @@
-"""Copied groups must hold the very row groups of their files."""
+"""Copied groups must have exactly the row groups of their files."""
 
 from dataclasses import replace
 from typing import Any
@@ -43,7 +43,7 @@ def test_any_other_row_groups_are_refused(changes: dict[str, Any], said: str) ->
 
 
 @pytest.mark.parametrize("planned", [group(), replace(PLANNED, deletes=(0,)), replace(PLANNED, output_spec_id=1)])
-def test_a_copy_of_what_must_be_written_anew_is_refused(planned: Any) -> None:
+def test_a_copy_of_rows_that_must_be_encoded_is_refused(planned: Any) -> None:
     with pytest.raises(VerificationFailed, match="it was copied, but the plan says"):
         verify_counts(planned, copied(), SCHEMA)
 

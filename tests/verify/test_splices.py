@@ -34,11 +34,11 @@ def names_the_first(_: DeleteFile) -> Collection[str]:
     return {FIRST}
 
 
-def is_told_by_the_plan(_: DeleteFile) -> Collection[str]:
+def is_named_by_the_plan(_: DeleteFile) -> Collection[str]:
     raise AssertionError("nothing has to be read for it")
 
 
-def problems(path: str, *deletes: DeleteFile, paths_of: Any = is_told_by_the_plan, **changes: Any) -> list[str]:
+def problems(path: str, *deletes: DeleteFile, paths_of: Any = is_named_by_the_plan, **changes: Any) -> list[str]:
     """Of a group whose files have the sequence number 1, when pages of one of them were moved."""
     planned = replace(group(), deletes=tuple(range(len(deletes))), **changes)
     return list(splice_problems(planned, result(bytes_spliced=1, spliced_files=(path,)), deletes, paths_of))
@@ -63,23 +63,23 @@ def test_pages_of_files_without_deletes_may_be_moved() -> None:
         (delete("equality", 1), False),  # of the same commit
     ],
 )
-def test_pages_of_a_file_that_a_delete_touches_may_not_be_moved(found: DeleteFile, touches: bool) -> None:
+def test_pages_of_a_file_with_deletes_must_not_be_moved(found: DeleteFile, touches: bool) -> None:
     said = problems(FIRST, found, paths_of=names_the_first)
     expected = f"pages of {FIRST} were moved as they are, but {found.path} may delete rows of it"
     assert said == ([expected] if touches else [])
 
 
-def test_position_deletes_count_for_nothing_beside_a_vector() -> None:
+def test_position_deletes_are_ignored_beside_a_vector() -> None:
     vector = delete("dv", 2, FIRST, rows=0)
     assert problems(FIRST, vector, delete("position", 2), paths_of=names_the_first) == []
     assert problems(SECOND, vector, delete("position", 2), paths_of=lambda _: {SECOND}) != []
 
 
-def test_what_was_moved_must_be_told() -> None:
-    assert list(splice_problems(group(), result(bytes_spliced=7), (), is_told_by_the_plan)) == [
+def test_moved_pages_must_be_reported() -> None:
+    assert list(splice_problems(group(), result(bytes_spliced=7), (), is_named_by_the_plan)) == [
         "7 bytes of pages were moved as they are, from 0 files"
     ]
-    assert list(splice_problems(group(), result(spliced_files=(FIRST,)), (), is_told_by_the_plan)) != []
+    assert list(splice_problems(group(), result(spliced_files=(FIRST,)), (), is_named_by_the_plan)) != []
     assert problems("file:/in/other.parquet") == ["pages of file:/in/other.parquet were moved, which is no file of it"]
     assert "sorts its rows into other partitions" in problems(FIRST, output_spec_id=1)[0]
 
@@ -99,7 +99,7 @@ def test_delete_files_are_asked_for_the_files_they_name(tmp_path: Path) -> None:
         DeletePaths(STORAGE)(replace(found, size=4))
 
 
-def test_divided_groups_tell_the_files_of_all_their_tasks(tmp_path: Path) -> None:
+def test_divided_groups_report_the_files_of_all_their_tasks(tmp_path: Path) -> None:
     inputs = [
         made_plain(write_groups(tmp_path / f"in-{n}.parquet", [1_000], n * 1_000, sequence_number=1)) for n in range(6)
     ]
@@ -115,7 +115,7 @@ def test_divided_groups_tell_the_files_of_all_their_tasks(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("taken", [((0, 400), (400, 1000)), ((0, 1000), (1000, 1000))])
-def test_pages_of_a_file_that_tasks_share_may_not_be_moved(tmp_path: Path, taken: tuple[tuple[int, int], ...]) -> None:
+def test_pages_of_a_file_that_tasks_share_must_not_be_moved(tmp_path: Path, taken: tuple[tuple[int, int], ...]) -> None:
     file = write_groups(tmp_path / "in.parquet", [1_000], 0)
     task = divided_task([file], tmp_path / "out", parts=2, target=1 << 20)
     parts = [

@@ -28,7 +28,7 @@ def catalog_from(name: str, sealed: Mapping[str, Any], http_timeout_seconds: flo
                 f"Catalog {name!r} is a {_CANNOT_COMMIT[kind]} catalog, through which no commit can be made.",
                 hint="Reach its tables through a REST, SQL, Hive or Glue catalog.",
             )
-        properties = {"s3.retry-strategy-impl": "tidyberg.catalog.retries.PatientRetries", **unseal(sealed)}
+        properties = {"s3.retry-strategy-impl": "tidyberg.catalog.s3_retries.PatientRetries", **unseal(sealed)}
         if kind in _NEED_URI and not properties.get("uri"):
             raise ConfigurationError(f"Catalog {name!r} has no uri.", hint="Give it one in tidyberg.yaml.")
         if kind is CatalogType.SQL:

@@ -18,7 +18,7 @@ _HARMS = {
     Harm.LINEAGE: "lost their row id or their last updated sequence number",
 }
 _MARKS = {Verdict.INTACT: ("✓", "bold green"), Verdict.DAMAGED: ("✗", "bold red"), Verdict.NOT_AUDITED: ("?", "yellow")}
-_RECEIPTS = {
+RECEIPT_TEXTS = {
     Receipt.HOLDS: "receipt matches",
     Receipt.FOOTERS_HOLD: "receipt matches (copied files by size and footer)",
     Receipt.BROKEN: "receipt mismatch: files changed since they were written",
@@ -55,8 +55,8 @@ def _lines(audited: SnapshotAudit, timezone: str) -> Iterator[RenderableType]:
         (f"{mark} ", style),
         f"{audited.snapshot_id} · {moment(audited.timestamp_ms, timezone)} · {audited.made_by} · {_verdict(audited)}",
     )
-    if audited.receipt in _RECEIPTS:
-        line.append(f" · {_RECEIPTS[audited.receipt]}", "red" if audited.receipt is Receipt.BROKEN else "")
+    if audited.receipt in RECEIPT_TEXTS:
+        line.append(f" · {RECEIPT_TEXTS[audited.receipt]}", "red" if audited.receipt is Receipt.BROKEN else "")
     yield line
     yield from _refused(audited.partly_numbered)
     for harm, rows in audited.harms:

@@ -25,7 +25,7 @@ def _never() -> None:
 class Removal:
     removed: tuple[str, ...]
     refused: tuple[tuple[str, str], ...]  # path and the storage's answer; recorded, not fatal
-    foreign: tuple[str, ...] = ()  # not the job's own, whatever its record says: left alone
+    foreign: tuple[str, ...] = ()  # files that are not the job's, although its record names them; they are kept
 
 
 def referenced_paths(

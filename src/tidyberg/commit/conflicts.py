@@ -39,7 +39,7 @@ class Validation:
 
 
 def refusal_to_commit(plan: Plan, parent: Pinned) -> str | None:
-    """The reason why no group of the plan may be committed on that parent, or None."""
+    """Returns the reason why no group of the plan may be committed on that parent, or None."""
     descends = _descends(plan, parent)
     if descends is False or (descends is None and parent.sequence_number < plan.sequence_number):
         return f"branch {plan.branch} was rolled back behind the plan's snapshot"
@@ -67,7 +67,7 @@ def validate_groups(
     plan: Plan,
     outputs: Mapping[int, Sequence[WrittenFile]] = MappingProxyType({}),
 ) -> Validation:
-    """`groups` are some of the plan's, and `outputs` theirs, by group id, once they are written."""
+    """Splits groups into those that may be committed and conflicts. `outputs` are their written files, by group id."""
     located = _locate(groups, parent)
     unseen = _touched_by_unseen(parent, plan.sequence_number, plan.deletes)
     undone = _undone_deletes(plan, parent)
@@ -125,10 +125,10 @@ def _gone(group: FileGroup, rows: Sequence[_Located | None]) -> str | None:
 
 
 class _NewDeletes:
-    """Position deletes and DVs that came after the plan's snapshot, by scope, each with its highest sequence number.
+    """Position deletes and DVs that are newer than the plan's snapshot, by scope, with the highest sequence number.
 
-    Data sequence numbers tell: a delete file that was merely rewritten since keeps an old one. Equality deletes that
-    came later still apply to the outputs, which carry the plan's sequence number [I3]; older ones were applied.
+    The data sequence number decides, because a delete file that was only rewritten keeps its old one. Newer equality
+    deletes still apply to the outputs, which have the plan's sequence number [I3]. Older ones were already applied.
     """
 
     def __init__(self, parent: Inventory, plan_sequence_number: int) -> None:
@@ -144,7 +144,7 @@ class _NewDeletes:
                 self._latest[key] = (sequence_number, path)
 
     def touching(self, path: str, row: _Located) -> str | None:
-        """A delete file that may have removed rows of this input meanwhile, judged by its scope."""
+        """Returns the path of a new delete file that may apply to this input, judged by its scope, or None."""
         for key in (path, (row.spec_id, row.partition)):
             if (found := self._latest.get(key)) and row.sequence_number <= found[0]:
                 return found[1]
@@ -159,19 +159,19 @@ def _newly_deleted(group: FileGroup, rows: Sequence[_Located | None], deletes: _
 
 
 class _NewEqualityDeletes:
-    """Equality deletes of one partition that came after the plan's snapshot: they reach one spec and miss the other.
+    """Equality deletes that are newer than the plan's snapshot. Such a delete applies to one spec and partition only.
 
-    For a group whose outputs stay with their inputs such a delete is no conflict [I3]. Outputs in another spec carry
-    the plan's data sequence number s, and then, case by case:
-    - Deletes up to s that apply to an input were applied while it was read. None of them reaches an output, whatever
-      its spec and partition: an equality delete applies to older data only, and the outputs have s.
-    - A delete above s in an input's own spec and partition would delete from the input but miss the outputs: rows
+    If the outputs stay in the partition of their inputs, the delete is no conflict [I3]. If they move to another spec,
+    they have the plan's data sequence number s, and there are four cases:
+    - A delete up to s that applies to an input was applied when the input was read. It applies to no output, because
+      an equality delete applies only to older data, and the outputs have s. No conflict.
+    - A delete above s in the spec and partition of an input applies to the input but not to the outputs. Deleted rows
       would come back. A conflict.
-    - A delete above s in an output's spec and partition would reach the output but was never meant for the input:
-      rows would be lost. A conflict.
-    - A delete above s of an unpartitioned spec is global: it reaches the input, which is not newer than s, and the
-      outputs alike. No conflict, and this holds too where the old or the new spec is itself an unpartitioned one.
-    Position deletes and DVs name input files and conflict in any case.
+    - A delete above s in the spec and partition of an output applies to the output but not to the input. Rows would
+      be lost. A conflict.
+    - A delete above s in an unpartitioned spec is global. It applies to the input and to the outputs alike. No
+      conflict, even if the old or the new spec is itself unpartitioned.
+    Position deletes and DVs name input files, so they always conflict.
     """
 
     def __init__(self, parent: Inventory, plan_sequence_number: int) -> None:
@@ -181,7 +181,7 @@ class _NewEqualityDeletes:
         for path, kind, scope, partition, sequence_number in zip(*columns, strict=True):
             if kind == "equality" and scope != "global" and sequence_number > plan_sequence_number:
                 found = parent.partitions[partition]
-                # By text, as the inventory tells partitions apart: NaN equals itself.
+                # Compares text, as the inventory does, because then NaN equals itself.
                 self._by_partition[found.spec_id, repr(found.values)] = path
         self._partitions = parent.partitions
 
@@ -208,9 +208,9 @@ def _between_specs(
 
 
 def _touched_by_unseen(parent: Inventory, plan_sequence_number: int, plan_deletes: Sequence[DeleteFile]) -> set[str]:
-    """Files with a delete as old as the plan that the plan does not know: the branch was moved to another history.
+    """Finds inputs with a delete that is as old as the plan but unknown to it, because the branch has another history.
 
-    One that was only rewritten since has an old data sequence number but a new file sequence number.
+    A delete file that was only rewritten has an old data sequence number but a new file sequence number.
     """
     if parent.delete_files.num_rows == 0:
         return set()
@@ -228,10 +228,10 @@ def _of_another_history(group: FileGroup, touched: set[str]) -> str | None:
 
 
 def _undone_deletes(plan: Plan, parent: Inventory) -> dict[int, str]:
-    """Position in the plan's deletes -> path of those that are gone, where nobody can tell whether they were undone.
+    """Returns deletes of the plan that are gone and may have been undone: position in the plan's deletes -> path.
 
-    Rows that they deleted are not in the outputs. A delete file that is gone from a history we know was replaced by
-    another, or has nothing left to apply to. In one with gaps it may have been rolled back: its rows are there again.
+    The outputs do not contain the rows that they deleted. If the history is complete, such a delete file was replaced
+    or has no file left to apply to. If the history has gaps, it may have been rolled back, and its rows are live again.
     """
     if _descends(plan, parent.pinned):
         return {}
@@ -245,7 +245,7 @@ def _undeleted(group: FileGroup, undone: Mapping[int, str]) -> str | None:
 
 
 def _renumbered(group: FileGroup, rows: Sequence[_Located | None]) -> str | None:
-    """I8: outputs hold the row ids of the plan; the first commit after an upgrade to v3 gives ids to all rows."""
+    """I8: outputs have the row ids of the plan, but the first commit after an upgrade to v3 assigns ids to all rows."""
     for file, row in zip(group.files, rows, strict=True):
         if row is not None and row.first_row_id != file.first_row_id:
             return f"the rows of {file.path} got {'other ' if file.first_row_id is not None else ''}ids meanwhile"

@@ -1,7 +1,7 @@
 """Finds the delete files that no data file can need once a commit's inputs are gone [I4].
 
-Judged per delete file against the very snapshot that the commit builds on, again on every attempt: a rule that only
-looks at the oldest sequence number of what is left would drop deletes that other writers' files still need.
+Every attempt checks each delete file against the snapshot that the commit builds on. Comparing only with the oldest
+remaining sequence number would drop deletes that the files of other writers still need.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,9 +20,9 @@ _NONE_LEFT = np.iinfo(np.int64).max
 
 
 def dangling_deletes(parent: Inventory, groups: Sequence[Replaceable], applied: Collection[Identity]) -> pa.Table:
-    """Rows of the parent's delete files, of those that were applied, that no remaining data file can need.
+    """Returns the rows of applied delete files, in the parent's table, that no remaining data file can need.
 
-    The DV of a replaced file goes with it in any case: it may have been rewritten meanwhile.
+    The DV of a replaced file is always removed with it, even if the DV was rewritten meanwhile.
     """
     deletes = parent.delete_files
     replaced = pa.array([file.path for group in groups for file in group.group.files], pa.string())
@@ -40,7 +40,7 @@ def dangling_deletes(parent: Inventory, groups: Sequence[Replaceable], applied: 
 
 
 class _Need:
-    """What the remaining data files can need. Outputs need no delete that was applied to their inputs."""
+    """The deletes that the remaining data files can need. Outputs need no delete that was applied to their inputs."""
 
     def __init__(self, remaining: pa.Table, partitions: int) -> None:
         self._paths = set(remaining["path"].to_pylist())

@@ -20,10 +20,10 @@ from tidyberg.storage.table_files import damaged
 
 ADDED, DELETED = 1, 2
 EXISTING = 0
-BLOCK_SIZE_V1 = 64 * 1024 * 1024  # "always write a default in v1": the field is required there and means nothing
+BLOCK_SIZE_V1 = 64 * 1024 * 1024  # required in v1, where the spec says "always write a default"
 
 
-# I5: a data file is its path; a DV is a piece of a Puffin file that many share.
+# I5: a path identifies a data file. Many DVs share one Puffin file, so a DV also needs its offset and size.
 Identity = tuple[str, int | None, int | None]  # path, content offset, content size
 
 
@@ -39,7 +39,7 @@ class Entry:
     size: int
     partition: bytes  # as encoded in the manifest
     data_file: bytes  # the whole data_file record as encoded in the manifest
-    first_row_id: int | None  # v3; None also where the rows of an upgraded table have no ids yet
+    first_row_id: int | None  # v3; None also if the table was upgraded and its rows have no ids yet
     first_row_id_at: slice | None  # where it is in `data_file`, if it has a place there
 
     @property
@@ -101,7 +101,7 @@ class EntryEncoder:
             and (format_version < 3 or any(field_id(field) == 142 for field in source.data_file_schema["fields"]))
         ):
             return cls(source.container.schema, source, keeps_bytes=True)
-        # A table upgraded since: old entries would inherit the new snapshot's sequence number, so write new ones.
+        # The table was upgraded. Old entries would inherit the new snapshot's sequence number, so write them again.
         return cls(with_partition(template, source.partition_schema), source, keeps_bytes=False)
 
     def existing(self, entry: Entry, status: int, snapshot_id: int) -> bytes:
@@ -175,7 +175,7 @@ def live_entries(container: AvroFile, listed: ListedManifest) -> Iterator[Entry]
             if values[0] == DELETED:
                 continue
             inherits = values[0] == ADDED or listed.sequence_number == 0
-            # Where the manifest has none, its files have none: they are older than the table's upgrade to v3.
+            # If the manifest has no id, its files have none either: they are older than the table's upgrade to v3.
             first_row_id = values.get(142) if next_row_id is not None else None
             if next_row_id is not None and first_row_id is None:
                 first_row_id, next_row_id = next_row_id, next_row_id + values[103]

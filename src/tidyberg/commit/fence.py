@@ -1,12 +1,12 @@
 """Puts up a fence: a tag that prevents a sent commit from ever landing, so that its outcome is final [I7].
 
-A process may be stopped between its last look at its lease and the commit, a server may have queued the request, an
-answer may be lost: no clock tells when such a commit can no longer land. So every commit requires that a tag named for
-its job and chunk does not exist, and who settles the job creates that tag: when it stands, the commit has landed before
-it or never will.
+A process may pause between its last check of the lease and the commit. A server may queue the request. An answer may be
+lost. In none of these cases does the time that has passed prove that the commit can no longer succeed. So every commit
+requires that a certain tag, named after its job and chunk, does not exist. Recovery creates that tag. Once the tag
+exists, the commit has either succeeded before or never will.
 
-A commit that adds a snapshot makes older fences needless, and removes them: the stale one would need a sequence number
-that is taken. Format version 1 has none, so there a fence stays until it expires with the snapshots of its time.
+A commit that adds a snapshot removes older fences, because the old commit would need a sequence number that is now
+taken. Format version 1 has no sequence numbers, so its fences stay until they expire with the snapshots of their time.
 """
 
 import time
@@ -34,7 +34,7 @@ _PAUSE_SECONDS = 0.2
 
 
 class FenceInDoubtError(Exception):
-    """It is unknown whether the fence stands: the catalog did not answer, or refused it."""
+    """It is unknown whether the fence exists: the catalog did not answer, or refused it."""
 
 
 def fence_name(job_id: str, chunk: int) -> str:
@@ -42,12 +42,12 @@ def fence_name(job_id: str, chunk: int) -> str:
 
 
 def no_fence(job_id: str, chunk: int) -> AssertRefSnapshotId:
-    """The requirement that a commit of that chunk sends."""
+    """Returns the requirement that a commit of that chunk sends."""
     return AssertRefSnapshotId(ref=fence_name(job_id, chunk), snapshot_id=None)
 
 
 def needless_fences(metadata: TableMetadata) -> list[RemoveSnapshotRefUpdate]:
-    """Those that a commit which adds a snapshot can take away."""
+    """Returns the fences that a commit removes if it adds a snapshot."""
     if metadata.format_version == 1:
         return []
     return [
@@ -67,14 +67,14 @@ def put_up_fence(
     now_ms: int,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Table:
-    """Returns the table at a moment when the fence stood. `attempt` must be unique to this call."""
+    """Creates the fence and returns the table as it was then. `attempt` must be unique to this call."""
     failure: Exception | None = None
     for number in range(_TRIES):
         if name in table.metadata.refs:
             return table
         try:
             return _tagged(catalog, table, name, f"{attempt}/{number}", about_to_write, now_ms)
-        except CommitFailedException as error:  # other writers were faster, or an answer was lost and this is a repeat
+        except CommitFailedException as error:  # another commit was first, or an answer was lost
             failure = error
             sleep(_PAUSE_SECONDS * (number + 1))
         except Exception as error:  # noqa: BLE001  # clients have many; the table tells whether it stands

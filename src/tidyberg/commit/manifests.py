@@ -33,9 +33,9 @@ def write_file(io: FileIO, path: str, content: bytes) -> None:
     try:
         size = objects.write(io, path, content)
     except PermissionError as error:
-        raise AccessDenied(f"Cannot write {path}: {error}.", hint="Check the rights on that location.") from error
+        raise AccessDenied(f"Cannot write {path}: {error}.", hint="Check the permissions on that location.") from error
     except OSError as error:
-        raise StorageError(f"Cannot write {path}: {error}.", hint="Check its room and the network.") from error
+        raise StorageError(f"Cannot write {path}: {error}.", hint="Check its free space and the network.") from error
     if size != len(content):
         raise StorageError(f"{path} has {size} bytes after {len(content)} were written.", hint="Try again.")
 
@@ -80,7 +80,7 @@ def rewritten_manifest(
 ) -> tuple[bytes, ListedManifest]:
     """Merges the sources into one manifest. Removed entries become DELETED, the others EXISTING.
 
-    Old DELETED entries are not carried over. Several sources must agree as commit/merging.py has it.
+    Old DELETED entries are dropped. Several sources must have in common what `commit/merging.py` requires.
     """
     records: list[bytes] = []
     kept: list[Entry] = []
@@ -109,7 +109,7 @@ def rewritten_manifest(
         517: source.listed.content,
         515: None,  # assigned when the list is written, as is 520, the first row id
         520: None,
-        # The minimum of LIVE files; with none left it is the commit's own number.
+        # The minimum over live files, or the number of this commit if there are none.
         516: min((entry.sequence_number for entry in kept), default=None),
     }
     if len(losses) > 1:  # the partition summaries of a single source still cover every entry
@@ -166,8 +166,7 @@ def manifest_list(
 ) -> tuple[bytes, int]:
     """Returns the list, and how many rows get ids in it. In v3 these begin at `first_row_id`, the table's next id.
 
-    Sequence numbers of this commit's own manifests and first row ids of all that have none are assigned here, again on
-    every attempt.
+    Every attempt assigns sequence numbers to the manifests of this commit, and first row ids to all that have none.
     """
     schema = _list_schema(format_version)
     write = writer(resolve_names(schema))
@@ -183,7 +182,7 @@ def manifest_list(
             if fields.get(count) is None and format_version > 1:
                 raise damaged(manifest.path, "its entry in the manifest list has no file counts")
         if format_version > 2 and fields[517] == DATA and fields.get(520) is None:
-            # I8: room for the existing rows too, for those of files that had no id before the table's upgrade.
+            # I8: existing rows count too, because files from before the upgrade have no ids yet.
             fields[520], next_row_id = next_row_id, next_row_id + fields[512] + fields[513]
         record = bytearray()
         write(record, fields)

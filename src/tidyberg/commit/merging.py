@@ -1,7 +1,7 @@
-"""Decides which manifests that lose entries in one commit are merged. One request for each would dominate its cost.
+"""Decides which manifests are merged when they lose entries in a commit. Writing each one would dominate the cost.
 
-Manifests that keep nothing are no part of one that keeps something: nobody reads those again after the next commit,
-while their DELETED entries would stay as long as anything that is kept beside them.
+Manifests that lose all their entries are not merged with others. The next commit drops a manifest that has only DELETED
+entries. Merged with live entries, they would stay as long as those.
 """
 
 import json
@@ -17,7 +17,7 @@ from tidyberg.observe.manifest_list import DATA
 
 
 def merge_losses(losses: Sequence[Loss], format_version: int, properties: Mapping[str, str]) -> list[tuple[Loss, ...]]:
-    """Bundles losses. Each bundle becomes one manifest, up to about the size in the table's properties."""
+    """Groups losses. Each group becomes one manifest of at most about the size in the table's properties."""
     limit = merged_manifest_bytes(properties)
     bundles: list[list[Loss]] = []
     open_bundles: dict[object, tuple[list[Loss], int]] = {}
@@ -34,10 +34,10 @@ def merge_losses(losses: Sequence[Loss], format_version: int, properties: Mappin
 
 
 def _likeness(loss: Loss, format_version: int) -> object:
-    """What merged manifests must share: content, spec, all header fields and the entry schema."""
+    """Returns what merged manifests must have in common: content, spec, all header fields and the entry schema."""
     source = loss.source
     if any(isinstance(kind, UUIDType) for kind in partition_types(source)):
-        # Readers disagree on the order of UUIDs: summaries of several values would be wrong to some of them.
+        # Readers order UUIDs differently, so a summary of several values would be wrong for some of them.
         return source.listed.path
     said = header_of(source, format_version).items()
     header = tuple(sorted((name, value) for name, value in said if not name.startswith("avro.")))
@@ -46,7 +46,7 @@ def _likeness(loss: Loss, format_version: int) -> object:
         source.listed.spec_id,
         header,
         json.dumps(EntryEncoder.for_source(source, format_version).schema),
-        # I8: rows that have no ids yet get them by their place among those of their manifest.
+        # I8: rows without ids get them by their position in the manifest.
         source.listed.content == DATA and source.listed.first_row_id is None,
         len(loss.removed) == len(source.entries),
     )

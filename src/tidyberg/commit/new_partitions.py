@@ -53,7 +53,7 @@ def empty_manifest(metadata: TableMetadata, spec_id: int) -> Manifest:
     """An empty manifest of the spec, as a template for a new one."""
     spec = metadata.specs()[spec_id]
     schema = _schema_with_sources(metadata, spec)
-    # Optional, as the specification has it: a partition value is null where its source is.
+    # Optional, as in the spec: a partition value is null if its source value is.
     fields = [NestedField(f.field_id, f.name, f.field_type) for f in spec.partition_type(schema).fields]
     partition = AvroSchemaConversion().iceberg_to_avro(Schema(*fields), schema_name="r102")
     header = {

@@ -41,14 +41,14 @@ def _check_output(io: FileIO, file: WrittenFile) -> None:
     except FileNotFoundError as error:
         raise DamagedFile(
             f"{file.path} vanished before it was committed.",
-            hint="Another tool may remove files it takes for orphans; raise its minimum age.",
+            hint="Another tool may have removed it as an orphan file; raise the minimum age in that tool.",
         ) from error
     if size != file.size:
         raise DamagedFile(f"{file.path} has {size} bytes where its writer reported {file.size}.")
 
 
 def _size(io: FileIO, path: str) -> int:
-    """The work of a whole job depends on the answer, so a request that storage did not answer is sent again."""
+    """Returns the size of a file. Retries, because the work of a whole job depends on the answer."""
     try:
         return _RETRYING(objects.size_of, io, path)
     except FileNotFoundError:
@@ -60,10 +60,10 @@ def _size(io: FileIO, path: str) -> int:
 def existing_outputs(
     io: FileIO, intent: Intent, ownership: Ownership, check: Callable[[], None] = lambda: None
 ) -> list[str]:
-    """The outputs that exist, including those adopted from a dead job.
+    """Returns the outputs that exist, including those adopted from a dead job.
 
-    Found by one listing a directory, whatever the number of attempts and files; `check` is called before each, and
-    raises to end it. Only directories of the table are looked into.
+    Lists each directory once, whatever the number of attempts and files, and only directories of the table. `check` is
+    called before each listing, and stops the search if it raises.
     """
     groups = intent.groups
     adopted = sorted(path for paths in intent.adopted.values() for path in paths if ownership.owns(path, (path,)))
@@ -103,5 +103,5 @@ def exists(io: FileIO, path: str) -> bool:
 
 def _no_answer(path: str, error: OSError) -> TidybergError:
     if isinstance(error, PermissionError):
-        return AccessDenied(f"Cannot look up {path}: {error}.", hint="Check the rights on that location.")
+        return AccessDenied(f"Cannot look up {path}: {error}.", hint="Check the permissions on that location.")
     return StorageError(f"Cannot look up {path}: {error}.", hint="Check the storage and the network, then try again.")

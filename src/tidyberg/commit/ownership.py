@@ -1,7 +1,7 @@
 """Decides which paths a run may delete: files below its table's locations whose names carry the run's id [I6].
 
-Both come from what is trusted: the locations from the table's metadata, the id from the names that this code gives.
-The job's record only says where to look. Otherwise anyone with access to the job store could delete any object.
+Both are trusted: the locations come from the table's metadata, and this code puts the id into the names. The job's
+record only says where to look. Otherwise anyone with access to the job store could delete any object.
 """
 
 import re
@@ -31,7 +31,7 @@ def manifest_list_name(run_id: str, snapshot_id: int, attempt: int) -> str:
 
 
 def metadata_file_id(attempt: str) -> uuid.UUID:
-    """For the name of a metadata.json: its first digits are of the run, the others of the attempt (`<run>/…`)."""
+    """Returns an id for the name of a metadata.json: first digits of the run, then of the attempt (`<run>/…`)."""
     return uuid.UUID(hex=_mark(attempt.partition("/")[0]) + uuid.uuid5(METADATA_NAMES, attempt).hex[_MARK_DIGITS:])
 
 
@@ -49,7 +49,7 @@ class Ownership:
     def of(cls, table: Table, run_id: str) -> "Ownership":
         provider = table.location_provider()
         location = table.metadata.location.rstrip("/")
-        # Not all that lies below the location: another table may lie there too.
+        # Not everything below the location, because another table may be there too.
         data = {provider.data_path, f"{location}/data"}
         if CUSTOM_PROVIDER in table.metadata.properties:
             data.add(location)
@@ -61,7 +61,7 @@ class Ownership:
         return directory in self.data_roots or _is_below(directory, self.data_roots)
 
     def owns(self, path: str, adopted: Collection[str] = ()) -> bool:
-        """`adopted`: outputs that the run took over from a dead one of its table; these carry that one's id."""
+        """Whether the run may delete the path. `adopted` are outputs of a dead run of the table, which have its id."""
         name = name_of(path)
         if output := OUTPUT_NAME.fullmatch(name):
             return _is_below(path, self.data_roots) and (output["run"] == self.run_id or path in adopted)
@@ -80,7 +80,7 @@ def name_of(path: str) -> str:
 
 
 def _is_below(path: str, roots: Collection[str]) -> bool:
-    """Refuses `..`, which leads elsewhere, and empty parts, which no path of tidyberg has."""
+    """Refuses `..`, which leaves the directory, and empty parts, which no path of tidyberg has."""
     for root in roots:
         if path.startswith(f"{root}/"):
             return {"", ".", ".."}.isdisjoint(path[len(root) + 1 :].split("/"))

@@ -1,7 +1,7 @@
 """Sends a commit until its outcome is known. Retries conflicts, and asks the table about unknown outcomes.
 
-Finding our snapshot, or one of our outputs live, proves that a commit landed; an error proves nothing [I7]. A
-conflict may answer our own commit that a client library sent twice, so the table is asked before it is believed.
+A commit has succeeded if its snapshot or one of its outputs is in the table. An error proves nothing [I7]. A conflict
+may be the answer to a commit of ours that a client library sent twice, so the table is checked first.
 """
 
 import random
@@ -78,8 +78,8 @@ class Committed:
     groups: tuple[int, ...]
     conflicts: Mapping[int, str]
     attempts: int
-    sequence_number: int | None = None  # which no other commit has; None: format version 1, or not known
-    removed_deletes: int | None = None  # delete files; None: not known
+    sequence_number: int | None = None  # unique to this commit; None: format version 1, or unknown
+    removed_deletes: int | None = None  # delete files; None: unknown
 
 
 @dataclass
@@ -99,7 +99,7 @@ class Publisher:
     rng: random.Random = field(default_factory=random.Random)
     _attempts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # manifest list -> groups it commits
     _conflicts: dict[int, str] = field(default_factory=dict)
-    _unknown_parent: int | None = None  # what the branch must still be at for an unanswered attempt to land
+    _unknown_parent: int | None = None  # an attempt without an answer can succeed only while the branch is here
     _storage_failures: int = 0
     _unseen: bool = False  # whether an attempt that a server may have accepted was sent since the table was last read
 
@@ -128,7 +128,7 @@ class Publisher:
         )
         deadline = time.monotonic() + self.retry.total_timeout_ms / 1000
         failure: BaseException | None = None
-        for attempt in range(self.retry.retries + 2):  # the last round sends nothing: it asks how the one before ended
+        for attempt in range(self.retry.retries + 2):  # the last one only checks the previous one
             if attempt:
                 self.sleep(self.retry.wait_seconds(attempt - 1, self.rng))
             try:
@@ -148,7 +148,7 @@ class Publisher:
                 continue
             self._unseen = False
             if parent.pinned.snapshot_id != self._unknown_parent:
-                self._unknown_parent = None  # it required the branch to stay where it was: now it never lands
+                self._unknown_parent = None  # the branch has moved, so that attempt can no longer succeed
             if landed := self._landed(table, parent, finished, attempt):
                 return landed
             if attempt > self.retry.retries or (failure is not None and time.monotonic() > deadline):
@@ -176,7 +176,7 @@ class Publisher:
         raise self._gave_up(failure, finished)
 
     def _bear(self, error: StorageError) -> None:
-        """Asks storage again after an error, because the work of a whole job depends on a few small files."""
+        """Retries after an error of storage, because the work of a whole job depends on a few small files."""
         self._storage_failures += 1
         if self._storage_failures > STORAGE_RETRIES:
             raise error
@@ -207,9 +207,9 @@ class Publisher:
             number = (snapshot.sequence_number or None) if table.metadata.format_version > 1 else None
             removed = int((snapshot.summary["removed-delete-files"] if snapshot.summary else None) or 0)
             return Committed(snapshot.snapshot_id, groups, dict(self._conflicts), attempt, number, removed)
-        # Our snapshot may be expired already while its files live on.
+        # Our snapshot may have expired while its files are still live.
         if self._attempts and (groups := self._live_groups(parent, finished)):
-            self.journal.check_ownership()  # or who took the table over has committed them
+            self.journal.check_ownership()  # otherwise a job that took over may have committed them
             return Committed(self.snapshot_id, groups, dict(self._conflicts), attempt)
         return None
 
@@ -279,8 +279,10 @@ class Publisher:
         return sequence_number
 
     def _moved_since(self, table: Table) -> bool:
-        """Another branch took our numbers, or an upgrade changed what a snapshot must say: no requirement covers it,
-        and servers answer that the request is bad."""
+        """Whether another branch took our sequence number, or an upgrade changed what a snapshot must contain.
+
+        No requirement covers this, and servers answer that the request is bad.
+        """
         try:
             return _numbering(self._load()) != _numbering(table)
         except TidybergError:
@@ -339,8 +341,8 @@ def _numbering(table: Table) -> tuple[int, int, int | None]:
 def _end_open_transaction(catalog: Catalog) -> None:
     """Makes sure that the next load of the table sees what other processes see.
 
-    SQLAlchemy gives a connection whose COMMIT failed back to its pool as it is, and so our own swap would show in
-    it, which nobody else will ever see. SQLite refuses a COMMIT while another process reads.
+    SQLAlchemy returns a connection whose COMMIT failed to its pool with the transaction still open. That connection
+    would show our own change, which no other process sees. SQLite refuses a COMMIT while another process reads.
     """
     if isinstance(catalog, SqlCatalog) and catalog.engine.url.database not in (None, "", ":memory:"):
         catalog.engine.dispose()

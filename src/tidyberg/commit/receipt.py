@@ -1,13 +1,13 @@
 """The receipt of a commit: one checksum over every file that a snapshot added.
 
-Each encoded output's SHA-256 is taken from the bytes on their way to storage. The receipt is the SHA-256 of one line a
-file (name, size, digest) in the order of the names, so it depends neither on groups nor on attempts, and every snapshot
-of a job that commits in several has its own. It holds when the files that the snapshot added are, byte for byte and
-none more or less, those that the job wrote.
+The SHA-256 of an encoded output is computed while it is written. The receipt is the SHA-256 of one line per file (name,
+size, digest), sorted by name. So it does not depend on groups or attempts. If a job makes several commits, each
+snapshot has its own receipt. The receipt matches if the snapshot added exactly the files that the job wrote, byte for
+byte.
 
-The bytes of copied row groups may pass no worker. What a copied file is known by is its size and its footer, which says
-where each column of every row group lies, how long it is and what bounds its values: the digest is that of the footer.
-A snapshot with such files has a receipt of another name, which says which of its files are copies.
+The bytes of copied row groups may not pass through a worker, so the digest of a copied file is that of its footer. The
+footer says where each column of each row group is, how long it is and what its bounds are. A snapshot with copied files
+has a receipt with another name, and a property that lists which files are copies.
 """
 
 import hashlib
@@ -17,19 +17,19 @@ from tidyberg.model.task import WrittenFile
 
 CONTENT_CHECKSUM = "tidyberg.content-checksum"
 FOOTER_CHECKSUM = "tidyberg.footer-checksum"
-COPIED_FILES = "tidyberg.copied-files"  # ranges of numbers in the order of the names, from 0: "0-3,7"
+COPIED_FILES = "tidyberg.copied-files"  # positions in the order of names, as ranges from 0: "0-3,7"
 
 AddedFile = tuple[str, int, str]  # path, size, digest
 
 
 def content_checksum(files: Iterable[AddedFile]) -> str:
-    # Names, not paths: a table that is moved as it is keeps its receipts.
+    # Names instead of paths, so that receipts stay valid when a table is moved.
     lines = sorted(f"{_name(path)} {size} {digest}\n" for path, size, digest in files)
     return "sha256:" + hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def receipt(files: Sequence[WrittenFile]) -> dict[str, str]:
-    """Summary properties. Empty if a file has no digest, because a checksum would then promise what nobody checked."""
+    """Returns summary properties. They are empty if a file has no digest, because the receipt would be incomplete."""
     if not all(file.digest or file.footer_digest for file in files):
         return {}
     checksum = content_checksum((file.path, file.size, file.digest or file.footer_digest) for file in files)
@@ -43,11 +43,11 @@ def receipt(files: Sequence[WrittenFile]) -> dict[str, str]:
     }
 
 
-def copied_files(paths: Iterable[str], told: str) -> frozenset[str]:
-    """The files of a snapshot whose receipt covers only their footers. Raises ValueError if the property is invalid."""
+def copied_files(paths: Iterable[str], value: str) -> frozenset[str]:
+    """Returns the files whose receipt covers only their footers. Raises ValueError if the property is invalid."""
     ordered = _in_order(paths)
     found: set[str] = set()
-    for text in told.split(","):
+    for text in value.split(","):
         first, _, last = text.partition("-")
         found.update(ordered[int(first) : int(last or first) + 1])
     return frozenset(found)

@@ -56,10 +56,9 @@ CHUNK = "tidyberg.chunk"
 
 
 class AssertLastSequenceNumber(ValidatableTableRequirement):
-    """For catalogs that validate in PyIceberg: no other branch may have taken our sequence number, nor an upgrade
-    have changed what a snapshot must say.
+    """Requires that no other branch took our sequence number, and that no upgrade changed what a snapshot must contain.
 
-    REST servers check that themselves and would not know this requirement.
+    Only for catalogs that PyIceberg validates. REST servers check this themselves and do not know this requirement.
     """
 
     type: Literal["assert-last-sequence-number"] = Field(default="assert-last-sequence-number")
@@ -93,7 +92,7 @@ class Stager:
     plan_hash: str
     full_target: int | None  # the plan's
     snapshot_id: int
-    sequence_number: int  # the plan's: what the outputs carry [I3]
+    sequence_number: int  # the plan's, which the outputs have too [I3]
     outputs: Mapping[int, Sequence[WrittenFile]]
     deletes: Sequence[DeleteFile]  # of the plan; groups refer to them by position
     about_to_write: Callable[[Sequence[str]], None]
@@ -113,7 +112,7 @@ class Stager:
         removed = _removed_entries(parent, groups, deletes)
         listed = {manifest.path: manifest for manifest in read_listed_manifests(table.io, head.manifest_list)}
         if listed.keys() != {manifest.path for manifest in parent.manifests}:
-            # I1: what is missing in the list that we copy would be missing in the table.
+            # I1: a manifest that is missing in the copied list would be missing in the table.
             raise damaged(head.manifest_list, "it lists other manifests than a moment ago")
         manifests = self._added_manifests(table, parent, groups, listed)
         manifests += self._rewritten_manifests(table, removed, listed)
@@ -138,7 +137,7 @@ class Stager:
             snapshot_id=self.snapshot_id,
             parent_snapshot_id=head.snapshot_id,
             sequence_number=sequence_number if version > 1 else None,
-            # A snapshot must not be older than the table's last update, however far the clocks are apart.
+            # A snapshot must not be older than the table's last update, even if clocks differ.
             timestamp_ms=max(self.now_ms(), metadata.last_updated_ms),
             manifest_list=list_path,
             summary=self._summary(head, groups, deletes),
@@ -242,7 +241,7 @@ class Stager:
         return self._written[key]
 
     def _source(self, table: Table, listed: ListedManifest) -> Manifest:
-        # Another writer's commit may meanwhile have given first row ids to a manifest from before an upgrade.
+        # Another commit may have assigned first row ids to a manifest from before an upgrade.
         key = (listed.path, listed.first_row_id)
         if key not in self._sources:
             self._sources[key] = read_manifest(table.io, listed)
@@ -253,7 +252,7 @@ class Stager:
         write_file(table.io, path, content)
 
     def _next_manifest_path(self, table: Table) -> str:
-        # Never one that was tried before: storage may carry out a write late that it had said to have failed.
+        # Never a name that was tried before: a write that storage reported as failed may still happen later.
         self._names += 1
         return self._location(table, manifest_name(self.job_id, self.chunk, self._names - 1))
 
@@ -288,7 +287,7 @@ class Stager:
 
 
 def snapshot_of_job(metadata: TableMetadata, job_id: str, chunk: int) -> Snapshot | None:
-    """The snapshot of one chunk of a job. Finding it proves success; not finding it proves nothing [I7]."""
+    """Returns the snapshot of one chunk of a job. Finding it proves success. Not finding it proves nothing [I7]."""
     for snapshot in metadata.snapshots:
         summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
         if summary.get(JOB_ID) == job_id and int(summary.get(CHUNK, 0)) == chunk:

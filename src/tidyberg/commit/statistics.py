@@ -1,9 +1,9 @@
 """Finds statistics files of the parent that are also true of a replace snapshot, so that it keeps them.
 
-A theta sketch counts the distinct values of a column; a replace changes no row, so it counts those of the new snapshot
-as well. Its blobs go on naming the snapshot they were computed from, as the specification has it, and the Puffin file
-is shared: cleaners compare paths, and delete a statistics file only when no snapshot that is left refers to it.
-Partition statistics count files, which a replace changes: they are not carried.
+A theta sketch counts the distinct values of a column. A replace changes no row, so the sketch is also right for the new
+snapshot. As the spec requires, its blobs still name the snapshot that they were computed from. Both snapshots share the
+Puffin file. Tools that expire snapshots compare paths, and delete it only when no remaining snapshot refers to it.
+Partition statistics count files, which a replace changes, so they are not kept.
 """
 
 from pyiceberg.table.metadata import TableMetadata

@@ -21,7 +21,7 @@ _TOTALS = {
 def replace_summary(
     files: Sequence[InputFile], outputs: Sequence[WrittenFile], deletes: pa.Table, *, partitions: int
 ) -> dict[str, int]:
-    """`deletes` are the rows of the delete files that go."""
+    """Returns the summary. `deletes` are the rows of the delete files that the commit removes."""
     added_records, deleted_records = sum(file.records for file in outputs), sum(file.records for file in files)
     assert added_records <= deleted_records, "a replace adds no rows"
     kinds, records = deletes["kind"].to_pylist(), deletes["records"].to_pylist()
@@ -49,7 +49,7 @@ def replace_summary(
 
 
 def roll_forward(before: Mapping[str, str], changes: Mapping[str, int]) -> dict[str, str]:
-    """The changes, and each total that the parent's summary has, as summary properties."""
+    """Returns the changes, and each total that the parent's summary has, as summary properties."""
     totals = {
         name: int(before[name]) + changes.get(added, 0) - changes.get(removed, 0)
         for name, (added, removed) in _TOTALS.items()

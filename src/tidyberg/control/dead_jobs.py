@@ -46,7 +46,7 @@ class DeadJobs:
         except Cancelled:
             raise
         except TidybergError as error:  # other jobs, in other catalogs, are still recovered
-            return f"job {job.job_id} is not settled: {error}"
+            return f"job {job.job_id} could not be recovered: {error}"
 
     def outcome(self, job_id: str) -> Job | None:
         """Returns the job if it has ended: by itself, or by dying after its last commit landed.

@@ -45,7 +45,7 @@ class CompactionJob:
         job = self.request.new_job(str(table.metadata.table_uuid), this_process(), self.services.now_ms())
         with self._lease(job, stop) as lease:
             if self.services.store.get(job.job_id) is not None:  # names of outputs contain the id [I5]
-                raise BadInput(f"There was a run {job.job_id} before.", hint="Give each run an id of its own.")
+                raise BadInput(f"The run id {job.job_id} was used before.", hint="Give each run an id of its own.")
             record = JobRecord(self.services.store, job, lease, self.services.scrub)
             context = JobContext(self.request, self.services, self.catalog, record, self.engine, emit, stop)
             try:
@@ -96,7 +96,7 @@ class CompactionJob:
         try:
             report = self.dead_jobs.recover_again(context.record) if lease.lost else self._recover_others(context)
         except TidybergError as error:  # must not hide how the job itself ended
-            report = f"other jobs of {self.request.table} are not settled: {error}"
+            report = f"other jobs of {self.request.table} could not be recovered: {error}"
         if report:
             context.emit(Notice("info", report))
 

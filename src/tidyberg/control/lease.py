@@ -53,7 +53,7 @@ class Lease:
         while (holder := self._acquire()) is not None:
             if waited >= self._wait_seconds:
                 raise TableBusy(
-                    f"Job {holder} is at work on {self._job.table}.",
+                    f"Job {holder} is working on {self._job.table}.",
                     hint="Wait for it to end, or let --wait do so; `tidyberg history` shows it.",
                 )
             self.waited = True
@@ -87,7 +87,7 @@ class Lease:
             return None
         return Conflict(
             f"Another job took over {self._job.table}: this one did not renew its lease in time.",
-            hint="It commits nothing more; the other one went on with what it had finished.",
+            hint="It commits nothing more. The other job continues what it had finished.",
         )
 
     def lose(self) -> None:

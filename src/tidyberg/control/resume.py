@@ -78,13 +78,13 @@ def adopt_from_dead_jobs(context: JobContext, inventory: Inventory, max_output_a
     for dead in store.find(table=job.table, unfinished=True, limit=1000):
         if dead.job_id == job.job_id or dead.table_uuid != job.table_uuid:
             continue  # a job of another table that had this name may be alive: `tidyberg recover` asks for its lease
-        context.emit(StageStarted(Stage.RECOVER, f"settling job {dead.job_id}, which died"))
+        context.emit(StageStarted(Stage.RECOVER, f"recovering job {dead.job_id}, which died"))
         finding = recovery.examine(context.catalog, dead)
         taken = recovery.taken_over(dead)
         if adopted is None and (adopted := adoption.find(dead, finding, taken)) is not None:
             adopted.hand_over(context.record)
             done = plural(len(adopted.finished), "group")
-            context.emit(Notice("info", f"job {dead.job_id} had rewritten {done}: going on from there"))
+            context.emit(Notice("info", f"job {dead.job_id} had rewritten {done}: continuing from there"))
         context.emit(Notice("info", recovery.conclude(dead, finding)))
     return adopted
 

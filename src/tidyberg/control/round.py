@@ -200,7 +200,7 @@ class Round:
         most = self.context.request.options.max_output_files
         if self._outputs > most:
             raise TooManyOutputs(
-                f"The job came to {self._outputs:,} files; it may write {most:,}.",
+                f"The job wrote {self._outputs:,} files; the limit is {most:,}.",
                 hint="Give a larger target_file_size or a filter, or raise limits.max_output_files.",
             )
 

@@ -96,7 +96,7 @@ class Scanner:
                     if _is_ours(file.location[len(root) + 1 :]):
                         found.append(file)
             except PermissionError as error:
-                raise AccessDenied(f"Cannot list {root}: {error}.", hint="Check the rights on it.") from error
+                raise AccessDenied(f"Cannot list {root}: {error}.", hint="Check the permissions on it.") from error
             except OSError as error:
                 raise StorageError(
                     f"Cannot list {root}: {error}.", hint="Check the storage, then try again."

@@ -24,8 +24,6 @@ _SUMS = {
     "bytes": "sum",
     "records": "sum",
     "oldest": "min",
-    "smallest": "min",
-    "largest": "max",
 }
 
 
@@ -123,8 +121,6 @@ def _counted(
             "bytes": sizes,
             "records": entries["records"].to_numpy()[rows],
             "oldest": entries["sequence_number"].to_numpy()[rows],
-            "smallest": sizes,
-            "largest": sizes,
         }
     )
     counted = add_counts(each, ("partition", "snapshot_id"))

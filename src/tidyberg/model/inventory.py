@@ -52,7 +52,7 @@ DELETE_FILES = pa.schema(
     ]
 )
 
-# Counts of counted_files data files (see CountedFileRule), with one row per partition and snapshot.
+# Counts of data files that are only counted (see CountedFileRule), with one row per partition and snapshot.
 COUNTED_FILES = pa.schema(
     [
         pa.field("partition", pa.int32(), nullable=False),
@@ -63,8 +63,6 @@ COUNTED_FILES = pa.schema(
         pa.field("bytes", pa.int64(), nullable=False),
         pa.field("records", pa.int64(), nullable=False),
         pa.field("oldest", pa.int64(), nullable=False),  # the lowest sequence number
-        pa.field("smallest", pa.int64(), nullable=False),
-        pa.field("largest", pa.int64(), nullable=False),
     ]
 )
 
@@ -104,8 +102,6 @@ class PartitionStatistics:
     delete_files: int
     deleted_rows: int  # an upper bound: rows of position deletes and DVs, keys of equality deletes
     fragment_ratio: float
-    smallest_file: int
-    largest_file: int
     last_write_ms: int | None
     last_compaction_ms: int | None
     recent_commits: int  # distinct snapshots that wrote here within the hot window

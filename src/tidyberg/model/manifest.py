@@ -14,7 +14,6 @@ class ManifestInfo:
     spec_id: int
     holds_deletes: bool
     sequence_number: int
-    min_sequence_number: int
     added_snapshot_id: int
     first_row_id: int | None
 

@@ -14,13 +14,11 @@ from tidyberg.model.manifest import ManifestInfo
 from tidyberg.storage.table_files import damaged, read_bytes
 
 # Field ids of the manifest list, from the Iceberg specification.
-_PATH, _LENGTH, _SPEC_ID, _CONTENT, _SEQUENCE, _MIN_SEQUENCE, _SNAPSHOT, _KEY, _FIRST_ROW = (
-    500, 501, 502, 517, 515, 516, 503, 519, 520,
-)  # fmt: skip
-_WANTED = frozenset({_PATH, _LENGTH, _SPEC_ID, _CONTENT, _SEQUENCE, _MIN_SEQUENCE, _SNAPSHOT, _KEY, _FIRST_ROW})
+_PATH, _LENGTH, _SPEC_ID, _CONTENT, _SEQUENCE, _SNAPSHOT, _KEY, _FIRST_ROW = 500, 501, 502, 517, 515, 503, 519, 520
+_WANTED = frozenset({_PATH, _LENGTH, _SPEC_ID, _CONTENT, _SEQUENCE, _SNAPSHOT, _KEY, _FIRST_ROW})
 _ENCRYPTED = b"AGS1"  # how Iceberg's encrypted streams begin
 # Version 1 has no content field and no sequence numbers: its manifests hold data files with sequence number 0.
-_DEFAULTS = {_CONTENT: 0, _SEQUENCE: 0, _MIN_SEQUENCE: 0}
+_DEFAULTS = {_CONTENT: 0, _SEQUENCE: 0}
 
 DATA = 0  # the content of a manifest of data files
 
@@ -99,7 +97,6 @@ def _info(values: Mapping[int, Any]) -> ManifestInfo:
         spec_id=values[_SPEC_ID],
         holds_deletes=values[_CONTENT] == 1,
         sequence_number=values[_SEQUENCE],
-        min_sequence_number=values[_MIN_SEQUENCE],
         added_snapshot_id=values[_SNAPSHOT],
         first_row_id=values.get(_FIRST_ROW),
     )

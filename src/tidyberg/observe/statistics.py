@@ -70,8 +70,6 @@ def partition_statistics(
     size = over_files(np.add, data.size, "bytes", 0)
     records = over_files(np.add, data.records, "records", 0)
     deleted = _reduce(np.add, deletes.partition, deletes.records, np.zeros(partitions, np.int64))
-    smallest = over_files(np.minimum, data.size, "smallest", _MOST)
-    largest = over_files(np.maximum, data.size, "largest", 0)
     return tuple(
         PartitionStatistics(
             partition=number,
@@ -82,8 +80,6 @@ def partition_statistics(
             delete_files=int(delete_files[number]),
             deleted_rows=int(deleted[number]),
             fragment_ratio=int(delete_files[number]) / max(int(files[number]), 1),
-            smallest_file=int(smallest[number]) if files[number] else 0,
-            largest_file=int(largest[number]),
             last_write_ms=_time(writes[number]),
             last_compaction_ms=_time(compactions[number]),
             recent_commits=int(recent[number]),

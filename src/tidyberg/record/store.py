@@ -21,8 +21,8 @@ class JobStore(Protocol):
     def save(self, job: Job, *, holder: str | None = None) -> bool:
         """Insert or replace a job.
 
-        `holder` is the job itself or the job that settles it. With `holder`, the job is saved only while the holder has
-        the table. False means that the holder has lost the table and nothing was changed.
+        `holder` is the job itself or the job that recovers it. With `holder`, the job is saved only while the holder
+        has the table. False means that the holder has lost the table and nothing was changed.
         """
         ...
 
@@ -78,7 +78,7 @@ class JobStore(Protocol):
         ...
 
     def forget(self, job_id: str) -> None:
-        """Delete the paths, the plan and the finished groups of a settled job."""
+        """Delete the paths, the plan and the finished groups of a job that was concluded."""
         ...
 
     def prune(self, *, ended_before_ms: int, at_most: int = 1000) -> int:

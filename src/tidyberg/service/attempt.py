@@ -149,7 +149,7 @@ class Attempt:
             self.estimates.take_from(self.submission, self.records.store.get(self._run_id))
 
     def _ended_runs(self) -> list[Job]:
-        """Returns the earlier runs, after the outcome of runs that died was settled."""
+        """Returns the earlier runs, after recovering those that died."""
         runs = self._earlier_runs()
         left_open = [run for run in runs if run.is_open]
         if not left_open:
@@ -217,7 +217,7 @@ class Attempt:
                 self.submission.job_id, self._token, status, now_ms=self.now_ms(), changes=changes
             )
 
-        if self._settle(finish):
+        if self._record_result(finish):
             log.info("the job %s", status.value)
             self._events.status(status.value, outcome=changes.get("outcome"), error=changes.get("error"))
             if changes.get("outcome") in ("committed", "partly"):
@@ -268,10 +268,10 @@ class Attempt:
                 attempts=attempts,
             )
 
-        if self._settle(put_back):
+        if self._record_result(put_back):
             self._events.status("queued", reason=reason, retry_in_seconds=round(wait_seconds, 1))
 
-    def _settle(self, write: Callable[[], bool]) -> bool:
+    def _record_result(self, write: Callable[[], bool]) -> bool:
         """Writes the result of the job. Retries while the store is down and the claim may still be valid."""
         while not self._heartbeat.is_lost:
             try:

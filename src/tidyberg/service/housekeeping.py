@@ -42,7 +42,7 @@ class Housekeeping:
             plans_before_ms=now - round(keep.plans_days * DAY_MS), audit_before_ms=audit
         )
 
-    def settle_dead_runs(self) -> list[str]:
+    def recover_dead_runs(self) -> list[str]:
         """Recovers runs that died and removes their files. A job that will run again keeps them for its next run."""
         runs = self.records.store.find(unfinished=True, limit=_BATCH)
         waiting = {run.table for run in runs if self._is_to_go_on(run)}

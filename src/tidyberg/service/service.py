@@ -90,7 +90,7 @@ class Service:
         self._upkeep = upkeep = Housekeeping(self.control, self.records, self.settings.retention, self.now_ms)
         self.loops = [  # callers may add loops before `start`
             BackgroundLoop("retention", upkeep.forget_old, every_seconds),
-            BackgroundLoop("recovery", upkeep.settle_dead_runs, every_seconds),
+            BackgroundLoop("recovery", upkeep.recover_dead_runs, every_seconds),
         ]
         if self.settings.queue.estimate:
             self.loops.append(BackgroundLoop("estimates", self._estimates.find_out_wanted, ESTIMATE_SECONDS))

@@ -83,7 +83,7 @@ class Queue(Section):
     poll_seconds: float = Field(1.0, gt=0, description="How often workers look for jobs that other replicas accepted.")
     grace_seconds: float = Field(20.0, ge=0, description="How long running jobs may continue when the service stops.")
     upkeep_seconds: float = Field(
-        60.0, gt=0, description="How often the service settles dead runs and removes old records."
+        60.0, gt=0, description="How often the service recovers dead runs and removes old records."
     )
     estimate: bool = Field(
         True, description="Whether waiting jobs are planned in the background, to estimate how long they take."

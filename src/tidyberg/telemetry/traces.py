@@ -1,14 +1,9 @@
-"""The interface for traces. Without an exporter it does nothing and does not import OpenTelemetry."""
+"""The interface for traces, and a tracer that records nothing."""
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tidyberg.errors import ConfigurationError
-from tidyberg.settings.telemetry import Telemetry
-
 Value = str | int | float | bool
-_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
 class Span:
@@ -51,18 +46,3 @@ class Tracer:
 
     def close(self) -> None:
         """Sends the remaining spans."""
-
-
-def open_tracer(telemetry: Telemetry, environ: Mapping[str, str] | None = None) -> Tracer:
-    environ = os.environ if environ is None else environ
-    if telemetry.otlp_endpoint is None and not any(environ.get(name) for name in _VARIABLES):
-        return Tracer()
-    try:
-        from tidyberg.telemetry.otel import exporting_tracer
-    except ImportError as error:
-        raise ConfigurationError(
-            f"Traces are configured (telemetry.otlp_endpoint or ${_VARIABLES[1]}), but OpenTelemetry is not installed "
-            f"({error.name or error} is missing).",
-            hint="pip install 'tidyberg[otel]', or unset it.",
-        ) from None
-    return exporting_tracer(telemetry.otlp_endpoint, telemetry.service_name, telemetry.trace_sample_ratio)

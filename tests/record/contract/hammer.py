@@ -1,4 +1,4 @@
-"""Workers that take from one queue as fast as they can, in threads and in processes of their own."""
+"""Workers that claim from one queue as fast as they can, in threads and in processes."""
 
 import random
 import threading

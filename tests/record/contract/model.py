@@ -1,4 +1,4 @@
-"""The queue as plain lists and loops: slow, small, and what every store must agree with."""
+"""A slow and simple model of the queue, in plain lists and loops. Every store must agree with it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

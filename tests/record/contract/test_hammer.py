@@ -1,4 +1,4 @@
-"""Real threads and processes on one store at once: no job is claimed twice, none is lost, a table has one running."""
+"""Threads and processes share one store: no job is claimed twice or lost, and a table has one running job."""
 
 import multiprocessing
 import threading
@@ -44,7 +44,7 @@ def test_nothing_is_lost_or_done_twice_by_threads_and_processes(place: Place, op
         assert table != following or until < since
 
 
-def test_a_key_that_all_send_at_once_makes_one_job(open_records: Open) -> None:
+def test_a_key_that_many_send_at_the_same_time_makes_one_job(open_records: Open) -> None:
     queues = [open_records().queue for _ in range(4)]
     made: list[str] = []
 

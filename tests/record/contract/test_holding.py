@@ -1,4 +1,4 @@
-"""Who holds a submission may change it; who lost it may not. It ends exactly once."""
+"""Only the worker that holds a submission may change it. A submission ends exactly once."""
 
 from dataclasses import replace
 
@@ -24,20 +24,20 @@ def get(queue: JobQueue, job_id: str = "a") -> Submission:
     return found
 
 
-def test_who_beats_keeps_the_claim(queue: JobQueue) -> None:
+def test_a_heartbeat_keeps_the_claim(queue: JobQueue) -> None:
     mine = token(take(queue, now_ms=0, ttl_ms=10))
     assert queue.beat("a", mine, now_ms=8, ttl_ms=10) == "held"
     assert take_all(queue, now_ms=17) == []
     assert take_all(queue, now_ms=18) == ["a"]
 
 
-def test_who_beats_late_still_has_it_when_nobody_took_it(queue: JobQueue) -> None:
+def test_a_late_heartbeat_keeps_a_claim_that_nobody_took_over(queue: JobQueue) -> None:
     mine = token(take(queue, now_ms=0, ttl_ms=10))
     assert queue.beat("a", mine, now_ms=500, ttl_ms=10) == "held"
     assert take_all(queue, now_ms=505) == []
 
 
-def test_who_lost_the_claim_changes_nothing(queue: JobQueue) -> None:
+def test_a_worker_that_lost_its_claim_changes_nothing(queue: JobQueue) -> None:
     old = token(take(queue, now_ms=0, ttl_ms=10))
     new = token(take(queue, now_ms=20, ttl_ms=10))
     before = get(queue)
@@ -49,7 +49,7 @@ def test_who_lost_the_claim_changes_nothing(queue: JobQueue) -> None:
     assert queue.beat("a", new, now_ms=21, ttl_ms=10) == "held"
 
 
-def test_nobody_holds_what_waits_or_is_unknown(queue: JobQueue) -> None:
+def test_waiting_and_unknown_submissions_have_no_holder(queue: JobQueue) -> None:
     for job_id in ("a", "unknown"):
         assert queue.beat(job_id, 1, now_ms=0, ttl_ms=10) == "lost"
         assert not queue.update(job_id, 1, {"run_id": "x"})
@@ -58,7 +58,7 @@ def test_nobody_holds_what_waits_or_is_unknown(queue: JobQueue) -> None:
     assert get(queue) == submission("a", "db.t")
 
 
-def test_what_is_learned_while_it_runs_is_kept(queue: JobQueue) -> None:
+def test_updates_of_a_running_submission_are_kept(queue: JobQueue) -> None:
     mine = token(take(queue))
     assert queue.update("a", mine, {"run_id": "run", "estimated_seconds": 2.5, "estimated_dollars": 0.1})
     kept = get(queue)
@@ -66,7 +66,7 @@ def test_what_is_learned_while_it_runs_is_kept(queue: JobQueue) -> None:
     assert queue.beat("a", mine, now_ms=1, ttl_ms=10) == "held"
 
 
-def test_what_was_asked_for_and_what_is_the_queues_own_cannot_be_changed(queue: JobQueue) -> None:
+def test_fields_of_the_request_and_of_the_queue_cannot_be_changed(queue: JobQueue) -> None:
     mine = token(take(queue))
     for name in ("status", "claim", "attempts", "tenant", "priority", "job_id", "options", "not_before_ms", "nothing"):
         with pytest.raises(ValueError, match=name):
@@ -76,7 +76,7 @@ def test_what_was_asked_for_and_what_is_the_queues_own_cannot_be_changed(queue: 
     assert token(get(queue)) == mine
 
 
-def test_it_ends_once(queue: JobQueue) -> None:
+def test_a_submission_ends_once(queue: JobQueue) -> None:
     mine = token(take(queue, now_ms=5))
     done = {"outcome": "committed", "dollars": 0.5}
     assert queue.finish("a", mine, JobStatus.SUCCEEDED, now_ms=9, changes=done)
@@ -89,14 +89,14 @@ def test_it_ends_once(queue: JobQueue) -> None:
     assert get(queue) == ended
 
 
-def test_what_is_put_back_for_no_fault_of_its_own_keeps_its_attempts(queue: JobQueue) -> None:
+def test_a_submission_that_is_put_back_without_fault_keeps_its_attempts(queue: JobQueue) -> None:
     first = take(queue, now_ms=5)
     assert queue.put_back("a", token(first), not_before_ms=6, reason="stopped", attempts=first.attempts - 1)
     assert get(queue).attempts == 0
     assert take(queue, now_ms=6).attempts == 1
 
 
-def test_what_is_put_back_waits_with_its_reason_and_its_attempts(queue: JobQueue) -> None:
+def test_a_submission_that_is_put_back_keeps_its_reason_and_attempts(queue: JobQueue) -> None:
     first = take(queue, now_ms=5)
     assert queue.put_back("a", token(first), not_before_ms=100, reason="the catalog is away")
     waits = get(queue)
@@ -109,19 +109,19 @@ def test_what_is_put_back_waits_with_its_reason_and_its_attempts(queue: JobQueue
     assert not queue.finish("a", token(first), JobStatus.FAILED, now_ms=101, changes={})
 
 
-def test_what_is_put_back_leaves_its_table_to_others(queue: JobQueue) -> None:
+def test_a_submission_that_is_put_back_frees_its_table(queue: JobQueue) -> None:
     fill(queue, ("b", "t", "default"))
     queue.put_back("a", token(take(queue)), not_before_ms=10, reason="x")
     assert take_all(queue, now_ms=1) == ["b"]
 
 
-def test_what_is_put_back_keeps_its_place(queue: JobQueue) -> None:
+def test_a_submission_that_is_put_back_keeps_its_place(queue: JobQueue) -> None:
     queue.put_back("a", token(take(queue)), not_before_ms=10, reason="x")
     fill(queue, ("b", "t", "default"))
     assert take_all(queue, now_ms=10) == ["a"]
 
 
-def test_a_cancelled_one_that_waits_ends_at_once(queue: JobQueue) -> None:
+def test_a_waiting_submission_ends_at_once_when_cancelled(queue: JobQueue) -> None:
     fill(queue, ("b", "t", "default"))
     ended = queue.cancel("a", now_ms=7)
     assert ended is not None
@@ -130,14 +130,14 @@ def test_a_cancelled_one_that_waits_ends_at_once(queue: JobQueue) -> None:
     assert take_all(queue) == ["b"]
 
 
-def test_a_cancelled_one_that_was_put_back_ends_at_once(queue: JobQueue) -> None:
+def test_a_submission_that_was_put_back_ends_at_once_when_cancelled(queue: JobQueue) -> None:
     queue.put_back("a", token(take(queue)), not_before_ms=100, reason="x")
     queue.cancel("a", now_ms=7)
     assert get(queue).status is JobStatus.CANCELLED
     assert take_all(queue, now_ms=200) == []
 
 
-def test_a_cancelled_one_that_runs_is_asked_to_stop(queue: JobQueue) -> None:
+def test_a_running_submission_is_asked_to_stop_when_cancelled(queue: JobQueue) -> None:
     mine = token(take(queue))
     asked = queue.cancel("a", now_ms=7)
     assert asked is not None
@@ -147,7 +147,7 @@ def test_a_cancelled_one_that_runs_is_asked_to_stop(queue: JobQueue) -> None:
     assert queue.finish("a", mine, JobStatus.CANCELLED, now_ms=10, changes={})
 
 
-def test_who_takes_over_a_cancelled_one_is_told(queue: JobQueue) -> None:
+def test_a_worker_that_takes_over_a_cancelled_submission_learns_of_the_cancel(queue: JobQueue) -> None:
     take(queue, now_ms=0, ttl_ms=10)
     queue.cancel("a", now_ms=7)
     again = take(queue, now_ms=20)
@@ -155,14 +155,14 @@ def test_who_takes_over_a_cancelled_one_is_told(queue: JobQueue) -> None:
     assert queue.beat("a", token(again), now_ms=21, ttl_ms=10) == "cancel"
 
 
-def test_cancelling_what_ended_or_is_unknown_changes_nothing(queue: JobQueue) -> None:
+def test_cancelling_an_ended_or_unknown_submission_changes_nothing(queue: JobQueue) -> None:
     queue.finish("a", token(take(queue)), JobStatus.SUCCEEDED, now_ms=3, changes={})
     ended = get(queue)
     assert queue.cancel("a", now_ms=7) == ended == get(queue)
     assert queue.cancel("unknown", now_ms=7) is None
 
 
-def test_an_estimate_is_filled_in_where_nobody_has(queue: JobQueue) -> None:
+def test_an_estimate_is_saved_if_there_is_none(queue: JobQueue) -> None:
     queue.estimate("unknown", seconds=1, dollars=1)
     queue.estimate("a", seconds=3.5, dollars=0.25)
     queue.estimate("a", seconds=9, dollars=9)

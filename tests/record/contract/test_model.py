@@ -1,4 +1,4 @@
-"""Several replicas in any order of steps do to the queue what the model does."""
+"""Several replicas change the queue as the model does, in any order of steps."""
 
 import os
 from collections.abc import Callable

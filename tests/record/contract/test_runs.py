@@ -56,7 +56,7 @@ def test_a_table_held_by_a_living_process_is_free_when_the_lease_ends(store: Job
     assert store.acquire("t", "b", HERE, now_ms=10, ttl_ms=10) is None
 
 
-def test_who_lost_the_table_records_nothing(store: JobStore) -> None:
+def test_a_job_that_lost_its_table_records_nothing(store: JobStore) -> None:
     store.acquire("t", "a", HERE, now_ms=0, ttl_ms=10)
     mine = replace(job("a"), table_uuid="t")
     assert store.save(mine, holder="a")
@@ -72,13 +72,13 @@ def test_who_lost_the_table_records_nothing(store: JobStore) -> None:
     assert not store.save(mine, holder="a"), "a free table is not a's either"
 
 
-def test_a_table_held_elsewhere_is_free_when_the_lease_ends(store: JobStore) -> None:
+def test_a_table_held_on_another_machine_is_free_when_the_lease_ends(store: JobStore) -> None:
     assert store.acquire("t", "a", ELSEWHERE, now_ms=0, ttl_ms=10) is None
     assert store.acquire("t", "b", HERE, now_ms=5, ttl_ms=10) == "a"
     assert store.acquire("t", "b", HERE, now_ms=11, ttl_ms=10) is None
 
 
-def test_who_lost_the_lease_cannot_renew_it(store: JobStore) -> None:
+def test_a_lost_lease_cannot_be_renewed(store: JobStore) -> None:
     store.acquire("t", "a", ELSEWHERE, now_ms=0, ttl_ms=10)
     assert store.renew("t", "a", now_ms=5, ttl_ms=10)
     store.acquire("t", "b", HERE, now_ms=100, ttl_ms=10)
@@ -135,7 +135,7 @@ def test_partition_values_that_would_lose_their_type_are_not_kept(store: JobStor
     assert store.finished("a") == []
 
 
-def test_what_is_too_large_is_not_kept(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plans_and_results_that_are_too_large_are_not_kept(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidyberg.record.documents.MOST_RESULT_BYTES", 10)
     monkeypatch.setattr("tidyberg.record.documents.MOST_PLAN_BYTES", 10)
     store.save_finished("a", finished(1))
@@ -145,7 +145,7 @@ def test_what_is_too_large_is_not_kept(store: JobStore, monkeypatch: pytest.Monk
     assert store.plan("a") is None
 
 
-def test_only_who_holds_the_table_may_withdraw_finished_groups(store: JobStore) -> None:
+def test_only_the_holder_of_the_table_may_withdraw_finished_groups(store: JobStore) -> None:
     store.acquire("t", "a", ELSEWHERE, now_ms=0, ttl_ms=10)
     for group_id in range(3):
         store.save_finished("a", finished(group_id))
@@ -173,14 +173,14 @@ def test_what_ended_long_ago_is_forgotten_with_all_that_is_kept_of_it(store: Job
         assert bool(store.finished(job_id)) is is_kept
 
 
-def test_few_are_forgotten_at_a_time_oldest_first(store: JobStore) -> None:
+def test_jobs_are_deleted_in_small_steps_oldest_first(store: JobStore) -> None:
     for number in range(5):
         store.save(replace(job(str(number), created_ms=number), status=JobStatus.FAILED, finished_ms=10 + number))
     assert store.prune(ended_before_ms=100, at_most=2) == 2
     assert [kept.job_id for kept in store.find()] == ["4", "3", "2"]
 
 
-def test_what_runs_or_is_unresolved_or_holds_its_table_is_never_forgotten(store: JobStore) -> None:
+def test_running_and_unresolved_jobs_and_holders_of_tables_are_never_deleted(store: JobStore) -> None:
     store.save(job("running"))
     store.save(replace(job("unknown"), status=JobStatus.FAILED, unresolved=True, finished_ms=2))
     store.save(replace(job("holds"), status=JobStatus.SUCCEEDED, finished_ms=2))

@@ -1,4 +1,4 @@
-"""Submissions are kept as they were asked for, once for an idempotency key, and found again page by page."""
+"""Submissions are stored unchanged, once per idempotency key, and listed page by page."""
 
 from dataclasses import replace
 
@@ -102,7 +102,7 @@ def test_a_key_cannot_stand_for_two_requests(queue: JobQueue) -> None:
     assert queue.submission("b") is None
 
 
-def test_a_key_is_its_tenants_own(queue: JobQueue) -> None:
+def test_tenants_do_not_share_keys(queue: JobQueue) -> None:
     queue.submit(submission("a", tenant="one"), key="k")
     assert queue.submit(submission("b", "db.secret", tenant="two"), key="k").job_id == "b"
 
@@ -122,7 +122,7 @@ def test_counts_follow_every_change(queue: JobQueue) -> None:
     assert ("one", JobStatus.RUNNING) not in queue.counts()
 
 
-def test_pages_hold_all_once_in_either_order(queue: JobQueue) -> None:
+def test_pages_list_each_submission_once_in_either_order(queue: JobQueue) -> None:
     for number in range(7):
         queue.submit(submission(str(number), created_ms=100 - number))
     assert pages(queue, Query(limit=3)) == [["6", "5", "4"], ["3", "2", "1"], ["0"]]
@@ -171,7 +171,7 @@ def test_filters_are_combined(queue: JobQueue) -> None:
     assert ids(queue, Query(tenants=frozenset({"' OR 1=1 --"}), created_by="' OR 1=1 --")) == []
 
 
-def test_filtered_pages_hold_all_that_match_once(queue: JobQueue) -> None:
+def test_filtered_pages_list_each_match_once(queue: JobQueue) -> None:
     fill(queue, *[(str(number), f"t{number % 3}", f"tenant-{number % 2}") for number in range(24)])
     query = Query(tenants=frozenset({"tenant-0"}), table=TableRef.parse("db.t0", "lab"), limit=2)
     assert pages(queue, query) == [["18", "12"], ["6", "0"]]
@@ -183,7 +183,7 @@ def test_a_cursor_that_no_page_gave_is_refused(queue: JobQueue, cursor: str) -> 
         queue.submissions(Query(cursor=cursor))
 
 
-def test_news_are_of_many_jobs_at_once(queue: JobQueue) -> None:
+def test_news_covers_many_jobs_in_one_call(queue: JobQueue) -> None:
     fill(queue, ("a", "t", "default"), ("b", "u", "default"))
     for number in range(3):
         queue.add_event("a", number, "notice", {"n": number})
@@ -244,7 +244,7 @@ def test_what_ended_long_ago_is_forgotten_with_its_events_and_key(queue: JobQueu
     assert queue.submit(submission("b", "db.t1"), key="k1").job_id == "1"
 
 
-def test_pages_go_on_when_what_they_stopped_at_is_forgotten(queue: JobQueue) -> None:
+def test_pages_continue_when_the_submission_at_their_cursor_was_deleted(queue: JobQueue) -> None:
     fill(queue, *[(str(number), str(number), "a") for number in range(4)])
     first = queue.submissions(Query(limit=2))
     queue.cancel("2", now_ms=1)

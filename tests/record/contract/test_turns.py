@@ -1,4 +1,4 @@
-"""Whose turn it is: tenants take turns, priorities count within a tenant, a table has one running."""
+"""The order of claims: tenants take turns, priorities count within a tenant, a table has one running job."""
 
 from dataclasses import replace
 
@@ -50,14 +50,14 @@ def test_a_tenant_with_fewer_running_goes_first(queue: JobQueue) -> None:
     assert take_all(queue) == ["a0", "b0", "a1", "b1", "a2", "a3"]
 
 
-def test_fewer_running_count_more_than_to_have_been_served_longer_ago(queue: JobQueue) -> None:
+def test_fewer_running_jobs_count_more_than_a_longer_wait(queue: JobQueue) -> None:
     fill(queue, ("a1", "t", "a"), ("a2", "u", "a"), ("a3", "v", "a"))
     assert [take(queue).job_id for _ in range(2)] == ["a1", "a2"]
     fill(queue, ("b1", "w", "b"), ("b2", "x", "b"))
     assert take_all(queue) == ["b1", "b2", "a3"]
 
 
-def test_of_tenants_with_as_many_running_the_one_served_longest_ago_goes_first(queue: JobQueue) -> None:
+def test_with_equally_many_running_jobs_the_tenant_served_longest_ago_goes_first(queue: JobQueue) -> None:
     """With one slot, tenants take turns, however many one of them has waiting."""
     fill(queue, *[(f"a{n}", f"a{n}", "a") for n in range(4)], ("b0", "b0", "b"), ("c0", "c0", "c"), ("b1", "b1", "b"))
     order = []
@@ -75,7 +75,7 @@ def test_a_tenant_that_comes_back_waits_no_longer_than_others(queue: JobQueue) -
     assert take_all(queue) == ["b0", "a1"]
 
 
-def test_a_table_has_one_running(queue: JobQueue) -> None:
+def test_a_table_has_at_most_one_running_job(queue: JobQueue) -> None:
     fill(queue, ("first", "t", "a"), ("second", "t", "a"), ("theirs", "t", "b"), ("other", "u", "a"))
     first = take(queue)
     assert (first.job_id, take_all(queue)) == ("first", ["other"])
@@ -100,7 +100,7 @@ def test_the_highest_priority_of_a_busy_table_goes_first_when_it_is_free(queue: 
     assert (urgent.job_id, take(queue).job_id) == ("urgent", "second")
 
 
-def test_no_more_run_than_the_limit(queue: JobQueue) -> None:
+def test_the_limit_of_running_jobs_is_kept(queue: JobQueue) -> None:
     fill(queue, *[(str(n), str(n), str(n)) for n in range(5)])
     limits = Limits(running=3)
     first = take(queue, limits=limits)
@@ -117,7 +117,7 @@ def test_no_tenant_runs_more_than_its_limit(queue: JobQueue) -> None:
     assert sorted(taken) == ["a0", "a1", "a2", "c0", "c1"]
 
 
-def test_what_is_put_off_waits_for_its_time_and_holds_up_nobody(queue: JobQueue) -> None:
+def test_a_postponed_submission_waits_for_its_time_and_delays_no_other(queue: JobQueue) -> None:
     queue.submit(submission("later", "db.t", priority=100, not_before_ms=50))
     queue.submit(submission("now", "db.t"))
     queue.submit(submission("next", "db.t"))
@@ -126,7 +126,7 @@ def test_what_is_put_off_waits_for_its_time_and_holds_up_nobody(queue: JobQueue)
     assert (now.job_id, take(queue, now_ms=50).job_id) == ("now", "later")
 
 
-def test_a_claim_says_who_has_it_and_since_when(queue: JobQueue) -> None:
+def test_a_claim_names_its_worker_and_start_time(queue: JobQueue) -> None:
     fill(queue, ("a", "t", "a"))
     claimed = queue.claim("me", now_ms=70, ttl_ms=30, limits=MANY)
     assert claimed is not None
@@ -144,7 +144,7 @@ def test_each_claim_has_a_higher_token_than_all_before(queue: JobQueue) -> None:
     assert tokens[0] > 0
 
 
-def test_a_claim_that_ran_out_goes_to_the_next_who_asks_before_all_others(queue: JobQueue) -> None:
+def test_an_expired_claim_goes_to_the_next_worker_before_all_others(queue: JobQueue) -> None:
     queue.submit(submission("lost", "db.t"))
     first = take(queue, now_ms=0, ttl_ms=10)
     queue.submit(submission("urgent", "db.u", "b", priority=100))
@@ -154,7 +154,7 @@ def test_a_claim_that_ran_out_goes_to_the_next_who_asks_before_all_others(queue:
     assert token(second) > token(first)
 
 
-def test_of_several_that_ran_out_the_one_that_did_so_first_goes_first(queue: JobQueue) -> None:
+def test_of_several_expired_claims_the_first_to_expire_goes_first(queue: JobQueue) -> None:
     fill(queue, ("a", "t", "a"), ("b", "u", "b"))
     assert [take(queue, now_ms=0, ttl_ms=ttl_ms).job_id for ttl_ms in (20, 10)] == ["a", "b"]
     assert [take(queue, now_ms=30, ttl_ms=100).job_id for _ in range(2)] == ["b", "a"]

@@ -1,7 +1,7 @@
 """The only accesses to private attributes and undocumented modules of PySpark.
 
 They work with the version that `SUPPORTED` names. `tests/execute/test_spark_private.py` touches each of them on the
-installed PySpark. `worker_daemon.py` has the only other one, the entry point of Spark's daemon, because it is a script.
+installed PySpark.
 """
 
 from pathlib import Path
@@ -72,6 +72,13 @@ def open_gateway(conf: Any) -> Any:
     from pyspark.java_gateway import launch_gateway
 
     return launch_gateway(conf)
+
+
+def run_worker_daemon() -> None:
+    """Run Spark's daemon of Python workers in this process, until Spark ends it."""
+    from pyspark.daemon import manager
+
+    manager()
 
 
 def _context_class() -> Any:

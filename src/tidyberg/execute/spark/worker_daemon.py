@@ -8,6 +8,8 @@ import os
 import sys
 from pathlib import Path
 
+from tidyberg.execute.spark.private import run_worker_daemon
+
 
 def leave_out_archives(path: list[str], spark_home: Path) -> list[str]:
     """Remove Spark's zip files from the path, if it then leads to the same PySpark."""
@@ -23,6 +25,4 @@ def leave_out_archives(path: list[str], spark_home: Path) -> list[str]:
 if __name__ == "__main__":
     if home := os.environ.get("SPARK_HOME"):
         sys.path[:] = leave_out_archives(sys.path, Path(home))
-    from pyspark.daemon import manager
-
-    manager()
+    run_worker_daemon()

@@ -19,7 +19,7 @@ from tidyberg.execute.kernel.write.compression_levels import with_compression_le
 from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_rows
 from tidyberg.execute.kernel.write.encoders import ColumnEncoders, EncodedColumns
 from tidyberg.execute.kernel.write.floats import FloatFacts, counts_nans
-from tidyberg.execute.kernel.write.output import FinishedOutput, output_path, writer_options
+from tidyberg.execute.kernel.write.output import FinishedOutput, output_path, remove_written, writer_options
 from tidyberg.execute.kernel.write.paged_output import PagedOutput, in_memory
 from tidyberg.execute.kernel.write.sizing import OutputSizing, max_row_group_rows
 from tidyberg.execute.kernel.write.source_chunks import SourceChunk, source_chunks
@@ -28,7 +28,7 @@ from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task
 from tidyberg.parquet.codecs import CODEC_IDS
 from tidyberg.parquet.errors import CannotCopy
-from tidyberg.storage.file_io import Storage, remove_outputs
+from tidyberg.storage.file_io import Storage
 
 
 class SplicingWriter:
@@ -110,11 +110,7 @@ class SplicingWriter:
     def abandon(self) -> bool:
         """Removes the files of this attempt. Returns True if none is left."""
         self._encoders.close()
-        places = [self._storage.place(output.path) for output in self.outputs]
-        is_closed = self._current is None or self._current.abandon()
-        if self._current is not None:
-            places.append(self._current.place)
-        return remove_outputs(places, self._storage) and is_closed
+        return remove_written(self.outputs, self._current, self._storage)
 
     def _start_row_group(self) -> None:
         self._rows = self._held = 0

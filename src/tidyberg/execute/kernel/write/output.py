@@ -1,10 +1,10 @@
 """Writes an output with Arrow: options from the table's properties, the open file, and the finished one."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +14,7 @@ from tidyberg.execute.kernel.write.digest import DigestingSink
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task, WriteSettings, output_name
 from tidyberg.parquet.nan_bounds import ending_without_bounds, with_nans
-from tidyberg.storage.file_io import Place, Storage
+from tidyberg.storage.file_io import Place, Storage, remove_outputs
 
 _MIN_BATCH_ROWS = 1024
 _BATCHES_PER_PAGE = 4
@@ -72,6 +72,23 @@ class ArrowOutput:
         """Gives the file up. Returns True if storage accepted that."""
         self._writer.is_open = False  # otherwise Arrow writes a footer to the closed sink at garbage collection
         return abandon_sink(self.sink, self._storage, self.place)
+
+
+class OpenOutput(Protocol):
+    """A file that is being written, by any writer."""
+
+    place: Place
+
+    def abandon(self) -> bool: ...
+
+
+def remove_written(finished: Iterable[FinishedOutput], current: OpenOutput | None, storage: Storage) -> bool:
+    """Removes the finished outputs and the open one of an attempt. Returns True if none is left."""
+    places = [storage.place(output.path) for output in finished]
+    is_closed = current is None or current.abandon()
+    if current is not None:
+        places.append(current.place)
+    return remove_outputs(places, storage) and is_closed
 
 
 def abandon_sink(sink: DigestingSink, storage: Storage, place: Place) -> bool:

@@ -11,11 +11,17 @@ from tidyberg.execute.kernel.columns.project import leaves
 from tidyberg.execute.kernel.write.compression_levels import with_compression_levels
 from tidyberg.execute.kernel.write.dictionaries import dictionaries_from_rows
 from tidyberg.execute.kernel.write.encoders import MIN_PARALLEL_BYTES, ColumnEncoders
-from tidyberg.execute.kernel.write.output import ArrowOutput, FinishedOutput, output_path, writer_options
+from tidyberg.execute.kernel.write.output import (
+    ArrowOutput,
+    FinishedOutput,
+    output_path,
+    remove_written,
+    writer_options,
+)
 from tidyberg.execute.kernel.write.parallel_output import ParallelOutput
 from tidyberg.execute.kernel.write.sizing import OutputSizing, max_row_group_rows
 from tidyberg.model.task import Task
-from tidyberg.storage.file_io import Storage, remove_outputs
+from tidyberg.storage.file_io import Storage
 
 
 class RollingWriter:
@@ -87,11 +93,7 @@ class RollingWriter:
     def abandon(self) -> bool:
         """Removes the files of this attempt. Returns True if none is left."""
         self._encoders.close()
-        places = [self._storage.place(output.path) for output in self.outputs]
-        is_closed = self._current is None or self._current.abandon()
-        if self._current is not None:
-            places.append(self._current.place)
-        return remove_outputs(places, self._storage) and is_closed
+        return remove_written(self.outputs, self._current, self._storage)
 
     def _rows_per_group(self) -> int:
         return max_row_group_rows(self._task.write, self._seen_rows, self._seen_bytes)
