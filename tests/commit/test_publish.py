@@ -83,8 +83,10 @@ def test_outputs_carry_the_plans_sequence_number_and_the_rest_their_own(warehous
     assert sorted(file["sequence_number"] for file in files) == [plan.sequence_number] * 2 + [appended]
     outputs = [file for file in files if file["sequence_number"] == plan.sequence_number]
     assert {file["file_sequence_number"] for file in outputs} == {last_sequence_number(table.refresh().metadata)}
-    manifests = inventory_of(table).manifests
-    assert {manifests[file["manifest"]].min_sequence_number for file in outputs} == {plan.sequence_number}
+    snapshot, manifests = table.current_snapshot(), inventory_of(table).manifests
+    assert snapshot is not None
+    lowest = {manifest.manifest_path: manifest.min_sequence_number for manifest in snapshot.manifests(table.io)}
+    assert {lowest[manifests[file["manifest"]].path] for file in outputs} == {plan.sequence_number}
 
 
 def test_entries_of_a_rewritten_manifest_follow_the_spec(warehouse: Warehouse) -> None:
