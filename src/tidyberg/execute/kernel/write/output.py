@@ -58,12 +58,11 @@ class ArrowOutput:
     def finish(self, iceberg_schema: str) -> FinishedOutput:
         with self._storage.guard(self.place.location, writing=True):
             self._writer.add_key_value_metadata({"iceberg.schema": iceberg_schema})
-            if hidden := with_nans(self.nan_counts):
-                self.sink.hold()
-                self._writer.close()
-                self.sink.release(lambda ending: ending_without_bounds(ending, hidden))
-            else:
-                self._writer.close()
+            hidden = with_nans(self.nan_counts)
+            self.sink.hold()
+            self._writer.close()
+            changes = hidden or _has_partial_bounds(self._footer[0])
+            self.sink.release(lambda ending: ending_without_bounds(ending, hidden) if changes else ending)
             size = self.sink.tell()
             self.sink.close()
         return FinishedOutput(self.place.location, size, self.sink.hexdigest(), self._footer[0], self.nan_counts)
@@ -72,6 +71,22 @@ class ArrowOutput:
         """Gives the file up. Returns True if storage accepted that."""
         self._writer.is_open = False  # otherwise Arrow writes a footer to the closed sink at garbage collection
         return abandon_sink(self.sink, self._storage, self.place)
+
+
+def _has_partial_bounds(footer: pq.FileMetaData) -> bool:
+    """Whether a column has bounds in only some of the row groups in which it has values."""
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    return len(groups) > 1 and any(
+        len({_has_bounds(group.column(leaf)) for group in groups} - {None}) > 1 for leaf in range(footer.num_columns)
+    )
+
+
+def _has_bounds(chunk: pq.ColumnChunkMetaData) -> bool | None:
+    """Returns None if the chunk has only nulls and needs no bounds."""
+    statistics = chunk.statistics
+    if statistics is None:
+        return False
+    return None if statistics.null_count == chunk.num_values else bool(statistics.has_min_max)
 
 
 def abandon_sink(sink: DigestingSink, storage: Storage, place: Place) -> bool:

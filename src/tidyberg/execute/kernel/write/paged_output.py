@@ -86,8 +86,7 @@ class PagedOutput:
 
     def finish(self, iceberg_schema: str) -> FinishedOutput:
         chunks = [chunk for group in self._groups for chunk in group]
-        if self._created_by == _CREATED_BY:
-            self._omit_partial_statistics()
+        self._omit_partial_statistics()
         for chunk in chunks:
             if chunk.bloom_filter is not None:
                 place: dict[int, tuple[int, Any] | None] = {MetadataField.BLOOM: (I64, self._write(chunk.bloom_filter))}
@@ -149,7 +148,7 @@ class PagedOutput:
         )
 
     def _omit_partial_statistics(self) -> None:
-        """Some readers apply the statistics of some row groups to the file. Files by Arrow alone stay as they are."""
+        """Some readers apply the statistics of some row groups to the file."""
         left_out = partial_statistics([[chunk.metadata for chunk in group] for group in self._groups])
         for group in self._groups:
             for chunk, fields in zip(group, left_out, strict=True):
