@@ -61,7 +61,7 @@ class ArrowOutput:
             hidden = with_nans(self.nan_counts)
             self.sink.hold()
             self._writer.close()
-            changes = hidden or _has_partial_bounds(self._footer[0])
+            changes = hidden or _may_have_partial_bounds(self._footer[0])
             self.sink.release(lambda ending: ending_without_bounds(ending, hidden) if changes else ending)
             size = self.sink.tell()
             self.sink.close()
@@ -73,20 +73,15 @@ class ArrowOutput:
         return abandon_sink(self.sink, self._storage, self.place)
 
 
-def _has_partial_bounds(footer: pq.FileMetaData) -> bool:
-    """Whether a column has bounds in only some of the row groups in which it has values."""
+def _may_have_partial_bounds(footer: pq.FileMetaData) -> bool:
+    """Whether row groups have different kinds of statistics of a column. Reading the footer again takes longer."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    return len(groups) > 1 and any(
-        len({_has_bounds(group.column(leaf)) for group in groups} - {None}) > 1 for leaf in range(footer.num_columns)
-    )
+    return any(len({_kinds(group.column(leaf)) for group in groups}) > 1 for leaf in range(footer.num_columns))
 
 
-def _has_bounds(chunk: pq.ColumnChunkMetaData) -> bool | None:
-    """Returns None if the chunk has only nulls and needs no bounds."""
-    statistics = chunk.statistics
-    if statistics is None:
-        return False
-    return None if statistics.null_count == chunk.num_values else bool(statistics.has_min_max)
+def _kinds(chunk: pq.ColumnChunkMetaData) -> tuple[bool, ...]:
+    found = chunk.statistics
+    return () if found is None else (found.has_min_max, found.has_null_count, found.has_distinct_count)
 
 
 def abandon_sink(sink: DigestingSink, storage: Storage, place: Place) -> bool:

@@ -21,7 +21,7 @@ from tidyberg.parquet.footer import MAGIC, SchemaLeaf, as_ending, schema_leaves
 from tidyberg.parquet.nan_bounds import with_nans, without_bounds
 from tidyberg.parquet.schema import schema_of
 from tidyberg.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Bytes, Struct, ThriftList
-from tidyberg.parquet.uniform import PageIndexes, partial_statistics, without_statistics
+from tidyberg.parquet.uniform import PageIndexes, partial_statistics, with_whole_statistics, without_statistics
 from tidyberg.storage.file_io import Place, Storage
 
 _CREATED_BY = f"tidyberg version {__version__} (build splice)".encode()
@@ -86,7 +86,8 @@ class PagedOutput:
 
     def finish(self, iceberg_schema: str) -> FinishedOutput:
         chunks = [chunk for group in self._groups for chunk in group]
-        self._omit_partial_statistics()
+        if self._created_by == _CREATED_BY:
+            self._omit_partial_statistics()
         for chunk in chunks:
             if chunk.bloom_filter is not None:
                 place: dict[int, tuple[int, Any] | None] = {MetadataField.BLOOM: (I64, self._write(chunk.bloom_filter))}
@@ -101,7 +102,7 @@ class PagedOutput:
                 chunk.struct[ChunkField.OFFSET_INDEX] = (I64, self._write(chunk.offset_index))
                 chunk.struct[ChunkField.OFFSET_INDEX_LENGTH] = (I32, len(chunk.offset_index))
         footer = self._footer(iceberg_schema)
-        self._write(as_ending(without_bounds(footer, with_nans(self.nan_counts))))
+        self._write(as_ending(without_bounds(with_whole_statistics(footer), with_nans(self.nan_counts))))
         with self._storage.guard(self.place.location, writing=True):
             size = self._sink.tell()
             self._sink.close()
