@@ -108,6 +108,13 @@ VALUES = (
         ("tests/execute/test_read.py",),
     ),
     Mutant(
+        "a column of an encoded file has bounds in all row groups or in none",
+        "execute/kernel/write/output.py",
+        "changes = hidden or _may_have_partial_bounds(self._footer[0])",
+        "changes = hidden",
+        ("tests/execute/test_partial_bounds.py",),
+    ),
+    Mutant(
         "INT96 timestamps of nanoseconds are read in nanoseconds",
         "execute/kernel/read/reader.py",
         'return "ns" if nanoseconds else "us"',

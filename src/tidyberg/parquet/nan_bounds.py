@@ -21,7 +21,7 @@ from tidyberg.parquet.fields import (
 )
 from tidyberg.parquet.footer import ENDING, MAGIC, as_ending
 from tidyberg.parquet.thrift import LIST, STRUCT, Struct, ThriftList, read_struct
-from tidyberg.parquet.uniform import BOUNDS, without_statistics
+from tidyberg.parquet.uniform import BOUNDS, with_whole_statistics, without_statistics
 
 
 def without_bounds(footer: Struct, field_ids: Collection[int]) -> Struct:
@@ -52,11 +52,14 @@ def _without_bounds(chunk: Struct) -> Struct:
 
 
 def ending_without_bounds(ending: bytes, field_ids: Collection[int]) -> bytes:
-    """Does the same for the last bytes of a file, which must include the whole footer."""
+    """Does the same for the last bytes of a file, which must include the whole footer.
+
+    Statistics that only some row groups have are omitted too.
+    """
     length = int.from_bytes(ending[-ENDING : -len(MAGIC)], "little")
     start = len(ending) - ENDING - length
     footer, _ = read_struct(ending[start:-ENDING])
-    return ending[:start] + as_ending(without_bounds(footer, field_ids))
+    return ending[:start] + as_ending(without_bounds(with_whole_statistics(footer), field_ids))
 
 
 def with_nans(nan_counts: dict[int, int]) -> frozenset[int]:

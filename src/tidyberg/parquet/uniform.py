@@ -4,8 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tidyberg.parquet.fields import MetadataField, StatisticsField, changed, substruct
-from tidyberg.parquet.thrift import STRUCT, Struct
+from tidyberg.parquet.fields import (
+    ChunkField,
+    FileField,
+    GroupField,
+    MetadataField,
+    StatisticsField,
+    changed,
+    structs,
+    substruct,
+)
+from tidyberg.parquet.thrift import LIST, STRUCT, Struct, ThriftList
 
 _UPPER, _LOWER, _NULLS, _DISTINCT, _UPPER_VALUE, _LOWER_VALUE = range(1, 7)  # of statistics
 _ALL = frozenset(range(1, 9))
@@ -56,6 +65,28 @@ def without_statistics(metadata: Struct, left_out: frozenset[int]) -> tuple[int,
     found = substruct(metadata, MetadataField.STATISTICS, "the statistics of a column") or {}
     left = changed(found, dict.fromkeys(left_out))
     return (STRUCT, left) if left else None
+
+
+def with_whole_statistics(footer: Struct) -> Struct:
+    """Returns the footer without the statistics that only some row groups have, because Arrow omits long bounds."""
+    groups = structs(footer, FileField.ROW_GROUPS, "the list of row groups")
+    chunks = [structs(group, GroupField.COLUMNS, "the list of columns") for group in groups]
+    left_out = partial_statistics([[chunk[ChunkField.METADATA][1] for chunk in group] for group in chunks])
+    if not any(left_out):
+        return footer
+    whole = [
+        changed(group, {GroupField.COLUMNS: (LIST, ThriftList(STRUCT, list(map(_without, columns, left_out))))})
+        for group, columns in zip(groups, chunks, strict=True)
+    ]
+    return changed(footer, {FileField.ROW_GROUPS: (LIST, ThriftList(STRUCT, whole))})
+
+
+def _without(chunk: Struct, left_out: frozenset[int]) -> Struct:
+    if not left_out:
+        return chunk
+    metadata = chunk[ChunkField.METADATA][1]
+    left = without_statistics(metadata, left_out)
+    return changed(chunk, {ChunkField.METADATA: (STRUCT, changed(metadata, {MetadataField.STATISTICS: left}))})
 
 
 def _partial(chunks: Sequence[Struct]) -> frozenset[int]:

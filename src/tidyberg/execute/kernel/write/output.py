@@ -58,12 +58,11 @@ class ArrowOutput:
     def finish(self, iceberg_schema: str) -> FinishedOutput:
         with self._storage.guard(self.place.location, writing=True):
             self._writer.add_key_value_metadata({"iceberg.schema": iceberg_schema})
-            if hidden := with_nans(self.nan_counts):
-                self.sink.hold()
-                self._writer.close()
-                self.sink.release(lambda ending: ending_without_bounds(ending, hidden))
-            else:
-                self._writer.close()
+            hidden = with_nans(self.nan_counts)
+            self.sink.hold()
+            self._writer.close()
+            changes = hidden or _may_have_partial_bounds(self._footer[0])
+            self.sink.release(lambda ending: ending_without_bounds(ending, hidden) if changes else ending)
             size = self.sink.tell()
             self.sink.close()
         return FinishedOutput(self.place.location, size, self.sink.hexdigest(), self._footer[0], self.nan_counts)
@@ -89,6 +88,17 @@ def remove_written(finished: Iterable[FinishedOutput], current: OpenOutput | Non
     if current is not None:
         places.append(current.place)
     return remove_outputs(places, storage) and is_closed
+
+
+def _may_have_partial_bounds(footer: pq.FileMetaData) -> bool:
+    """Whether row groups have different kinds of statistics of a column. Reading the footer again takes longer."""
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    return any(len({_kinds(group.column(leaf)) for group in groups}) > 1 for leaf in range(footer.num_columns))
+
+
+def _kinds(chunk: pq.ColumnChunkMetaData) -> tuple[bool, ...]:
+    found = chunk.statistics
+    return () if found is None else (found.has_min_max, found.has_null_count, found.has_distinct_count)
 
 
 def abandon_sink(sink: DigestingSink, storage: Storage, place: Place) -> bool:

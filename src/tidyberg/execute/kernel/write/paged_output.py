@@ -21,7 +21,7 @@ from tidyberg.parquet.footer import MAGIC, SchemaLeaf, as_ending, schema_leaves
 from tidyberg.parquet.nan_bounds import with_nans, without_bounds
 from tidyberg.parquet.schema import schema_of
 from tidyberg.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Bytes, Struct, ThriftList
-from tidyberg.parquet.uniform import PageIndexes, partial_statistics, without_statistics
+from tidyberg.parquet.uniform import PageIndexes, partial_statistics, with_whole_statistics, without_statistics
 from tidyberg.storage.file_io import Place, Storage
 
 _CREATED_BY = f"tidyberg version {__version__} (build splice)".encode()
@@ -102,7 +102,7 @@ class PagedOutput:
                 chunk.struct[ChunkField.OFFSET_INDEX] = (I64, self._write(chunk.offset_index))
                 chunk.struct[ChunkField.OFFSET_INDEX_LENGTH] = (I32, len(chunk.offset_index))
         footer = self._footer(iceberg_schema)
-        self._write(as_ending(without_bounds(footer, with_nans(self.nan_counts))))
+        self._write(as_ending(without_bounds(with_whole_statistics(footer), with_nans(self.nan_counts))))
         with self._storage.guard(self.place.location, writing=True):
             size = self._sink.tell()
             self._sink.close()
@@ -149,7 +149,7 @@ class PagedOutput:
         )
 
     def _omit_partial_statistics(self) -> None:
-        """Some readers apply the statistics of some row groups to the file. Files by Arrow alone stay as they are."""
+        """Some readers apply the statistics of some row groups to the file."""
         left_out = partial_statistics([[chunk.metadata for chunk in group] for group in self._groups])
         for group in self._groups:
             for chunk, fields in zip(group, left_out, strict=True):
