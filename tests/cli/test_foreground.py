@@ -45,6 +45,24 @@ def test_without_a_terminal_stages_and_notices_are_lines() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_notice_that_the_result_repeats_is_not_printed_before_it(terminal: bool) -> None:
+    console, said = recording(terminal)
+    with watching(console) as on_event:
+        on_event(Notice("info", "waiting: 4 files", in_result=True))
+        on_event(Notice("warning", "the table has a sort order", in_result=True))
+    assert "waiting" not in said()
+    assert "sort order" not in said()
+
+
+def test_quiet_warns_of_what_the_result_repeats_too() -> None:
+    """A quiet run prints JSON, which no person reads."""
+    console, said = recording(terminal=False)
+    with watching(console, quiet=True) as on_event:
+        on_event(Notice("warning", "the table has a sort order", in_result=True))
+    assert said() == "warning: the table has a sort order\n"
+
+
 def test_quiet_still_warns() -> None:
     console, said = recording(terminal=True)
     with watching(console, quiet=True) as on_event:

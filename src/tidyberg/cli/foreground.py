@@ -94,7 +94,11 @@ def watching(console: Console, *, quiet: bool = False) -> Iterator[EventSink]:
 
 
 def _print_line(console: Console, event: Event, quiet: bool) -> None:
-    if isinstance(event, Notice) and (event.level == "warning" or not quiet):
+    if isinstance(event, Notice):
+        # A quiet run prints its result as JSON: what a person must see is printed here.
+        is_hidden = event.level == "info" if quiet else event.in_result
+        if is_hidden:
+            return
         console.print(f"{event.level}: {event.message}", markup=False, soft_wrap=True)
     elif isinstance(event, StageStarted) and not quiet and event.stage is not Stage.DONE:
         words = f"{event.stage.value}: {event.message}" if event.message else event.stage.value
@@ -108,6 +112,6 @@ def _move_bar(progress: Progress, bar: TaskID, event: Event) -> None:
         made = event.progress
         detail = f"{plural(made.files_processed, 'file')}, {size(made.bytes_read)}"
         progress.update(bar, total=made.groups_total, completed=made.groups_completed, detail=detail)
-    else:
+    elif not event.in_result:
         style = "yellow" if event.level == "warning" else "dim"
         progress.console.print(event.message, style=style, markup=False)

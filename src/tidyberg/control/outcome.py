@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tidyberg.commit.publish import Committed
 from tidyberg.control.context import JobContext
@@ -143,10 +144,11 @@ class JobOutcome:
             outcome = "committed" if failure is None else "partly"
         for warning in self.plan.warnings if totals.commits else ():
             totals.note(f"warning: {warning}")
-            context.warn(warning)
+            context.emit(Notice("warning", warning, in_result=True))
         for each in left:
             totals.note(str(each))
-            context.emit(Notice("warning" if each.disposition == "refused" else "info", str(each)))
+            level: Literal["info", "warning"] = "warning" if each.disposition == "refused" else "info"
+            context.emit(Notice(level, str(each), in_result=True))
         job = context.record.update(
             status=JobStatus.SUCCEEDED,
             stage=Stage.DONE,

@@ -94,6 +94,7 @@ class Notice:
 
     level: Literal["info", "warning"]
     message: str
+    in_result: bool = False  # the result of the job says it too
 
 
 Event = StageStarted | GroupFinished | Notice

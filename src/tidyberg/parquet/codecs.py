@@ -5,6 +5,11 @@ CODEC_IDS = {"uncompressed": 0, "snappy": 1, "gzip": 2, "brotli": 4, "zstd": 6, 
 HADOOP_LZ4 = 5  # a framing of its own, which old writers call LZ4
 
 
+def writer_option(codec: str) -> str:
+    """Returns the value of the option `compression` of Arrow's Parquet writer."""
+    return "NONE" if codec == "uncompressed" else codec.upper()
+
+
 def arrow_name(codec: str) -> str:
     """Returns Arrow's name of a codec of `CODEC_IDS`."""
     return "lz4_raw" if codec == "lz4" else codec

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from tidyberg.execute.kernel.columns.lineage import LAST_UPDATED_NAME, LINEAGE_FIELDS, ROW_ID_NAME
 from tidyberg.execute.kernel.read.source import Source, open_source
 from tidyberg.model.task import TaskInput, WriteSettings
+from tidyberg.parquet.codecs import writer_option
 from tidyberg.parquet.errors import CannotCopy
 
 COLUMNS = len(LINEAGE_FIELDS)
@@ -61,7 +62,7 @@ def inherited_lineage(source: Source, number: int, settings: WriteSettings) -> S
         sink,
         row_group_size=rows,
         use_dictionary=[LAST_UPDATED_NAME],
-        compression="NONE" if settings.compression == "uncompressed" else settings.compression.upper(),
+        compression=writer_option(settings.compression),
         write_page_index=True,
         store_schema=False,
     )

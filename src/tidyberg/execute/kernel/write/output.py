@@ -13,6 +13,7 @@ from tidyberg.execute.kernel.columns.project import Leaf
 from tidyberg.execute.kernel.write.digest import DigestingSink
 from tidyberg.failures import FailureKind, KernelFailure
 from tidyberg.model.task import Task, WriteSettings, output_name
+from tidyberg.parquet.codecs import writer_option
 from tidyberg.parquet.nan_bounds import ending_without_bounds, with_nans
 from tidyberg.storage.file_io import Place, Storage, remove_outputs
 
@@ -141,7 +142,7 @@ def writer_options(
             FailureKind.SCHEMA, "A dictionary column cannot be written: the task has dictionaries turned off."
         )
     options = {
-        "compression": "NONE" if settings.compression == "uncompressed" else settings.compression.upper(),
+        "compression": writer_option(settings.compression),
         "compression_level": settings.compression_level,
         "use_dictionary": with_dictionary if settings.dictionary and with_dictionary else False,
         "data_page_size": settings.page_bytes,
