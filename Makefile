@@ -46,10 +46,11 @@ test-replicas: check-java setup ## 200 jobs on 40 tables, three replicas killed 
 	  $(BIN)/pytest -s --timeout 7200 tests/service/test_replicas.py
 
 # The same seed draws the same histories, moments and faults again: SEED=… make test-long
+# The matrix is the full product, which takes hours. TEST_LONG=1 make test-long takes the layouts in turns.
 test-long: SEED := $(or $(SEED),$(shell od -An -N3 -tu4 /dev/urandom | tr -d ' '))
 test-long: check-java setup ## soak: 1,000 random histories, 500 kills, more faults, 30,000 random files; prints a seed that repeats it
 	@echo "seed $(SEED): SEED=$(SEED) make test-long runs this again"
-	TEST_SEED=$(SEED) TEST_LONG=1 TEST_HISTORIES=1000 TEST_KILLS=475 TEST_SPARK_KILLS=25 TEST_MOMENTS=all \
+	TEST_SEED=$(SEED) TEST_LONG=$(or $(TEST_LONG),all) TEST_HISTORIES=1000 TEST_KILLS=475 TEST_SPARK_KILLS=25 TEST_MOMENTS=all \
 	  $(BIN)/pytest -n 2 --timeout 14400 --hypothesis-seed=$(SEED) tests/machine tests/deletes tests/control tests/rest tests/faults \
 	  tests/matrix tests/fuzzing tests/oracle/test_live_writers.py
 
