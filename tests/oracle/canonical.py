@@ -1,4 +1,4 @@
-"""One form for the values that Spark and Arrow give for the same row, so that they can be compared."""
+"""Converts rows of Spark and of Arrow to the same form, so that they can be compared."""
 
 import datetime as dt
 import math
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def canonical_rows(rows: Iterable[Sequence[Any]]) -> list[str]:
-    """Sorted texts: equal lists mean equal multisets of rows."""
+    """Returns the rows as sorted texts. Equal lists mean equal multisets of rows."""
     return sorted(repr([canonical_value(value) for value in row]) for row in rows)
 
 
@@ -20,7 +20,7 @@ def canonical_value(value: Any) -> Any:
     if isinstance(value, uuid.UUID):
         return str(value)
     if isinstance(value, dt.datetime):
-        # Spark gives instants without a zone, in the session's; that is UTC here.
+        # Spark returns instants without a time zone, in the zone of the session, which is UTC here.
         return value.replace(tzinfo=None).isoformat()
     if isinstance(value, dict):
         return sorted(([canonical_value(key), canonical_value(item)] for key, item in value.items()), key=repr)

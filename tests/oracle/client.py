@@ -1,4 +1,4 @@
-"""The tests' side of the oracle: Iceberg's Java runtime on Spark, asked through pipes."""
+"""The client of the oracle, which is Iceberg's Java runtime on Spark. Tests send it requests through pipes."""
 
 import os
 import pickle
@@ -15,11 +15,11 @@ from tidyberg.testing import Warehouse
 
 
 class OracleMissingError(Exception):
-    """Java, Spark or Iceberg's runtime could not be had on this machine."""
+    """Java, Spark or Iceberg's runtime is not available on this machine."""
 
 
 class OracleError(Exception):
-    """Java refused a statement; the text is its own."""
+    """Java refused a statement. The message is Java's."""
 
 
 class Oracle(ClosedAtExit):
@@ -40,7 +40,7 @@ class Oracle(ClosedAtExit):
             raise OracleMissingError(str(error)) from None
 
     def attach(self, warehouse: Warehouse) -> "JavaCatalog":
-        """The same catalog and tables, seen by Java."""
+        """Returns Java's view of the same catalog and tables."""
         database = warehouse.properties["uri"].removeprefix("sqlite:///")
         key = self.ask("attach", warehouse.name, database, warehouse.properties["warehouse"])
         return JavaCatalog(self, warehouse.name, key)
@@ -84,7 +84,7 @@ class Oracle(ClosedAtExit):
 
 
 class JavaCatalog:
-    """One catalog through Java's eyes; tables are written `namespace.table`."""
+    """A catalog as Java sees it. Table names have the form `namespace.table`."""
 
     def __init__(self, oracle: Oracle, name: str, key: Any) -> None:
         self._oracle = oracle
@@ -99,30 +99,30 @@ class JavaCatalog:
         self._oracle.ask("set_conf", self._key, name, value)
 
     def rows(self, table: str, where: str | None = None, snapshot_id: int | None = None) -> list[str]:
-        """Every row as Java reads it, in a form that equals `arrow_rows` and sorts."""
+        """Returns every row as Java reads it, in the sorted form of `arrow_rows`."""
         version = f" VERSION AS OF {snapshot_id}" if snapshot_id is not None else ""
         condition = f" WHERE {where}" if where else ""
         return canonical_rows(self.sql(f"SELECT * FROM {table}{version}{condition}"))
 
     def generic_rows(self, table: str) -> list[str]:
-        """Every row through Iceberg's generic reader: for tables with types that Spark cannot read."""
+        """Returns every row as Iceberg's generic reader reads it, for tables with types that Spark cannot read."""
         rows: list[str] = self._oracle.ask("generic_rows", self._key, table)
         return rows
 
     def call(self, procedure: str, **arguments: Any) -> list[tuple[Any, ...]]:
-        """`CALL system.procedure(name => value)`; text goes in quotes, all else as it prints."""
+        """Runs `CALL system.procedure(name => value)`. Texts are quoted, and other values are printed."""
         given = ", ".join(f"{name} => {_literal(value)}" for name, value in arguments.items())
         return self.sql(f"CALL {self.name}.system.{procedure}({given})")
 
     def equality_delete(
         self, table: str, keys: Mapping[str, Sequence[Any]], partition: Sequence[Any] | None = None
     ) -> str:
-        """Commit an equality delete over the columns of `keys`; returns the delete file's path."""
+        """Commits an equality delete over the columns of `keys`. Returns the path of the delete file."""
         path: str = self._oracle.ask("equality_delete", self._key, table, keys, partition)
         return path
 
     def add_column(self, table: str, parent: str | None, name: str, kind: str, default: Any) -> None:
-        """Add a column whose rows before it have a default, which Spark's SQL cannot say."""
+        """Adds a column with a default for existing rows, which Spark's SQL cannot do."""
         self._oracle.ask("add_column", self._key, table, parent, name, kind, default)
 
 

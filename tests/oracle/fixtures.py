@@ -1,4 +1,4 @@
-"""Fixtures for every test that asks Java."""
+"""Fixtures for all tests that use Java."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tidyberg.testing import Warehouse
 
 
 def give_up(reason: str) -> NoReturn:
-    """Without Java, a developer can still run the other tests. Continuous integration must not skip these."""
+    """Skips the test, so that a developer without Java can run the others. In continuous integration, it fails."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
@@ -19,7 +19,7 @@ def give_up(reason: str) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def oracle() -> Iterator[Oracle]:
-    """Iceberg's Java runtime on Spark, in a process of its own; fetched by Spark on a machine's first run."""
+    """Iceberg's Java runtime on Spark, in its own process. Spark downloads it on the first run on a machine."""
     try:
         started = Oracle()
     except OracleMissingError as error:
@@ -30,5 +30,5 @@ def oracle() -> Iterator[Oracle]:
 
 @pytest.fixture
 def java(oracle: Oracle, warehouse: Warehouse) -> JavaCatalog:
-    """The test's warehouse through Java's eyes."""
+    """The test's warehouse as Java sees it."""
     return oracle.attach(warehouse)

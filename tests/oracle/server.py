@@ -1,6 +1,6 @@
-"""Holds a Spark session with Iceberg's Java runtime in a process of its own and answers requests on its pipes.
+"""Runs a Spark session with Iceberg's Java runtime in its own process, and answers requests through pipes.
 
-Apart from the tests, because one Python process can have one Spark session only and tidyberg starts its own.
+It is not in the process of the tests, because a Python process can have only one Spark, and tidyberg starts its own.
 Requests and answers are pickles: `(operation, arguments)` in, `("ok", value)` or `("error", text)` out.
 """
 
@@ -40,7 +40,7 @@ class Server:
         self._sessions: dict[tuple[str, str], SparkSession] = {}
 
     def attach(self, name: str, database: str, warehouse: str) -> tuple[str, str]:
-        """A session of its own for each catalog: a name can only be configured once in one."""
+        """Opens one session per catalog, because a session can configure a catalog name only once."""
         key = (name, database)
         if key not in self._sessions:
             session = self._root.newSession()
@@ -66,7 +66,7 @@ class Server:
     def equality_delete(
         self, key: tuple[str, str], table: str, keys: Mapping[str, Sequence[Any]], partition: Sequence[Any] | None
     ) -> str:
-        """Commit one equality-delete file over the given columns, through Iceberg's own writers."""
+        """Commits one equality delete file over the given columns, with Iceberg's own writers."""
         session = self._sessions[key]
         jvm: Any = session._jvm
         java_table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
@@ -77,7 +77,7 @@ class Server:
         field_ids = session.sparkContext._gateway.new_array(jvm.int, len(names))
         for position, name in enumerate(names):
             field_ids[position] = schema.findField(name).fieldId()
-        # Spark's rows keep the column types exactly; Python numbers would lose them on the way.
+        # Spark's rows keep the exact types of columns, which Python numbers would lose.
         fields = {field.name: field for field in session.table(table).schema.fields}
         struct = type(session.table(table).schema)([fields[name] for name in names])
         frame = session.createDataFrame(list(zip(*(keys[name] for name in names), strict=True)), struct)
@@ -102,7 +102,7 @@ class Server:
         if partition is not None:
             values = jvm.org.apache.iceberg.PartitionData(java_table.spec().partitionType())
             for position, value in enumerate(partition):
-                # Iceberg keeps days as a number, Spark shows them as dates.
+                # Iceberg stores days as numbers, but Spark shows them as dates.
                 values.set(position, (value - EPOCH).days if isinstance(value, dt.date) else value)
             builder = builder.partition(values)
         writer = builder.build()
@@ -125,7 +125,7 @@ class Server:
         java_table.updateSchema().addColumn(parent, name, column, None, literal).commit()
 
     def generic_rows(self, key: tuple[str, str], table: str) -> list[str]:
-        """Rows by Iceberg's own reader, which knows types that Spark lacks (time)."""
+        """Returns rows as Iceberg's own reader reads them. It knows types that Spark lacks, such as time."""
         session = self._sessions[key]
         jvm: Any = session._jvm
         java_table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
@@ -136,7 +136,7 @@ class Server:
         records = jvm.org.apache.iceberg.data.IcebergGenerics.read(java_table).build().iterator()
         while records.hasNext():
             record = records.next()
-            # Arrays of bytes print as their address: compare their contents.
+            # Java prints the address of a byte array, so take its contents instead.
             values = (record.getField(name) for name in names)
             rows.append(repr([bytes(v) if isinstance(v, bytearray | bytes) else _text(v) for v in values]))
         return sorted(rows)
@@ -146,16 +146,16 @@ class Server:
 
 
 def _text(value: Any) -> str | None:
-    """Java objects by their toString; a buffer of bytes as the bytes."""
+    """Converts a Java object with its toString, and a byte buffer to its bytes."""
     if isinstance(value, JavaObject) and value.getClass().getSimpleName().endswith("ByteBuffer"):
         return repr(bytes(value.array())[value.position() : value.limit()])
     if isinstance(value, JavaObject):
-        return str(value.toString())  # Python would print what lists and maps hold as addresses
+        return str(value.toString())  # Python would print the items of lists and maps as addresses
     return None if value is None else str(value)
 
 
 def _plain(value: Any) -> Any:
-    """Spark's structs as tuples, so that the other side needs no Spark to unpickle them."""
+    """Converts Spark's structs to tuples, so that the client can unpickle them without Spark."""
     if isinstance(value, Row):
         return tuple(_plain(item) for item in value)
     if isinstance(value, list):
@@ -168,11 +168,11 @@ def _plain(value: Any) -> Any:
 def main() -> None:
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever else writes to standard output must not get between the answers
+    os.dup2(2, 1)  # other output must not get between the answers on standard output
     with tempfile.TemporaryDirectory(prefix="oracle-") as scratch:
         try:
             server = Server(scratch)
-        except Exception as error:  # noqa: BLE001  (any reason not to start is for the tests to report)
+        except Exception as error:  # noqa: BLE001  (the tests report why it did not start)
             _answer(answers, ("error", f"{type(error).__name__}: {error}"))
             return
         _answer(answers, ("ok", None))
@@ -183,7 +183,7 @@ def main() -> None:
                 break
             try:
                 _answer(answers, ("ok", getattr(server, operation)(*arguments)))
-            except Exception as error:  # noqa: BLE001  (goes to the test that asked)
+            except Exception as error:  # noqa: BLE001  (the test that sent the request raises it)
                 _answer(answers, ("error", f"{type(error).__name__}: {error}"))
         server.stop()
 

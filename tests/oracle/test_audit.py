@@ -1,4 +1,4 @@
-"""The audit of Java's own replace snapshots, and of ours on tables that Java wrote."""
+"""Audits Java's own replace snapshots, and tidyberg's snapshots of tables that Java wrote."""
 
 from tests.builders.events_table import REF
 from tests.builders.java_deletes import change_rows, insert, java_deletes, make_table

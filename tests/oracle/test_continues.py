@@ -1,4 +1,4 @@
-"""Java goes on from a snapshot of tidyberg's: appends, deletes, merges, maintains, and still reads right."""
+"""Java continues from a snapshot of tidyberg: it appends, deletes, merges and maintains, and still reads all rows."""
 
 import os
 import time
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[5]], ids=lambda
 
 @pytest.fixture
 def compacted(warehouse: Warehouse, java: JavaCatalog, shape: Shape) -> list[str]:
-    """A table that tidyberg has just compacted; its rows."""
+    """Creates a table, compacts it with tidyberg, and returns its rows."""
     make_table(warehouse, shape)
     before = java.rows(NAME)
     compact(warehouse)
@@ -57,7 +57,7 @@ def test_delete_update_and_merge(java: JavaCatalog, compacted: list[str], mode: 
 
 
 def test_equality_delete(java: JavaCatalog, compacted: list[str], shape: Shape) -> None:
-    """The delete's sequence number is above our outputs', so it applies to them [I3]."""
+    """The sequence number of the delete is higher than that of our outputs, so it applies to them [I3]."""
     (row, *_) = java.sql(f"SELECT id, active FROM {NAME} WHERE active IS NOT NULL ORDER BY id")
     partition = None
     if shape.fields:

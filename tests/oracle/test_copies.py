@@ -1,4 +1,4 @@
-"""Java reads files that were copied as bytes, by every filter: pages, bloom filters and bounds lead it to the rows."""
+"""Java reads files that were copied as bytes, and finds rows by pages, bloom filters and bounds with every filter."""
 
 from typing import Any
 
@@ -26,14 +26,14 @@ SMALL_PAGES = {
 
 
 def float_metrics(java: JavaCatalog) -> list[tuple[Any, ...]]:
-    """Of every file, as Java reads them from manifests: NaN, lower and upper bound of both columns of floats."""
+    """Returns the NaN count and bounds of both float columns of every file, as Java reads them from manifests."""
     names = ("nan_value_count", "lower_bound", "upper_bound")
     chosen = ", ".join(f"readable_metrics.{column}.{name}" for column in ("ratio", "weight") for name in names)
     return java.sql(f"SELECT {chosen} FROM {NAME}.files")
 
 
 def copied(warehouse: Warehouse) -> list[TaskResult]:
-    """Compacts by copying, or fails."""
+    """Compacts the table, and fails unless all groups are copied."""
     engine = Watched()
     compact(warehouse, engine=engine, mode=RewriteMode.COPY)
     assert [(result.mode, result.mode_reason) for result in engine.results] == [("copy", "")] * len(engine.results)
@@ -104,7 +104,7 @@ def test_rows_of_v3_keep_their_ids_through_copies(warehouse: Warehouse, java: Ja
 
 
 def test_a_delete_by_bounds_spares_rows_that_bounds_do_not_cover(warehouse: Warehouse, java: JavaCatalog) -> None:
-    """Java drops whole files when bounds say that all rows match; NaN lies in no bounds, so it must be counted."""
+    """Java drops whole files if all rows match by their bounds. Bounds do not cover NaN, so NaN must be counted."""
     create(java)
     insert(java, 1, 100)
     insert(java, 100, 200)
@@ -113,5 +113,5 @@ def test_a_delete_by_bounds_spares_rows_that_bounds_do_not_cover(warehouse: Ware
     java.sql(f"DELETE FROM {NAME} WHERE weight < 100 AND ratio < 1000")
     assert java.sql(f"SELECT count(*) FROM {NAME}") == [(101,)]
     java.sql(f"DELETE FROM {NAME} WHERE ratio < 1000")
-    # To Spark NaN is above every number.
+    # For Spark, NaN is greater than every number.
     assert [row[0] for row in java.sql(f"SELECT id FROM {NAME} ORDER BY id")] == [50, 100, 150]

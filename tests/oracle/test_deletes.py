@@ -1,4 +1,4 @@
-"""Java judges the compaction of tables with deletes, those that Java itself wrote and those of other engines."""
+"""Java checks the compaction of tables with deletes that Java or other engines wrote."""
 
 import pytest
 
@@ -120,7 +120,7 @@ def test_an_equality_delete_of_java_during_the_job_still_applies(warehouse: Ware
     """The race of apache/iceberg#10312, with Java as the other writer."""
     make_table(java)
     java.equality_delete(NAME, {"id": [7]})
-    expected = java.rows(NAME)  # row 8 is deleted, and then comes back the same
+    expected = java.rows(NAME)  # during the job, row 8 is deleted and comes back unchanged
 
     def meddle() -> None:
         java.equality_delete(NAME, {"id": [8]})
@@ -139,7 +139,7 @@ def test_an_equality_delete_of_java_during_the_job_still_applies(warehouse: Ware
 def test_a_rewrite_of_the_delete_files_during_the_job_is_no_conflict(
     warehouse: Warehouse, java: JavaCatalog, granularity: str
 ) -> None:
-    """Java's rewrite keeps the data sequence numbers: it deletes nothing new."""
+    """Java's rewrite keeps the data sequence numbers, so it deletes nothing new."""
     make_table(java, PARTITIONING["by-region"], granularity)
     java.sql(f"DELETE FROM {NAME} WHERE id % 10 IN (3, 4)")
     java.sql(f"DELETE FROM {NAME} WHERE id % 10 IN (5, 6)")
@@ -173,7 +173,7 @@ def test_a_group_that_java_deleted_from_during_the_job_is_planned_again(
 
 
 def test_the_metadata_tables_show_the_removed_deletes(warehouse: Warehouse, java: JavaCatalog) -> None:
-    """Entries of removed delete files carry our snapshot's id and both their own sequence numbers."""
+    """Entries of removed delete files have the id of our snapshot, and keep both of their sequence numbers."""
     make_table(java, PARTITIONING["by-region"])
     java.sql(f"DELETE FROM {NAME} WHERE id % 10 = 3")
     java.equality_delete(NAME, {"id": [0, 2]}, ("eu",))

@@ -1,4 +1,4 @@
-"""A table of Java's with every kind of delete, in an evolved schema and spec, upgraded on the way [I1, I4, I8]."""
+"""A table of Java with every kind of delete, whose schema, spec and format version have changed [I1, I4, I8]."""
 
 from tests.builders.java_tables import NAME, compact
 from tests.oracle.client import JavaCatalog
@@ -55,7 +55,8 @@ def make_table(java: JavaCatalog) -> None:
     java.sql(f"ALTER TABLE {NAME} ADD PARTITION FIELD bucket(2, id)")
     insert(java, 200, 300)
     insert(java, 300, 400)
-    # Vectors, on files of both specs. Old position deletes of a file become part of its vector, so one region stays.
+    # Vectors for files of both specs. The old position deletes of a file are merged into its vector. So the first
+    # statement leaves out one region, whose position deletes stay.
     java.sql(f"DELETE FROM {NAME} WHERE id % 10 = 5 AND region = 'us' AND id < 100")
     java.sql(f"DELETE FROM {NAME} WHERE id % 10 = 4 AND id >= 200")
     java.sql(f"UPDATE {NAME} SET remark = 'updated' WHERE id % 50 = 7")

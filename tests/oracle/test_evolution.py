@@ -1,4 +1,4 @@
-"""Java judges the compaction of tables whose schema, spec and properties changed, and of files of older writers."""
+"""Java checks the compaction of tables whose schema, spec and properties changed, and of files of older writers."""
 
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def test_partition_specs_changed_and_their_source_columns_promoted_and_renamed(
 
 
 def plain_files(java: JavaCatalog, directory: Path, timestamps: str) -> None:
-    """Plain Parquet of Spark, as Hive tables have it: without field ids."""
+    """Writes plain Parquet files with Spark, without field ids, as in Hive tables."""
     java.set_conf("spark.sql.parquet.outputTimestampType", timestamps)
     java.set_conf("spark.sql.parquet.int96RebaseModeInWrite", "CORRECTED")
     java.set_conf("spark.sql.parquet.datetimeRebaseModeInWrite", "CORRECTED")
@@ -119,7 +119,7 @@ def test_files_without_field_ids_are_read_by_the_name_mapping(
     alter(
         java,
         "RENAME COLUMN name TO label",
-        "ADD COLUMN name STRING",  # Java gives the name to the new field: the old files' column is that one now
+        "ADD COLUMN name STRING",  # Java maps the name to the new field, which now gets the old files' column
         "ALTER COLUMN id TYPE BIGINT",
         "RENAME COLUMN s.x TO w",
         "RENAME COLUMN s.y.element.z TO deep",
@@ -130,7 +130,7 @@ def test_files_without_field_ids_are_read_by_the_name_mapping(
     assert java.sql(f"SELECT count(label), count(DISTINCT name), count(s.w), count(DISTINCT s.x) FROM {NAME}") == [
         (0, 20, 0, 13)
     ]
-    # Java's generic reader does not look at the name mapping, as the specification asks and Spark does.
+    # Java's generic reader ignores the name mapping, although the specification requires its use. Spark uses it.
     same_rows_after_compaction(warehouse, java, outputs=1, generic=False)
 
 
@@ -174,7 +174,7 @@ def test_partition_columns_that_are_only_in_directory_names(
     assert java.sql(f"SELECT count(*) FROM {NAME} WHERE region = 'null'") == [(8,)]
     alter(java, "ALTER COLUMN n TYPE BIGINT", "RENAME COLUMN region TO area")
     partitions = java.sql(f"SELECT DISTINCT partition FROM {NAME}.files")
-    # Java cannot read older snapshots once the source of an identity partition was promoted.
+    # Java cannot read older snapshots after the source column of an identity partition has been promoted.
     same_rows_after_compaction(warehouse, java, outputs=len(partitions), time_travel=False)
     java.sql("DROP TABLE spark_catalog.default.hive_source")
 

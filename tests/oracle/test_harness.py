@@ -1,4 +1,4 @@
-"""The oracle itself: it reports when Java is missing, and continuous integration then fails."""
+"""Tests the oracle itself: it reports that Java is missing, and continuous integration then fails."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""Java commits between any two stages of a compaction: the table ends as Java says it does without the compaction.
+"""Java commits between any two stages of a compaction. The rows are the same as without the compaction.
 
-Each writer is let in at one moment, and at all of them with TEST_MOMENTS=all.
+Each writer commits at one moment of the job. With TEST_MOMENTS=all, it is tried at every moment.
 """
 
 import itertools
@@ -107,7 +107,7 @@ WRITES: dict[str, tuple[int, Write]] = {
     "rollback": (2, roll_back),
     "upgrade": (2, upgrade),
 }
-# These take no file or row away from a compaction under way, so it must go through.
+# These remove no file or row that a running compaction needs, so the compaction must succeed.
 HARMLESS = (
     "append",
     "equality-deletes",
@@ -147,7 +147,7 @@ def test_java_commits_in_between(warehouse: Warehouse, java: JavaCatalog, name: 
 
 
 def make_table(java: JavaCatalog, table: str, version: int) -> None:
-    """Sixty rows in two partitions by three commits, some deleted by position and some by key."""
+    """Writes sixty rows to two partitions in three commits, and deletes some by position and some by key."""
     java.sql("CREATE NAMESPACE IF NOT EXISTS db")
     modes = ", ".join(f"'write.{kind}.mode' = 'merge-on-read'" for kind in ("delete", "merge", "update"))
     java.sql(
@@ -162,7 +162,7 @@ def make_table(java: JavaCatalog, table: str, version: int) -> None:
 
 
 def leftovers(warehouse: Warehouse) -> set[str]:
-    """Data files of ours that no snapshot refers to. Java's own expiration may have taken others away."""
+    """Returns our data files that no snapshot refers to. Java's own expiration may have removed others."""
     table = warehouse.catalog.load_table(OURS)
     found = warehouse.files_on_disk(table) - warehouse.referenced_files(table)
     return {path for path in found if "/data/" in path and "tidyberg-" in path and not path.endswith(".crc")}

@@ -1,4 +1,4 @@
-"""Java judges files that were moved into the table's current partition spec: rows, pruning, lineage, and going on."""
+"""Java checks files that were moved to the current partition spec: rows, pruning, lineage and later changes."""
 
 from typing import Any
 
@@ -83,7 +83,7 @@ def test_java_reads_the_same_rows_after_a_move(
     assert len(java.rows(NAME)) == len(warehouse.rows(ours))
 
 
-# Without a fixed column: Iceberg 1.12 fails to skip over its values in the files table, whoever wrote the manifest.
+# There is no fixed column: Iceberg 1.12 fails to skip its values in the files table, whoever wrote the manifest.
 PARTITIONINGS: list[tuple[int, tuple[tuple[str, Transform[Any, Any]], ...]]] = [
     (2, tuple((name, IdentityTransform()) for name in ("price", "key", "active", "ratio", "seen", "count"))),
     (1, tuple((name, BucketTransform(2)) for name in ("id", "price", "name", "payload", "day", "created", "key"))),

@@ -1,4 +1,4 @@
-"""Java judges rare files and partitions: legacy lists, second-version pages, INT96 keys, doubles as partitions."""
+"""Java checks rare files and partitions: legacy lists, pages of version 2, INT96 keys, doubles as partitions."""
 
 import datetime as dt
 from decimal import Decimal

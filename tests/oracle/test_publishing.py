@@ -1,4 +1,4 @@
-"""Java publishes branches and staged snapshots after a compaction: what the skip protects, and what it need not."""
+"""Java publishes branches and staged snapshots after a compaction. Shows which of them a compaction breaks."""
 
 import pytest
 

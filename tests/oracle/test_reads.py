@@ -1,4 +1,4 @@
-"""Java reads what tidyberg commits, row for row, and finds its metadata true."""
+"""Java reads every row that tidyberg commits, and finds that the metadata is true."""
 
 import os
 
@@ -38,7 +38,7 @@ def test_java_reads_types_that_spark_lacks(warehouse: Warehouse, java: JavaCatal
 def test_java_finds_the_same_rows_by_every_type_of_column(
     warehouse: Warehouse, java: JavaCatalog, shape: Shape
 ) -> None:
-    """Wrong bounds, partitions or null counts would make Java skip files that hold matching rows."""
+    """Wrong bounds, partitions or null counts would make Java skip files with matching rows."""
     make_table(warehouse, shape)
     before = {predicate: java.rows(NAME, predicate) for predicate in PREDICATES}
     assert all(before.values()), [predicate for predicate, rows in before.items() if not rows]

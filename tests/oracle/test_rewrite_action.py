@@ -1,5 +1,7 @@
-"""The behaviours that Iceberg's own tests ask of `rewrite_data_files`, asked of tidyberg: on twin tables, one of which
-Java rewrites. Numbers of files are equal where both have the same choice to make; rows always are.
+"""Checks that tidyberg does what Iceberg's own tests require of `rewrite_data_files`.
+
+Java rewrites one of two equal tables, and tidyberg the other one. The rows are always equal. The numbers of files are
+equal where both have the same choice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +29,7 @@ PATIENT = RetryPolicy()
 
 
 def insert(files: int, rows: int, partitions: int = 0, first: int = 0) -> str:
-    """`files` files in one commit; in a partitioned table one for each partition."""
+    """Returns a statement that writes `files` files in one commit, or one per partition in a partitioned table."""
     c1 = f"CAST(id % {partitions} AS INT)" if partitions else "CAST(id AS INT)"
     return (
         f"INSERT INTO {{table}} SELECT /*+ REPARTITION({files}) */ {c1} AS c1, concat('foo', id) AS c2, "
@@ -37,7 +39,7 @@ def insert(files: int, rows: int, partitions: int = 0, first: int = 0) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """Statements that make a table, how both rewrite it, and how many data files there are before and after."""
+    """The statements that create a table, how both rewrite it, and the numbers of data files before and after."""
 
     writes: Sequence[str]
     before: int
@@ -76,7 +78,7 @@ SMALL = {
         5,
         java={"min-input-files": "10", "min-file-size-bytes": "0"},
         ours=DELETES,
-        granularity="partition",  # a delete file for each data file would be too many of them for us
+        granularity="partition",  # with one delete file per data file, tidyberg would count too many delete files
     ),
     "forty-percent-in-deletion-vectors-is-enough": Case(
         [insert(5, 100), "DELETE FROM {table} WHERE c1 % 10 < 4"],
@@ -133,7 +135,7 @@ def test_mixed_files_are_split_and_combined(warehouse: Warehouse, java: JavaCata
 
 
 def test_four_medium_files_become_fewer(warehouse: Warehouse, java: JavaCatalog) -> None:
-    """Three of the target's size; or two below the largest size, which spares a file."""
+    """They become three files of the target size, or two files below the largest size, which is one file fewer."""
     make_twins(java, Case([insert(4, 40_000)], 4, 3), SIZED)
     target = total_size(java) // 3
     sizes = {
@@ -187,7 +189,7 @@ def test_outputs_carry_the_starting_sequence_number(warehouse: Warehouse, java: 
 
 
 def test_equality_deletes_that_nothing_needs_are_removed(warehouse: Warehouse, java: JavaCatalog) -> None:
-    """With an evolved spec; Java takes a second commit for it."""
+    """The spec has changed. Java needs a second commit to remove them."""
     make_twins(java, Case([insert(1, 40, 2)] * 2, 4, 4, BY_C1))
     for table in (OURS, THEIRS):
         java.equality_delete(table, {"c3": ["bar1"]}, (1,))
@@ -233,7 +235,7 @@ def test_senseless_options_are_refused(java: JavaCatalog, ours: dict[str, Any], 
 def test_a_commit_that_fails_leaves_no_files(
     warehouse: Warehouse, java: JavaCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What happens when nobody knows whether it failed is in tests/rest."""
+    """tests/rest covers commits whose outcome is unknown."""
     make_twins(java, Case([insert(4, 100)], 4, 4))
     table = warehouse.catalog.load_table(OURS)
     before = warehouse.files_on_disk(table)
@@ -290,7 +292,7 @@ def check_sized(
     added: int,
     ours: int | None = None,
 ) -> None:
-    """`ours`: how many files we add where that is another number than Java's."""
+    """Rewrites both tables and checks the results. `ours` is the number of files that we add, if it is not Java's."""
     rows = java.rows(OURS)
     options = {name: str(size) for name, size in sizes.items()}
     (theirs,) = java.call("rewrite_data_files", table=THEIRS, options={**BASIC, **options})

@@ -1,4 +1,4 @@
-"""Java reads files whose pages were moved into larger row groups, by every filter and with every reader it has."""
+"""Java reads files whose pages were moved into larger row groups, with every filter and all of its readers."""
 
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,15 @@ WITHOUT_DICTIONARIES = {"write.parquet.page-row-limit": "500", "write.parquet.di
 
 
 def spliced(warehouse: Warehouse, *, everything: bool = False) -> TaskResult:
-    """Compacts by moving pages, or fails; `everything`: also columns that are worth a dictionary, if not in lists."""
+    """Compacts the table, and fails unless pages are moved.
+
+    With `everything`, columns for which a dictionary pays are moved too, unless they are in lists.
+    """
     engine = Watched()
     with small_files_count(), pytest.MonkeyPatch.context() as patch:
         if everything:
             patch.setattr(judge, "_dictionaries_from_first_rows", lambda *_: {})
-        # Full verification needs all rows decoded on the way.
+        # Full verification would decode all rows, so nothing would be spliced.
         compact(warehouse, engine=engine, verify=VerifyMode.COUNTS)
     (result,) = engine.results
     assert result.mode == "encode"
@@ -51,13 +54,13 @@ def test_files_of_java_are_spliced_and_found_by_every_filter(warehouse: Warehous
     assert footer.num_row_groups == 1
     chunks = [footer.row_group(0).column(index) for index in range(footer.num_columns)]
     assert all(chunk.has_offset_index for chunk in chunks)
-    # Where there is NaN, Java writes no column index.
+    # Java writes no column index for columns with NaN.
     assert [chunk.path_in_schema for chunk in chunks if not chunk.has_column_index] == ["ratio"]
     encoded = {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page}
     assert all(name.startswith(("tags.", "counts.")) for name in encoded)  # lists and maps are never moved
     by_spark = java.sql(f"SELECT count(*), sum(id) FROM parquet.`{path}` WHERE id >= 1990 AND id < 2010")
     assert by_spark == [(20, sum(range(1990, 2010)))]
-    java.sql(f"DELETE FROM {NAME} WHERE ratio < 100")  # by bounds: NaN must be left
+    java.sql(f"DELETE FROM {NAME} WHERE ratio < 100")  # uses bounds; rows with NaN must stay
     assert java.sql(f"SELECT count(*) FROM {NAME} WHERE isnan(ratio)") == [(80,)]
     java.call("rewrite_data_files", table=NAME, options={"rewrite-all": "true"})
     assert java.sql(f"SELECT count(*) FROM {NAME} WHERE isnan(ratio)") == [(80,)]

@@ -1,4 +1,4 @@
-"""Tiny files that Java wrote are read many at once, and Java finds the same rows afterwards."""
+"""Many tiny files that Java wrote are read at once, and Java finds the same rows afterwards."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Java judges the compaction of v3 tables that Java wrote: rows, their ids and when they last changed [I8]."""
+"""Java checks the compaction of v3 tables that Java wrote: rows, their ids and their last updates [I8]."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ MERGE_ON_READ = (
 
 
 def make_table(java: JavaCatalog, partitioning: str = "", format_version: int = 3) -> None:
-    """300 rows in two regions by three commits; deletes, updates and merges leave the files and write vectors."""
+    """Writes 300 rows of two regions in three commits. Later deletes, updates and merges write vectors."""
     java.sql("CREATE NAMESPACE IF NOT EXISTS db")
     java.sql(
         f"CREATE TABLE {NAME} (id BIGINT, region STRING, note STRING) USING iceberg {partitioning} "
@@ -35,7 +35,7 @@ def insert(java: JavaCatalog, start: int, end: int) -> None:
 
 
 def change_rows(java: JavaCatalog, digit: int) -> None:
-    """A delete, an update and a merge: vectors, and files that store the ids of rows that moved."""
+    """Runs a delete, an update and a merge. They write vectors, and files that store the ids of changed rows."""
     java.sql(f"DELETE FROM {NAME} WHERE id % 10 = {digit}")
     java.sql(f"UPDATE {NAME} SET note = concat('updated', {digit}) WHERE id % 10 = {digit + 1}")
     java.sql(
@@ -46,7 +46,7 @@ def change_rows(java: JavaCatalog, digit: int) -> None:
 
 
 def lineage(java: JavaCatalog) -> list[tuple[Any, ...]]:
-    """Every row with its id and the sequence number of its last update."""
+    """Returns every row with its id and the sequence number of its last update."""
     return java.sql(f"SELECT *, _row_id, _last_updated_sequence_number FROM {NAME} ORDER BY id, _row_id")
 
 
@@ -88,7 +88,7 @@ def test_rows_keep_their_lineage_through_compactions_of_both(warehouse: Warehous
 def test_an_upgraded_tables_rows_get_ids_once_and_keep_the_time_of_their_last_update(
     warehouse: Warehouse, java: JavaCatalog
 ) -> None:
-    """Files of before the upgrade have no row ids yet, and position delete files may lie beside vectors."""
+    """Files from before the upgrade have no row ids yet. Position delete files and vectors may occur together."""
     make_table(java, format_version=2)
     java.sql(f"DELETE FROM {NAME} WHERE id % 10 = 3")
     java.sql(f"ALTER TABLE {NAME} SET TBLPROPERTIES ('format-version' = '3')")
@@ -167,7 +167,7 @@ def test_nanoseconds_are_read_by_java_to_the_last_digit(
     table = warehouse.create_table(NAME, NANOSECONDS, spec, format_version=3)
 
     def rows(number: int) -> pa.Table:
-        """Every file falls into the same two partitions; no value is a whole microsecond."""
+        """Returns rows of one file. All files have the same two partitions, and no value is a whole microsecond."""
         schema = schema_to_pyarrow(NANOSECONDS, include_field_ids=False)
         times = pa.array([1_760_000_000_123_456_789, None, -1, 1_760_000_000_123_456_789], pa.int64())
         ids = pa.array([4 * number + row for row in range(4)])

@@ -1,4 +1,4 @@
-"""Format version 3 with Java as judge: rows, their ids and their last updates are the same afterwards [I8]."""
+"""Java checks commits to v3 tables: rows, their ids and their last updates stay the same [I8]."""
 
 import time
 
@@ -33,7 +33,7 @@ def insert(java: JavaCatalog, first: int, rows: int = 20) -> None:
 
 
 def write(java: JavaCatalog, first: int = 0) -> None:
-    """Appends, deletes, an update and a merge, all merge-on-read."""
+    """Runs appends, deletes, an update and a merge, all of them merge-on-read."""
     for start in range(first, first + 80, 20):
         insert(java, start)
     java.sql(f"DELETE FROM {NAME} WHERE id IN ({first}, {first + 25}, {first + 26})")
@@ -83,7 +83,7 @@ def test_a_table_that_was_always_v3(warehouse: Warehouse, java: JavaCatalog, par
 
 
 def test_a_part_of_a_table(warehouse: Warehouse, java: JavaCatalog) -> None:
-    """Manifests hold files of both partitions: those that stay keep their ids, and their vectors."""
+    """Manifests contain files of both partitions. The files that stay keep their ids and their vectors."""
     create(java, 3, "PARTITIONED BY (amount)")
     write(java)
     before = lineage(java)
@@ -162,7 +162,7 @@ def test_equality_deletes_and_vectors_together(warehouse: Warehouse, java: JavaC
 
 @pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[5]], ids=lambda shape: shape.name)
 def test_java_reads_what_the_table_builder_makes(warehouse: Warehouse, java: JavaCatalog, shape: Shape) -> None:
-    """And finds the ids that the tests' own reader finds: both are models for what follows."""
+    """Java and the tests' own reader find the same ids, so other tests can rely on either of them."""
     table = make_table(warehouse, shape, format_version=3)
     paths = [file.path for file in warehouse.live_files(table)]
     delete_rows(table, {paths[0]: [0], paths[-1]: [0]})

@@ -1,4 +1,4 @@
-"""Gets a Java server's jars once per machine: by Ivy, which pyspark brings along, or by Maven where that fails."""
+"""Gets a Java server's jars once per machine: with Ivy, which PySpark contains, or with Maven if Ivy fails."""
 
 import fcntl
 import hashlib
@@ -16,7 +16,7 @@ DOWNLOAD_SECONDS = 600
 
 
 class JarsMissingError(Exception):
-    """The jars could neither be found in the cache nor fetched."""
+    """The jars are not in the cache and could not be fetched."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Module:
 
 
 def classpath(name: str, modules: Sequence[Module]) -> str:
-    """The classpath of these modules and all they need, from the user's cache."""
+    """Returns the classpath of these modules and all their dependencies, from the user's cache."""
     key = hashlib.sha256(repr(tuple(modules)).encode()).hexdigest()[:12]
     directory = _cache_directory() / f"{name}-{key}"
     directory.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def _cache_directory() -> Path:
 
 
 def _complete(path: Path, modules: Sequence[Module]) -> str | None:
-    """What an earlier run noted, if every jar of it is still there."""
+    """Returns the classpath that an earlier run saved, or None unless all of its jars still exist."""
     if not path.is_file():
         return None
     text = path.read_text().strip()
@@ -71,7 +71,7 @@ def _complete(path: Path, modules: Sequence[Module]) -> str | None:
 
 
 def _by_ivy(directory: Path, modules: Sequence[Module]) -> None:
-    """Ivy's built-in settings know where to look."""
+    """Fetches the jars with Ivy's built-in settings, which know where to look."""
     (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
     description = directory / "ivy.xml"
     description.write_text(_ivy_description(modules))

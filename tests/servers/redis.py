@@ -1,4 +1,4 @@
-"""A real Redis server as a process of its own, on the loopback interface, that tests may kill, stop and start again."""
+"""A real Redis server in its own process, on the loopback interface. Tests may kill, stop and restart it."""
 
 import os
 import secrets
@@ -17,7 +17,7 @@ START_SECONDS = 30.0
 
 
 class RedisServer(ServerProcess):
-    """Runs until closed. `durable`: what it has answered is on disk."""
+    """Runs until closed. If `durable` is set, it writes to disk before it answers."""
 
     def __init__(
         self, directory: Path, *, durable: bool = False, fsync: str = "always", password: str | None = None
@@ -50,7 +50,7 @@ class RedisServer(ServerProcess):
             raise
 
     def kill(self) -> None:
-        """As a power cut would, but for what the system has not written yet."""
+        """Kills the server. Unlike after a power cut, the operating system still writes what the server gave it."""
         self._process.kill()
         self._process.wait()
 

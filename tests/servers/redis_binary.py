@@ -1,4 +1,4 @@
-"""Gets a Redis server once per machine: the one on PATH, else Debian's package unpacked into the tests' cache."""
+"""Gets a Redis server once per machine: from PATH, or else from Debian's package, unpacked into the tests' cache."""
 
 import fcntl
 import os
@@ -10,12 +10,12 @@ from pathlib import Path
 
 DOWNLOAD_SECONDS = 300
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidyberg-tests" / "redis"
-# The server, and the libraries that a small system may lack; their names differ between releases.
+# The server, and the libraries that a small system may lack. Their names differ between releases.
 _PACKAGES = ("redis-server", "redis-tools", "libatomic1", "libjemalloc2", "liblzf1", "libssl3", "libssl3t64")
 
 
 class RedisMissingError(Exception):
-    """No Redis server can be had on this machine."""
+    """No Redis server is available on this machine."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def _unpacked() -> RedisBinary:
 
 
 def _unpack_packages(*options: str) -> None:
-    """Without root, and without changing the system."""
+    """Downloads and unpacks the packages. It needs no root rights and does not change the system."""
     packages = _CACHE / "packages"
     shutil.rmtree(packages, ignore_errors=True)
     packages.mkdir()
@@ -85,7 +85,7 @@ def _unpack_packages(*options: str) -> None:
 
 
 def _unpack_packages_of_fresh_lists() -> None:
-    """The system's lists of packages may be old, or were removed to make an image small."""
+    """Does the same with new package lists: those of the system may be old, or were removed to make an image small."""
     state = _CACHE / "apt"
     (state / "lists" / "partial").mkdir(parents=True, exist_ok=True)
     options = ("-o", f"Dir::State::Lists={state / 'lists'}", "-o", f"Dir::Cache={state}")
@@ -95,7 +95,7 @@ def _unpack_packages_of_fresh_lists() -> None:
 
 
 def _install() -> None:
-    """Changes the system: only where that is nobody's machine."""
+    """Installs the package. This changes the system, so it is done only in continuous integration."""
     if os.environ.get("CI") != "true" or os.geteuid() != 0:
         raise RedisMissingError("it is not installed on a person's machine")
     _run(["apt-get", "update"])

@@ -1,4 +1,4 @@
-"""Redis for tests: one server for each process of tests, empty at the start of each test; or one to kill."""
+"""Redis for tests: one server per test process, which is empty at the start of each test, or a server to kill."""
 
 import os
 from collections.abc import Iterator
@@ -28,14 +28,14 @@ def redis_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis
 
 @pytest.fixture
 def redis_server(redis_of_session: RedisServer) -> RedisServer:
-    """Shared and empty; not to be killed."""
+    """A shared, empty server. Tests must not kill it."""
     redis_of_session.flush()
     return redis_of_session
 
 
 @pytest.fixture
 def redis_to_kill(tmp_path: Path) -> Iterator[RedisServer]:
-    """A test's own, which writes to disk before it answers."""
+    """A server for one test, which writes to disk before it answers."""
     directory = tmp_path / "redis"
     directory.mkdir()
     with _start(directory, durable=True) as server:

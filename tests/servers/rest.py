@@ -1,4 +1,4 @@
-"""Iceberg's own REST catalog server, the one its project tests clients with, on SQLite, as a process of its own."""
+"""Iceberg's own REST catalog server, with which the project tests its clients. It runs on SQLite in its own process."""
 
 import os
 import subprocess
@@ -27,11 +27,11 @@ MODULES = (
 
 
 class RestServerMissingError(Exception):
-    """The server cannot be had on this machine."""
+    """The server is not available on this machine."""
 
 
 class RestServer(ServerProcess):
-    """Runs until closed; its tables are in `directory/warehouse`, which clients on this machine share."""
+    """Runs until closed. Its tables are in `directory/warehouse`, which clients on this machine share."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

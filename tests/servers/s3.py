@@ -15,7 +15,7 @@ REGION = "us-east-1"
 
 
 class S3Server(ServerProcess):
-    """Runs until closed; a bucket is a directory in `directory/data`."""
+    """Runs until closed. A bucket is a directory in `directory/data`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -42,7 +42,7 @@ class S3Server(ServerProcess):
 
     @property
     def properties(self) -> dict[str, str]:
-        """As PyIceberg's catalogs take them."""
+        """The properties that PyIceberg's catalogs need for this server."""
         return {
             "s3.endpoint": self.endpoint,
             "s3.region": REGION,
@@ -55,17 +55,17 @@ class S3Server(ServerProcess):
         return f"s3://{name}"
 
     def objects(self, bucket: str) -> set[str]:
-        """The locations of all objects, uploads that were not completed left out."""
+        """Returns the locations of all objects, without uploads that were not completed."""
         root = self.data / bucket
         files = (path for path in root.rglob("*") if path.is_file())
         return {f"s3://{bucket}/{path.relative_to(root)}" for path in files if ".sgwtmp" not in path.parts}
 
     def unfinished_uploads(self, bucket: str) -> list[str]:
-        """What uploads that were neither completed nor aborted keep on the server's disk."""
+        """Returns the server's files of uploads that were neither completed nor aborted."""
         return sorted(str(path) for path in (self.data / bucket / ".sgwtmp").rglob("*") if path.is_file())
 
     def asked(self, bucket: str) -> list[tuple[str, str]]:
-        """What the server was asked about a bucket, in order: the operation, as S3 calls it, and the key."""
+        """Returns all requests for a bucket in order: the operation, by S3's name, and the key."""
         lines = [line.split(" ") for line in self._access_log.read_text().splitlines()]
         return [(line[7].removeprefix("s3_"), line[8]) for line in lines if line[1] == bucket]
 

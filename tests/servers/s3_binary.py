@@ -1,4 +1,4 @@
-"""Gets versitygw, an S3 server, once per machine: built by Go from its module, into the tests' cache."""
+"""Gets versitygw, an S3 server, once per machine. Go builds it from its module into the tests' cache."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tid
 
 
 class S3ServerMissingError(Exception):
-    """No S3 server can be had on this machine."""
+    """No S3 server is available on this machine."""
 
 
 def s3_binary() -> str:

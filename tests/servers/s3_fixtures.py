@@ -1,4 +1,4 @@
-"""An S3 server for tests: one for each process of tests, a bucket of its own for each test."""
+"""An S3 server for tests: one server per test process, and one bucket per test."""
 
 import itertools
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture
 def bucket(s3_server: S3Server) -> str:
-    """Its name."""
+    """The name of the test's bucket."""
     name = f"bucket-{next(_numbers)}"
     s3_server.make_bucket(name)
     return name

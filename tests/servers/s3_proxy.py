@@ -1,4 +1,4 @@
-"""Stands between clients and the S3 server: counts requests and bytes, and breaks some of them as networks do."""
+"""A proxy in front of the S3 server. It counts requests and bytes, and makes some requests fail, as networks do."""
 
 import http.client
 import threading
@@ -26,7 +26,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Error:
-    """Answered by the proxy; the server never hears of the request."""
+    """The proxy answers with this error itself. The server does not get the request."""
 
     status: int
     code: str
@@ -35,7 +35,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Break:
-    """The connection ends before the request is passed on, after it, or in the middle of the answer."""
+    """The proxy closes the connection before it forwards the request, after that, or in the middle of the answer."""
 
     when: str  # before | after | within
 
@@ -49,7 +49,7 @@ Fault = Error | Break | Delay | None
 
 
 class S3Proxy(ClosedAtExit):
-    """Keeps connections, as most stores do."""
+    """A proxy that keeps connections open, as most stores do."""
 
     def __init__(self, port: int, fault: Callable[[Asked], Fault] = lambda _: None) -> None:
         self.fault = fault
@@ -81,7 +81,7 @@ class S3Proxy(ClosedAtExit):
             disable_nagle_algorithm = True
 
             def log_message(self, format: str, *args: object) -> None:
-                """Quiet."""
+                """Logs nothing."""
 
             def do_GET(self) -> None:
                 proxy._serve(self)

@@ -22,7 +22,7 @@ class ClosedAtExit:
 
 
 class ServerProcess(ClosedAtExit):
-    """A server in a process of its own, which is killed in the end."""
+    """A server in its own process, which is killed at the end."""
 
     _process: subprocess.Popen[bytes]
 

@@ -1,4 +1,4 @@
-"""A proxy to Redis that can drop the answer of a script that has run, or connect to another server."""
+"""A proxy to Redis. It can drop the answer of a script that has run, or connect clients to another server."""
 
 import socket
 import threading
@@ -9,7 +9,7 @@ from tests.servers.server import ClosedAtExit
 
 
 class Wire(ClosedAtExit):
-    """Passes bytes on to a port on this machine."""
+    """Forwards bytes to a port on this machine."""
 
     def __init__(self, port: int) -> None:
         self.target = port

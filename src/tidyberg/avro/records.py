@@ -52,7 +52,7 @@ class AvroFile:
         return resolve_names(self.schema)
 
     def records(self, wanted: frozenset[int] | None = None) -> Iterator[dict[int, Any]]:
-        """Yields every record as a mapping from field id to value, nested records too.
+        """Yields every record, and every record nested in it, as a mapping from field id to value.
 
         With `wanted`, it decodes only these fields. Fields of nested records are then in the same mapping.
         """

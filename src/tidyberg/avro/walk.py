@@ -288,7 +288,7 @@ def _over_lists(
 ) -> Positions:
     """Skips arrays. An array is a sequence of blocks: a count, then the items. A count of zero ends it.
 
-    After a negative count follows the length of the block in bytes.
+    A negative count is followed by the length of the block in bytes.
     """
     at = at.copy()
     lanes = np.arange(len(at))

@@ -40,7 +40,7 @@ def inherit(entries: pa.Table, manifests: Sequence[ManifestInfo], manifest: npt.
 def _first_row_ids(
     entries: pa.Table, manifests: Sequence[ManifestInfo], manifest: npt.NDArray[np.int32]
 ) -> pa.ChunkedArray:
-    """Assigns first row ids (version 3, row lineage). Files without one are numbered on from their manifest's.
+    """Assigns first row ids (version 3, row lineage). Files without one are numbered from their manifest's id.
 
     If the manifest has none, its files have none: the snapshot is older than the upgrade to version 3.
     """

@@ -22,7 +22,7 @@ class Accuracy:
 
 
 def accuracies(job: Job) -> list[Accuracy]:
-    """Return the accuracies of a job that did all that its plan said. Other jobs have none."""
+    """Return the accuracies of a job that did everything in its plan. Other jobs have none."""
     if job.status is not JobStatus.SUCCEEDED or job.error_code is not None or not job.commits or job.groups_adopted:
         return []
     seconds = None if job.started_ms is None or job.finished_ms is None else (job.finished_ms - job.started_ms) / 1000

@@ -189,9 +189,9 @@ class Plan:
 
     @property
     def full_target(self) -> int | None:
-        """The target file size of a `full` plan that takes all it wants; None for every other plan.
+        """The target file size of a `full` plan that left nothing out. None for every other plan.
 
-        A plan that a limit cut short does not count. The next one must look at its outputs again.
+        If a limit cut a plan short, the next plan must look at its outputs again.
         """
         return self.target_file_size if self.options.get("strategy") == "full" and not self.left_out else None
 

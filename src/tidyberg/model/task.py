@@ -275,7 +275,7 @@ class ManifestTask:
     job_id: str
     group_id: int
     manifests: tuple[ManifestInfo, ...]
-    rest: CountedFileRule | None = None  # None: no file rests
+    rest: CountedFileRule | None = None  # None: every file is listed
 
     @property
     def inputs(self) -> tuple[TaskInput, ...]:

@@ -1,6 +1,6 @@
 """Turns a dictionary page into a data page if its entries are the values of the column in order.
 
-Arrow tries a dictionary for every column and keeps it until it has a megabyte. For unique keys and texts, the
+Arrow tries a dictionary for every column and keeps it up to a megabyte. For unique keys and texts, the
 dictionary has an entry per row, and the indices count up. This module decodes only indices and levels; the values stay
 compressed. The new page has version 2, because there levels are not part of the compressed bytes.
 """

@@ -131,7 +131,7 @@ class _Chunks:
 def join(
     contents: Sequence[pa.Buffer], footers: Sequence[pq.FileMetaData], outline: Outline, columns: Sequence[int]
 ) -> tuple[pa.Buffer, pq.FileMetaData] | None:
-    """Returns one file with the same rows in the same order and only these columns. Returns None if it cannot.
+    """Returns one file with the same rows in the same order and only these columns, or None if files cannot be joined.
 
     Each chunk must have exactly one data page, after an optional dictionary page, with one value per row. So a wrong
     count in one file cannot shift rows into the next file.

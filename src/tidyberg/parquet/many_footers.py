@@ -1,8 +1,8 @@
 """Checks the footers of many files of one schema at once: are all bounds as long as the values?
 
-Arrow aborts the process when it reads the statistics of other bounds. It rejects such files itself when it reads their
-columns, but joined files are read under another footer. Arrow has parsed these footers before, so they are complete
-Thrift structures.
+Arrow aborts the process when it reads statistics with bounds of another length. It rejects such files itself when it
+reads their columns, but joined files are read under another footer. Arrow has parsed these footers before, so they are
+complete Thrift structures.
 """
 
 from collections.abc import Callable, Sequence

@@ -53,9 +53,9 @@ class PageIndexes:
 def partial_statistics(row_groups: Sequence[Sequence[Struct]]) -> list[frozenset[int]]:
     """Returns for each column the statistics that only some row groups have.
 
-    `row_groups` hold the metadata of their chunks. DataFusion up to version 55 uses the bounds of those row groups that
-    have bounds for the whole file, and skips rows of the others. It also treats a missing null count as zero. A chunk
-    with only nulls has no bounds and needs none.
+    `row_groups` hold the metadata of their chunks. If only some row groups have bounds, DataFusion up to version 55
+    applies these bounds to the whole file, and skips rows of the other row groups. It also treats a missing null count
+    as zero. A chunk with only nulls has no bounds and needs none.
     """
     return [_partial(column) for column in zip(*row_groups, strict=True)]
 
@@ -68,7 +68,7 @@ def without_statistics(metadata: Struct, left_out: frozenset[int]) -> tuple[int,
 
 
 def with_whole_statistics(footer: Struct) -> Struct:
-    """Returns the footer without the statistics that only some row groups have, because Arrow omits long bounds."""
+    """Returns the footer without statistics that only some row groups have. Arrow omits bounds that are long."""
     groups = structs(footer, FileField.ROW_GROUPS, "the list of row groups")
     chunks = [structs(group, GroupField.COLUMNS, "the list of columns") for group in groups]
     left_out = partial_statistics([[chunk[ChunkField.METADATA][1] for chunk in group] for group in chunks])

@@ -67,7 +67,7 @@ def check_column_index(index: Struct, pages: Sequence[TruePage], order: Order | 
         if not null_pages[at] and order is not None:
             for bound, is_lower in ((lowers[at], True), (uppers[at], False)):
                 problem = bound_problem(bound, is_lower, truth, order, None)
-                # Page bounds may be wider than the values. If there are no values, any valid bound is.
+                # Page bounds may be wider than the values. If there are no values, any valid bound is true.
                 is_true = truth.lower is None and order.parse(bound) is not None
                 if problem and problem.kind != "loose" and not is_true:
                     name = "lower" if is_lower else "upper"

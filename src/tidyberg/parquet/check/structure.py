@@ -249,7 +249,8 @@ def _check_disjoint(groups: Sequence[RowGroupLayout], findings: Findings) -> Non
     for (before, first), (after, second) in pairwise(pieces):
         if after.offset < before.end:
             findings.add("overlap", f"{first} and {second} overlap")
-    # Readers use the first offset to assign a row group to a split. They correct a wrong offset by the group before.
+    # Readers use the first offset to assign a row group to a split. If it is wrong, they compute it from the row group
+    # before.
     spans = [(at, group.start, group.end) for at, group in enumerate(groups) if group.rows]
     for (_, _, end), (at, start, _) in pairwise(spans):
         if end is not None and start is not None and start < end:
