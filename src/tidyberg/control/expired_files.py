@@ -90,8 +90,9 @@ def resume_deletion(table: Table, job: Job, check: Callable[[], None]) -> Resume
         return ResumedDeletion(what, False)
     if (said := remove_list(table.io, record.list_path)) is not None:
         return ResumedDeletion(f"its list {record.list_path} could not be deleted ({said})", False)
-    number = plural(deleted.counts.files, "file")
-    return ResumedDeletion(f"{number} deleted" if landed else "nothing was deleted", True)
+    # Some of them may have been gone before: the list does not say which.
+    what = f"{plural(deleted.counts.files, 'file')} of its list are gone now" if landed else "nothing was deleted"
+    return ResumedDeletion(what, True)
 
 
 def remove_lost_metadata(catalog: Catalog, fresh: Table, job: Job, noted: Sequence[str], *, has_ended: bool) -> None:

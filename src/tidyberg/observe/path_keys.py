@@ -24,7 +24,7 @@ def path_keys(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pc.any(unusual).as_py():
         return keys
     plain = pa.array([_plain(text) for text in keys.filter(unusual).to_pylist()], TEXT)
-    return pc.replace_with_mask(keys.combine_chunks(), unusual.combine_chunks(), plain)
+    return pa.chunked_array([pc.replace_with_mask(keys.combine_chunks(), unusual.combine_chunks(), plain)])
 
 
 def _plain(text: str) -> str:
