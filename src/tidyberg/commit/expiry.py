@@ -138,7 +138,7 @@ class ExpiryPublisher:
     table: TableRef
     job_id: str
     about_to_write: Callable[[Sequence[str]], None]
-    about_to_commit: Callable[[str], None]  # gets the metadata file on which the attempt is based; raises to end it
+    about_to_commit: Callable[[str, MetadataRemoval], None]  # gets the metadata file it is based on; raises to end it
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     notice: Callable[[str], None] = lambda _: None
     sleep: Callable[[float], None] = time.sleep
@@ -196,7 +196,7 @@ class ExpiryPublisher:
         return loaded
 
     def _send(self, table: Table, removal: MetadataRemoval) -> None:
-        self.about_to_commit(table.metadata_location)
+        self.about_to_commit(table.metadata_location, removal)
         self.attempts += 1
         self._sent.append(removal)
         try:

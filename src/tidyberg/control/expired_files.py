@@ -77,9 +77,10 @@ def resume_deletion(table: Table, job: Job, check: Callable[[], None]) -> Resume
         return ResumedDeletion(f"{error.message}; files that it named are left in storage", True)
     if files is None:
         return ResumedDeletion("all files on its list were deleted before", True)
-    landed = {one.snapshot_id for one in table.metadata.snapshots}.isdisjoint(record.snapshot_ids)
+    known = {one.snapshot_id for one in table.metadata.snapshots}
+    landed = not known.issuperset(record.snapshot_ids)
     deleted = DeletedFiles(FileCounts())
-    if landed:  # otherwise its snapshots are there, and need every file on the list
+    if landed:  # otherwise all its snapshots are there, and need every file on the list
         retained = ReachedManifests(table.io, check)
         retained.add(table.metadata.snapshots)
         to_delete = FilesToDelete(files.filter(inside(files["path"], table_roots(table.metadata))))

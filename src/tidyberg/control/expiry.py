@@ -235,7 +235,11 @@ class ExpiryWork:
                 self._undo()
             raise
         self.record.update(commit_retries=max(0, publisher.attempts - 1))
-        fresh = self._load()
+        try:
+            fresh = self._load()
+        except TidybergError:
+            self._warn("the snapshots are expired; their files are left for the next expire, or `tidyberg recover`")
+            raise
         if not removal.is_done(fresh.metadata):
             raise Conflict(
                 f"The catalog still shows the expired snapshots of {self.job.request.table}; no file was deleted.",
@@ -243,10 +247,12 @@ class ExpiryWork:
             )
         return removal, fresh
 
-    def _about_to_commit(self, base: str) -> None:
+    def _about_to_commit(self, base: str, removal: MetadataRemoval) -> None:
+        """Records what this attempt removes: after a conflict, that may be less than the list was made for."""
         expiry = self.record.job.expiry
         assert expiry is not None, "the list is recorded first"
-        self.record.update(expiry=replace(expiry, sent_from=base), heartbeat_ms=self.job.services.now_ms())
+        sent = replace(expiry, sent_from=base, snapshot_ids=removal.snapshot_ids, refs=removal.refs)
+        self.record.update(expiry=sent, heartbeat_ms=self.job.services.now_ms())
         self.record.check_ownership()
         self.cancel.raise_if_cancelled()
 
@@ -267,13 +273,12 @@ class ExpiryWork:
 
     def _delete(self, fresh: Table, prepared: PreparedExpiry, removal: MetadataRemoval) -> DeletedFiles:
         """Looks at the table once more: a writer may have committed since the list was made."""
-        retained = prepared.retained
-        if removal.snapshot_ids:
-            retained.io = fresh.io  # credentials may have been renewed
-            retained.add(fresh.metadata.snapshots)
-            prepared.to_delete.protect(fresh, retained)
-        else:
+        if not removal.snapshot_ids:
             return DeletedFiles(FileCounts())
+        retained = prepared.retained
+        retained.io = fresh.io  # credentials may have been renewed
+        retained.add(fresh.metadata.snapshots)
+        prepared.to_delete.protect(fresh, retained)
         files = prepared.to_delete.ordered()
         self._stage(Stage.EXECUTE, f"deleting {plural(files.num_rows, 'file')}")
 
