@@ -3,7 +3,7 @@
 import json
 import random
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +47,17 @@ def age(table: Table, days: Sequence[float], now_ms: int | None = None) -> Table
 
 
 def set_ref(
-    table: Table, name: str, snapshot_id: int, kind: SnapshotRefType = SnapshotRefType.TAG, **retention: int
+    table: Table, name: str, snapshot_id: int, retention: Mapping[str, int] | None = None, *, is_branch: bool = False
 ) -> Table:
-    settings = {"max_ref_age_ms": None, "max_snapshot_age_ms": None, "min_snapshots_to_keep": None, **retention}
+    kind = SnapshotRefType.BRANCH if is_branch else SnapshotRefType.TAG
+    settings = {"max_ref_age_ms": None, "max_snapshot_age_ms": None, "min_snapshots_to_keep": None, **(retention or {})}
     update = SetSnapshotRefUpdate(ref_name=name, type=kind, snapshot_id=snapshot_id, **settings)
     table.catalog.commit_table(table, (), (update,))
     return table.refresh()
 
 
-def set_branch(table: Table, name: str, snapshot_id: int, **retention: int) -> Table:
-    return set_ref(table, name, snapshot_id, SnapshotRefType.BRANCH, **retention)
+def set_branch(table: Table, name: str, snapshot_id: int, retention: Mapping[str, int] | None = None) -> Table:
+    return set_ref(table, name, snapshot_id, retention, is_branch=True)
 
 
 def add_statistics_files(table: Table, snapshot_ids: Sequence[int], *, by_partition: bool = False) -> str:
@@ -106,13 +107,13 @@ class _History:
         self.branches: list[str] = []
 
     def step(self, number: int) -> None:
-        steps = [
+        steps: list[tuple[int, Callable[[], object]]] = [
             (4, lambda: append(self.warehouse, self.table, [number], self.rng.choice(["eu", "us"]))),
             (4, self._delete),
             (1, lambda: compact(self.warehouse)),
-            (1, lambda: set_branch(self.table, f"branch-{number}", self._any(), **self._retention(branch=True))),
+            (1, lambda: set_branch(self.table, f"branch-{number}", self._any(), self._retention(branch=True))),
             (2, lambda: self._staged(number)),
-            (2, lambda: set_ref(self.table, f"tag-{number}", self._any(), **self._retention(branch=False))),
+            (2, lambda: set_ref(self.table, f"tag-{number}", self._any(), self._retention(branch=False))),
             (1, lambda: set_branch(self.table, "main", self._any())),
             (1, lambda: self._evolve(number)),
         ]
@@ -156,7 +157,7 @@ class _History:
     def _staged(self, number: int) -> None:
         """A snapshot of a branch that may be dropped later: then no ref leads to it."""
         name = f"staged-{number}"
-        set_branch(self.table, name, self._any(), **self._retention(branch=True))
+        set_branch(self.table, name, self._any(), self._retention(branch=True))
         self.warehouse.append_files(self.table, 1, 5, branch=name)
         if self.rng.random() < 0.6:
             change_metadata(self.table, lambda document: document["refs"].pop(name))

@@ -26,6 +26,7 @@ from tests.builders.aged_tables import (
 from tests.builders.control import leftovers, make_control
 from tests.builders.events_table import BY_REGION, REF, SCHEMA, append, compact, make_table, paths
 from tests.seed import SEED
+from tidyberg.catalog.metadata_file import send_commit
 from tidyberg.commit import expiry as expiry_commit
 from tidyberg.commit.ownership import expiry_list_name
 from tidyberg.control.control import Control
@@ -295,7 +296,7 @@ class Meddled:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, meddle: Any) -> None:
         self.calls = 0
-        send = expiry_commit.send_commit
+        send = send_commit
 
         def meddled(catalog: Catalog, *arguments: Any, **named: Any) -> Any:
             self.calls += 1
@@ -353,7 +354,7 @@ def test_a_snapshot_that_is_published_between_commit_and_deletion_keeps_its_file
     lines = manifests_of(stale, "old")
     change_metadata(stale, lambda document: document["refs"].pop("old"))
     age(stale, [10, 9, 8, 7, 6, 5.5, 1])
-    send = expiry_commit.send_commit
+    send = send_commit
 
     def then_publish(*arguments: Any, **named: Any) -> Any:
         response = send(*arguments, **named)
@@ -555,7 +556,7 @@ def test_a_job_that_lost_its_table_deletes_nothing_and_the_next_one_does(
 ) -> None:
     """It was stopped within its commit for so long that another job recovered it. Then its commit landed."""
     before = rows_of_all(warehouse, table)
-    send = expiry_commit.send_commit
+    send = send_commit
     with make_control(warehouse) as control, make_control(warehouse) as other:
         files = {path for path in warehouse.files_on_disk(table) if path.endswith(".parquet")}
 

@@ -89,6 +89,8 @@ def test_a_tag_keeps_its_snapshot_and_none_of_its_ancestors() -> None:
     decision = decide_expiry(LINE, [branch("main", 5), tag("q1", 2)], {}, ExpireOptions(100), NOW)
     assert decision.snapshot_ids == (1, 3)
     assert decision.retained[2] == ("tag q1",)
+    refs = [branch("main", 5, min_snapshots_to_keep=1), tag("q1", 3)]
+    assert expired(LINE, refs, ExpireOptions(100, retain_last=3))[0] == [1, 2]
 
 
 def test_refs_expire_by_their_own_age_or_the_tables_and_main_never() -> None:

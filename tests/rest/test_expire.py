@@ -11,6 +11,7 @@ from tests.builders.aged_tables import DAY_MS
 from tests.rest.faults import LANDED, LOST, through
 from tests.rest.lab import FULL, RestLab
 from tests.rest.proxy import FaultProxy
+from tidyberg.catalog.metadata_file import send_commit
 from tidyberg.commit import expiry as expiry_commit
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput, CommitStateUnknown
@@ -65,7 +66,7 @@ def test_snapshots_expire_with_their_files(lab: RestLab, table: Table) -> None:
 def test_a_rollback_between_decision_and_commit_keeps_its_snapshot(
     lab: RestLab, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    oldest, send, calls = table.metadata.snapshots[0].snapshot_id, expiry_commit.send_commit, []
+    oldest, send, calls = table.metadata.snapshots[0].snapshot_id, send_commit, []
 
     def meddled(*arguments: Any, **named: Any) -> Any:
         calls.append(1)

@@ -31,7 +31,8 @@ def result(*errors: str) -> bytes:
 
 @pytest.fixture
 def warehouse(tmp_path: Path, s3_server: S3Server, bucket: str) -> Iterator[S3Warehouse]:
-    with S3Warehouse(tmp_path / "lab", properties_of(s3_server, bucket)) as made:
+    made = S3Warehouse(tmp_path / "lab", properties_of(s3_server, bucket))
+    with made:
         yield made
 
 
