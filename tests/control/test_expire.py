@@ -198,6 +198,28 @@ def test_a_snapshot_that_a_tag_or_branch_points_to_cannot_be_named(control: Cont
     assert len(ids_of(table)) == 7
 
 
+def test_a_ref_to_a_missing_snapshot_is_reported(control: Control, table: Table) -> None:
+    """PyIceberg cannot remove it. REST servers do."""
+    lost = {"snapshot-id": 99, "type": "tag"}
+    change_metadata(table, lambda document: document["refs"].update(lost=lost))
+    notices: list[Any] = []
+    result = control.expire(REF, ExpireOptions(), on_event=notices.append)
+    assert (result.snapshots_expired, result.decision.refs) == (6, ())
+    assert any("tag lost points to snapshot 99" in getattr(event, "message", "") for event in notices)
+
+
+def test_refs_that_are_too_old_go_and_their_snapshots_may_stay(
+    warehouse: Warehouse, control: Control, table: Table
+) -> None:
+    numbers, before = ids_of(table), rows_of_all(warehouse, table)
+    set_ref(table, "old", numbers[-1], {"max_ref_age_ms": 1})
+    result = control.expire(REF, ExpireOptions(30 * DAY_MS))
+    assert ([ref.name for ref in result.decision.refs], result.snapshots_expired) == (["old"], 0)
+    assert (result.outcome, set(table.refresh().metadata.refs), result.files.files) == ("expired", {"main"}, 0)
+    assert ids_of(table) == numbers
+    check(warehouse, table, before)
+
+
 def test_files_outside_of_the_tables_locations_stay(
     warehouse: Warehouse, control: Control, table: Table, tmp_path: Path
 ) -> None:

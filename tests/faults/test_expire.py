@@ -130,7 +130,7 @@ def test_an_expiry_ends_done_or_untouched_whichever_call_fails(tmp_path: Path) -
     deletes = {call.what for call, _ in recorded.layer.calls if call.operation == "delete" and call.wire is Wire.FILES}
     assert len(deletes) > 10
     ends: Counter[str] = Counter()
-    for number, (call, kind) in enumerate(faults_of(recorded.layer, 12)):
+    for number, (call, kind) in enumerate(faults_of(recorded.layer, 8)):
         lab.restore()
         outcome = lab.expire(Layer(at(call, kind)))
         ends[verdict(lab, outcome, (call, kind), resume=number % 2 == 0)] += 1
@@ -151,7 +151,7 @@ def test_the_recovery_of_an_expiry_can_fail_at_any_call_and_be_repeated(tmp_path
     recorded = lab.recover()
     assert recorded.result is not None
     assert "had expired its snapshots" in recorded.result
-    for number, (call, kind) in enumerate(faults_of(recorded.layer, 6)):
+    for number, (call, kind) in enumerate(faults_of(recorded.layer, 4)):
         lab.restore()
         outcome = lab.recover(Layer(at(call, kind)))
         assert verdict(lab, outcome, (call, kind), resume=number % 2 == 0) == "expired"

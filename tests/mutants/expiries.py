@@ -78,13 +78,6 @@ EXPIRIES = (
         (f"{EXPIRE}::test_a_snapshot_that_a_tag_or_branch_points_to_cannot_be_named",),
     ),
     Mutant(
-        "expiry: files of shared manifests are no candidates",
-        "observe/reachable.py",
-        "manifests = [info for key, info in expired.manifests.items() if key not in retained.manifests]",
-        "manifests = list(expired.manifests.values())",
-        (f"{EXPIRE}::test_a_missing_manifest_of_a_retained_snapshot_ends_it_before_anything_changes",),
-    ),
-    Mutant(
         "expiry: what live entries of retained manifests name stays",
         "observe/reachable.py",
         '                self._take_out(piece["path"])\n',

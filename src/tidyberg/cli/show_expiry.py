@@ -43,7 +43,8 @@ def show_expiry(result: ExpiryResult, timezone: str) -> Group:
             Text(f"{plural(result.refused, 'file')} not deleted by storage; first {result.first_refused}", "red")
         )
     if result.verified is not None and (result.failure is None or result.refused):
-        lines.append(Text(f"verified: all {plural(result.verified, 'file')} of the retained snapshots are there"))
+        checked = plural(result.verified, "reference")
+        lines.append(Text(f"verified: the files of the retained snapshots are there ({checked} checked)"))
     if result.failure is not None and not result.refused:
         lines.append(Text(str(result.failure), style="red"))
     return Group(*lines)
@@ -100,7 +101,7 @@ def expiry_json(result: ExpiryResult) -> dict[str, Any]:
         "files": {**dataclasses.asdict(result.files), "total": result.files.files},
         "outside": {"files": result.outside, "first": result.first_outside},
         "refused": {"files": result.refused, "first": result.first_refused},
-        "verified_files": result.verified,
+        "verified_references": result.verified,
         "recovered": list(result.recovered),
         **(error_json(result.failure) if result.failure is not None else {}),
         **({"job": job_json(result.job)} if result.job is not None else {}),

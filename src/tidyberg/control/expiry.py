@@ -36,7 +36,7 @@ from tidyberg.observe.missing_files import find_missing
 from tidyberg.observe.reachable import ReachedManifests, count_files
 from tidyberg.record.process import this_process
 
-VERIFY_BELOW_BYTES = 64 * MB  # of manifests; they list some 200,000 files
+VERIFY_BELOW_BYTES = 64 * MB  # of manifests
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,8 @@ class ExpiryJob:
         planner = self._planner(emit, cancel.raise_if_cancelled)
         with catalog_errors(self.request.table.catalog, what=str(self.request.table)):
             prepared = planner.prepare(table)
+        for warning in prepared.decision.warnings:
+            emit(Notice("warning", warning))
         outcome: ExpiryOutcome = "nothing" if prepared.removal.is_empty else "planned"
         return _result(self.request.table, outcome, table, prepared, count_files(prepared.to_delete.files))
 
@@ -157,7 +159,9 @@ class ExpiryWork:
         deleted = self._delete(fresh, prepared, removal)
         failure = self._leftovers(fresh, deleted)
         self.record.update(unresolved=failure is not None)
-        verified, failure = self._verify(fresh, prepared, failure)
+        verified = None
+        if removal.snapshot_ids or self.job.request.options.verify:
+            verified, failure = self._verify(fresh, prepared, failure)
         done = replace(
             prepared, removal=removal, decision=replace(prepared.decision, snapshot_ids=removal.snapshot_ids)
         )
@@ -268,6 +272,7 @@ class ExpiryWork:
             self._remove_metadata_files(fresh)
             if remove_list(fresh.io, expiry.list_path) is None:
                 self.record.update(expiry=None)
+                self.record.forget()
         except Exception as error:  # noqa: BLE001  # must not hide the job's own error
             self._warn(f"files are left for `tidyberg recover`: {error}")
 
@@ -326,13 +331,13 @@ class ExpiryWork:
             self._warn(f"not verified: {error}")
             return None, failure
         if found.missing:
-            return found.files, DamagedFile(
+            return found.references, DamagedFile(
                 f"{plural(len(found.missing), 'file')} of retained snapshots of {self.job.request.table} "
                 f"are missing, first {found.missing[0]}.",
                 hint="tidyberg deleted none of them: another tool removed them, before or meanwhile. Roll back to a "
                 "snapshot whose files are all there, or restore them from a copy.",
             )
-        return found.files, failure
+        return found.references, failure
 
     def _finish(
         self,
@@ -402,7 +407,9 @@ def _result(
     return ExpiryResult(
         table=ref,
         outcome=outcome,
-        decision=prepared.decision,
+        decision=replace(
+            prepared.decision, refs=tuple(ref for ref in prepared.decision.refs if ref.name in prepared.removal.refs)
+        ),
         snapshots_before=len(table.metadata.snapshots),
         files=files,
         schemas_removed=prepared.removal.schema_ids,

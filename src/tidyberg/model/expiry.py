@@ -98,7 +98,7 @@ class ExpiryResult:
     first_outside: str | None = None
     refused: int = 0  # files that storage did not delete; the next run or `tidyberg recover` tries again
     first_refused: str | None = None
-    verified: int | None = None  # how many files of retained snapshots were looked for; None: not verified
+    verified: int | None = None  # how many references of retained snapshots were checked; None: not verified
     recovered: tuple[str, ...] = ()  # what was done about earlier runs that had not finished
     failure: TidybergError | None = None
     job: Job | None = field(default=None, repr=False)  # None: nothing was recorded

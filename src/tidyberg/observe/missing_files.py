@@ -23,7 +23,7 @@ _LOOKUPS = 16
 class Presence:
     """What was found of the files that snapshots reference."""
 
-    files: int  # looked for
+    references: int  # a file can have several
     missing: tuple[str, ...]
 
 
@@ -37,11 +37,11 @@ def find_missing(table: Table, retained: ReachedManifests) -> Presence:
         statistics = statistics_of(metadata, [one.snapshot_id for one in metadata.snapshots])["path"]
         roots = table_roots(metadata)
         unseen = _unseen(pa.chunked_array([own], TEXT), listed, roots) | _unseen(statistics, listed, roots)
-        looked_for = len(own) + len(statistics)
+        references = len(own) + len(statistics)
         for piece in live_entries(retained.io, list(retained.manifests.values()), check):
-            looked_for += piece.num_rows
+            references += piece.num_rows
             unseen |= _unseen(piece["path"], listed, roots)
-        return Presence(looked_for, tuple(sorted(_absent(table.io, sorted(unseen), check))))
+        return Presence(references, tuple(sorted(_absent(table.io, sorted(unseen), check))))
     except OSError as error:
         raise _no_listing(table, error) from error
 

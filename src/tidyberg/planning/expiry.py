@@ -103,7 +103,7 @@ def _divide(
             continue
         going.append(ref)
         if target is None:
-            warnings.append(f"{ref} points to snapshot {ref.snapshot_id}, which does not exist: it is removed")
+            warnings.append(f"{ref} points to snapshot {ref.snapshot_id}, which does not exist")
     return staying, going, warnings
 
 
