@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
@@ -30,9 +31,10 @@ from tidyberg.catalog.metadata_file import send_commit
 from tidyberg.commit import expiry as expiry_commit
 from tidyberg.commit.ownership import expiry_list_name
 from tidyberg.control.control import Control
-from tidyberg.errors import BadInput, Conflict, DamagedFile, StorageError
+from tidyberg.errors import BadInput, CatalogUnreachable, Conflict, DamagedFile, StorageError
 from tidyberg.model.expiry import ExpireOptions, ExpiryResult
-from tidyberg.model.job import ExpiryRecord, JobStatus
+from tidyberg.model.job import JobStatus
+from tidyberg.record.documents import JOB
 from tidyberg.testing import Warehouse, local_path
 from tidyberg.testing.deletes import Vectors, commit_deletes
 
@@ -601,9 +603,47 @@ def test_a_job_that_lost_its_table_deletes_nothing_and_the_next_one_does(
         check(warehouse, table, before)
 
 
-def test_records_of_earlier_versions_have_no_expiry() -> None:
-    from tidyberg.record.documents import JOB
+def test_a_catalog_that_is_lost_between_commit_and_deletion_loses_no_file(
+    warehouse: Warehouse, control: Control, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, files = rows_of_all(warehouse, table), content_on_disk(warehouse, table)
 
-    record = ExpiryRecord("file:///list", (1, 2), ("tag",), 3, 4)
-    assert "expiry" in JOB.json_schema()["properties"]
-    assert record.sent_from is None
+    def then_gone(*arguments: Any, **named: Any) -> Any:
+        response = send_commit(*arguments, **named)
+        away.setattr(warehouse.catalog, "load_table", lost)
+        return response
+
+    def lost(*_: Any) -> Table:
+        raise requests.ConnectionError("the catalog is away")
+
+    with monkeypatch.context() as away:
+        away.setattr(expiry_commit, "send_commit", then_gone)
+        with pytest.raises(CatalogUnreachable):
+            control.expire(REF, ExpireOptions())
+    assert files <= content_on_disk(warehouse, table)
+    assert len(ids_of(table)) == 1
+    (said,) = control.recover()
+    assert "had expired its snapshots" in said
+    check(warehouse, table, before)
+
+
+def test_a_commit_after_a_conflict_that_removes_less_is_finished_after_a_crash(
+    warehouse: Warehouse, control: Control, table: Table, denying: type[Denying], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list was made for six snapshots. After the conflict only some of them expire, and their files are refused."""
+    numbers, before = ids_of(table), rows_of_all(warehouse, table)
+    Meddled(monkeypatch, lambda: set_ref(warehouse.catalog.load_table("db.events"), "new", numbers[3]))
+    result = control.expire(REF, ExpireOptions())
+    assert (result.snapshots_expired, result.refused) == (5, 2)
+    monkeypatch.setattr(denying, "words", ())
+    (said,) = control.recover()
+    assert "had expired its snapshots" in said
+    check(warehouse, table, before)
+
+
+def test_records_of_earlier_versions_have_no_expiry(control: Control, table: Table) -> None:
+    control.expire(REF, ExpireOptions())
+    document = JOB.dump_python(control.history(REF)[0], mode="json")
+    assert JOB.validate_python(document).expiry == control.history(REF)[0].expiry
+    del document["expiry"]
+    assert JOB.validate_python(document).expiry is None
