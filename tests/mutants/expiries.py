@@ -155,6 +155,13 @@ EXPIRIES = (
         (f"{EXPIRE}::test_a_tag_that_is_created_between_decision_and_commit_keeps_its_snapshot",),
     ),
     Mutant(
+        "expiry: the table is loaded again right before the commit",
+        "commit/expiry.py",
+        "            loaded = self._load(table)\n            if loaded",
+        "            loaded = self._load(table) if attempt else table\n            if loaded",
+        ("tests/rest/test_expire.py::test_a_tag_that_is_created_while_files_are_looked_for_keeps_its_snapshot",),
+    ),
+    Mutant(
         "expiry: after a conflict it is decided again",
         "control/expiry.py",
         "return planner.removal(now, planner.decide(now), prepared.retained, only=known)",

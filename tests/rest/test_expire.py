@@ -14,6 +14,7 @@ from tests.rest.proxy import FaultProxy
 from tidyberg.catalog.metadata_file import send_commit
 from tidyberg.commit import expiry as expiry_commit
 from tidyberg.control.control import Control
+from tidyberg.control.expiry_list import write_list
 from tidyberg.errors import BadInput, CommitStateUnknown
 from tidyberg.model.expiry import ExpireOptions
 from tidyberg.record.clock import wall_clock_ms
@@ -81,6 +82,23 @@ def test_a_rollback_between_decision_and_commit_keeps_its_snapshot(
     assert metadata.current_snapshot_id == oldest
     assert len(calls) == 2
     assert len(lab.rows(table)) == 60
+    assert not lab.missing(table)
+
+
+def test_a_tag_that_is_created_while_files_are_looked_for_keeps_its_snapshot(
+    lab: RestLab, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server would drop it with its snapshot, and no requirement can prevent that: the table is loaded again."""
+    oldest = table.metadata.snapshots[0].snapshot_id
+
+    def tag_then_write(*arguments: Any) -> None:
+        lab.catalog.load_table(str(lab.ref)).manage_snapshots().create_tag(oldest, "new").commit()
+        write_list(*arguments)
+
+    monkeypatch.setattr("tidyberg.control.expiry.write_list", tag_then_write)
+    with later(lab.control()) as control:
+        assert control.expire(lab.ref, ExpireOptions()).snapshots_expired == 1
+    assert table.refresh().metadata.refs["new"].snapshot_id == oldest
     assert not lab.missing(table)
 
 

@@ -148,14 +148,17 @@ class ExpiryPublisher:
     _sent: list[MetadataRemoval] = field(default_factory=list)
 
     def publish(self, table: Table, decide: Callable[[Table], MetadataRemoval]) -> MetadataRemoval:
-        """Returns what was removed. `decide` is called for each state of the table that a commit is based on."""
+        """Returns what was removed. `decide` is called for each state of the table that a commit is based on.
+
+        Even the first attempt loads the table again: it may have taken minutes to find the files, and a REST server
+        does not notice if a tag was created meanwhile.
+        """
         deadline = time.monotonic() + self.retry.total_timeout_ms / 1000
         failure: BaseException | None = None
-        loaded: Table | None = table
         for attempt in range(self.retry.retries + 2):  # the last round sends nothing: it asks how the one before ended
             if attempt:
                 self.sleep(self.retry.wait_seconds(attempt - 1, self.rng))
-                loaded = self._load(table)
+            loaded = self._load(table)
             if loaded is None:
                 continue
             # Newest first: an attempt that another tool completed removed no less than it wanted to.
