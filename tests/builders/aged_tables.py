@@ -104,7 +104,6 @@ class _History:
         self.warehouse = warehouse
         self.rng = rng
         self.table = table
-        self.branches: list[str] = []
 
     def step(self, number: int) -> None:
         steps: list[tuple[int, Callable[[], object]]] = [

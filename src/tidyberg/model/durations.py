@@ -18,12 +18,3 @@ def parse_age(text: str) -> int:
         raise BadInput(f"{text!r} is not an age.", hint='Write it like "5d", "36h" or "30m".')
     unit = next(unit for unit in _UNITS if match[unit])
     return int(float(match[1]) * _UNITS[unit])
-
-
-def format_age(milliseconds: int) -> str:
-    """Format an age for people: "5 days", "36 h", "90 s"."""
-    for unit, word in (("d", "day"), ("h", "h"), ("m", "min")):
-        if milliseconds and milliseconds % _UNITS[unit] == 0:
-            number = milliseconds // _UNITS[unit]
-            return f"{number:,} {word}s" if unit == "d" and number != 1 else f"{number:,} {word}"
-    return f"{milliseconds / 1000:,.0f} s"
