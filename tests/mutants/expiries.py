@@ -163,14 +163,14 @@ EXPIRIES = (
     ),
     Mutant(
         "expiry: after a conflict it is decided again",
-        "control/expiry.py",
+        "control/expiry_work.py",
         "return planner.removal(now, planner.decide(now), prepared.retained, only=known)",
         "return prepared.removal",
         (f"{EXPIRE}::test_a_rollback_between_decision_and_commit_keeps_its_snapshot",),
     ),
     Mutant(
         "expiry: the table is looked at again before files are deleted",
-        "control/expiry.py",
+        "control/expiry_work.py",
         "        prepared.to_delete.protect(fresh, retained)\n",
         "",
         (f"{EXPIRE}::test_a_snapshot_that_is_published_between_commit_and_deletion_keeps_its_files",),
@@ -198,14 +198,14 @@ EXPIRIES = (
     ),
     Mutant(
         "expiry: a job that lost its table deletes nothing",
-        "control/expiry.py",
+        "control/expiry_work.py",
         "        self.cancel.raise_if_cancelled()\n        self.record.check_ownership()\n\n\ndef in_words",
         "        pass\n\n\ndef in_words",
         (f"{EXPIRE}::test_a_job_that_lost_its_table_deletes_nothing_and_the_next_one_does",),
     ),
     Mutant(
         "expiry: the list is kept while files are refused",
-        "control/expiry.py",
+        "control/expiry_work.py",
         "        if deleted.refused:\n            return StorageError(",
         "        if False:\n            return StorageError(",
         (f"{EXPIRE}::test_files_that_storage_does_not_delete_are_reported_and_the_next_run_deletes_them",),

@@ -95,7 +95,7 @@ def test_a_tag_that_is_created_while_files_are_looked_for_keeps_its_snapshot(
         lab.catalog.load_table(str(lab.ref)).manage_snapshots().create_tag(oldest, "new").commit()
         write_list(*arguments)
 
-    monkeypatch.setattr("tidyberg.control.expiry.write_list", tag_then_write)
+    monkeypatch.setattr("tidyberg.control.expiry_work.write_list", tag_then_write)
     with later(lab.control()) as control:
         assert control.expire(lab.ref, ExpireOptions()).snapshots_expired == 1
     assert table.refresh().metadata.refs["new"].snapshot_id == oldest

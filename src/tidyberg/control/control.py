@@ -184,7 +184,8 @@ class Control:
         job_id: str | None = None,
     ) -> ExpiryResult:
         """Expires snapshots, and deletes the files that no retained snapshot references."""
-        from tidyberg.control.expiry import ExpiryJob, ExpiryRequest
+        from tidyberg.control.expiry import ExpiryJob
+        from tidyberg.control.expiry_work import ExpiryRequest
 
         request = ExpiryRequest(ref, options, job_id or str(uuid.uuid4()))
         with (
