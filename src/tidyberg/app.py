@@ -4,6 +4,8 @@ Modules that only a service or an engine needs are imported late, because a plan
 """
 
 import os
+from collections.abc import Sequence
+from datetime import timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,8 @@ from tidyberg.control.control import Control
 from tidyberg.errors import BadInput
 from tidyberg.execute.engine import INLINE_GB, SPARK_CONNECT, Engine
 from tidyberg.model.audit import AuditReport
+from tidyberg.model.durations import parse_age
+from tidyberg.model.expiry import ExpireOptions, ExpiryResult
 from tidyberg.model.options import INLINE, PlanOptions, Resources, VerifyMode
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink
@@ -203,6 +207,35 @@ def compact(
             verify=VerifyMode.parse(verify) if verify else settings.verify,
             on_event=on_event,
         )
+
+
+def expire(
+    table: "Table",
+    *,
+    older_than: str | timedelta | None = None,
+    retain_last: int | None = None,
+    snapshot_ids: Sequence[int] = (),
+    clean_metadata: bool = False,
+    dry_run: bool = False,
+    verify: bool | None = None,
+    on_event: EventSink | None = None,
+) -> ExpiryResult:
+    """Expire snapshots, and delete the files that no retained snapshot needs. `older_than` is an age, such as "5d".
+
+    What is not given comes from the table's properties `history.expire.*`, or is Iceberg's default.
+    """
+    age = older_than / timedelta(milliseconds=1) if isinstance(older_than, timedelta) else None
+    if retain_last is not None and retain_last < 1:
+        raise BadInput(f"retain_last is {retain_last}.", hint="Retain at least 1 snapshot.")
+    options = ExpireOptions(
+        older_than_ms=parse_age(older_than) if isinstance(older_than, str) else None if age is None else int(age),
+        retain_last=retain_last,
+        snapshot_ids=tuple(snapshot_ids),
+        clean_metadata=clean_metadata,
+        verify=verify,
+    )
+    with _control_for(table, load_settings(), None) as control:
+        return control.expire(_ref(table), options, dry_run=dry_run, on_event=on_event)
 
 
 def audit(

@@ -3,6 +3,7 @@
 from tests.mutants.commits import OUTCOMES
 from tests.mutants.copies import COPIES
 from tests.mutants.deletes import CONFLICTS, DELETES, LIFETIMES
+from tests.mutants.expiries import EXPIRIES
 from tests.mutants.format_v3 import FORMAT_V3
 from tests.mutants.joins import JOINS
 from tests.mutants.leases import LEASES
@@ -35,4 +36,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *COPIES,
     *JOINS,
     *SPLICES,
+    *EXPIRIES,
 )

@@ -102,7 +102,12 @@ def changed_document(parent: Table, metadata: TableMetadata) -> dict[str, Any]:
     with unpack(BytesIO(objects.fetch(parent.io, parent.metadata_location))) as stream:
         text = bytes(stream.read()).decode()
     document: dict[str, Any] = json.loads(text)
-    merged: dict[str, Any] = _merge(document, as_document(TableMetadataUtil.parse_raw(text)), as_document(metadata))
+    before, after = as_document(TableMetadataUtil.parse_raw(text)), as_document(metadata)
+    # No update changes a snapshot. PyIceberg removes the parent's id from the children of a snapshot that it removes,
+    # and then incremental readers that have read up to that parent could not go on.
+    known = {snapshot["snapshot-id"]: snapshot for snapshot in before.get("snapshots") or ()}
+    after["snapshots"] = [known.get(one["snapshot-id"], one) for one in after.get("snapshots") or ()]
+    merged: dict[str, Any] = _merge(document, before, after)
     return merged
 
 

@@ -17,6 +17,7 @@ from tidyberg._version import __version__
 from tidyberg.cli import (
     commands_access,
     commands_jobs,
+    commands_maintenance,
     commands_serve,
     commands_service,
     commands_setup,
@@ -35,7 +36,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (commands_setup, commands_tables, commands_jobs, commands_serve, commands_service, commands_access):
+for module in (
+    commands_setup,
+    commands_tables,
+    commands_jobs,
+    commands_maintenance,
+    commands_serve,
+    commands_service,
+    commands_access,
+):
     module.register(app)
 
 

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from tidyberg.cli.formatting import count, dollars, duration, moment, plural, size
 from tidyberg.cli.listing import Listing
+from tidyberg.model.expiry import EXPIRE
 from tidyberg.model.job import CompactionStats, Job, JobStatus
 
 STYLES = {JobStatus.SUCCEEDED: "green", JobStatus.FAILED: "red", JobStatus.CANCELLED: "yellow"}
@@ -32,6 +33,8 @@ def show_jobs(jobs: Sequence[Job], *, timezone: str) -> RenderableType:
 def what_happened(job: Job) -> str:
     if job.error is not None:
         return f"{job.stage.value}: {job.error}"
+    if job.strategy == EXPIRE and job.notes:
+        return job.notes[-1]
     if job.stats is None:
         return job.stage.value
     left = "; ".join(map(str, job.left))

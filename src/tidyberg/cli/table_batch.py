@@ -69,12 +69,10 @@ class TableBatch:
             with watching(console, quiet=self.session.common.json) as on_event:
                 result = control.compact(ref, options, verify=settings.verify, on_event=on_event, cancel=cancel)
             take_now = taking(self.session, ref, self.option)
-            self._show(show_result(result, take_now))
+            self.show(show_result(result, take_now))
             return _compacted(result, take_now)
 
-        return self._end(
-            ("outcome", "files", "bytes", "took"), run_cancellable(lambda cancel: self._each(one, cancel), console)
-        )
+        return self.run(("outcome", "files", "bytes", "took"), one)
 
     def plan(self) -> int:
         def one(control: Control, ref: TableRef, _: CancelToken) -> TableOutcome:
@@ -91,10 +89,14 @@ class TableBatch:
         def one(control: Control, ref: TableRef, _: CancelToken) -> TableOutcome:
             report = control.health(ref, plan_options(self.session.settings, ref, self.option.overrides()))
             next_command = command_line(self.session, "plan", str(ref), option=self.option)
-            self._show(show_health(report, now_ms=wall_clock_ms(), next_command=next_command, show_all=self.show_all))
+            self.show(show_health(report, now_ms=wall_clock_ms(), next_command=next_command, show_all=self.show_all))
             return _judged(report)
 
         return self._end(("health", "files", "small", "deletes", "bytes"), self._each(one, CancelToken()))
+
+    def run(self, headings: Sequence[str], one: Callable[[Control, TableRef, CancelToken], TableOutcome]) -> int:
+        """Runs `one` for each table, and can be cancelled."""
+        return self._end(headings, run_cancellable(lambda cancel: self._each(one, cancel), standard_error()))
 
     def _each(
         self, one: Callable[[Control, TableRef, CancelToken], TableOutcome], cancel: CancelToken
@@ -131,7 +133,7 @@ class TableBatch:
         if words and not self.session.common.json:
             standard_error().print(words, style="bold", markup=False, soft_wrap=True)
 
-    def _show(self, shown: RenderableType) -> None:
+    def show(self, shown: RenderableType) -> None:
         if not self.session.common.json:
             standard_output().print(Group(shown, Text()))
 

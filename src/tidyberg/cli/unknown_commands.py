@@ -12,10 +12,7 @@ _NOT_SORTED = (
     "tidyberg does not sort. `tidyberg compact TABLE` merges files without sorting their rows; to sort them use "
     "Iceberg's rewrite_data_files(strategy => 'sort') on Spark."
 )
-_NOT_EXPIRED = (
-    "tidyberg does not expire snapshots. Use Iceberg's expire_snapshots on Spark, or PyIceberg's "
-    "table.maintenance.expire_snapshots()."
-)
+_EXPIRE = "`tidyberg expire TABLE` expires old snapshots and deletes their files."
 _NO_ORPHANS = (
     "`tidyberg recover` removes leftover files of tidyberg jobs. For orphan files of other writers use Iceberg's "
     "remove_orphan_files on Spark."
@@ -31,9 +28,9 @@ _HINTS = {
     **dict.fromkeys(("optimize", "optimise", "rewrite", "rewritedatafiles", "rewritefiles", "merge"), _COMPACT),
     **dict.fromkeys(("binpack", "compaction", "compacttable", "run", "tidy"), _COMPACT),
     **dict.fromkeys(("sort", "sortorder", "zorder", "cluster", "clustering", "liquid"), _NOT_SORTED),
-    **dict.fromkeys(("expire", "expiresnapshots", "snapshots", "expiry"), _NOT_EXPIRED),
+    **dict.fromkeys(("expiresnapshots", "snapshots", "expiry"), _EXPIRE),
     **dict.fromkeys(("orphans", "orphan", "removeorphanfiles", "deleteorphanfiles", "clean", "cleanup"), _NO_ORPHANS),
-    **dict.fromkeys(("vacuum", "gc", "purge"), f"{_NOT_EXPIRED} {_NO_ORPHANS}"),
+    **dict.fromkeys(("vacuum", "gc", "purge"), f"{_EXPIRE} {_NO_ORPHANS}"),
     **dict.fromkeys(
         ("rewritemanifests", "manifests"),
         "`tidyberg compact TABLE` merges the manifests that its commit touches. To rewrite all of them use Iceberg's "

@@ -30,6 +30,10 @@ def manifest_list_name(run_id: str, snapshot_id: int, attempt: int) -> str:
     return f"snap-{snapshot_id}-{attempt}-{run_id}.avro"
 
 
+def expiry_list_name(run_id: str) -> str:
+    return f"tidyberg-expire-{run_id}.arrow"
+
+
 def metadata_file_id(attempt: str) -> uuid.UUID:
     """Returns an id for the name of a metadata.json: first digits of the run, then of the attempt (`<run>/…`)."""
     return uuid.UUID(hex=_mark(attempt.partition("/")[0]) + uuid.uuid5(METADATA_NAMES, attempt).hex[_MARK_DIGITS:])
@@ -69,7 +73,9 @@ class Ownership:
 
     def _is_metadata(self, name: str) -> bool:
         run = re.escape(self.run_id)
-        if re.fullmatch(rf"{run}-c\d+-m\d+\.avro|snap-\d+-\d+-{run}\.avro", name):
+        if re.fullmatch(rf"{run}-c\d+-m\d+\.avro|snap-\d+-\d+-{run}\.avro", name) or name == expiry_list_name(
+            self.run_id
+        ):
             return True
         found = _METADATA_FILE.fullmatch(name)
         return found is not None and found[1].replace("-", "").startswith(_mark(self.run_id))

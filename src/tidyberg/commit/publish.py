@@ -165,7 +165,7 @@ class Publisher:
                 raise
             except Exception as error:  # noqa: BLE001  # whatever it is, only the table knows whether the commit landed
                 failure = error
-                _end_open_transaction(self.catalog)
+                end_open_transaction(self.catalog)
                 self._unseen = not swaps_in_process(self.catalog)
                 if self._is_unknown(error):
                     self._unknown_parent = parent.pinned.snapshot_id
@@ -338,7 +338,7 @@ def _numbering(table: Table) -> tuple[int, int, int | None]:
     return table.metadata.format_version, last_sequence_number(table.metadata), next_row_id(table)
 
 
-def _end_open_transaction(catalog: Catalog) -> None:
+def end_open_transaction(catalog: Catalog) -> None:
     """Makes sure that the next load of the table sees what other processes see.
 
     SQLAlchemy returns a connection whose COMMIT failed to its pool with the transaction still open. That connection

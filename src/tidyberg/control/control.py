@@ -25,6 +25,7 @@ from tidyberg.control.table_health import health_report, summarise
 from tidyberg.execute.engine import CancelToken, Engine, StartsInBackground
 from tidyberg.model.accuracy import CalibrationReport
 from tidyberg.model.audit import AuditReport
+from tidyberg.model.expiry import ExpireOptions, ExpiryResult
 from tidyberg.model.job import Job, Stage
 from tidyberg.model.options import PlanOptions, Prices, Resources, VerifyMode
 from tidyberg.model.plan import Plan
@@ -172,6 +173,31 @@ class Control:
             )
             return auditor.audit(snapshot_id)
 
+    def expire(
+        self,
+        ref: TableRef,
+        options: ExpireOptions,
+        *,
+        dry_run: bool = False,
+        on_event: EventSink | None = None,
+        cancel: CancelToken | None = None,
+        job_id: str | None = None,
+    ) -> ExpiryResult:
+        """Expires snapshots, and deletes the files that no retained snapshot references."""
+        from tidyberg.control.expiry import ExpiryJob
+        from tidyberg.control.expiry_work import ExpiryRequest
+
+        request = ExpiryRequest(ref, options, job_id or str(uuid.uuid4()))
+        with (
+            about(job_id=request.job_id, run_id=request.job_id, table=f"{ref.catalog}.{ref}"),
+            self.tracer.span("expire_snapshots") as span,
+        ):
+            job = ExpiryJob(request, self._services, self._policy, self.catalog(ref.catalog))
+            emit, token = on_event or _ignore, cancel or CancelToken()
+            result = job.preview(emit, token) if dry_run else job.run(emit, token)
+            span.set(outcome=result.outcome, files=result.files.files, bytes=result.files.bytes)
+            return result
+
     def history(self, ref: TableRef | None = None, limit: int = 20) -> list[Job]:
         return self.store.find(table=ref, limit=limit)
 
@@ -225,6 +251,10 @@ class Control:
         )
 
     @property
+    def _policy(self) -> JobPolicy:
+        return JobPolicy(self.replans, self.max_output_age_ms, self.wait_seconds, self.lease_ms)
+
+    @property
     def _planner(self) -> Planner:
         return Planner(
             self.store,
@@ -255,7 +285,7 @@ class Control:
             job = CompactionJob(
                 request,
                 self._services,
-                JobPolicy(self.replans, self.max_output_age_ms, self.wait_seconds, self.lease_ms),
+                self._policy,
                 self.catalog(ref.catalog),
                 EngineChoice(self._get_engine, self._get_inline if self.open_inline else None),
                 self._planner,

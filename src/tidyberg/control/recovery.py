@@ -25,6 +25,8 @@ from tidyberg.commit.fence import FenceInDoubtError, fence_name, put_up_fence
 from tidyberg.commit.outputs import existing_outputs, exists, group_of
 from tidyberg.commit.ownership import Ownership
 from tidyberg.commit.snapshot import last_sequence_number, snapshot_of_job
+from tidyberg.control.expiry_recovery import doubt_about_expiry, settle_expiry
+from tidyberg.errors import TableBusy
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Intent, Job, JobStatus, SentCommit, Stage
 from tidyberg.model.words import plural
@@ -77,6 +79,9 @@ class Recovery:
         with catalog_errors(job.table.catalog, what=str(job.table)):
             table = self._load(catalog, job)
         intent = job.intent
+        if job.expiry is not None:
+            doubt = doubt_about_expiry(catalog, table, job, self.now_ms()) if table is not None else None
+            return Finding(table, doubt=doubt)
         if intent is None:
             return None
         if table is None:
@@ -107,9 +112,11 @@ class Recovery:
         """Records the job's outcome and removes its uncommitted files, except those that another job has adopted."""
         if finding is None:
             return self._finish(job, JobStatus.FAILED, "died before it wrote anything")
-        if finding.doubt:
+        if finding.doubt:  # also of an expiry, whose list is kept
             what = f"its commit may still land ({finding.doubt}); its files are kept until that is known"
             return self._postpone(job, what)
+        if job.expiry is not None:
+            return self._conclude_expiry(job, finding.table)
         has_committed = finding.landed or job.commits > 0
         status = JobStatus.SUCCEEDED if has_committed or job.status is JobStatus.SUCCEEDED else JobStatus.FAILED
         assert job.intent is not None  # otherwise there is no finding
@@ -147,6 +154,23 @@ class Recovery:
         but = f", but not {plural(rest, 'further group')}" if rest else ""
         what = f"had committed snapshot {job.snapshot_id}{but}"
         return self._finish(job, status, f"{what}; {removed}", died=rest > 0)
+
+    def _conclude_expiry(self, job: Job, table: Table | None) -> str:
+        if table is None:
+            return self._finish(job, JobStatus.FAILED, f"{job.table} is gone or renamed; none of its files was deleted")
+
+        def check() -> None:
+            self.cancel.raise_if_cancelled()
+            if not self.store.withdraw(job.table_uuid, self.holder, job.job_id):
+                raise TableBusy(f"Another job took over {job.table}.")
+
+        settled = settle_expiry(table, job, self.store.paths(job.job_id), check)
+        if not settled.is_finished:
+            return self._postpone(job, settled.what)
+        if settled.has_landed:
+            job = replace(job, stage=Stage.DONE, error_code=None, error=None)
+        status = JobStatus.SUCCEEDED if settled.has_landed else JobStatus.FAILED
+        return self._finish(job, status, settled.what)
 
     def _reporting(self, job: Job, total: int) -> Callable[[int], None]:
         last = time.monotonic()

@@ -140,6 +140,18 @@ class SentCommit:
     sequence_number: int | None = None  # the snapshot's, if the commit succeeds; format version 1 has none
 
 
+@dataclass(frozen=True, slots=True)
+class ExpiryRecord:
+    """Recorded before a job that expires snapshots commits. Recovery finishes the deletion of its files."""
+
+    list_path: str  # the list of files to delete, next to the table's metadata
+    snapshot_ids: tuple[int, ...]
+    refs: tuple[str, ...]
+    files: int
+    bytes: int
+    sent_from: str | None = None  # the metadata file on which the last commit attempt was based; None: none was sent
+
+
 @dataclass(frozen=True)
 class Job:
     job_id: str
@@ -184,6 +196,7 @@ class Job:
     unresolved: bool = False  # it ended with an unknown outcome or with leftovers, so recovery will look at it again
     intent: Intent | None = field(default=None, repr=False)
     submission_id: str | None = None  # the submission that it is an attempt of, if the service runs it
+    expiry: ExpiryRecord | None = field(default=None, repr=False)  # of a job that expires snapshots
 
     @property
     def is_open(self) -> bool:

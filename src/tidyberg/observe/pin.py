@@ -1,6 +1,7 @@
 """Pins a table at the head of a branch."""
 
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
@@ -11,7 +12,7 @@ from tidyberg.model.table import Pinned, SnapshotInfo, TableRef
 def pin(table: Table, ref: TableRef, branch: str = MAIN_BRANCH, metadata_bytes: int | None = None) -> Pinned:
     """Pins the state in which `table` was loaded. A table without snapshots has a main branch without a head."""
     metadata = table.metadata
-    snapshots = {snapshot.snapshot_id: _info(snapshot) for snapshot in metadata.snapshots}
+    snapshots = snapshots_of(metadata)
     snapshot_id = _head(table, ref, branch)
     head = snapshots.get(snapshot_id) if snapshot_id is not None else None
     if snapshot_id is not None and head is None:
@@ -43,6 +44,10 @@ def pin(table: Table, ref: TableRef, branch: str = MAIN_BRANCH, metadata_bytes: 
         },
         metadata_bytes=metadata_bytes,
     )
+
+
+def snapshots_of(metadata: TableMetadata) -> dict[int, SnapshotInfo]:
+    return {snapshot.snapshot_id: _info(snapshot) for snapshot in metadata.snapshots}
 
 
 def metadata_size(table: Table) -> int | None:

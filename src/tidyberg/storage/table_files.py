@@ -6,7 +6,9 @@ The S3 client is imported only for paths of such a store, because it takes long 
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
 from tidyberg.errors import AccessDenied, DamagedFile, StorageError
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from tidyberg.storage.file_io import Listed
     from tidyberg.storage.s3_files import S3Files
 
+DELETE_THREADS = 8
+DELETE_BATCH = 1000  # what S3 takes in one request
 # A URL without a host, and without characters that mean something else in a URL than in a path.
 _PLAIN_FILE = re.compile(r"file:///[^?#%;]*")
 
@@ -90,6 +94,55 @@ def delete(io: TableIO, path: str) -> None:
         io.delete(path)
     else:
         s3.delete(path)
+
+
+def delete_many(
+    io: TableIO,
+    paths: Sequence[str],
+    *,
+    check: Callable[[], None] = lambda: None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> dict[str, str]:
+    """Deletes files: in bulk requests where the store has them, else one by one in several threads.
+
+    Returns what storage said about each file that it did not delete. A file that does not exist counts as deleted.
+    `check` is called before each batch, and stops the deletion if it raises. `progress` gets the number so far.
+    """
+    refused: dict[str, str] = {}
+    done = 0
+
+    def delete_batch(batch: Sequence[str]) -> dict[str, str]:
+        s3 = _s3(io, batch[0])
+        return _delete_each(io, batch) if s3 is None else s3.delete_many(batch)
+
+    with ThreadPoolExecutor(DELETE_THREADS, thread_name_prefix="delete") as pool:
+        batches = _batches(paths)
+        while several := list(islice(batches, DELETE_THREADS)):
+            check()
+            for answer in pool.map(delete_batch, several):
+                refused |= answer
+            done += sum(map(len, several))
+            progress(done)
+    return refused
+
+
+def _batches(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Paths of S3 and others do not share a batch."""
+    for _, group in groupby(paths, lambda path: path.partition("://")[0] in S3_SCHEMES):
+        same = list(group)
+        yield from (same[start : start + DELETE_BATCH] for start in range(0, len(same), DELETE_BATCH))
+
+
+def _delete_each(io: TableIO, paths: Sequence[str]) -> dict[str, str]:
+    refused: dict[str, str] = {}
+    for path in paths:
+        try:
+            io.delete(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            refused[path] = str(error) or type(error).__name__
+    return refused
 
 
 def files_in(io: TableIO, directory: str, prefix: str = "", *, recursive: bool = False) -> "Iterator[Listed]":

@@ -35,8 +35,25 @@ class S3Response:
 
     @property
     def is_error(self) -> bool:
-        """A copy or a completed upload can fail after the store has sent status 200: then the body is an error."""
-        return self.status >= 300 or b"<Error>" in self.body[:1024] or b"<Error " in self.body[:1024]
+        """A copy or a completed upload can fail after the store has sent status 200: then the body is an error.
+
+        The result of a bulk deletion has an error for each object that was not deleted, and is itself none.
+        """
+        start = self.body[:1024]
+        return self.status >= 300 or (b"<DeleteResult" not in start and (b"<Error>" in start or b"<Error " in start))
+
+    def errors_by_key(self) -> dict[str, tuple[str, str]]:
+        """Returns the code and the message of each object that a bulk deletion did not delete."""
+        try:
+            root = ElementTree.fromstring(self.body)  # noqa: S314  # from the store that is trusted with the data
+        except ElementTree.ParseError as error:
+            raise TruncatedResponse("the result of a bulk deletion is not complete") from error
+        found: dict[str, tuple[str, str]] = {}
+        for element in root.iter():
+            if element.tag.rpartition("}")[2] == "Error":
+                said = {child.tag.rpartition("}")[2]: child.text or "" for child in element}
+                found[said.get("Key", "")] = (said.get("Code", ""), " ".join(said.get("Message", "").split()))
+        return found
 
 
 class S3Error(OSError):
@@ -53,7 +70,7 @@ class S3Error(OSError):
 
     @property
     def is_transient(self) -> bool:
-        return self.status in _TRANSIENT_STATUS or self.code in _TRANSIENT_CODES
+        return self.status in _TRANSIENT_STATUS or is_transient_code(self.code)
 
 
 class WrongSize(OSError):  # noqa: N818 - a fact about an object
@@ -66,6 +83,10 @@ class WrongSize(OSError):  # noqa: N818 - a fact about an object
 
 class TruncatedResponse(http.client.HTTPException):
     """The connection ended before all bytes had arrived."""
+
+
+def is_transient_code(code: str) -> bool:
+    return code in _TRANSIENT_CODES
 
 
 def is_transient(error: Exception) -> bool:

@@ -1,0 +1,124 @@
+"""Finds out what an expiry would remove: snapshots, refs, schemas and specs, and files that nothing else references."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+
+from tidyberg.commit.expiry import MetadataRemoval, removable_refs
+from tidyberg.errors import BadInput, DamagedFile
+from tidyberg.model.expiry import ExpireOptions, ExpiryDecision, RefInfo
+from tidyberg.model.table import TableRef
+from tidyberg.observe.locations import inside, table_roots
+from tidyberg.observe.pin import snapshots_of
+from tidyberg.observe.reachable import FILES, FilesToDelete, ReachedManifests, expired_files
+from tidyberg.planning.expiry import decide_expiry, missing_ids, unused_ids
+
+
+@dataclass
+class PreparedExpiry:
+    decision: ExpiryDecision
+    removal: MetadataRemoval
+    retained: ReachedManifests  # grows when snapshots are added meanwhile
+    to_delete: FilesToDelete  # inside the table's locations
+    outside: pa.Table  # the others
+
+    @property
+    def first_outside(self) -> str | None:
+        return self.outside["path"][0].as_py() if self.outside.num_rows else None
+
+
+@dataclass(frozen=True)
+class ExpiryPlanner:
+    ref: TableRef
+    options: ExpireOptions
+    catalog: Catalog
+    now_ms: int  # the same for all attempts
+    check: Callable[[], None]
+    warn: Callable[[str], None]
+
+    def decide(self, table: Table) -> ExpiryDecision:
+        metadata = table.metadata
+        refs = [
+            RefInfo(
+                name,
+                ref.snapshot_id,
+                ref.snapshot_ref_type == SnapshotRefType.BRANCH,
+                ref.max_ref_age_ms,
+                ref.max_snapshot_age_ms,
+                ref.min_snapshots_to_keep,
+            )
+            for name, ref in sorted(metadata.refs.items())
+        ]
+        return decide_expiry(snapshots_of(metadata), refs, metadata.properties, self.options, self.now_ms)
+
+    def prepare(self, table: Table) -> PreparedExpiry:
+        """Reads metadata only. Raises BadInput if the table or the options do not allow it."""
+        self._check_catalog()
+        metadata = table.metadata
+        decision = self.decide(table)
+        if problem := missing_ids(snapshots_of(metadata), self.options.snapshot_ids):
+            raise BadInput(problem, hint="`tidyberg expire` without --snapshot chooses snapshots by age.")
+        expired = set(decision.snapshot_ids)
+        retained, going = ReachedManifests(table.io, self.check), ReachedManifests(table.io, self.check)
+        if not expired:  # then no file is freed, and nothing has to be read
+            nothing = FILES.empty_table()
+            removal = self.removal(table, decision, retained)
+            return PreparedExpiry(decision, removal, retained, FilesToDelete(nothing), nothing)
+        retained.add(one for one in metadata.snapshots if one.snapshot_id not in expired)
+        going.add((one for one in metadata.snapshots if one.snapshot_id in expired), self._skip)
+        candidates = expired_files(metadata, going, retained, expired, self._skip)
+        files = FilesToDelete(candidates)
+        files.protect(_without_statistics(table, expired), retained)
+        is_inside = inside(files.files["path"], table_roots(metadata))
+        outside = files.files.filter(pc.invert(is_inside))
+        files.files = files.files.filter(is_inside)
+        return PreparedExpiry(decision, self.removal(table, decision, retained), retained, files, outside)
+
+    def removal(
+        self, table: Table, decision: ExpiryDecision, retained: ReachedManifests, only: Collection[int] | None = None
+    ) -> MetadataRemoval:
+        """What a commit to this state of the table removes. With `only`, no other snapshots."""
+        metadata = table.metadata
+        ids = tuple(number for number in decision.snapshot_ids if only is None or number in only)
+        gone = set(ids)
+        schemas, specs = tuple[int, ...](), tuple[int, ...]()
+        if self.options.clean_metadata:
+            staying = [one for one in metadata.snapshots if one.snapshot_id not in gone]
+            retained.add(staying)
+            used = {one.schema_id for one in staying if one.schema_id is not None}
+            schemas = unused_ids([one.schema_id for one in metadata.schemas], used, metadata.current_schema_id)
+            known = [one.spec_id for one in metadata.partition_specs]
+            specs = unused_ids(known, retained.spec_ids, metadata.default_spec_id)
+        refs = removable_refs(self.catalog, metadata, [ref.name for ref in decision.refs])
+        return MetadataRemoval(ids, refs, schemas, specs)
+
+    def _check_catalog(self) -> None:
+        """A catalog that hides snapshots hides what they reference."""
+        mode = self.catalog.properties.get(SNAPSHOT_LOADING_MODE)
+        if isinstance(self.catalog, RestCatalog) and mode not in (None, "all"):
+            raise BadInput(
+                f"The catalog {self.catalog.name} loads tables with {SNAPSHOT_LOADING_MODE}={mode}. It does not show "
+                "all snapshots, so files that they need cannot be told from others.",
+                hint=f"Remove {SNAPSHOT_LOADING_MODE} from the catalog's properties.",
+            )
+
+    def _skip(self, error: DamagedFile) -> None:
+        self.warn(f"{error.message} Files that only it names are left in storage.")
+
+
+def _without_statistics(table: Table, expired: Collection[int]) -> Table:
+    """The table as it will be: without the statistics of expired snapshots, which the same commit removes."""
+    metadata = table.metadata
+    after = metadata.model_copy(
+        update={
+            "statistics": [one for one in metadata.statistics if one.snapshot_id not in expired],
+            "partition_statistics": [one for one in metadata.partition_statistics if one.snapshot_id not in expired],
+        }
+    )
+    return Table(table.name(), after, table.metadata_location, table.io, table.catalog)

@@ -1,0 +1,87 @@
+"""Looks for the files of retained snapshots in storage, by listing the table's directories."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
+
+from tidyberg.errors import AccessDenied, StorageError, TidybergError
+from tidyberg.observe.locations import inside, table_roots
+from tidyberg.observe.path_keys import TEXT, path_keys
+from tidyberg.observe.reachable import ReachedManifests, live_entries, statistics_of
+from tidyberg.storage.table_files import exists, files_in
+
+_LISTED_AT_A_TIME = 100_000
+_LOOKUPS = 16
+
+
+@dataclass(frozen=True)
+class Presence:
+    """What was found of the files that snapshots reference."""
+
+    references: int  # a file can have several
+    missing: tuple[str, ...]
+
+
+def find_missing(table: Table, retained: ReachedManifests) -> Presence:
+    """Files in the table's directories are found by listing, others by a request each. Reads no file's content."""
+    check = retained.check
+    try:
+        listed = _listed(table, check)
+        metadata = table.metadata
+        own = [*retained.lists.values(), *(info.path for info in retained.manifests.values())]
+        statistics = statistics_of(metadata, [one.snapshot_id for one in metadata.snapshots])["path"]
+        roots = table_roots(metadata)
+        unseen = _unseen(pa.chunked_array([own], TEXT), listed, roots) | _unseen(statistics, listed, roots)
+        references = len(own) + len(statistics)
+        for piece in live_entries(retained.io, list(retained.manifests.values()), check):
+            references += piece.num_rows
+            unseen |= _unseen(piece["path"], listed, roots)
+        return Presence(references, tuple(sorted(_absent(table.io, sorted(unseen), check))))
+    except OSError as error:
+        raise _no_listing(table, error) from error
+
+
+def _listed(table: Table, check: Callable[[], None]) -> pa.Array:
+    """The keys of all files in the table's directories."""
+    chunks: list[pa.Array] = []
+    for root in table_roots(table.metadata):
+        held: list[str] = []
+        for file in files_in(table.io, root, recursive=True):
+            held.append(file.location)
+            if len(held) >= _LISTED_AT_A_TIME:
+                check()
+                chunks.append(pa.array(held, TEXT))
+                held = []
+        chunks.append(pa.array(held, TEXT))
+    return path_keys(pa.chunked_array(chunks, TEXT)).combine_chunks()
+
+
+def _unseen(paths: pa.ChunkedArray, listed: pa.Array, roots: Sequence[str]) -> set[str]:
+    if not len(paths):
+        return set()
+    seen = pc.and_(pc.is_in(path_keys(paths), value_set=listed), inside(paths, roots))
+    return set(paths.filter(pc.invert(seen)).to_pylist())
+
+
+def _absent(io: FileIO, paths: Sequence[str], check: Callable[[], None]) -> list[str]:
+    """Asks for each file that no listing showed: it may lie elsewhere, or be spelled differently."""
+
+    def is_there(path: str) -> bool:
+        check()
+        return exists(io, path)
+
+    with ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="lookups") as pool:
+        return [path for path, there in zip(paths, pool.map(is_there, paths), strict=True) if not there]
+
+
+def _no_listing(table: Table, error: OSError) -> TidybergError:
+    kind = AccessDenied if isinstance(error, PermissionError) else StorageError
+    return kind(
+        f"The files of {'.'.join(table.name())} cannot be listed: {error}.",
+        hint="Give the catalog's storage credentials the right to list the table's location, or use --no-verify.",
+    )
