@@ -13,6 +13,7 @@ from tests.builders.control import AT_ONCE, fences, leftovers, make_control
 from tests.builders.events_table import REF, eight_files
 from tests.builders.interrupted_jobs import dead_job
 from tidyberg.commit.fence import KEPT_MS, fence_name
+from tidyberg.commit.ownership import metadata_file_id
 from tidyberg.control.recovery import COMMIT_GRACE_MS, Recovery
 from tidyberg.model.job import JobStatus
 from tidyberg.model.task import output_name
@@ -184,14 +185,17 @@ def test_metadata_that_another_recovery_may_swap_in_is_kept_while_its_fence_is_i
 ) -> None:
     job = dead_job(warehouse, "after the commit")
     table = warehouse.catalog.load_table("db.events")
-    begun = Path(local_path(table.metadata_location)).with_name("begun.metadata.json")
+    # Recovery deletes only files whose names carry the job's id.
+    name = f"00099-{metadata_file_id(f'{job.job_id}/0/fence/another')}.metadata.json"
+    location = f"{table.metadata_location.rpartition('/')[0]}/{name}"
+    begun = Path(local_path(location))
     begun.write_text("{}")
 
     def refuse(*_: object) -> None:
         raise ForbiddenError("no tags here")
 
     with make_control(warehouse, sleep=lambda _: None) as control:
-        control.store.note_paths(f"{job.job_id}/fence", [str(begun)])
+        control.store.note_paths(f"{job.job_id}/fence", [location])
         monkeypatch.setattr(warehouse.catalog, "commit_table", refuse)
         (said,) = control.recover()
     assert "had committed" in said
