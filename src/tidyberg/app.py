@@ -4,14 +4,14 @@ Modules that only a service or an engine needs are imported late, because a plan
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput
-from tidyberg.execute.engine import INLINE_GB, SPARK_CONNECT, Engine
+from tidyberg.execute.engine import INLINE_GB, SPARK_CONNECT, CancelToken, Engine
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.durations import parse_age
 from tidyberg.model.expiry import ExpireOptions, ExpiryResult
@@ -35,7 +35,9 @@ from tidyberg.telemetry.open_tracer import open_tracer
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from tidyberg.control.maintenance.maintainer import Maintainer
     from tidyberg.execute.spark.shared_spark import SparkSettings
+    from tidyberg.model.maintenance import MaintenancePlan, MaintenanceResult
     from tidyberg.service.service import Service
 
 
@@ -64,6 +66,14 @@ def build_control(settings: Settings, store: JobStore | None = None) -> Control:
         wait_seconds=settings.store.wait_seconds,
         scrub=partial(redact_text, secrets=known_secrets(settings, os.environ)),
     )
+
+
+def maintainer_of(
+    control: Control, on_event: EventSink | None = None, cancel: CancelToken | None = None
+) -> "Maintainer":
+    from tidyberg.control.maintenance.maintainer import Maintainer
+
+    return Maintainer(control, control.now_ms, on_event, cancel, control.scrub)
 
 
 def build_service(settings: Settings) -> "Service":
@@ -236,6 +246,35 @@ def expire(
     )
     with _control_for(table, load_settings(), None) as control:
         return control.expire(_ref(table), options, dry_run=dry_run, on_event=on_event)
+
+
+def maintain(
+    table: "Table",
+    *,
+    policy: Mapping[str, str] | None = None,
+    engine: str | Engine | None = None,
+    on_event: EventSink | None = None,
+) -> "MaintenanceResult":
+    """Do everything that the table needs, in the right order. `policy` overrides values, by key.
+
+    The policy comes from the settings and from the table's properties `tidyberg.maintain.*`.
+    """
+    from tidyberg.control.maintenance.request import maintenance_request
+
+    settings, engine = _with_engine(load_settings(), engine)
+    with _control_for(table, settings, engine) as control:
+        request = maintenance_request(settings, _ref(table), table.refresh(), policy)
+        return maintainer_of(control, on_event).run(request)
+
+
+def plan_maintenance(table: "Table", *, policy: Mapping[str, str] | None = None) -> "MaintenancePlan":
+    """Plan what `maintain` would do to the table as it is. It changes nothing and starts no JVM."""
+    from tidyberg.control.maintenance.request import maintenance_request
+
+    settings = load_settings()
+    with _control_for(table, settings, None) as control:
+        request = maintenance_request(settings, _ref(table), table.refresh(), policy)
+        return maintainer_of(control).plan(request, table)
 
 
 def audit(

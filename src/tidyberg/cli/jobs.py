@@ -18,10 +18,12 @@ from tidyberg.cli.session import Session, standard_error
 from tidyberg.cli.show_jobs import show_jobs
 from tidyberg.cli.show_result import show_result
 from tidyberg.cli.show_scan import scan_json, show_scan
+from tidyberg.cli.table_batch import NOTHING
 from tidyberg.cli.tables import make_plan, present_plan, taking
 from tidyberg.control.control import Control
 from tidyberg.control.scan import Scan
 from tidyberg.execute.engine import CancelToken
+from tidyberg.model.maintenance import MaintenancePlan
 from tidyberg.model.report import CompactionResult, EventSink, StageStarted
 from tidyberg.model.table import TableRef
 from tidyberg.settings.catalogs import named_catalog, resolve_table
@@ -56,6 +58,8 @@ def compact(
 def apply(session: Session, plan_file: Path, *, dry_run: bool) -> bool:
     """Runs a plan file. Returns True if there was nothing to do."""
     plan = read_plan(plan_file)
+    if isinstance(plan, MaintenancePlan):
+        return _apply_maintenance(session, plan, plan_file, dry_run=dry_run)
     if session.common.catalog:
         catalog = named_catalog(session.settings, session.common.catalog)
         plan = dataclasses.replace(plan, table=dataclasses.replace(plan.table, catalog=catalog))
@@ -67,6 +71,15 @@ def apply(session: Session, plan_file: Path, *, dry_run: bool) -> bool:
         return control.apply(plan, verify=session.settings.verify, on_event=on_event, cancel=cancel)
 
     return _run(session, work)
+
+
+def _apply_maintenance(session: Session, plan: MaintenancePlan, plan_file: Path, *, dry_run: bool) -> bool:
+    from tidyberg.cli.maintain import MaintainCommand
+
+    status = MaintainCommand(session, {}).apply(plan, plan_file, dry_run=dry_run)
+    if status not in (0, NOTHING):
+        raise typer.Exit(status)
+    return status == NOTHING
 
 
 def history(common: CommonFlags, table: str | None, limit: int) -> None:

@@ -17,6 +17,7 @@ from tidyberg.cli.session import Session, engine_label
 from tidyberg.cli.show_health import show_health, show_tables
 from tidyberg.cli.show_plan import show_groups, show_plan
 from tidyberg.execute.kernel.without_pandas import use_arrow_without_pandas
+from tidyberg.model.maintenance import MaintenancePlan
 from tidyberg.model.plan import Plan
 from tidyberg.model.table import TableRef
 from tidyberg.planning.document import plan_to_json
@@ -69,6 +70,11 @@ def plan(
 def explain(common: CommonFlags, plan_file: Path) -> None:
     session = Session(common)
     read = read_plan(plan_file)
+    if isinstance(read, MaintenancePlan):
+        from tidyberg.cli.maintain import MaintainCommand
+
+        MaintainCommand(session, {}).present(read, command_line(session, "apply", str(plan_file)))
+        return
     present_plan(session, read, command_line(session, "apply", str(plan_file)), show_all=True, with_groups=True)
 
 

@@ -17,7 +17,7 @@ from tidyberg.model.table import TableRef
 from tidyberg.observe.locations import inside, table_roots
 from tidyberg.observe.pin import snapshots_of
 from tidyberg.observe.reachable import FILES, FilesToDelete, ReachedManifests, expired_files
-from tidyberg.planning.expiry import decide_expiry, missing_ids, unused_ids
+from tidyberg.planning.expiry import decide_expiry, missing_ids, unused_ids, within_bounds
 
 
 @dataclass
@@ -55,7 +55,9 @@ class ExpiryPlanner:
             )
             for name, ref in sorted(metadata.refs.items())
         ]
-        return decide_expiry(snapshots_of(metadata), refs, metadata.properties, self.options, self.now_ms)
+        decision = decide_expiry(snapshots_of(metadata), refs, metadata.properties, self.options, self.now_ms)
+        bounds = self.options.bounds
+        return decision if bounds is None else within_bounds(decision, bounds)
 
     def prepare(self, table: Table) -> PreparedExpiry:
         """Reads metadata only. Raises BadInput if the table or the options do not allow it."""

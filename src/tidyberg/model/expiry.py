@@ -14,6 +14,14 @@ ExpiryOutcome = Literal["nothing", "planned", "expired", "partly"]
 
 
 @dataclass(frozen=True, slots=True)
+class ExpiryBounds:
+    """What a plan found to expire. Its application may expire less, and nothing else."""
+
+    snapshot_ids: tuple[int, ...]
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ExpireOptions:
     """None means: the property of the table, or else Iceberg's default."""
 
@@ -22,6 +30,7 @@ class ExpireOptions:
     snapshot_ids: tuple[int, ...] = ()  # expire these too, whatever their age
     clean_metadata: bool = False  # also remove schemas and partition specs that nothing uses
     verify: bool | None = None  # None: only if the manifests are small enough
+    bounds: ExpiryBounds | None = None  # expire nothing else
 
     def as_options(self) -> dict[str, Any]:
         """For the record of the job."""
@@ -31,6 +40,7 @@ class ExpireOptions:
             "snapshot_ids": list(self.snapshot_ids) or None,
             "clean_metadata": self.clean_metadata or None,
             "verify": self.verify,
+            "planned_snapshots": len(self.bounds.snapshot_ids) if self.bounds is not None else None,
         }
         return {name: value for name, value in named.items() if value is not None}
 

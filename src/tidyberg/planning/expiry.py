@@ -11,9 +11,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from tidyberg.errors import BadInput
-from tidyberg.model.expiry import ExpireOptions, ExpiryDecision, RefInfo
+from tidyberg.model.expiry import ExpireOptions, ExpiryBounds, ExpiryDecision, RefInfo
 from tidyberg.model.table import SnapshotInfo
 from tidyberg.model.words import plural
 
@@ -25,6 +26,7 @@ MAX_REF_AGE = "history.expire.max-ref-age-ms"
 _FIVE_DAYS_MS = 5 * 24 * 60 * 60 * 1000
 _FOREVER = 2**63 - 1
 UNREFERENCED = "not in any branch, but newer than the cutoff"
+NOT_PLANNED = "not in the plan"
 
 
 def decide_expiry(
@@ -149,3 +151,17 @@ def missing_ids(snapshots: Mapping[int, SnapshotInfo], named: Sequence[int]) -> 
     """Says which of the named snapshots do not exist, or returns None."""
     missing = [str(number) for number in named if number not in snapshots]
     return f"There is no snapshot {', '.join(missing)} among {plural(len(snapshots), 'snapshot')}." if missing else None
+
+
+def within_bounds(decision: ExpiryDecision, bounds: ExpiryBounds) -> ExpiryDecision:
+    """Leaves out what a plan does not name: since then, time has passed and others have committed."""
+    refs = tuple(ref for ref in decision.refs if ref.name in bounds.refs)
+    held = {ref.snapshot_id for ref in decision.refs if ref.name not in bounds.refs}  # a ref that stays needs its head
+    planned = set(bounds.snapshot_ids) - held
+    staying = {number: (NOT_PLANNED,) for number in decision.snapshot_ids if number not in planned}
+    return replace(
+        decision,
+        snapshot_ids=tuple(number for number in decision.snapshot_ids if number in planned),
+        refs=refs,
+        retained={**decision.retained, **staying},
+    )

@@ -8,6 +8,7 @@ from tidyberg.model.options import VerifyMode
 from tidyberg.settings.access import AccessSettings, Tenants, check_tenants
 from tidyberg.settings.fields import Section, TimeZoneName
 from tidyberg.settings.limits import LimitSettings
+from tidyberg.settings.maintenance import MaintainSettings
 from tidyberg.settings.notifications import Notifications
 from tidyberg.settings.scheduling import SchedulerSettings
 from tidyberg.settings.sections import (
@@ -44,6 +45,7 @@ class Settings(Section):
     compaction: Compaction = Compaction()
     limits: LimitSettings = Field(LimitSettings(), description="The limits that no request can exceed.")
     tables: tuple[TableEntry, ...] = Field((), description="Settings for some tables. The first match counts.")
+    maintain: MaintainSettings = Field(MaintainSettings(), description="What `tidyberg maintain` may do, by scope.")
     verify: VerifyMode = Field(VerifyMode.COUNTS, description="counts, full or off.")
     commit: Commit = Commit()
     prices: PriceList = PriceList()

@@ -1,0 +1,101 @@
+"""What a step of maintenance is, and what it may use."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidyberg.errors import TidybergError
+from tidyberg.execute.engine import CancelToken
+from tidyberg.model.expiry import ExpireOptions, ExpiryResult
+from tidyberg.model.maintenance import MaintenanceRequest, StepName, StepPlan
+from tidyberg.model.options import PlanOptions, Prices, VerifyMode
+from tidyberg.model.plan import Plan
+from tidyberg.model.report import CompactionResult, EventSink
+from tidyberg.model.sizes import GB
+from tidyberg.model.table import TableRef
+
+
+class TableOperations(Protocol):
+    """The operations that steps are made of. `Control` has them."""
+
+    @property
+    def prices(self) -> Prices: ...
+
+    def plan(self, ref: TableRef, options: PlanOptions) -> Plan: ...
+
+    def compact(
+        self,
+        ref: TableRef,
+        options: PlanOptions,
+        *,
+        verify: VerifyMode = ...,
+        on_event: EventSink | None = ...,
+        cancel: CancelToken | None = ...,
+    ) -> CompactionResult: ...
+
+    def apply(
+        self,
+        plan: Plan,
+        *,
+        verify: VerifyMode = ...,
+        on_event: EventSink | None = ...,
+        cancel: CancelToken | None = ...,
+    ) -> CompactionResult: ...
+
+    def expire(
+        self,
+        ref: TableRef,
+        options: ExpireOptions,
+        *,
+        dry_run: bool = ...,
+        on_event: EventSink | None = ...,
+        cancel: CancelToken | None = ...,
+    ) -> ExpiryResult: ...
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """One table, and the operations on it."""
+
+    request: MaintenanceRequest
+    operations: TableOperations
+    emit: EventSink
+    cancel: CancelToken
+
+    def storage_dollars(self, size: int) -> float:
+        """What so many bytes cost in a month."""
+        return size / GB * self.operations.prices.storage_per_gb_month
+
+
+@dataclass(frozen=True)
+class StepDone:
+    """What a step did. `failure` came after it had committed something."""
+
+    reason: str
+    changed: bool
+    numbers: Mapping[str, int]
+    job_id: str | None = None
+    failure: TidybergError | None = None
+
+
+class Step(Protocol):
+    @property
+    def name(self) -> StepName: ...
+
+    @property
+    def needs(self) -> frozenset[StepName]:
+        """The step does not run if one of these has failed, because it would have to be done again."""
+        ...
+
+    def switched_off_by(self, request: MaintenanceRequest) -> str | None:
+        """Returns the key of the policy that switches the step off, or None."""
+        ...
+
+    def plan(self, context: StepContext) -> StepPlan:
+        """Says what `run` would do to the table as it is. Changes nothing."""
+        ...
+
+    def run(self, context: StepContext, planned: StepPlan, *, as_planned: bool) -> StepDone:
+        """Looks at the table again, and does what is needed now. With `as_planned`, it does nothing else than the plan
+        says."""
+        ...
