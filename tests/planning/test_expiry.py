@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidyberg.errors import BadInput
-from tidyberg.model.expiry import ExpireOptions, RefInfo
+from tidyberg.model.expiry import ExpireOptions, ExpiryBounds, ExpiryDecision, RefInfo
 from tidyberg.model.table import SnapshotInfo
-from tidyberg.planning.expiry import decide_expiry, missing_ids, unused_ids
+from tidyberg.planning.expiry import decide_expiry, missing_ids, unused_ids, within_bounds
 
 NOW = 1_000_000
 Properties = dict[str, str]
@@ -260,3 +260,27 @@ def test_the_decision_is_that_of_the_model(
     assert set(decision.snapshot_ids) == set(snapshots) - set(decision.retained)
     assert {ref.name for ref in decision.refs} == {ref.name for ref in refs} - {ref.name for ref in staying}
     assert heads & set(snapshots) <= set(decision.retained)
+
+
+def bounded(decision: ExpiryDecision, ids: tuple[int, ...], refs: tuple[str, ...] = ()) -> ExpiryDecision:
+    found = within_bounds(decision, ExpiryBounds(ids, refs))
+    assert {*found.snapshot_ids, *found.retained} == {*decision.snapshot_ids, *decision.retained}
+    assert set(found.snapshot_ids).isdisjoint(found.retained)
+    return found
+
+
+def test_within_bounds_only_what_was_planned_expires() -> None:
+    refs = [branch("main", 5), tag("old", 2, max_ref_age_ms=1), tag("older", 1, max_ref_age_ms=1)]
+    decision = decide_expiry(LINE, refs, {}, ExpireOptions(older_than_ms=100), NOW)
+    assert (decision.snapshot_ids, len(decision.refs)) == ((1, 2, 3), 2)
+    assert bounded(decision, (1, 2, 3, 4), ("old", "older")).snapshot_ids == (1, 2, 3)
+    assert bounded(decision, (3,), ("old", "older")).snapshot_ids == (3,)
+    assert bounded(decision, ()).snapshot_ids == ()
+
+
+def test_within_bounds_a_ref_that_stays_keeps_its_snapshot() -> None:
+    """It was set after the plan, and is already older than its own limit."""
+    refs = [branch("main", 5), tag("new", 2, max_ref_age_ms=1)]
+    decision = decide_expiry(LINE, refs, {}, ExpireOptions(older_than_ms=100), NOW)
+    found = bounded(decision, (1, 2, 3))
+    assert (found.snapshot_ids, found.refs) == ((1, 3), ())
