@@ -13,7 +13,7 @@ from tests.builders.aged_tables import DAY_MS, age, set_ref
 from tests.builders.events_table import REF, append, make_table, options, paths
 from tidyberg.control.control import Control
 from tidyberg.control.maintenance.maintainer import STEPS, Maintainer
-from tidyberg.control.maintenance.step import Step, StepContext, StepDone
+from tidyberg.control.maintenance.step import MaintenanceStep, StepContext, StepDone
 from tidyberg.errors import (
     BadPlan,
     Cancelled,
@@ -67,7 +67,7 @@ class FakeStep:
         return StepDone("did it", self.changes, {"files": 1}, "job-1", self.failure)
 
 
-def outcome(*steps: Step, **policy: PolicyScalar) -> MaintenanceResult:
+def outcome(*steps: MaintenanceStep, **policy: PolicyScalar) -> MaintenanceResult:
     return Maintainer(Control(None, None, None), lambda: NOW, steps=steps).run(asked(**policy))  # type: ignore[arg-type]
 
 

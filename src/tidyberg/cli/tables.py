@@ -71,9 +71,10 @@ def explain(common: CommonFlags, plan_file: Path) -> None:
     session = Session(common)
     read = read_plan(plan_file)
     if isinstance(read, MaintenancePlan):
-        from tidyberg.cli.maintain import MaintainCommand
+        from tidyberg.cli.show_maintenance import maintenance_plan_json, show_maintenance_plan
 
-        MaintainCommand(session, {}).present(read, command_line(session, "apply", str(plan_file)))
+        shown = show_maintenance_plan(read, command_line(session, "apply", str(plan_file)))
+        session.show(shown, maintenance_plan_json(read))
         return
     present_plan(session, read, command_line(session, "apply", str(plan_file)), show_all=True, with_groups=True)
 

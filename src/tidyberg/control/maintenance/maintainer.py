@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from tidyberg._version import __version__
 from tidyberg.control.maintenance.data import DataStep
 from tidyberg.control.maintenance.expire import ExpireStep
-from tidyberg.control.maintenance.step import Step, StepContext, TableOperations
+from tidyberg.control.maintenance.step import MaintenanceStep, StepContext, TableOperations
 from tidyberg.errors import (
     BadPlan,
     Cancelled,
@@ -41,7 +41,7 @@ from tidyberg.model.report import EventSink, Notice, StageStarted
 from tidyberg.planning.maintenance_document import maintenance_plan_hash
 from tidyberg.redact import redact_text
 
-STEPS: tuple[Step, ...] = (DataStep(), ExpireStep())
+STEPS: tuple[MaintenanceStep, ...] = (DataStep(), ExpireStep())
 
 # After these, nobody knows what state the table is in, or an older snapshot may be needed to repair it.
 _IN_DOUBT = (DamagedFile, VerificationFailed, CommitStateUnknown, TableReplaced, InternalError)
@@ -58,7 +58,7 @@ class Maintainer:
     on_event: EventSink | None = None
     cancel: CancelToken | None = None
     scrub: Callable[[str], str] = redact_text  # I12: removes secrets from error messages
-    steps: tuple[Step, ...] = STEPS
+    steps: tuple[MaintenanceStep, ...] = STEPS
 
     def plan(self, request: MaintenanceRequest, table: Table) -> MaintenancePlan:
         """Plans every step for the table as it is. Changes nothing."""
@@ -103,7 +103,7 @@ class Maintainer:
     def _context(self, request: MaintenanceRequest) -> StepContext:
         return StepContext(request, self.operations, self.emit, self.cancel or CancelToken())
 
-    def _plan_step(self, step: Step, context: StepContext) -> StepPlan:
+    def _plan_step(self, step: MaintenanceStep, context: StepContext) -> StepPlan:
         policy = context.request.policy
         key = "enabled" if not policy.enabled else step.switched_off_by(context.request)
         if key is not None:
@@ -126,7 +126,7 @@ class Maintainer:
         return tuple(results)
 
     def _one(
-        self, step: Step, context: StepContext, from_document: StepPlan | None, before: Sequence[StepResult]
+        self, step: MaintenanceStep, context: StepContext, from_document: StepPlan | None, before: Sequence[StepResult]
     ) -> StepResult:
         context.cancel.raise_if_cancelled()
         unplanned = from_document or StepPlan(step.name, "skip", "not planned")
@@ -168,7 +168,7 @@ def describe(result: StepResult) -> str:
     return f"{words[result.status]}: {result.reason}"
 
 
-def _stopped_by(step: Step, before: Sequence[StepResult]) -> str | None:
+def _stopped_by(step: MaintenanceStep, before: Sequence[StepResult]) -> str | None:
     """Says which earlier failure stops a step."""
     for result in before:
         if result.failure is None:

@@ -78,7 +78,7 @@ class StepDone:
     failure: TidybergError | None = None
 
 
-class Step(Protocol):
+class MaintenanceStep(Protocol):
     @property
     def name(self) -> StepName: ...
 
