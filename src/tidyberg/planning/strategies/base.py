@@ -56,6 +56,10 @@ class RewriteStrategy(ABC):
     # Merges whatever can be merged. A file that was appended while the last compaction ran counts as new, and files
     # that could be merged are never called tidy.
     is_exhaustive: ClassVar[bool] = False
+    # Merges deletes and rewrites no data file (`planning/merged_deletes.py`).
+    keeps_data: ClassVar[bool] = False
+    # Takes a minor compaction where that is the cheaper way to get rid of deletes.
+    may_keep_data: ClassVar[bool] = False
 
     options: PlanOptions
     sizes: FileSizes
