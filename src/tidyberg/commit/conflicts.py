@@ -71,6 +71,10 @@ def validate_groups(
     """Splits groups into those that may be committed and conflicts. `outputs` are their written files, by group id."""
     located = _locate(groups, parent)
     unseen = _touched_by_unseen(parent, plan.sequence_number, plan.deletes)
+    # Merging in v2 leaves equality deletes as they are, so a plan of it does not list them.
+    unseen_positions = unseen
+    if plan.format_version < 3 and any(group.keeps_data for group in groups):
+        unseen_positions = _touched_by_unseen(parent, plan.sequence_number, plan.deletes, with_keys=False)
     undone = _undone_deletes(plan, parent)
     deletes = _NewDeletes(parent, plan.sequence_number)
     equality = _NewEqualityDeletes(parent, plan.sequence_number)
@@ -82,7 +86,7 @@ def validate_groups(
         reason = (
             _gone(group, rows)
             or _newly_deleted(group, rows, deletes)
-            or _of_another_history(group, unseen)
+            or _of_another_history(group, unseen_positions if group.keeps_data else unseen)
             or _undeleted(group, undone)
             or _renumbered(group, rows)
             or _merged_elsewhere(group, plan, parent, live_deletes)
@@ -214,7 +218,9 @@ def _between_specs(
     return None
 
 
-def _touched_by_unseen(parent: Inventory, plan_sequence_number: int, plan_deletes: Sequence[DeleteFile]) -> set[str]:
+def _touched_by_unseen(
+    parent: Inventory, plan_sequence_number: int, plan_deletes: Sequence[DeleteFile], *, with_keys: bool = True
+) -> set[str]:
     """Finds inputs with a delete that is as old as the plan but unknown to it, because the branch has another history.
 
     A delete file that was only rewritten has an old data sequence number but a new file sequence number.
@@ -226,6 +232,8 @@ def _touched_by_unseen(parent: Inventory, plan_sequence_number: int, plan_delete
     old = index.rows["file_sequence_number"].to_numpy() <= plan_sequence_number
     known = {delete.identity for delete in plan_deletes}
     unknown = np.array([identity not in known for identity in identities(index.rows)], dtype=np.bool_)
+    if not with_keys:
+        old &= pc.not_equal(index.rows["kind"].cast(pa.string()), "equality").to_numpy()
     return set(files["path"].filter(pa.array(index.touched(old & unknown))).to_pylist())
 
 

@@ -339,7 +339,7 @@ class Stager:
         converts = any(
             self.deletes[position].kind == "equality"
             for member in groups
-            if member.group.keeps_data
+            if member.group.keeps_data and member.group.files
             for position in member.group.deletes
         )
         return Operation.OVERWRITE if converts else Operation.REPLACE

@@ -19,7 +19,7 @@ from tidyberg.planning.file_groups import numbered_groups, plan_deletes, touched
 from tidyberg.planning.file_sizes import FileSizes, resolve_sizes
 from tidyberg.planning.health import assess
 from tidyberg.planning.judge import Judge, Proposal
-from tidyberg.planning.limits import WithinLimits, take_within_limits
+from tidyberg.planning.limits import WithinLimits, take_all_or_nothing, take_within_limits
 from tidyberg.planning.merged_deletes import DeleteMerging
 from tidyberg.planning.modes import mode_rule
 from tidyberg.planning.moving import move_to_current_spec
@@ -135,8 +135,15 @@ def _take(
 ) -> WithinLimits:
     options = strategy.options
     drafts = [draft for outcome in outcomes if isinstance(outcome, Proposal) for draft in outcome.drafts]
+    in_order = ranked(drafts, statistics, inventory.partitions, strategy)
+    if strategy.keeps_data:
+        return take_all_or_nothing(
+            in_order,
+            options,
+            lambda: _job_estimate(in_order, inventory, options, builder.candidates, builder.pricing).dollars,
+        )
     return take_within_limits(
-        ranked(drafts, statistics, inventory.partitions, strategy),
+        in_order,
         options,
         builder.pricing,
         manifests_of=lambda draft: touched_manifests([draft], builder.candidates),
