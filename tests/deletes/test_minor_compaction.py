@@ -90,7 +90,7 @@ def test_v3_merges_deletes_of_every_kind_into_one_vector_per_data_file(
     warehouse: Warehouse, spec: PartitionSpec
 ) -> None:
     table = make_table(warehouse, spec)
-    first, second, third, fourth, fifth, sixth = paths(warehouse, table)
+    first, second, third, fourth, fifth, _ = paths(warehouse, table)
     commit_deletes(table, Positions({first: [0], second: [1, 2]}), Positions({third: [4]}, file_scoped=True))
     delete_equal(table, first, {"id": [5, 15, 16, 999]})
     warehouse.upgrade(table, 3)

@@ -150,7 +150,7 @@ LIFETIMES = (
     Mutant(
         "what stays is judged by the commit's parent, not by the plan (race of an equality delete and an append)",
         "commit/dangling.py",
-        "return data_files.filter(pc.invert(pc.is_in(data_files[\"path\"], value_set=paths)))",
+        'return data_files.filter(pc.invert(pc.is_in(data_files["path"], value_set=paths)))',
         "return data_files.slice(0, 0)",
         LIFETIME,
     ),

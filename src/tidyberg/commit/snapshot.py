@@ -328,7 +328,6 @@ class Stager:
             },
         )
 
-
     def _operation(self, groups: Sequence[Replaceable]) -> Operation:
         """Returns `replace`, or `overwrite` if equality deletes became deletion vectors.
 

@@ -13,6 +13,7 @@ from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import INLINE, Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.plan import PLAN_FORMAT, Estimate, Plan, Skip
 from tidyberg.planning.candidates import Candidates, find_candidates
+from tidyberg.planning.cheaper_merges import with_cheaper_merges
 from tidyberg.planning.document import plan_hash
 from tidyberg.planning.drafts import DraftBuilder, GroupDraft, deletes_of, ranked
 from tidyberg.planning.file_groups import numbered_groups, plan_deletes, touched_manifests
@@ -95,6 +96,14 @@ def make_plan(
         else:
             outcomes.append(judge.judge(numbers))
 
+    outcomes = with_cheaper_merges(
+        outcomes,
+        statistics,
+        candidates,
+        merging,
+        strategy,
+        lambda drafts: _job_estimate(drafts, inventory, options, candidates, pricing),
+    )
     taken = _take(inventory, statistics, strategy, builder, outcomes)
     used = deletes_of(taken.drafts)
     groups = numbered_groups(taken.drafts, inventory, candidates.files, used, pricing, first_group)

@@ -89,7 +89,8 @@ def touched_manifests(drafts: Sequence[GroupDraft], candidates: Candidates, *, w
     """
     if not drafts:
         return set()
-    members = np.concatenate([draft.members[:0] if draft.keeps_data and not with_data else draft.members for draft in drafts])
+    rewritten = [draft.members for draft in drafts if with_data or not draft.keeps_data]
+    members = np.concatenate([np.array([], dtype=np.int64), *rewritten])
     data = candidates.files.column("manifest").to_numpy()[members]
     deletes = candidates.deletes.rows.column("manifest").to_numpy()[deletes_of(drafts)]
     return set(np.unique(data).tolist()) | set(np.unique(deletes).tolist())

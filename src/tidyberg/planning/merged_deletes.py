@@ -1,4 +1,4 @@
-"""Plans minor compactions: which deletes are merged into one per data file, which leave, and which data files that takes.
+"""Plans minor compactions: which deletes are merged into one per data file, and which leave the table.
 
 In v3, position deletes and equality deletes become one deletion vector per data file. In v2, position deletes become
 one delete file per data file, and equality deletes stay: as positions they would be files too, and the readers that
@@ -88,6 +88,23 @@ class DeleteMerging:
             drafts.insert(0, self._with_deletes(first, dangling))
         return Proposal(self._reason(drafts, len(files), len(dangling)), tuple(drafts), tuple(self._rest(start, end)))
 
+    def frees(self, merge: Merge, partition: int) -> bool:
+        """Whether the files of a partition have no deletes left but the new ones, and those that were merged before."""
+        loose = self._is_position | self._is_equality
+        if not self._vectors:
+            loose = loose & ~self._settled()
+        start, end = self._candidates.starts[partition : partition + 2]
+        left: Mask = self._deletes.touched(loose & ~merge.merged)[start:end]
+        return not left.any()
+
+    def _settled(self) -> Mask:
+        """v2: the delete files that are the only ones by position of their data file."""
+        named, naming = self._deletes.named_pairs()
+        alone = np.bincount(named, minlength=len(self._partition)) == 1
+        settled = np.zeros(len(self._is_position), np.bool_)
+        settled[naming[alone[named]]] = True
+        return settled
+
     def full_rewrite(self, drafts: Sequence[GroupDraft]) -> Work:
         """Returns the work of a rewrite that would apply the deletes of these drafts instead."""
         work = Work()
@@ -108,14 +125,14 @@ class DeleteMerging:
         named, naming = self._deletes.named_pairs()
         np.add.at(count, named[merged[naming]], 1)
         shared = np.flatnonzero(merged & ~self._deletes.names_file)
-        reach = [np.flatnonzero(self._deletes.touched(_only(len(merged), number)) & files) for number in shared.tolist()]
+        reach = [np.flatnonzero(self._deletes.touched(_only(len(merged), at)) & files) for at in shared.tolist()]
         for touched in reach:
             count[touched] += 1
         # A shared delete is worth merging if one of its files has another delete. Then all its files are merged.
-        worth = count > 1
-        for touched in sorted(reach, key=len, reverse=True):
-            if worth[touched].any():
-                worth[touched] = True
+        worth, known = count > 1, -1
+        while known != (known := int(worth.sum())):
+            for touched in reach:
+                worth[touched] |= worth[touched].any()
         keeps = np.ones(rows.num_rows, np.bool_)
         for number, touched in zip(shared.tolist(), reach, strict=True):
             keeps[number] = bool(worth[touched].all()) if len(touched) else False
