@@ -31,6 +31,7 @@ def _checked(write: Callable[[RewriteAttempt], TaskResult], found: list[str]) ->
             output
             for output in result.outputs
             if attempt.storage.place(output.path).is_local and output.size < _LARGEST
+            if not output.path.endswith(".puffin")
         ]
         moved = result.mode == "copy" or result.bytes_spliced
         problems = output_problems(local, attempt.task.inputs if moved else (), _report)

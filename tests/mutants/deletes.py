@@ -114,28 +114,28 @@ DELETES = (
 LIFETIMES = (
     Mutant(
         "an equality delete stays while an older file of its partition is left [I4]",
-        "commit/dangling.py",
+        "planning/needed_deletes.py",
         "return bool(oldest < sequence_number)",
         "return bool(oldest + 1 < sequence_number)",
         LIFETIME,
     ),
     Mutant(
         "a global equality delete stays while any older file of any spec is left [I4]",
-        "commit/dangling.py",
+        "planning/needed_deletes.py",
         'if scope == "global" else self._oldest_data[partition]',
         'if scope == "nowhere" else self._oldest_data[partition]',
         LIFETIME,
     ),
     Mutant(
         "a file-scoped delete stays with its file [I4]",
-        "commit/dangling.py",
+        "planning/needed_deletes.py",
         "return referenced in self._paths",
         "return False",
         LIFETIME,
     ),
     Mutant(
         "a partition-scoped position delete stays while a file of its time is left [I4]",
-        "commit/dangling.py",
+        "planning/needed_deletes.py",
         "self._oldest_data[partition] <= sequence_number and",
         "self._oldest_data[partition] < 0 and",
         LIFETIME,
@@ -150,8 +150,8 @@ LIFETIMES = (
     Mutant(
         "what stays is judged by the commit's parent, not by the plan (race of an equality delete and an append)",
         "commit/dangling.py",
-        'remaining = parent.data_files.filter(pc.invert(pc.is_in(parent.data_files["path"], value_set=replaced)))',
-        "remaining = parent.data_files.slice(0, 0)",
+        'return data_files.filter(pc.invert(pc.is_in(data_files["path"], value_set=paths)))',
+        "return data_files.slice(0, 0)",
         LIFETIME,
     ),
 )

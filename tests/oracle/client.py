@@ -121,6 +121,10 @@ class JavaCatalog:
         path: str = self._oracle.ask("equality_delete", self._key, table, keys, partition)
         return path
 
+    def rewrite_file(self, table: str, old: str, new: str, snapshot_id: int) -> None:
+        """Replaces a data file by a copy of it, as a compaction that started from that snapshot would."""
+        self._oracle.ask("rewrite_file", self._key, table, old, new, snapshot_id)
+
     def add_column(self, table: str, parent: str | None, name: str, kind: str, default: Any) -> None:
         """Adds a column with a default for existing rows, which Spark's SQL cannot do."""
         self._oracle.ask("add_column", self._key, table, parent, name, kind, default)

@@ -141,6 +141,21 @@ class Server:
             rows.append(repr([bytes(v) if isinstance(v, bytearray | bytes) else _text(v) for v in values]))
         return sorted(rows)
 
+    def rewrite_file(self, key: tuple[str, str], table: str, old: str, new: str, snapshot_id: int) -> None:
+        """Replaces a data file by a copy of it, as a compaction that started from that snapshot would."""
+        session = self._sessions[key]
+        jvm: Any = session._jvm
+        java_table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+            session._jsparkSession, f"{key[0]}.{table}"
+        )
+        tasks = java_table.newScan().useSnapshot(snapshot_id).planFiles().iterator()
+        while (file := tasks.next().file()).location() != old:
+            pass
+        copy = jvm.org.apache.iceberg.DataFiles.builder(java_table.spec()).copy(file).withPath(new).build()
+        started = java_table.snapshot(snapshot_id).sequenceNumber()
+        rewrite = java_table.newRewrite().validateFromSnapshot(snapshot_id)
+        rewrite.rewriteFiles(jvm.java.util.Set.of(file), jvm.java.util.Set.of(copy), started).commit()
+
     def stop(self) -> None:
         self._root.stop()
 

@@ -105,7 +105,7 @@ class Auditor:
         current = self.pinned.snapshot_id
         while current is not None and current in self.pinned.snapshots:
             snapshot = self.pinned.snapshots[current]
-            if snapshot.operation == "replace":
+            if snapshot.is_compaction:
                 yield snapshot
             current = snapshot.parent_id
 
@@ -116,7 +116,7 @@ class Auditor:
                 f"{self.pinned.table} has no snapshot {snapshot_id}.",
                 hint="It may be expired; see the table's history.",
             )
-        if snapshot.operation != "replace":
+        if not snapshot.is_compaction:
             raise BadInput(
                 f"Snapshot {snapshot_id} of {self.pinned.table} is of the kind {snapshot.operation!r}, which may "
                 "change rows.",

@@ -164,14 +164,18 @@ def _conclusion(plan: Plan, engine: str) -> list[RenderableType]:
     if plan.is_empty:
         return [nothing_done(plan)]
     estimate = plan.estimate
+    what = "merge" if plan.keeps_data else "rewrite"
+    files = "delete file" if plan.keeps_data else "file"
     lines = [
-        f"rewrite {plural(estimate.input_files, 'file')} into {count(estimate.output_files)}"
+        f"{what} {plural(estimate.input_files, files)} into {count(estimate.output_files)}"
         f" · read {size(estimate.bytes_read)}, write {size(estimate.bytes_written)}"
         f" · about {duration(estimate.seconds)} on {engine}"
         f" · {dollars(estimate.dollars)} ({dollars(estimate.dollars_per_gb)}/GB)",
         _modes(plan),
         _gain(estimate),
     ]
+    if plan.full_rewrite is not None:
+        lines.append(_full_rewrite(plan.full_rewrite))
     if plan.better_inline:
         lines.append(
             "Spark would take longer to start than this takes here"
@@ -185,9 +189,20 @@ def _conclusion(plan: Plan, engine: str) -> list[RenderableType]:
 
 
 def _modes(plan: Plan) -> str:
-    done = {"copy": "copied", "encode": "encoded"}
+    done = {"copy": "copied", "encode": "encoded", "deletes": "of deletes merged"}
     words = [f"{plural(groups, 'group')} {done[mode]} ({why})" for (mode, why), groups in plan.modes.items()]
     return " · ".join(words)
+
+
+def _full_rewrite(estimate: Estimate) -> str:
+    """Returns what it would take to apply the deletes to the data files instead."""
+    words = (
+        f"rewriting the {plural(estimate.input_files, 'data file')} instead would write "
+        f"{size(estimate.bytes_written)} and cost {dollars(estimate.dollars)}"
+    )
+    if estimate.payback_scans is None:
+        return words
+    return f"{words}, and pay back after {plural(estimate.payback_scans, 'scan')}"
 
 
 def _gain(estimate: Estimate) -> str:

@@ -4,7 +4,7 @@ The state of the parent decides, never its history, because snapshots in between
 another writer touched are left out, with the reason. The others are committed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -30,6 +30,7 @@ class Replaceable:
     group: FileGroup
     partition: int  # position in the parent inventory's partitions
     manifests: Mapping[str, tuple[str, ...]]  # manifest path -> input paths it lists
+    merges_keys: bool = False  # of a group that keeps its data files: whether equality deletes were merged too
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,14 @@ def validate_groups(
     """Splits groups into those that may be committed and conflicts. `outputs` are their written files, by group id."""
     located = _locate(groups, parent)
     unseen = _touched_by_unseen(parent, plan.sequence_number, plan.deletes)
+    # Merging in v2 leaves equality deletes as they are, so a plan of it does not list them.
+    unseen_positions = unseen
+    if plan.format_version < 3 and any(group.keeps_data for group in groups):
+        unseen_positions = _touched_by_unseen(parent, plan.sequence_number, plan.deletes, with_keys=False)
     undone = _undone_deletes(plan, parent)
     deletes = _NewDeletes(parent, plan.sequence_number)
     equality = _NewEqualityDeletes(parent, plan.sequence_number)
+    live_deletes = set(identities(parent.delete_files))
     replaceable: list[Replaceable] = []
     conflicts: dict[int, str] = {}
     for group in groups:
@@ -80,9 +86,10 @@ def validate_groups(
         reason = (
             _gone(group, rows)
             or _newly_deleted(group, rows, deletes)
-            or _of_another_history(group, unseen)
+            or _of_another_history(group, unseen_positions if group.keeps_data else unseen)
             or _undeleted(group, undone)
             or _renumbered(group, rows)
+            or _merged_elsewhere(group, plan, parent, live_deletes)
             or _between_specs(group, rows, outputs.get(group.group_id, ()), equality)
         )
         if reason is not None:
@@ -93,8 +100,12 @@ def validate_groups(
         for file, row in zip(group.files, live, strict=True):
             by_manifest.setdefault(parent.manifests[row.manifest].path, []).append(file.path)
         manifests = {path: tuple(paths) for path, paths in by_manifest.items()}
-        replaceable.append(Replaceable(group, live[0].partition, manifests))
+        partition = live[0].partition if live else _NO_PARTITION
+        replaceable.append(Replaceable(group, partition, manifests, merges_keys=plan.format_version > 2))
     return Validation(tuple(replaceable), conflicts)
+
+
+_NO_PARTITION = -1  # of a group without files, which adds nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +218,9 @@ def _between_specs(
     return None
 
 
-def _touched_by_unseen(parent: Inventory, plan_sequence_number: int, plan_deletes: Sequence[DeleteFile]) -> set[str]:
+def _touched_by_unseen(
+    parent: Inventory, plan_sequence_number: int, plan_deletes: Sequence[DeleteFile], *, with_keys: bool = True
+) -> set[str]:
     """Finds inputs with a delete that is as old as the plan but unknown to it, because the branch has another history.
 
     A delete file that was only rewritten has an old data sequence number but a new file sequence number.
@@ -219,6 +232,8 @@ def _touched_by_unseen(parent: Inventory, plan_sequence_number: int, plan_delete
     old = index.rows["file_sequence_number"].to_numpy() <= plan_sequence_number
     known = {delete.identity for delete in plan_deletes}
     unknown = np.array([identity not in known for identity in identities(index.rows)], dtype=np.bool_)
+    if not with_keys:
+        old &= pc.not_equal(index.rows["kind"].cast(pa.string()), "equality").to_numpy()
     return set(files["path"].filter(pa.array(index.touched(old & unknown))).to_pylist())
 
 
@@ -246,9 +261,23 @@ def _undeleted(group: FileGroup, undone: Mapping[int, str]) -> str | None:
 
 def _renumbered(group: FileGroup, rows: Sequence[_Located | None]) -> str | None:
     """I8: outputs have the row ids of the plan, but the first commit after an upgrade to v3 assigns ids to all rows."""
+    if group.keeps_data:
+        return None
     for file, row in zip(group.files, rows, strict=True):
         if row is not None and row.first_row_id != file.first_row_id:
             return f"the rows of {file.path} got {'other ' if file.first_row_id is not None else ''}ids meanwhile"
+    return None
+
+
+def _merged_elsewhere(group: FileGroup, plan: Plan, parent: Inventory, live: Collection[Identity]) -> str | None:
+    """Returns why merged deletes do not fit the parent: its format differs, or none of the old deletes is there."""
+    if not group.keeps_data:
+        return None
+    version = parent.pinned.format_version
+    if version != plan.format_version:  # v3 allows no new position delete files, and v2 no vectors
+        return f"the table was upgraded to format version {version}"
+    if not any(plan.deletes[position].identity in live for position in group.deletes):
+        return "its delete files are no longer in the table"
     return None
 
 

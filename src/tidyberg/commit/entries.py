@@ -14,11 +14,12 @@ from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tidyberg.avro.records import AvroFile, field_id, reader, resolve_names, skipper, writer
-from tidyberg.model.task import WrittenFile
+from tidyberg.model.task import WrittenDelete, WrittenFile
 from tidyberg.observe.manifest_list import DATA, ListedManifest
 from tidyberg.storage.table_files import damaged
 
 ADDED, DELETED = 1, 2
+POSITION_DELETES = 1  # content of a data file: position deletes and deletion vectors
 EXISTING = 0
 BLOCK_SIZE_V1 = 64 * 1024 * 1024  # required in v1, where the spec says "always write a default"
 
@@ -76,6 +77,15 @@ class AddedFile:
     partition: bytes
 
 
+@dataclass(frozen=True)
+class AddedDelete:
+    """A position delete file or a deletion vector to add, with the partition of its data file."""
+
+    file: WrittenFile
+    delete: WrittenDelete
+    partition: bytes
+
+
 class EntryEncoder:
     """Encodes entries in the schema of the source, or in that of the format version if the source's does not fit."""
 
@@ -114,6 +124,12 @@ class EntryEncoder:
         return self._entry(
             {0: ADDED, 1: snapshot_id, 3: sequence_number, 4: None},
             self._encode_data_file(_data_file_fields(output.file), output.partition),
+        )
+
+    def added_delete(self, added: AddedDelete, snapshot_id: int, sequence_number: int) -> bytes:
+        return self._entry(
+            {0: ADDED, 1: snapshot_id, 3: sequence_number, 4: None},
+            self._encode_data_file(_delete_fields(added.file, added.delete), added.partition),
         )
 
     def _entry(self, values: Mapping[int, Any], data_file: bytes) -> bytes:
@@ -219,6 +235,37 @@ def _data_file_fields(file: WrittenFile) -> dict[int, Any]:
         125: entries(file.lower_bounds, 126),
         128: entries(file.upper_bounds, 129),
         132: list(file.split_offsets),
+    }
+
+
+def _delete_fields(file: WrittenFile, delete: WrittenDelete) -> dict[int, Any]:
+    """Returns the fields of a position delete file or of one vector of a Puffin file. Both reference one data file."""
+    is_vector = delete.content_offset is not None
+    described = {} if is_vector else _data_file_fields(file)
+    return {
+        **described,
+        134: POSITION_DELETES,
+        100: file.path,
+        101: "PUFFIN" if is_vector else "PARQUET",
+        103: delete.records,
+        104: file.size,
+        143: delete.data_file,
+        144: delete.content_offset,
+        145: delete.content_size,
+    }
+
+
+def delete_entry_schema(format_version: int) -> Any:
+    """Returns the schema of entries for deletes. The spec has `referenced_data_file` in v2 too; PyIceberg has not."""
+    schema = entry_schema(format_version)
+    data_file = next(field["type"] for field in schema["fields"] if field_id(field) == 2)
+    if any(field_id(field) == 143 for field in data_file["fields"]):
+        return schema
+    referenced = {"name": "referenced_data_file", "type": ["null", "string"], "default": None, "field-id": 143}
+    extended = {**data_file, "fields": [*data_file["fields"], referenced]}
+    return {
+        **schema,
+        "fields": [{**field, "type": extended} if field_id(field) == 2 else field for field in schema["fields"]],
     }
 
 

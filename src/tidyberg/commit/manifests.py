@@ -15,16 +15,19 @@ from tidyberg.avro.records import AvroFile, build_container, resolve_names, writ
 from tidyberg.commit.entries import (
     DELETED,
     EXISTING,
+    AddedDelete,
     AddedFile,
     Entry,
     EntryEncoder,
     Identity,
     Manifest,
+    delete_entry_schema,
     live_entries,
+    with_partition,
 )
 from tidyberg.commit.new_partitions import decode_partitions, partition_summaries, partition_types
 from tidyberg.errors import AccessDenied, StorageError
-from tidyberg.observe.manifest_list import DATA, ListedManifest
+from tidyberg.observe.manifest_list import DATA, DELETES, ListedManifest
 from tidyberg.storage import table_files as objects
 from tidyberg.storage.table_files import damaged, read_bytes
 
@@ -148,6 +151,48 @@ def added_manifest(
         505: 0,
         506: 0,
         512: sum(output.file.records for output in outputs),
+        513: 0,
+        514: 0,
+        507: [dict(summary) for summary in summaries],
+    }
+    return content, ListedManifest(fields)
+
+
+def added_delete_manifest(
+    template: Manifest,
+    added: Sequence[AddedDelete],
+    *,
+    summaries: Sequence[Mapping[int, Any]],
+    snapshot_id: int,
+    sequence_number: int,
+    format_version: int,
+    path: str,
+) -> tuple[bytes, ListedManifest]:
+    """Builds a manifest of merged deletes. `template` is a data manifest of the same spec.
+
+    I3: they carry the data sequence number of the plan's snapshot. It is not below that of any data file or delete
+    that the plan saw, so each one applies to its data file. It names that file, so it applies to no other. And it is
+    not above: a compaction that started from the same snapshot or a later one has applied the same deletes, and must
+    not take these for new ones. Java's rewrite of position deletes keeps the highest number of what it merged, for
+    the same reasons. That number is not enough here, because a vector also holds rows of equality deletes.
+    """
+    schema = with_partition(delete_entry_schema(format_version), template.partition_schema)
+    encode = EntryEncoder(schema, template, keeps_bytes=False)
+    records = [encode.added_delete(one, snapshot_id, sequence_number) for one in added]
+    header = {**header_of(template, format_version), "content": b"deletes"}
+    content = build_container(schema, header, records)
+    fields = {
+        500: path,
+        501: len(content),
+        502: template.listed.spec_id,
+        517: DELETES,
+        515: None,
+        516: sequence_number,
+        503: snapshot_id,
+        504: len(added),
+        505: 0,
+        506: 0,
+        512: sum(one.delete.records for one in added),
         513: 0,
         514: 0,
         507: [dict(summary) for summary in summaries],

@@ -215,8 +215,12 @@ class Publisher:
 
     def _live_groups(self, parent: Inventory, finished: Sequence[FinishedGroup]) -> tuple[int, ...]:
         outputs = {file.path: done.group.group_id for done in finished for file in done.result.outputs}
-        paths = parent.data_files["path"]
-        live = paths.filter(pc.is_in(paths, value_set=pa.array(list(outputs), pa.string()))).to_pylist()
+        wanted = pa.array(list(outputs), pa.string())
+        live = [
+            path
+            for paths in (parent.data_files["path"], parent.delete_files["path"])
+            for path in paths.filter(pc.is_in(paths, value_set=wanted)).to_pylist()
+        ]
         return tuple(sorted({outputs[path] for path in live}))
 
     def _stage(

@@ -28,10 +28,11 @@ from pyiceberg.table.update import (
 from tidyberg._version import __version__
 from tidyberg.commit.conflicts import Replaceable, identities
 from tidyberg.commit.dangling import dangling_deletes
-from tidyberg.commit.entries import AddedFile, Identity, Manifest
+from tidyberg.commit.entries import AddedDelete, AddedFile, Identity, Manifest
 from tidyberg.commit.fence import needless_fences, no_fence
 from tidyberg.commit.manifests import (
     Loss,
+    added_delete_manifest,
     added_manifest,
     manifest_list,
     read_manifest,
@@ -46,11 +47,11 @@ from tidyberg.commit.statistics import carried_statistics
 from tidyberg.commit.summary import replace_summary, roll_forward
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.plan import FULL_TARGET, DeleteFile
+from tidyberg.model.table import JOB_ID as JOB_ID
 from tidyberg.model.task import WrittenFile
 from tidyberg.observe.manifest_list import ListedManifest, read_listed_manifests
 from tidyberg.storage.table_files import damaged
 
-JOB_ID = "tidyberg.job-id"
 PLAN_HASH = "tidyberg.plan-hash"
 CHUNK = "tidyberg.chunk"
 
@@ -114,7 +115,10 @@ class Stager:
         if listed.keys() != {manifest.path for manifest in parent.manifests}:
             # I1: a manifest that is missing in the copied list would be missing in the table.
             raise damaged(head.manifest_list, "it lists other manifests than a moment ago")
-        manifests = self._added_manifests(table, parent, groups, listed)
+        rewritten = [member for member in groups if not member.group.keeps_data]
+        merged = [member for member in groups if member.group.keeps_data and self.outputs[member.group.group_id]]
+        manifests = self._added_manifests(table, parent, rewritten, listed)
+        manifests += self._added_delete_manifests(table, parent, merged, listed)
         manifests += self._rewritten_manifests(table, removed, listed)
         for path, manifest in listed.items():
             if path not in removed and manifest.may_have_live_files:
@@ -202,6 +206,43 @@ class Stager:
             self._written[key] = manifest
         return self._written[key]
 
+    def _added_delete_manifests(
+        self, table: Table, parent: Inventory, groups: Sequence[Replaceable], listed: Mapping[str, ListedManifest]
+    ) -> list[ListedManifest]:
+        """One manifest per spec for merged deletes, which have the partitions of their data files."""
+        members: dict[tuple[int, str], list[tuple[Replaceable, Manifest]]] = {}
+        for group in groups:
+            source = self._source(table, listed[next(iter(group.manifests))])
+            key = (group.group.spec_id, json.dumps(source.partition_schema))
+            members.setdefault(key, []).append((group, source))
+        return [self._added_deletes(table, parent, together) for _, together in sorted(members.items())]
+
+    def _added_deletes(
+        self, table: Table, parent: Inventory, members: Sequence[tuple[Replaceable, Manifest]]
+    ) -> ListedManifest:
+        version = table.metadata.format_version
+        key = ("added deletes", version, tuple(member.group.group_id for member, _ in members))
+        if key not in self._written:
+            path, template = self._next_manifest_path(table), members[0][1]
+            partitions = [parent.partitions[member.partition].values for member, _ in members]
+            content, manifest = added_delete_manifest(
+                template,
+                [
+                    AddedDelete(file, delete, _partition_of(source, member))
+                    for member, source in members
+                    for file in self.outputs[member.group.group_id]
+                    for delete in file.deletes
+                ],
+                summaries=partition_summaries(partition_types(template), partitions),
+                snapshot_id=self.snapshot_id,
+                sequence_number=self.sequence_number,
+                format_version=version,
+                path=path,
+            )
+            self._write(table, path, content)
+            self._written[key] = manifest
+        return self._written[key]
+
     def _outputs_of(self, table: Table, member: Replaceable, source: Manifest) -> list[AddedFile]:
         files = self.outputs[member.group.group_id]
         spec_id = member.group.output_spec_id
@@ -268,11 +309,13 @@ class Stager:
         return len(changed)
 
     def _summary(self, head: Snapshot, groups: Sequence[Replaceable], deletes: pa.Table) -> Summary:
-        files = [file for member in groups for file in member.group.files]
-        outputs = [file for member in groups for file in self.outputs[member.group.group_id]]
-        changes = replace_summary(files, outputs, deletes, partitions=self._changed_partitions(groups))
+        rewritten = [member for member in groups if not member.group.keeps_data]
+        files = [file for member in rewritten for file in member.group.files]
+        outputs = [file for member in rewritten for file in self.outputs[member.group.group_id]]
+        merged = [file for member in groups if member.group.keeps_data for file in self.outputs[member.group.group_id]]
+        changes = replace_summary(files, outputs, deletes, merged, partitions=self._changed_partitions(groups))
         return Summary(
-            operation=Operation.REPLACE,
+            operation=self._operation(groups),
             **roll_forward(head.summary.additional_properties if head.summary else {}, changes),
             **{
                 "engine-name": "tidyberg",
@@ -284,6 +327,21 @@ class Stager:
                 **receipt(outputs),
             },
         )
+
+    def _operation(self, groups: Sequence[Replaceable]) -> Operation:
+        """Returns `replace`, or `overwrite` if equality deletes became deletion vectors.
+
+        A compaction of Iceberg's Java library that started before such a delete relies on the delete: its outputs have
+        an older sequence number. It looks for new vectors of its inputs, but not in replace snapshots. It would then
+        commit, and the deleted rows would be back. So would those of Trino and others with the same library.
+        """
+        converts = any(
+            self.deletes[position].kind == "equality"
+            for member in groups
+            if member.group.keeps_data and member.group.files
+            for position in member.group.deletes
+        )
+        return Operation.OVERWRITE if converts else Operation.REPLACE
 
 
 def snapshot_of_job(metadata: TableMetadata, job_id: str, chunk: int) -> Snapshot | None:
@@ -348,7 +406,7 @@ def _removed_entries(parent: Inventory, groups: Sequence[Replaceable], deletes: 
     """Maps manifest paths to removed entries: the groups' inputs, and delete files that no data file needs."""
     removed: dict[str, set[Identity]] = {}
     for member in groups:
-        for manifest, paths in member.manifests.items():
+        for manifest, paths in () if member.group.keeps_data else member.manifests.items():
             removed.setdefault(manifest, set()).update((path, None, None) for path in paths)
     for identity, number in zip(identities(deletes), deletes["manifest"].to_pylist(), strict=True):
         removed.setdefault(parent.manifests[number].path, set()).add(identity)

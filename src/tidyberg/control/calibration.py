@@ -84,6 +84,8 @@ def _sample(job: Job, cluster: str) -> _Sample | None:
         return None
     if job.groups_adopted or not (job.task_seconds and job.cores and job.progress.bytes_written):
         return None  # groups adopted from a dead job took no time here
+    if job.groups_merged:
+        return None  # deletes were merged, and data files were not rewritten
     if job.started_ms is None or job.finished_ms is None:
         return None
     at_once = job.options.get("max_parallelism") or job.cores

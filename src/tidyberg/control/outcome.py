@@ -40,6 +40,7 @@ class JobTotals:
     _replaced: dict[str, int] = field(default_factory=dict)  # path to size
     _added: dict[str, int] = field(default_factory=dict)  # path to size
     _removed_deletes: int | None = 0  # None: one commit did not report it
+    _added_deletes: int = 0  # position delete files and deletion vectors
 
     def add(self, groups: Sequence[FileGroup], results: Sequence[TaskResult], committed: Committed) -> None:
         done = set(committed.groups)
@@ -50,7 +51,9 @@ class JobTotals:
         known = None not in (self._removed_deletes, committed.removed_deletes)
         self._removed_deletes = (self._removed_deletes or 0) + (committed.removed_deletes or 0) if known else None
         for group, result in zip(groups, results, strict=True):
-            if group.group_id in done:
+            if group.group_id in done and group.keeps_data:
+                self._added_deletes += sum(len(output.deletes) for output in result.outputs)
+            elif group.group_id in done:
                 for file in group.files:
                     if self._added.pop(file.path, None) is None:  # a later round may replace an earlier one's output
                         self._replaced[file.path] = file.size
@@ -122,7 +125,7 @@ class JobTotals:
             compaction_time_ms=float(milliseconds),
             small_files_remaining=sum(size < small_file_threshold for size in after),
             delete_files_before=deletes,
-            delete_files_after=None if removed is None else max(0, deletes - removed),
+            delete_files_after=None if removed is None else max(0, deletes - removed + self._added_deletes),
             bytes_freed_at_expiry=sum(self._replaced.values()),
         )
 

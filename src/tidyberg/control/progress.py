@@ -49,6 +49,7 @@ class RoundProgress:
             copied=_add_copied(record.job.copied, group, result, seconds),
             spliced=_add_spliced(record.job.spliced, group, result, seconds),
             files_joined=record.job.files_joined + result.files_joined,
+            groups_merged=record.job.groups_merged + group.keeps_data,
             requests=Counter(record.job.requests) + Counter(result.requests),
         )
         self.context.emit(GroupFinished(group.group_id, group.partition_path, progress))

@@ -150,12 +150,12 @@ class _Adoption:
         known = [done for done in finished if done.result.group_id in groups]
         validation = validate_groups([groups[done.result.group_id] for done in known], self.inventory, plan)
         valid = {replaceable.group.group_id for replaceable in validation.replaceable}
-        paths_of = DeletePaths(storage_access(finding.io))
+        access = storage_access(finding.io)
+        paths_of = DeletePaths(access)
         for done in known:
             group_id = done.result.group_id
-            if group_id not in valid or (
-                self.context.request.verify is VerifyMode.FULL and done.result.checksum is None
-            ):
+            needs_checksum = self.context.request.verify is VerifyMode.FULL and not groups[group_id].keeps_data
+            if group_id not in valid or (needs_checksum and done.result.checksum is None):
                 continue
             if not finding.files.issuperset(output.path for output in done.result.outputs):
                 continue  # a record may be forged: only the dead job's own files are committed
@@ -163,7 +163,7 @@ class _Adoption:
                 continue  # a copy is quickly repeated, and nobody has checked the bytes that were written
             try:
                 check_outputs(finding.io, [done.result])
-                verify_group(groups[group_id], done.result, self.inventory.pinned, plan.deletes, paths_of)
+                verify_group(groups[group_id], done.result, self.inventory.pinned, plan.deletes, paths_of, access)
             except (DamagedFile, VerificationFailed):
                 continue
             yield group_id, done

@@ -14,7 +14,7 @@ from tidyberg.control.outcome import JobTotals
 from tidyberg.control.progress import RoundProgress
 from tidyberg.control.uncommitted_files import UncommittedFiles
 from tidyberg.errors import GroupsConflict, StalePlan, TooManyOutputs
-from tidyberg.execute.engine import Engine, gathered
+from tidyberg.execute.engine import AnyResult, AnyTask, Engine, gathered
 from tidyberg.execute.tasks.build import build_tasks
 from tidyberg.execute.tasks.delete_contents import with_delete_contents
 from tidyberg.execute.tasks.division import divided
@@ -24,7 +24,7 @@ from tidyberg.model.job import Intent, Stage
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.plan import FileGroup, Plan
 from tidyberg.model.report import StageStarted
-from tidyberg.model.task import ChecksumResult, Task, TaskResult
+from tidyberg.model.task import AuditResult, ChecksumResult, Task, TaskResult
 from tidyberg.model.words import plural
 from tidyberg.observe.nans import read_nans
 from tidyberg.planning.document import plan_to_json
@@ -32,6 +32,7 @@ from tidyberg.storage.access import storage_access
 from tidyberg.verify.contents import checksum_tasks, verify_contents
 from tidyberg.verify.delete_paths import DeletePaths
 from tidyberg.verify.groups import verify_group
+from tidyberg.verify.merged_deletes import survivor_tasks, verify_survivors
 from tidyberg.verify.parts import Joining
 
 
@@ -190,9 +191,16 @@ class Round:
             if self.totals.note(warning):
                 self.context.warn(warning)
         self._waiting.append(result)
-        if options.commit_every is not None and len(self._waiting) >= options.commit_every:
+        if self._commits_in_parts and len(self._waiting) >= (options.commit_every or 1):
             self._commit_waiting()
             record.update(stage=Stage.EXECUTE)
+
+    @property
+    def _commits_in_parts(self) -> bool:
+        """A delete that applies to files of several groups leaves only if their deletes are merged in one commit."""
+        return self.context.request.options.commit_every is not None and not any(
+            group.keeps_data for group in self._groups.values()
+        )
 
     def _check_outputs(self, outputs: int) -> None:
         """Where rows are sorted into partitions, no plan knows the number of files. So the job counts them."""
@@ -244,18 +252,34 @@ class Round:
             self.context.record.update(stage=Stage.VERIFY)
             return
         self.context.stage(Stage.VERIFY, f"verifying {plural(len(groups), 'group')} ({request.verify.value})")
-        paths_of = DeletePaths(self._access())
+        access = self._access()
+        paths_of = DeletePaths(access)
         for group, result in zip(groups, results, strict=True):
-            verify_group(group, result, planned.inventory.pinned, planned.plan.deletes, paths_of)
+            verify_group(group, result, planned.inventory.pinned, planned.plan.deletes, paths_of, access)
         if request.verify is VerifyMode.FULL:
-            run = self.context.engine().run(
-                checksum_tasks(list(self._tasks.values()), results),
-                self._access(),
-                cancel=self.context.cancel,
-                max_parallelism=request.options.max_parallelism,
-            )
-            with closing(run) as found:
-                verify_contents(results, [result for result in gathered(found) if isinstance(result, ChecksumResult)])
+            rewritten = [result for result in results if not self._groups[result.group_id].keeps_data]
+            merged = [result for result in results if self._groups[result.group_id].keeps_data]
+            if rewritten:
+                found = self._run_checks(checksum_tasks(list(self._tasks.values()), rewritten))
+                verify_contents(rewritten, [result for result in found if isinstance(result, ChecksumResult)])
+            if merged:
+                self._verify_survivors(merged)
+
+    def _verify_survivors(self, results: Sequence[TaskResult]) -> None:
+        tasks = [self._tasks[result.group_id] for result in results]
+        old, new = survivor_tasks(tasks, results, self.planned.plan.sequence_number)
+        found = self._run_checks([*old, *new])
+        verify_survivors(tasks, [result for result in found if isinstance(result, AuditResult)])
+
+    def _run_checks(self, tasks: Sequence[AnyTask]) -> list[AnyResult]:
+        run = self.context.engine().run(
+            tasks,
+            self._access(),
+            cancel=self.context.cancel,
+            max_parallelism=self.context.request.options.max_parallelism,
+        )
+        with closing(run) as found:
+            return gathered(found)
 
     def _publish(self, groups: Sequence[FileGroup], results: Sequence[TaskResult]) -> Committed:
         context, planned, services = self.context, self.planned, self.context.services

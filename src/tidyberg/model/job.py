@@ -181,6 +181,7 @@ class Job:
     requests: Mapping[str, int] = field(default_factory=dict)  # storage requests by kind; empty: not counted
     cores: int | None = None
     cluster: str | None = None  # the name of the engine's resources; calibration is learned per cluster
+    groups_merged: int = 0  # only their deletes were merged
     groups_adopted: int = 0  # rewritten by a job that died and committed by this one
     commit_retries: int = 0  # attempts to commit beyond the first of each chunk
     conflicts: int = 0  # groups whose files other writers changed

@@ -11,6 +11,7 @@ from tidyberg.model.sizes import MB, format_size
 class Strategy(StrEnum):
     SMALL_FILES = "small_files"
     DELETE_FILES = "delete_files"
+    DELETES_ONLY = "deletes_only"
     TIME_SERIES = "time_series"
     FULL = "full"
     AUTO = "auto"

@@ -7,13 +7,14 @@ from typing import Any, Literal
 
 from tidyberg.model.table import TableRef
 
-PLAN_FORMAT = 5
+PLAN_FORMAT = 6
 
 # In the summary of the snapshots of a finished full compaction: the target file size that it packed for.
 FULL_TARGET = "tidyberg.full-target-file-size"
 
-# "copy" moves row groups as bytes under a new footer; "encode" decodes the rows and writes them again.
-Mode = Literal["copy", "encode"]
+# "copy" moves row groups as bytes under a new footer; "encode" decodes the rows and writes them again. "deletes" leaves
+# the rows where they are, and merges the deletes that apply to them.
+Mode = Literal["copy", "encode", "deletes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,10 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Files of one partition and spec that are rewritten together, by one task or, if large, by several."""
+    """Files of one partition and spec that are rewritten together, by one task or, if large, by several.
+
+    A group that only removes deletes that apply to no file has no files.
+    """
 
     group_id: int
     spec_id: int
@@ -97,6 +101,11 @@ class FileGroup:
     deletes: tuple[int, ...] = ()  # positions in the plan's deletes of those that apply to some file
     mode_reason: str = ""  # a short reason for the mode
     tasks: int = 1  # how many tasks divide the group among them; each writes at least one of the outputs
+
+    @property
+    def keeps_data(self) -> bool:
+        """The group's files stay in the table. Its outputs replace their deletes."""
+        return self.mode == "deletes"
 
     @property
     def bytes(self) -> int:
@@ -181,11 +190,18 @@ class Plan:
     left_out: tuple[str, ...] = field(default=())  # messages about what a budget or limit left for another job
     better_inline: bool = False  # one core of this machine would finish before Spark has started
     warnings: tuple[str, ...] = field(default=())  # messages about what the rewrite does not keep
+    # The price of rewriting the data files whose deletes the plan merges instead. None: it merges none.
+    full_rewrite: Estimate | None = None
     hash: str = ""
 
     @property
     def is_empty(self) -> bool:
         return not self.groups
+
+    @property
+    def keeps_data(self) -> bool:
+        """The plan only merges deletes."""
+        return bool(self.groups) and all(group.keeps_data for group in self.groups)
 
     @property
     def full_target(self) -> int | None:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:  # the command line needs TableRef, and starts faster without 
 NAME_MAPPING = "schema.name-mapping.default"
 
 
+JOB_ID = "tidyberg.job-id"  # in the summaries of our own snapshots
+
+
 @dataclass(frozen=True, slots=True)
 class TableRef:
     catalog: str
@@ -44,6 +47,11 @@ class SnapshotInfo:
     timestamp_ms: int
     operation: str
     summary: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_compaction(self) -> bool:
+        """The snapshot changed no row: a replace, or a commit of tidyberg that had to be of another kind."""
+        return self.operation == "replace" or JOB_ID in self.summary
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,10 @@ class Task:
     deletes: tuple[TaskDelete, ...] = ()
     # The IPC schema of the columns for each set of equality ids. It includes columns that were dropped since.
     equality_schemas: dict[tuple[int, ...], bytes] = field(default_factory=dict)
-    mode: str = "encode"  # encode | copy; a worker that cannot prove a copy safe encodes, and reports why
+    # encode | copy | deletes. A worker that cannot prove a copy safe encodes, and reports why. "deletes" merges the
+    # deletes of the inputs and leaves their rows where they are.
+    mode: str = "encode"
+    vectors: bool = False  # for "deletes": write deletion vectors, as v3 requires; otherwise position delete files
     splices: bool = False  # whether encoding may move pages that need not be decoded
     min_row_group_bytes: int = 0  # row groups of a smaller average size are encoded, not copied
     max_outputs: int = 100_000  # the task fails if it would write more files
@@ -123,10 +126,12 @@ class Task:
     part: int | None = None  # the number of this task among them; None: it has the whole group
 
 
-def output_name(job_id: str, group_id: int, attempt: int, number: int, part: int | None = None) -> str:
+def output_name(
+    job_id: str, group_id: int, attempt: int, number: int, part: int | None = None, ending: str = "parquet"
+) -> str:
     """Return the name of an output. Recovery recognizes the outputs of a job by these names."""
     group = f"g{group_id:05d}" if part is None else f"g{group_id:05d}p{part:04d}"
-    return f"{output_prefix(job_id)}{group}-a{attempt:02d}-{number:04d}.parquet"
+    return f"{output_prefix(job_id)}{group}-a{attempt:02d}-{number:04d}.{ending}"
 
 
 def output_prefix(job_id: str) -> str:
@@ -135,8 +140,20 @@ def output_prefix(job_id: str) -> str:
 
 
 OUTPUT_NAME = re.compile(
-    r"tidyberg-(?P<run>.+)-g(?P<group>\d{5,9})(?:p(?P<part>\d{4,9}))?-a(?P<attempt>\d{2,9})-(?P<number>\d{4,9})\.parquet"
+    r"tidyberg-(?P<run>.+)-g(?P<group>\d{5,9})(?:p(?P<part>\d{4,9}))?-a(?P<attempt>\d{2,9})-(?P<number>\d{4,9})"
+    r"\.(?:parquet|puffin)"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenDelete:
+    """The deleted rows of one data file, in a file that a minor compaction wrote."""
+
+    data_file: str
+    records: int  # positions
+    digest: str  # the SHA-256 of the sorted positions, computed before they were encoded
+    content_offset: int | None = None  # of a deletion vector in a Puffin file
+    content_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +171,7 @@ class WrittenFile:
     digest: str = ""  # the SHA-256 of the file, computed while it was written
     footer_digest: str = ""  # for a copied file, whose data the worker did not see: the SHA-256 of its metadata
     partition: tuple[Any, ...] | None = None  # the partition that rows were sorted into; None: that of the inputs
+    deletes: tuple[WrittenDelete, ...] = ()  # set for a file of deletes; its records are then positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +203,7 @@ class TaskResult:
     checksum: str | None = None  # of the rows that the writer received
     warnings: tuple[str, ...] = ()
     started_ns: int = 0  # since 1970, by the worker's clock; 0: unknown
-    mode: str = "encode"  # encode | copy
+    mode: str = "encode"  # encode | copy | deletes
     mode_reason: str = ""  # why a task planned as a copy was encoded
     requests: dict[str, int] = field(default_factory=dict)  # storage requests by kind; empty: not counted
     bytes_moved: int = 0  # copied inside the object store, not through the worker

@@ -21,6 +21,7 @@ _ENCRYPTED = b"AGS1"  # how Iceberg's encrypted streams begin
 _DEFAULTS = {_CONTENT: 0, _SEQUENCE: 0}
 
 DATA = 0  # the content of a manifest of data files
+DELETES = 1  # the content of a manifest of delete files and deletion vectors
 
 
 @dataclass(frozen=True)

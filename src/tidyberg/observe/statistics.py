@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.table import Pinned
 
-_REPLACE = "replace"
 _NEVER, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 Ints = npt.NDArray[np.int64]
 
@@ -115,7 +114,7 @@ def _times(written: _Written, pinned: Pinned, partitions: int) -> tuple[Ints, In
     for number, snapshot_id in enumerate(snapshots.tolist()):
         info = pinned.snapshots.get(snapshot_id)
         if info is not None:
-            (compactions if info.operation == _REPLACE else writes)[number] = info.timestamp_ms
+            (compactions if info.is_compaction else writes)[number] = info.timestamp_ms
     return (
         _reduce(np.maximum, written.partition, writes[at], np.full(partitions, _NEVER)),
         _reduce(np.maximum, written.partition, compactions[at], np.full(partitions, _NEVER)),
@@ -127,7 +126,7 @@ def _recent_commits(written: _Written, pinned: Pinned, partitions: int, since_ms
         [
             info.snapshot_id
             for info in pinned.snapshots.values()
-            if info.operation != _REPLACE and info.timestamp_ms > since_ms
+            if not info.is_compaction and info.timestamp_ms > since_ms
         ],
         np.int64,
     )

@@ -73,7 +73,7 @@ def _origins(files: pa.Table, snapshots: Mapping[int, SnapshotInfo]) -> tuple[In
     place = {info.snapshot_id: number for number, info in enumerate(history)}
     ids = snapshot_ids.tolist()
     order = np.array([place.get(snapshot_id, -1) for snapshot_id in ids], dtype=np.int64)[snapshot]
-    replaced = {info.snapshot_id for info in history if info.operation == "replace"}
+    replaced = {info.snapshot_id for info in history if info.is_compaction}
     is_output: Mask = np.array([snapshot_id in replaced for snapshot_id in ids], dtype=np.bool_)[snapshot]
     return order, is_output
 

@@ -13,13 +13,15 @@ from tidyberg.model.inventory import Inventory, PartitionStatistics
 from tidyberg.model.options import INLINE, Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.plan import PLAN_FORMAT, Estimate, Plan, Skip
 from tidyberg.planning.candidates import Candidates, find_candidates
+from tidyberg.planning.cheaper_merges import with_cheaper_merges
 from tidyberg.planning.document import plan_hash
 from tidyberg.planning.drafts import DraftBuilder, GroupDraft, deletes_of, ranked
 from tidyberg.planning.file_groups import numbered_groups, plan_deletes, touched_manifests
 from tidyberg.planning.file_sizes import FileSizes, resolve_sizes
 from tidyberg.planning.health import assess
 from tidyberg.planning.judge import Judge, Proposal
-from tidyberg.planning.limits import WithinLimits, take_within_limits
+from tidyberg.planning.limits import WithinLimits, take_all_or_nothing, take_within_limits
+from tidyberg.planning.merged_deletes import DeleteMerging
 from tidyberg.planning.modes import mode_rule
 from tidyberg.planning.moving import move_to_current_spec
 from tidyberg.planning.overhead import overhead_of
@@ -78,18 +80,30 @@ def make_plan(
     builder = DraftBuilder(candidates, sizes, pricing, mode_rule(options, target=sizes.target), move)
     judge = Judge(candidates, strategy, builder, now_ms)
 
+    merging = DeleteMerging(inventory, builder, judge.score)
     refusal = unsupported_table(pinned)
     if refusal is None and not options.ignore_wap_branches:
         refusal = waiting_to_be_published(pinned)
     outcomes: list[Skip | Proposal] = []
+    merge = merging.plan(selected) if strategy.keeps_data else None
     for number, (chosen, numbers) in enumerate(zip(selected, statistics, strict=True)):
         if refusal is not None:
             outcomes.append(refusal)
         elif not chosen:
             outcomes.append(Skip("filtered", selection.undecided.get(number, "not selected by the filter")))
+        elif merge is not None:
+            outcomes.append(merging.propose(merge, numbers))
         else:
             outcomes.append(judge.judge(numbers))
 
+    outcomes = with_cheaper_merges(
+        outcomes,
+        statistics,
+        candidates,
+        merging,
+        strategy,
+        lambda drafts: _job_estimate(drafts, inventory, options, candidates, pricing),
+    )
     taken = _take(inventory, statistics, strategy, builder, outcomes)
     used = deletes_of(taken.drafts)
     groups = numbered_groups(taken.drafts, inventory, candidates.files, used, pricing, first_group)
@@ -116,6 +130,7 @@ def make_plan(
         left_out=left_out_lines(taken.left, inventory),
         better_inline=resources.name != INLINE and pricing.starts_longer_than_it_runs(_work_of(taken.drafts)),
         warnings=sort_order_warnings(taken.drafts, inventory, candidates),
+        full_rewrite=_full_rewrite(taken.drafts, inventory, options, candidates, pricing, merging),
     )
     return replace(plan, hash=plan_hash(plan))
 
@@ -129,8 +144,15 @@ def _take(
 ) -> WithinLimits:
     options = strategy.options
     drafts = [draft for outcome in outcomes if isinstance(outcome, Proposal) for draft in outcome.drafts]
+    in_order = ranked(drafts, statistics, inventory.partitions, strategy)
+    if strategy.keeps_data:
+        return take_all_or_nothing(
+            in_order,
+            options,
+            lambda: _job_estimate(in_order, inventory, options, builder.candidates, builder.pricing).dollars,
+        )
     return take_within_limits(
-        ranked(drafts, statistics, inventory.partitions, strategy),
+        in_order,
         options,
         builder.pricing,
         manifests_of=lambda draft: touched_manifests([draft], builder.candidates),
@@ -152,6 +174,23 @@ def _job_estimate(
     specs = len({_output_spec(inventory, draft.partition, options) for draft in drafts})
     manifests = [inventory.manifests[number] for number in touched_manifests(drafts, candidates)]
     return pricing.price_job(_work_of(drafts), manifests, specs)
+
+
+def _full_rewrite(
+    drafts: Sequence[GroupDraft],
+    inventory: Inventory,
+    options: PlanOptions,
+    candidates: Candidates,
+    pricing: Pricing,
+    merging: DeleteMerging,
+) -> Estimate | None:
+    """Prices the rewrite of the data files whose deletes are merged, for comparison."""
+    merged = [draft for draft in drafts if draft.keeps_data and len(draft.members)]
+    if not merged:
+        return None
+    specs = len({_output_spec(inventory, draft.partition, options) for draft in merged})
+    manifests = [inventory.manifests[number] for number in touched_manifests(merged, candidates, with_data=True)]
+    return pricing.price_job(merging.full_rewrite(merged), manifests, specs)
 
 
 def _work_of(drafts: Sequence[GroupDraft]) -> Work:

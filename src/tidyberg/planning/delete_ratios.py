@@ -1,6 +1,6 @@
 """Measures the deletes of each partition: delete files per data file, and the share of rows that they remove."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ class DeleteRatios:
 
     deleted_rows: npt.NDArray[np.float64]  # the share of rows that deletes remove, at most 1
     exact: Mask  # the share is known; otherwise it is an upper bound
+    settled: npt.NDArray[np.int64]  # delete files that do not count, because a minor compaction has merged them
     above_limit: Mask  # the share, or the number of delete files per data file, is above `max_delete_ratio`
 
 
@@ -30,11 +31,14 @@ def delete_ratios_of(
     max_delete_ratio: float,
     merged: Mask,
     unchanged: pa.Table,
+    compactions: Collection[int] = (),
 ) -> DeleteRatios:
     """Compares the deletes of each partition with the limit.
 
     `merged` marks files that the plan merges anyway. They do not count when the limit is applied. So a partition that
     is below the limit is still below it when they are gone, and a second run finds nothing to do [I10].
+
+    `compactions` are snapshots whose delete files of single data files count by their rows only.
 
     `unchanged` counts files that are not among `files`. No delete applies to them, and none of them is merged.
     """
@@ -44,13 +48,22 @@ def delete_ratios_of(
     known = np.bincount(partition, weights=index.rows_known_deleted(), minlength=count)
     exact = np.bincount(partition[index.touched_by_unknown_rows()], minlength=count) == 0
     deleted = np.where(exact, known, [s.deleted_rows for s in statistics]) if count else known
-    delete_files = np.array([s.delete_files for s in statistics], dtype=np.int64)
+    settled = _settled(index, count, compactions)
+    delete_files = np.array([s.delete_files for s in statistics], dtype=np.int64) - settled
     files_left = np.bincount(partition[~merged], minlength=count) + sum_by_partition(unchanged, "files", count)
     records_left = np.bincount(partition[~merged], weights=records[~merged], minlength=count)
     records_left = records_left + sum_by_partition(unchanged, "records", count)
     return DeleteRatios(
         deleted_rows=np.minimum(1.0, deleted / np.maximum(1, [s.records for s in statistics])),
         exact=exact,
+        settled=settled,
         above_limit=(delete_files / np.maximum(1, files_left) > max_delete_ratio)
         | (np.minimum(1.0, deleted / np.maximum(1, records_left)) > max_delete_ratio),
     )
+
+
+def _settled(index: DeleteIndex, partitions: int, compactions: Collection[int]) -> npt.NDArray[np.int64]:
+    """Counts the delete files of each partition that a compaction wrote for one data file each."""
+    by_compaction = np.isin(index.rows.column("snapshot_id").to_numpy(), np.array(list(compactions), dtype=np.int64))
+    found = index.rows.column("partition").to_numpy()[index.names_file & by_compaction]
+    return np.bincount(found, minlength=partitions)

@@ -33,6 +33,11 @@ class GroupDraft:
     mode: ModeChoice
     moves: bool = False  # to the current partition spec of the table
 
+    @property
+    def keeps_data(self) -> bool:
+        """Only deletes are merged."""
+        return self.mode.mode == "deletes"
+
 
 @dataclass(frozen=True, slots=True)
 class DraftBuilder:
@@ -113,6 +118,7 @@ def ranked(
         urgency = strategy.urgency(draft.score, statistics[draft.partition].last_write_ms or 0)
         saved = (len(draft.members) + len(draft.deletes) - draft.outputs) / max(1, draft.work.bytes_read)
         partition = partitions[draft.partition]
-        return urgency, -saved, partition.spec_id, partition.path, int(draft.members[0])
+        first = int(draft.members[0]) if len(draft.members) else -1
+        return urgency, -saved, partition.spec_id, partition.path, first
 
     return sorted(drafts, key=key)

@@ -82,11 +82,15 @@ def plan_deletes(rows: pa.Table, inventory: Inventory) -> tuple[DeleteFile, ...]
     )
 
 
-def touched_manifests(drafts: Sequence[GroupDraft], candidates: Candidates) -> set[int]:
-    """Returns the manifests that list files or deletes of the drafts. The commit may have to rewrite them."""
+def touched_manifests(drafts: Sequence[GroupDraft], candidates: Candidates, *, with_data: bool = False) -> set[int]:
+    """Returns the manifests that list files or deletes of the drafts. The commit may have to rewrite them.
+
+    Where only deletes are merged, data files stay in their manifests. `with_data` includes these manifests too.
+    """
     if not drafts:
         return set()
-    members = np.concatenate([draft.members for draft in drafts])
+    rewritten = [draft.members for draft in drafts if with_data or not draft.keeps_data]
+    members = np.concatenate([np.array([], dtype=np.int64), *rewritten])
     data = candidates.files.column("manifest").to_numpy()[members]
     deletes = candidates.deletes.rows.column("manifest").to_numpy()[deletes_of(drafts)]
     return set(np.unique(data).tolist()) | set(np.unique(deletes).tolist())

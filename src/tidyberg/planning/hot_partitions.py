@@ -131,7 +131,7 @@ def _partitions_with_changed_rows(
         changed[table.column("partition").to_numpy()[np.isin(table.column("snapshot_id").to_numpy(), rewriting)]] = True
     written_by = deletes.rows.column("snapshot_id").to_numpy()
     is_position = pc.not_equal(deletes.rows.column("kind").cast(pa.string()), "equality").to_numpy().astype(np.bool_)
-    is_recent = is_position & np.isin(written_by, _ids([info for info in recent if info.operation != "replace"]))
+    is_recent = is_position & np.isin(written_by, _ids([info for info in recent if not info.is_compaction]))
     if not is_recent.any():
         return changed
     partition, snapshot = (files.column(name).to_numpy() for name in ("partition", "snapshot_id"))
@@ -145,7 +145,7 @@ def _partitions_with_changed_rows(
 
 def _rewrites_files(info: SnapshotInfo) -> bool:
     """Returns True for a copy-on-write change, and for a change whose summary does not say how it was made."""
-    if info.operation not in ("overwrite", "delete"):
+    if info.is_compaction or info.operation not in ("overwrite", "delete"):
         return False
     return info.summary.get("deleted-data-files", "0") != "0" or "added-delete-files" not in info.summary
 

@@ -219,6 +219,7 @@ class Judge:
             deleted_rows=float(ratios.deleted_rows[partition]),
             deleted_rows_exact=bool(ratios.exact[partition]),
             has_too_many_deletes=bool(ratios.above_limit[partition]),
+            settled_deletes=int(ratios.settled[partition]),
         )
 
     def _reason(self, statistics: PartitionStatistics, counts: _Counts) -> str:

@@ -75,6 +75,22 @@ def take_within_limits(
     return WithinLimits(tuple(taken), tuple(left))
 
 
+def take_all_or_nothing(
+    drafts: Sequence[GroupDraft], options: PlanOptions, dollars: Callable[[], float]
+) -> WithinLimits:
+    """Takes all groups, or none. A delete leaves only if all its files are merged, so a part would not be worth it."""
+    code: LimitCode | None = None
+    if options.max_files is not None and sum(len(draft.members) for draft in drafts) > options.max_files:
+        code = "limit"
+    elif sum(draft.outputs for draft in drafts) > options.max_output_files:
+        code = "outputs"
+    elif options.max_cost is not None and dollars() > options.max_cost:
+        code = "budget"
+    if code is None:
+        return WithinLimits(tuple(drafts), ())
+    return WithinLimits((), tuple(_left(draft, None, code) for draft in drafts))
+
+
 def _cut(draft: GroupDraft, files: int, cut_down: Callable[[GroupDraft, int], GroupDraft]) -> GroupDraft | None:
     """Returns as much of a group as fits, or None if that would gain nothing."""
     if files < 1:

@@ -25,6 +25,9 @@ requests, has the price that the same job would have on S3.
   time is spread over the cores, but a job takes no less than its longest task. Each task has one core in the model,
   although a task is encoded on several cores if there are fewer tasks than cores.
 - Compute: what the engine allocates during these seconds, in GB-seconds.
+- Minor compactions read each delete file once, and of data files only the columns of equality deletes; files up to
+  16 MB are read whole. They write about two bytes per deleted row, and 300 bytes per deletion vector or 1,500 per
+  position delete file. Their input and output files are delete files.
 - Storage: replaced bytes stay until snapshots expire (history.expire.max-snapshot-age-ms, or 5 days).
 - Payback: a full scan saves the GETs for files and deletes that are gone and, on one core, the time to open each file.
   All costs, including storage, are divided by that. Smaller outputs also cost less to store; the model ignores that.
@@ -60,6 +63,8 @@ _READ_REQUESTS = ("get", "head")
 _FREE_REQUESTS = ("delete", "abort")
 _MONTH_MS = 30 * 86_400_000
 _METADATA_READS = 13
+_VECTOR_BYTES, _DELETE_FILE_BYTES = 300, 1500  # without the positions
+_POSITION_BYTES = 2
 _NO_DELETES = np.array([], dtype=np.int64)
 
 
@@ -78,6 +83,7 @@ class Work:
     scan_requests_after: int = 0
     core_seconds: float = 0.0
     longest_seconds: float = 0.0  # the time of the longest task, on one core
+    bytes_replaced: int = 0
 
     def __add__(self, other: "Work") -> "Work":
         return Work(
@@ -92,7 +98,19 @@ class Work:
             self.scan_requests_after + other.scan_requests_after,
             self.core_seconds + other.core_seconds,
             max(self.longest_seconds, other.longest_seconds),
+            self.bytes_replaced + other.bytes_replaced,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """The deletes of some data files that a minor compaction merges."""
+
+    file_sizes: list[int]
+    delete_sizes: list[int]
+    key_share: float  # the share of a data file that the columns of equality deletes take; 0: there are none
+    rows: int  # the most positions that are written
+    vectors: bool  # deletion vectors, all in one file; otherwise one delete file per data file
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +158,35 @@ class Pricing:
             scan_requests_after=_scan_requests([each] * outputs),
             core_seconds=core_seconds,
             longest_seconds=core_seconds / tasks,
+            bytes_replaced=total,
+        )
+
+    def work_of_merge(self, merging: Merging) -> Work:
+        """Returns the work of merging the deletes of one group. Its input files are delete files."""
+        sizes, deletes, speed = merging.file_sizes, merging.delete_sizes, self.calibration
+        opened = sizes if merging.key_share else []
+        # A small file is read whole.
+        read = sum(size if size <= WHOLE_BYTES else round(size * merging.key_share) for size in opened)
+        new = len(sizes)
+        outputs = min(1, new) if merging.vectors else new
+        each = _VECTOR_BYTES if merging.vectors else _DELETE_FILE_BYTES
+        written = new * each + _POSITION_BYTES * merging.rows
+        core_seconds = (read + sum(deletes)) / speed.encode_bytes_per_core_second
+        core_seconds += (len(opened) + len(deletes)) * speed.seconds_per_file
+        return Work(
+            tasks=1,
+            input_files=len(deletes),
+            output_files=outputs,
+            bytes_read=read + sum(deletes),
+            bytes_written=written if new else 0,
+            get_requests=len(deletes) + sum(1 if size <= WHOLE_BYTES else 2 for size in opened),
+            put_requests=outputs * _put_requests(ceil(written / max(1, outputs)), PART_BYTES),
+            scan_requests_before=_scan_requests(deletes),
+            # A reader gets the place of a vector from the manifest, and needs no footer.
+            scan_requests_after=new if merging.vectors else 2 * new,
+            core_seconds=core_seconds,
+            longest_seconds=core_seconds,
+            bytes_replaced=sum(deletes),
         )
 
     def _requests(self, read_sizes: list[int], outputs: int, output_size: int, *, copied: bool) -> tuple[int, int]:
@@ -197,7 +244,7 @@ class Pricing:
         prices = self.prices
         requests = (work.get_requests * prices.get_per_1000 + work.put_requests * prices.put_per_1000) / 1000
         compute = allocated_seconds * self.resources.memory_gb * prices.compute_per_gb_second
-        storage = work.bytes_read / GB * prices.storage_per_gb_month * self.retention_ms / _MONTH_MS
+        storage = work.bytes_replaced / GB * prices.storage_per_gb_month * self.retention_ms / _MONTH_MS
         opens_saved = work.input_files - work.output_files
         core_second = self.resources.memory_gb / self.resources.cores * prices.compute_per_gb_second
         saved_per_scan = (work.scan_requests_before - work.scan_requests_after) * prices.get_per_1000 / 1000
@@ -214,7 +261,7 @@ class Pricing:
             compute_dollars=compute,
             storage_dollars=storage,
             file_opens_saved=opens_saved,
-            bytes_saved=work.bytes_read - work.bytes_written,
+            bytes_saved=work.bytes_replaced - work.bytes_written,
             payback_scans=ceil((requests + compute + storage) / saved_per_scan) if saved_per_scan > 0 else None,
         )
 

@@ -104,6 +104,7 @@ def left_out_lines(left: Sequence[LeftByLimit], inventory: Inventory) -> tuple[s
 def sort_order_warnings(drafts: Sequence[GroupDraft], inventory: Inventory, candidates: Candidates) -> tuple[str, ...]:
     """Warns if the table has a sort order. Merged files are not sorted, so readers can skip less."""
     order = inventory.pinned.sort_order_id
+    drafts = [draft for draft in drafts if not draft.keeps_data]
     if not drafts or order == 0:
         return ()
     members = np.concatenate([draft.members for draft in drafts])

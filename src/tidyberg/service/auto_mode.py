@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from tidyberg.catalog.open import list_tables, load_table
 from tidyberg.errors import TidybergError, Transient
@@ -15,7 +16,7 @@ from tidyberg.model.job import JobStatus
 from tidyberg.model.left import left_alone
 from tidyberg.model.principal import Principal, Role
 from tidyberg.model.submission import Query, Submission
-from tidyberg.model.table import TableRef
+from tidyberg.model.table import JOB_ID, TableRef
 from tidyberg.planning.file_sizes import resolve_sizes
 from tidyberg.record.process import this_process
 from tidyberg.service.auto_selection import (
@@ -201,6 +202,11 @@ def _facts_of(table: Table, ref: TableRef, target_file_size: int, now_ms: int) -
         files=number("total-data-files"),
         bytes=number("total-files-size"),
         delete_files=number("total-delete-files"),
-        commits_last_day=len([s for s in recent if s.summary is None or s.summary.operation.value != "replace"]),
+        commits_last_day=sum(not _is_compaction(snapshot) for snapshot in recent),
         target_file_size=target_file_size,
     )
+
+
+def _is_compaction(snapshot: Snapshot) -> bool:
+    summary = snapshot.summary
+    return summary is not None and (summary.operation.value == "replace" or summary[JOB_ID] is not None)

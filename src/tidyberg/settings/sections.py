@@ -58,7 +58,9 @@ class Options(Section):
 
     model_config = ConfigDict(json_schema_extra=_publish_aliases)
 
-    strategy: StrategyName | None = Field(None, description="small_files, delete_files, time_series, full or auto.")
+    strategy: StrategyName | None = Field(
+        None, description="small_files, delete_files, deletes_only, time_series, full or auto."
+    )
     branch: str | None = Field(None, min_length=1, description="The branch to compact; main by default.")
     where: str | None = Field(
         None, description="A SQL predicate on the table's columns. Only files that may match are rewritten."

@@ -5,15 +5,25 @@ from collections.abc import Sequence
 from tidyberg.model.plan import DeleteFile, FileGroup
 from tidyberg.model.table import Pinned
 from tidyberg.model.task import TaskResult
+from tidyberg.storage.access import StorageAccess
 from tidyberg.verify.counts import raise_problems, verify_counts
+from tidyberg.verify.merged_deletes import verify_merged_deletes
 from tidyberg.verify.partitions import verify_partitions
 from tidyberg.verify.splices import PathsOf, splice_problems
 
 
 def verify_group(
-    group: FileGroup, result: TaskResult, pinned: Pinned, deletes: Sequence[DeleteFile], paths_of: PathsOf
+    group: FileGroup,
+    result: TaskResult,
+    pinned: Pinned,
+    deletes: Sequence[DeleteFile],
+    paths_of: PathsOf,
+    access: StorageAccess,
 ) -> None:
     """Raises VerificationFailed unless the result is right for the group. `deletes` are those of the plan."""
+    if group.keeps_data:
+        verify_merged_deletes(group, result, access)
+        return
     verify_counts(group, result, pinned.schema, lineage=pinned.format_version >= 3)
     raise_problems(group, list(splice_problems(group, result, deletes, paths_of)))
     if group.output_spec_id is not None:

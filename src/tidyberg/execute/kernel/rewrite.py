@@ -5,6 +5,7 @@ from dataclasses import replace
 from tidyberg.execute.kernel.attempt import RewriteAttempt, Rewriting
 from tidyberg.execute.kernel.copy.rewrite import Copy
 from tidyberg.execute.kernel.encode import Encode
+from tidyberg.execute.kernel.merge_deletes import MergeDeletes
 from tidyberg.execute.kernel.splice.eligibility import may_splice
 from tidyberg.execute.kernel.splice.rewrite import Splice
 from tidyberg.model.task import TaskResult
@@ -29,6 +30,8 @@ def rewrite(attempt: RewriteAttempt) -> TaskResult:
 def ways_for(attempt: RewriteAttempt) -> list[Rewriting]:
     """Returns the ways to try, in order. The last one always works."""
     task = attempt.task
+    if task.mode == "deletes":
+        return [MergeDeletes()]
     ways: list[Rewriting] = [Copy()] if task.mode == "copy" else []
     if may_splice(task, attempt.storage):
         ways.append(Splice())

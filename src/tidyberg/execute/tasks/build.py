@@ -81,7 +81,9 @@ def build_tasks(
             max_bytes=max(max_bytes, target_file_size),
             write=settings,
             batch_rows=options.max_record_batch_rows or _BATCH_ROWS,
-            constants=absent_values(pinned.specs[group.spec_id], partitions[group.group_id], schemas),
+            constants=absent_values(pinned.specs[group.spec_id], partitions[group.group_id], schemas)
+            if group.files
+            else {},
             name_mapping=mapping,
             lineage=lineage,
             partitioning=_partitioning(group, pinned),
@@ -89,6 +91,7 @@ def build_tasks(
             after_death=after_death,
             deletes=tuple(_task_delete(deletes[position]) for position in group.deletes),
             mode=group.mode,
+            vectors=group.keeps_data and pinned.format_version > 2,
             parts=group.tasks,
             # A request to encode, or for other page settings, forbids splicing.
             splices=options.mode is not RewriteMode.ENCODE and not options.parquet,
@@ -124,7 +127,7 @@ def _equality_schemas(deletes: Sequence[DeleteFile], schemas: Sequence[Schema]) 
 
 def _partitions(groups: Sequence[FileGroup], inventory: Inventory) -> dict[int, Partition]:
     """Return the partition of each group. The path alone is ambiguous: it may mean the text "null" or NULL."""
-    firsts = {group.files[0].path: group.group_id for group in groups}
+    firsts = {group.files[0].path: group.group_id for group in groups if group.files}
     files = inventory.data_files
     found = files.filter(pc.is_in(files["path"], value_set=pa.array(list(firsts), pa.string())))
     return {

@@ -7,13 +7,21 @@ from tidyberg.planning.file_sizes import FileSizes
 from tidyberg.planning.strategies.auto import AutoStrategy
 from tidyberg.planning.strategies.base import RewriteStrategy
 from tidyberg.planning.strategies.delete_files import DeleteFilesStrategy
+from tidyberg.planning.strategies.deletes_only import DeletesOnlyStrategy
 from tidyberg.planning.strategies.full import FullStrategy
 from tidyberg.planning.strategies.small_files import SmallFilesStrategy
 from tidyberg.planning.strategies.time_series import TimeSeriesStrategy
 
 _STRATEGIES: Mapping[Strategy, type[RewriteStrategy]] = {
     strategy.name: strategy
-    for strategy in (AutoStrategy, DeleteFilesStrategy, FullStrategy, SmallFilesStrategy, TimeSeriesStrategy)
+    for strategy in (
+        AutoStrategy,
+        DeleteFilesStrategy,
+        DeletesOnlyStrategy,
+        FullStrategy,
+        SmallFilesStrategy,
+        TimeSeriesStrategy,
+    )
 }
 
 

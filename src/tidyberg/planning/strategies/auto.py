@@ -7,6 +7,7 @@ from tidyberg.planning.strategies.base import PartitionFacts, RewriteStrategy
 
 class AutoStrategy(RewriteStrategy):
     name = Strategy.AUTO
+    may_keep_data = True
 
     @property
     def hot_commits(self) -> int | None:

@@ -33,6 +33,7 @@ class PartitionFacts:
     deleted_rows: float  # the share of rows that deletes remove, at most 1
     deleted_rows_exact: bool  # else the share is an upper bound
     has_too_many_deletes: bool  # one of the delete ratios is above the limit
+    settled_deletes: int = 0  # delete files that do not count, because a minor compaction has merged them
 
     @property
     def average(self) -> str:
@@ -56,6 +57,11 @@ class RewriteStrategy(ABC):
     # Merges whatever can be merged. A file that was appended while the last compaction ran counts as new, and files
     # that could be merged are never called tidy.
     is_exhaustive: ClassVar[bool] = False
+    # Merges deletes and rewrites no data file (`planning/merged_deletes.py`).
+    keeps_data: ClassVar[bool] = False
+    # Takes a minor compaction where that is the cheaper way to get rid of deletes. The deletes that one has merged then
+    # count by the rows that they remove, and not by their number. Otherwise a rewrite would follow at once [I10].
+    may_keep_data: ClassVar[bool] = False
 
     options: PlanOptions
     sizes: FileSizes
@@ -112,7 +118,7 @@ class RewriteStrategy(ABC):
         why = should_compact(
             statistics.files,
             statistics.bytes,
-            statistics.delete_files,
+            statistics.delete_files - facts.settled_deletes,
             max_file_count_per_partition=self.options.max_file_count_per_partition,
             small_file_threshold=self.sizes.small,
             max_delete_ratio=self.options.max_delete_ratio,

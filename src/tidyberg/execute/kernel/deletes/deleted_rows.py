@@ -13,6 +13,7 @@ import pyarrow as pa
 from tidyberg.execute.kernel.columns.project import leaves
 from tidyberg.execute.kernel.deletes.delete_files import DeleteFileReader, sorted_unique
 from tidyberg.execute.kernel.deletes.equality import EqualityDeletes
+from tidyberg.execute.kernel.deletes.key_bounds import cannot_match
 from tidyberg.execute.kernel.deletes.vectors import coalesced_reads
 from tidyberg.execute.kernel.read.open_files import MB, OpenFile
 from tidyberg.execute.kernel.read.reader import Reader
@@ -40,7 +41,16 @@ class _KeySet:
 class DeletedRows:
     """The deleted rows of a task's files. Position deletes and vectors are read at once, keys are matched per file."""
 
-    def __init__(self, task: Task | AuditTask, storage: Storage, should_stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        task: Task | AuditTask,
+        storage: Storage,
+        should_stop: Callable[[], bool],
+        *,
+        trusts_bounds: bool = False,
+    ) -> None:
+        """With `trusts_bounds`, keys are not looked up in a file whose footer shows that it has none of them."""
+        self._trusts_bounds = trusts_bounds
         self._task = task
         self._storage = storage
         self._should_stop = should_stop
@@ -72,9 +82,15 @@ class DeletedRows:
 
     def may_delete_from(self, file: TaskInput) -> bool:
         """Whether deletes may apply to rows of the file, decided before it is opened."""
-        return len(self._by_position.get(file.path, _NONE)) > 0 or any(
-            file.sequence_number < key_set.latest for key_set, _ in self._key_sets
-        )
+        return len(self.known_positions(file.path)) > 0 or self.may_match_keys(file)
+
+    def known_positions(self, path: str) -> Positions:
+        """Returns the rows that position deletes and vectors remove, without opening the file."""
+        return self._by_position.get(path, _NONE)
+
+    def may_match_keys(self, file: TaskInput) -> bool:
+        """Whether equality deletes may apply to rows of the file, so that its columns must be read."""
+        return any(file.sequence_number < key_set.latest for key_set, _ in self._key_sets)
 
     @property
     def surviving_rows(self) -> int:
@@ -143,6 +159,8 @@ class DeletedRows:
 
     def _matches(self, file: OpenFile, key_set: _KeySet, reader: Reader) -> Positions:
         matcher = self._files.matcher(key_set.deletes, key_set.schema)
+        if self._trusts_bounds and cannot_match(file, reader, key_set.schema, self._task.constants, matcher):
+            return _NONE
         offset = file.first_row
         found = []
         for keys in _gather(reader.scan(file, reader.selection(file))):

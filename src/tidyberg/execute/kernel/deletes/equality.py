@@ -48,6 +48,10 @@ class EqualityDeletes:
             codes = np.where(distinct[place] == combined, place, _ABSENT) if len(distinct) else combined
         return np.flatnonzero(self._latest[codes] > sequence_number).astype(np.int64)
 
+    def values(self, number: int) -> pa.Array:
+        """Returns the distinct deleted values of a column."""
+        return self._values[number]
+
     def _column_codes(self, column: pa.ChunkedArray, number: int) -> Codes:
         """Returns the number of each value among the deleted ones. Searches in the smaller set, which is cheaper."""
         values = self._values[number]
