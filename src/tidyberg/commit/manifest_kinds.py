@@ -154,7 +154,9 @@ def _fits(source: _SourceFormat, schema: Any, format_version: int) -> bool:
     return (
         have.keys() - dropped <= want.keys()
         and all(number in have or number == 134 or isinstance(kind, list) for number, kind in want.items())
-        and all(isinstance(want[number], list) for number in have.keys() & want.keys() if isinstance(have[number], list))
+        and all(
+            isinstance(want[number], list) for number in have.keys() & want.keys() if isinstance(have[number], list)
+        )
     )
 
 

@@ -178,7 +178,9 @@ class ManifestPublisher:
         ref = table.metadata.refs.get(self.branch)
         head = table.metadata.snapshot_by_id(ref.snapshot_id) if ref is not None else None
         if head is None:
-            raise UnknownReference(f"{self.table} has no branch {self.branch!r} any more.", hint="Choose another branch.")
+            raise UnknownReference(
+                f"{self.table} has no branch {self.branch!r} any more.", hint="Choose another branch."
+            )
         return head
 
     def _landed(self, table: Table, listed: Mapping[str, ListedManifest], attempt: int) -> PublishedManifests | None:
@@ -208,9 +210,7 @@ class ManifestPublisher:
     def _send(self, table: Table, staged: StagedManifests, head: Snapshot, attempt: int) -> int | None:
         """Returns the sequence number of the commit."""
         number = table.metadata.next_sequence_number() if table.metadata.format_version > 1 else None
-        self.journal.about_to_commit(
-            SentCommit(ONLY_CHUNK, head.snapshot_id, self.stager.snapshot_id, (), number)
-        )
+        self.journal.about_to_commit(SentCommit(ONLY_CHUNK, head.snapshot_id, self.stager.snapshot_id, (), number))
         try:
             send_commit(
                 self.catalog,

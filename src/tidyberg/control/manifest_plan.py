@@ -62,9 +62,7 @@ class ManifestPlanner:
             layouts=arranged.layouts,
             left=len(listed) - len(arranged.numbers),
         )
-        planned = plan_manifests(
-            facts, table.metadata.properties, self.prices, target, force=self.options.force
-        )
+        planned = plan_manifests(facts, table.metadata.properties, self.prices, target, force=self.options.force)
         if not arranged.numbers:
             return PreparedManifests(planned.plan, None)
         stays = {one.keeps for one in planned.manifests}

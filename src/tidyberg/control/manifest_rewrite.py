@@ -159,9 +159,7 @@ class ManifestWork:
         dead = [
             other
             for other in others
-            if other.strategy == REWRITE_MANIFESTS
-            and other.job_id != job.job_id
-            and other.table_uuid == job.table_uuid
+            if other.strategy == REWRITE_MANIFESTS and other.job_id != job.job_id and other.table_uuid == job.table_uuid
         ]
         done = tuple(recovery.recover(self.job.catalog, other) for other in dead)
         for text in done:
@@ -223,9 +221,7 @@ class ManifestWork:
             raise
         if published is not None:
             record.committed_number = published.sequence_number
-            record.update(
-                commits=1, snapshot_id=published.snapshot_id, commit_retries=max(0, published.attempts - 1)
-            )
+            record.update(commits=1, snapshot_id=published.snapshot_id, commit_retries=max(0, published.attempts - 1))
         if published is None or published.attempts > 1:
             self._remove_uncommitted()
         else:

@@ -80,7 +80,8 @@ class EncodedEntries:
 
     def column(self, name: str) -> Ints:
         """A column without nulls."""
-        return self.table[name].to_numpy().astype(np.int64, copy=False)
+        values: Ints = self.table[name].to_numpy().astype(np.int64, copy=False)
+        return values
 
     @property
     def counts(self) -> Ints:
@@ -162,7 +163,7 @@ class _Reading:
         columns["partition"] = slices(fields.buffer, begins, ends - begins, pa.binary())
         columns |= {name: pa.array(positions) for name, positions in marks.items()}
         self.pieces.append(pa.table(columns))
-        self.buffers.append(self._hold(memoryview(fields.buffer.bytes)))
+        self.buffers.append(self._hold(fields.buffer.bytes.data))
 
     def _hold(self, content: memoryview) -> memoryview:
         self._held += len(content)
