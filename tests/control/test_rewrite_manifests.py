@@ -2,26 +2,21 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV3
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField
 
-from tests.builders.aged_tables import random_history, set_branch
+from tests.builders.aged_tables import random_history
 from tests.builders.control import leftovers, make_control
-from tests.builders.events_table import BY_REGION, REF, SCHEMA, append, compact, make_table, paths
+from tests.builders.events_table import BY_REGION, REF, SCHEMA, append
 from tests.builders.manifest_entries import listed, live_entries_of, raw_entries
 from tests.seed import SEED
 from tidyberg.control.control import Control
 from tidyberg.model.job import JobStatus
 from tidyberg.model.manifest_rewrite import ManifestOptions
 from tidyberg.testing import Warehouse
-from tidyberg.testing.deletes import EqualTo, Positions, Vectors, commit_deletes
 
 FORCED = ManifestOptions(force=True)
 
@@ -53,9 +48,7 @@ def check(warehouse: Warehouse, table: Table, before: list[str], rows: list[str]
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_entries_stay_what_they_are_in_fewer_manifests(
-    warehouse: Warehouse, control: Control, version: int
-) -> None:
+def test_entries_stay_what_they_are_in_fewer_manifests(warehouse: Warehouse, control: Control, version: int) -> None:
     table = many_commits(warehouse, version)
     before, rows, ids = live_entries_of(table), warehouse.rows(table, lineage=version > 2), next_row_id(table)
     head = table.current_snapshot()

@@ -1,4 +1,4 @@
-"""Commands that maintain tables beyond compaction: expire. They import their code when they run."""
+"""Commands that maintain tables beyond compaction: expire, rewrite-manifests. They import their code when they run."""
 
 from typing import Annotated
 
@@ -30,6 +30,7 @@ Verify = Annotated[
 
 def register(app: typer.Typer) -> None:
     app.command()(expire)
+    app.command("rewrite-manifests")(rewrite_manifests)
 
 
 @takes(CommonFlags, EngineFlags, without=("engine", "master", "connect", "spark_conf", "verify"))
@@ -63,4 +64,46 @@ def expire(
     )
     named = NamedTables(tuple(tables or ()), every=all_tables)
     status = expiry.expire(Session(common, engine), named, options, dry_run=dry_run, fail_fast=fail_fast)
+    end_as(status, detailed_exitcode=detailed_exitcode)
+
+
+@takes(CommonFlags, EngineFlags, without=("engine", "master", "connect", "spark_conf", "verify"))
+def rewrite_manifests(
+    common: CommonFlags,
+    engine: EngineFlags,
+    tables: TableNames = None,
+    branch: Annotated[str, typer.Option("--branch", help="Branch whose manifests are rewritten.")] = "main",
+    spec_id: Annotated[
+        int | None, typer.Option("--spec-id", help="Only manifests of this partition spec; all specs by default.")
+    ] = None,
+    sort_by: Annotated[
+        list[str] | None,
+        typer.Option("--sort-by", metavar="FIELD", help="Partition field to cluster by first; may be repeated."),
+    ] = None,
+    target_size: Annotated[
+        str | None,
+        typer.Option("--target-size", help="Size of manifests, e.g. 8MB; the table's setting, or 8MB."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Rewrite all manifests even if it is not worth it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would do, and whether it pays.")] = False,
+    all_tables: AllTables = False,
+    fail_fast: FailFast = False,
+    detailed_exitcode: DetailedExitCode = False,
+) -> None:
+    """Cluster the entries of manifests by partition, in manifests of the right size."""
+    from tidyberg.cli import rewrite_manifests as manifests
+    from tidyberg.cli.session import Session
+    from tidyberg.cli.table_names import NamedTables
+    from tidyberg.model.manifest_rewrite import ManifestOptions
+    from tidyberg.model.sizes import parse_size
+
+    options = ManifestOptions(
+        branch=branch,
+        spec_id=spec_id,
+        sort_by=tuple(dict.fromkeys(sort_by or ())),
+        target_bytes=parse_size(target_size) if target_size is not None else None,
+        force=force,
+    )
+    named = NamedTables(tuple(tables or ()), every=all_tables)
+    status = manifests.rewrite_manifests(Session(common, engine), named, options, dry_run=dry_run, fail_fast=fail_fast)
     end_as(status, detailed_exitcode=detailed_exitcode)
