@@ -1,4 +1,4 @@
-"""Maintains Apache Iceberg tables: plans, compacts and audits them, and expires their snapshots.
+"""Maintains Apache Iceberg tables: plans, compacts and audits them, expires their snapshots, rewrites their manifests.
 
 The functions are imported on first use. Executors import this package only for its kernels, and may lack PyIceberg.
 """
@@ -8,15 +8,34 @@ from typing import TYPE_CHECKING, Any
 from tidyberg._version import __version__
 
 if TYPE_CHECKING:
-    from tidyberg.app import audit, compact, expire, maintain, plan, plan_maintenance, stop_spark
+    from tidyberg.app import (
+        audit,
+        compact,
+        expire,
+        maintain,
+        plan,
+        plan_maintenance,
+        plan_manifests,
+        rewrite_manifests,
+        stop_spark,
+    )
 
-_FUNCTIONS = ("audit", "compact", "expire", "maintain", "plan", "plan_maintenance", "stop_spark")
-
-__all__ = ["__version__", "audit", "compact", "expire", "maintain", "plan", "plan_maintenance", "stop_spark"]
+__all__ = [
+    "__version__",
+    "audit",
+    "compact",
+    "expire",
+    "maintain",
+    "plan",
+    "plan_maintenance",
+    "plan_manifests",
+    "rewrite_manifests",
+    "stop_spark",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FUNCTIONS:
+    if name in __all__ and name != "__version__":
         from tidyberg import app
 
         return getattr(app, name)

@@ -15,9 +15,11 @@ from tidyberg.execute.engine import INLINE_GB, SPARK_CONNECT, CancelToken, Engin
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.durations import parse_age
 from tidyberg.model.expiry import ExpireOptions, ExpiryResult
+from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestResult
 from tidyberg.model.options import INLINE, PlanOptions, Resources, VerifyMode
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink
+from tidyberg.model.sizes import parse_size
 from tidyberg.model.submission import DEFAULT_TENANT
 from tidyberg.model.table import TableRef
 from tidyberg.record.process import is_alive
@@ -275,6 +277,46 @@ def plan_maintenance(table: "Table", *, policy: Mapping[str, str] | None = None)
     with _control_for(table, settings, None) as control:
         request = maintenance_request(settings, _ref(table), table.refresh(), policy)
         return maintainer_of(control).plan(request, table)
+
+
+def rewrite_manifests(
+    table: "Table",
+    *,
+    branch: str = "main",
+    spec_id: int | None = None,
+    sort_by: Sequence[str] = (),
+    target_size: str | int | None = None,
+    force: bool = False,
+    on_event: EventSink | None = None,
+) -> ManifestResult:
+    """Cluster the entries of manifests by partition, in manifests of the right size, if that pays. No row changes."""
+    options = _manifest_options(branch, spec_id, sort_by, target_size, force=force)
+    with _control_for(table, load_settings(), None) as control:
+        return control.rewrite_manifests(_ref(table), options, on_event=on_event)
+
+
+def plan_manifests(
+    table: "Table",
+    *,
+    branch: str = "main",
+    spec_id: int | None = None,
+    sort_by: Sequence[str] = (),
+    target_size: str | int | None = None,
+    force: bool = False,
+) -> ManifestPlan:
+    """Say what `rewrite_manifests` would do, what it costs, and whether it pays. It changes nothing."""
+    options = _manifest_options(branch, spec_id, sort_by, target_size, force=force)
+    with _control_for(table, load_settings(), None) as control:
+        return control.plan_manifests(_ref(table), options)
+
+
+def _manifest_options(
+    branch: str, spec_id: int | None, sort_by: Sequence[str], target_size: str | int | None, *, force: bool
+) -> ManifestOptions:
+    if isinstance(sort_by, str):
+        raise BadInput(f"sort_by is {sort_by!r}.", hint=f"Give a list of names: [{sort_by!r}].")
+    target = parse_size(target_size) if target_size is not None else None
+    return ManifestOptions(branch, spec_id, tuple(sort_by), target, force)
 
 
 def audit(

@@ -1,13 +1,11 @@
-"""Commands that maintain tables beyond compaction: expire, maintain. They import their code when they run."""
+"""Commands that maintain tables beyond compaction: expire, rewrite-manifests. They import their code when they run."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidyberg.cli.commands_tables import AllTables, DetailedExitCode, FailFast, TableNames, end_as
-from tidyberg.cli.flags import CommonFlags, EngineFlags, pairs, takes
-from tidyberg.errors import BadInput
+from tidyberg.cli.flags import CommonFlags, EngineFlags, takes
 
 OlderThan = Annotated[
     str | None,
@@ -32,7 +30,7 @@ Verify = Annotated[
 
 def register(app: typer.Typer) -> None:
     app.command()(expire)
-    app.command()(maintain)
+    app.command("rewrite-manifests")(rewrite_manifests)
 
 
 @takes(CommonFlags, EngineFlags, without=("engine", "master", "connect", "spark_conf", "verify"))
@@ -69,34 +67,43 @@ def expire(
     end_as(status, detailed_exitcode=detailed_exitcode)
 
 
-@takes(CommonFlags, EngineFlags)
-def maintain(
+@takes(CommonFlags, EngineFlags, without=("engine", "master", "connect", "spark_conf", "verify"))
+def rewrite_manifests(
     common: CommonFlags,
     engine: EngineFlags,
     tables: TableNames = None,
-    policy_values: Annotated[
+    branch: Annotated[str, typer.Option("--branch", help="Branch whose manifests are rewritten.")] = "main",
+    spec_id: Annotated[
+        int | None, typer.Option("--spec-id", help="Only manifests of this partition spec; all specs by default.")
+    ] = None,
+    sort_by: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Overrides the policy, e.g. expire.older-than=7d; repeatable."),
+        typer.Option("--sort-by", metavar="FIELD", help="Partition field to cluster by first; may be repeated."),
     ] = None,
-    policy: Annotated[bool, typer.Option("--policy", help="Only show the policy of TABLE and its origins.")] = False,
-    plan_out: Annotated[
-        Path | None, typer.Option("--plan-out", help="Only plan, and write the plan to this file, for `apply`.")
+    target_size: Annotated[
+        str | None,
+        typer.Option("--target-size", help="Size of manifests, e.g. 8MB; the table's setting, or 8MB."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only plan, change nothing.")] = False,
-    all_tables: Annotated[bool, typer.Option("--all-tables", "--all", help="Use every table of the catalog.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Rewrite all manifests even if it is not worth it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would do, and whether it pays.")] = False,
+    all_tables: AllTables = False,
     fail_fast: FailFast = False,
     detailed_exitcode: DetailedExitCode = False,
 ) -> None:
-    """Do everything that a table needs, in the right order: compact, then expire snapshots."""
-    from tidyberg.cli.maintain import MaintainCommand
+    """Cluster the entries of manifests by partition, in manifests of the right size."""
+    from tidyberg.cli import rewrite_manifests as manifests
     from tidyberg.cli.session import Session
     from tidyberg.cli.table_names import NamedTables
+    from tidyberg.model.manifest_rewrite import ManifestOptions
+    from tidyberg.model.sizes import parse_size
 
-    command = MaintainCommand(Session(common, engine), pairs("--set", policy_values), plan_out)
+    options = ManifestOptions(
+        branch=branch,
+        spec_id=spec_id,
+        sort_by=tuple(dict.fromkeys(sort_by or ())),
+        target_bytes=parse_size(target_size) if target_size is not None else None,
+        force=force,
+    )
     named = NamedTables(tuple(tables or ()), every=all_tables)
-    if policy:
-        if (table := named.single) is None:
-            raise BadInput("--policy needs exactly one table.")
-        command.policy(table)
-        return
-    end_as(command.maintain(named, dry_run=dry_run, fail_fast=fail_fast), detailed_exitcode=detailed_exitcode)
+    status = manifests.rewrite_manifests(Session(common, engine), named, options, dry_run=dry_run, fail_fast=fail_fast)
+    end_as(status, detailed_exitcode=detailed_exitcode)

@@ -17,6 +17,7 @@ from tidyberg._version import __version__
 from tidyberg.cli import (
     commands_access,
     commands_jobs,
+    commands_maintain,
     commands_maintenance,
     commands_serve,
     commands_service,
@@ -40,6 +41,7 @@ for module in (
     commands_setup,
     commands_tables,
     commands_jobs,
+    commands_maintain,
     commands_maintenance,
     commands_serve,
     commands_service,

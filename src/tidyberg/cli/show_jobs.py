@@ -9,6 +9,7 @@ from tidyberg.cli.formatting import count, dollars, duration, moment, plural, si
 from tidyberg.cli.listing import Listing
 from tidyberg.model.expiry import EXPIRE
 from tidyberg.model.job import CompactionStats, Job, JobStatus
+from tidyberg.model.manifest_rewrite import REWRITE_MANIFESTS
 
 STYLES = {JobStatus.SUCCEEDED: "green", JobStatus.FAILED: "red", JobStatus.CANCELLED: "yellow"}
 
@@ -33,7 +34,7 @@ def show_jobs(jobs: Sequence[Job], *, timezone: str) -> RenderableType:
 def what_happened(job: Job) -> str:
     if job.error is not None:
         return f"{job.stage.value}: {job.error}"
-    if job.strategy == EXPIRE and job.notes:
+    if job.strategy in (EXPIRE, REWRITE_MANIFESTS) and job.notes:
         return job.notes[-1]
     if job.stats is None:
         return job.stage.value

@@ -32,9 +32,8 @@ _HINTS = {
     **dict.fromkeys(("orphans", "orphan", "removeorphanfiles", "deleteorphanfiles", "clean", "cleanup"), _NO_ORPHANS),
     **dict.fromkeys(("vacuum", "gc", "purge"), f"{_EXPIRE} {_NO_ORPHANS}"),
     **dict.fromkeys(
-        ("rewritemanifests", "manifests"),
-        "`tidyberg compact TABLE` merges the manifests that its commit touches. To rewrite all of them use Iceberg's "
-        "rewrite_manifests on Spark.",
+        ("rewritemanifest", "manifests", "mergemanifests"),
+        "`tidyberg rewrite-manifests TABLE` clusters the entries of manifests by partition.",
     ),
     **dict.fromkeys(
         ("rewritepositiondeletefiles", "rewritepositiondeletes", "rewritedeletes", "deletes"),

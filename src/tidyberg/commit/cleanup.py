@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from tidyberg.commit.manifests import read_manifest
 from tidyberg.commit.ownership import Ownership, name_of
 from tidyberg.model.job import Intent
-from tidyberg.model.task import output_prefix
+from tidyberg.model.task import OUTPUT_NAME, output_prefix
 from tidyberg.observe.manifest_list import ListedManifest, read_listed_manifests
 from tidyberg.storage.table_files import abort_uploads, delete
 
@@ -59,6 +59,8 @@ def referenced_paths(
         for several in pool.map(listed, [snapshot.manifest_list for snapshot in metadata.snapshots]):
             manifests.update((manifest.path, manifest) for manifest in several)
         names |= {name_of(path) for path in manifests}
+        if not any(OUTPUT_NAME.fullmatch(name) for name in wanted):
+            return {path for path in candidates if name_of(path) in names}  # manifests list no metadata files
         relevant = [
             manifest
             for manifest in manifests.values()

@@ -26,6 +26,11 @@ def manifest_name(run_id: str, chunk: int, number: int) -> str:
     return f"{run_id}-c{chunk}-m{number}.avro"
 
 
+def is_manifest_of(path: str, run_id: str, chunk: int) -> bool:
+    """Whether it is a manifest that the run wrote for this chunk. Other snapshots than its own may list it."""
+    return re.fullmatch(rf"{re.escape(run_id)}-c{chunk}-m\d+\.avro", name_of(path)) is not None
+
+
 def manifest_list_name(run_id: str, snapshot_id: int, attempt: int) -> str:
     return f"snap-{snapshot_id}-{attempt}-{run_id}.avro"
 

@@ -142,7 +142,7 @@ class Publisher:
                 raise
             except Exception as error:  # noqa: BLE001  # clients have many; a catalog that is away may come back
                 failure = failure or error
-                self.notice(f"the catalog did not show {self.plan.table} ({_brief(error)}); asking again")
+                self.notice(f"the catalog did not show {self.plan.table} ({brief(error)}); asking again")
                 if time.monotonic() > deadline:
                     break
                 continue
@@ -169,7 +169,7 @@ class Publisher:
                 self._unseen = not swaps_in_process(self.catalog)
                 if self._is_unknown(error):
                     self._unknown_parent = parent.pinned.snapshot_id
-                self.notice(f"commit attempt {attempt + 1} did not go through ({_brief(error)}); asking the table")
+                self.notice(f"commit attempt {attempt + 1} did not go through ({brief(error)}); asking the table")
                 continue
             conflicts, removed = dict(self._conflicts), staged.removed_deletes
             return Committed(self.snapshot_id, staged.groups, conflicts, attempt + 1, number, removed)
@@ -180,7 +180,7 @@ class Publisher:
         self._storage_failures += 1
         if self._storage_failures > STORAGE_RETRIES:
             raise error
-        self.notice(f"storage failed while the commit was prepared ({_brief(error)}); trying again")
+        self.notice(f"storage failed while the commit was prepared ({brief(error)}); trying again")
 
     def _load(self) -> Table:
         ending = "" if self._unseen else "; nothing was committed"
@@ -275,11 +275,11 @@ class Publisher:
                 about_to_write=self.journal.about_to_write,
             )
         except (ForbiddenError, UnauthorizedError) as error:
-            raise AccessDenied(f"The catalog refused the commit: {_brief(error)}.") from error
+            raise AccessDenied(f"The catalog refused the commit: {brief(error)}.") from error
         except BadRequestError as error:
             if self._moved_since(table):
-                raise CommitFailedException(_brief(error)) from error
-            raise Terminal(f"The catalog rejected the commit: {_brief(error)}.") from error
+                raise CommitFailedException(brief(error)) from error
+            raise Terminal(f"The catalog rejected the commit: {brief(error)}.") from error
         return sequence_number
 
     def _moved_since(self, table: Table) -> bool:
@@ -288,7 +288,7 @@ class Publisher:
         No requirement covers this, and servers answer that the request is bad.
         """
         try:
-            return _numbering(self._load()) != _numbering(table)
+            return numbering(self._load()) != numbering(table)
         except TidybergError:
             raise
         except Exception:  # noqa: BLE001  # without an answer nobody can tell: the next attempt asks again
@@ -316,29 +316,29 @@ class Publisher:
         if isinstance(failure, CommitFailedException):
             return Conflict(
                 f"{self.plan.table} was too busy: {plural(tries, 'attempt')} to commit "
-                f"{plural(len(finished), 'group')} lost ({_brief(failure)}).",
+                f"{plural(len(finished), 'group')} lost ({brief(failure)}).",
                 hint="Try again when fewer writers commit, or raise commit.retries.",
             )
         if not self._attempts:
             return CatalogUnreachable(
-                f"The catalog did not show {self.plan.table} when the commit was due ({_brief(failure)}); "
+                f"The catalog did not show {self.plan.table} when the commit was due ({brief(failure)}); "
                 "nothing was committed.",
                 hint="Try again when it answers.",
             )
         often = "once" if tries == 1 else f"{tries} times"
         return StorageError(
-            f"The commit to {self.plan.table} failed {often} ({_brief(failure)}); the table is unchanged.",
+            f"The commit to {self.plan.table} failed {often} ({brief(failure)}); the table is unchanged.",
             hint="See that the catalog's database and the table's location are writable and have room.",
         )
 
     def _unknown(self, failure: BaseException) -> CommitStateUnknown:
         return CommitStateUnknown(
-            f"The catalog did not say whether the commit to {self.plan.table} landed ({_brief(failure)}).",
+            f"The catalog did not say whether the commit to {self.plan.table} landed ({brief(failure)}).",
             hint="The new files were kept. Run `tidyberg recover` once the catalog answers again.",
         )
 
 
-def _numbering(table: Table) -> tuple[int, int, int | None]:
+def numbering(table: Table) -> tuple[int, int, int | None]:
     return table.metadata.format_version, last_sequence_number(table.metadata), next_row_id(table)
 
 
@@ -352,6 +352,6 @@ def end_open_transaction(catalog: Catalog) -> None:
         catalog.engine.dispose()
 
 
-def _brief(error: BaseException | None) -> str:
+def brief(error: BaseException | None) -> str:
     text = " ".join(str(error).split()) if error else ""
     return (text[:200] + "…") if len(text) > 200 else text or type(error).__name__

@@ -153,10 +153,10 @@ class Stager:
             list_path,
             tuple(replaceable.group.group_id for replaceable in groups),
             (
-                *_requirements(catalog, metadata, parent.pinned.branch, head.snapshot_id),
+                *commit_requirements(catalog, metadata, parent.pinned.branch, head.snapshot_id),
                 no_fence(self.job_id, self.chunk),
             ),
-            _updates(metadata, parent.pinned.branch, snapshot),
+            snapshot_updates(metadata, parent.pinned.branch, snapshot),
             deletes.num_rows,
         )
 
@@ -368,7 +368,7 @@ def next_row_id(table: Table) -> int | None:
     return metadata.next_row_id
 
 
-def _requirements(
+def commit_requirements(
     catalog: Catalog, metadata: TableMetadata, branch: str, parent_id: int
 ) -> tuple[TableRequirement, ...]:
     requirements: list[Any] = [
@@ -385,7 +385,7 @@ def _requirements(
     return tuple(requirements)
 
 
-def _updates(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[TableUpdate, ...]:
+def snapshot_updates(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[TableUpdate, ...]:
     ref = metadata.refs[branch]
     return (
         AddSnapshotUpdate(snapshot=snapshot),

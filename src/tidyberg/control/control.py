@@ -27,6 +27,7 @@ from tidyberg.model.accuracy import CalibrationReport
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.expiry import ExpireOptions, ExpiryResult
 from tidyberg.model.job import Job, Stage
+from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestResult
 from tidyberg.model.options import PlanOptions, Prices, Resources, VerifyMode
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink, HealthReport, Notice, StageStarted, TableSummary
@@ -43,6 +44,7 @@ from tidyberg.telemetry.traces import Tracer
 
 if TYPE_CHECKING:
     from tidyberg.control.dead_jobs import DeadJobs
+    from tidyberg.control.manifest_rewrite import ManifestJob
     from tidyberg.control.scan import Scan
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -197,6 +199,38 @@ class Control:
             result = job.preview(emit, token) if dry_run else job.run(emit, token)
             span.set(outcome=result.outcome, files=result.files.files, bytes=result.files.bytes)
             return result
+
+    def plan_manifests(
+        self, ref: TableRef, options: ManifestOptions, *, cancel: CancelToken | None = None
+    ) -> ManifestPlan:
+        """Says what `rewrite_manifests` would do, whether it pays, and why. Changes nothing."""
+        return self._manifest_job(ref, options, None).plan(cancel or CancelToken())
+
+    def rewrite_manifests(
+        self,
+        ref: TableRef,
+        options: ManifestOptions,
+        *,
+        on_event: EventSink | None = None,
+        cancel: CancelToken | None = None,
+        job_id: str | None = None,
+    ) -> ManifestResult:
+        """Clusters the entries of manifests by partition, in manifests of the right size, if that pays."""
+        job = self._manifest_job(ref, options, job_id)
+        run_id = job.request.job_id
+        with (
+            about(job_id=run_id, run_id=run_id, table=f"{ref.catalog}.{ref}"),
+            self.tracer.span("rewrite_manifests") as span,
+        ):
+            result = job.run(on_event or _ignore, cancel or CancelToken())
+            span.set(outcome=result.outcome, files=result.replaced, bytes=result.bytes_written)
+            return result
+
+    def _manifest_job(self, ref: TableRef, options: ManifestOptions, job_id: str | None) -> "ManifestJob":
+        from tidyberg.control.manifest_rewrite import ManifestJob, ManifestRequest
+
+        request = ManifestRequest(ref, options, job_id or str(uuid.uuid4()))
+        return ManifestJob(request, self._services, self._policy, self.catalog(ref.catalog), self._dead_jobs)
 
     def history(self, ref: TableRef | None = None, limit: int = 20) -> list[Job]:
         return self.store.find(table=ref, limit=limit)

@@ -23,7 +23,7 @@ from tidyberg.catalog.metadata_file import swaps_blindly, swaps_in_process
 from tidyberg.commit.cleanup import referenced_paths, remove
 from tidyberg.commit.fence import FenceInDoubtError, fence_name, put_up_fence
 from tidyberg.commit.outputs import existing_outputs, exists, group_of
-from tidyberg.commit.ownership import Ownership
+from tidyberg.commit.ownership import Ownership, is_manifest_of
 from tidyberg.commit.snapshot import last_sequence_number, snapshot_of_job
 from tidyberg.control.expiry_recovery import doubt_about_expiry, settle_expiry
 from tidyberg.errors import TableBusy
@@ -103,6 +103,7 @@ class Recovery:
             snapshot_of_job(table.metadata, job.job_id, job.sent.chunk) is not None
             # The snapshot may have expired while its files are still live.
             or not referenced.isdisjoint(outputs_of(intent.only(sent), outputs))
+            or any(is_manifest_of(path, job.job_id, job.sent.chunk) for path in referenced)
         )
         doubt = None if landed else doubt
         foreign = foreign_paths(intent, written, ownership)

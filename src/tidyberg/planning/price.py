@@ -61,10 +61,10 @@ DEFAULT_RETENTION_MS = 5 * 86_400_000
 _OWN_CLIENT = ("s3", "s3a", "s3n", "file")
 _READ_REQUESTS = ("get", "head")
 _FREE_REQUESTS = ("delete", "abort")
-_MONTH_MS = 30 * 86_400_000
-_METADATA_READS = 13
 _VECTOR_BYTES, _DELETE_FILE_BYTES = 300, 1500  # without the positions
 _POSITION_BYTES = 2
+MONTH_MS = 30 * 86_400_000
+METADATA_READS = 13
 _NO_DELETES = np.array([], dtype=np.int64)
 
 
@@ -217,7 +217,7 @@ class Pricing:
         working = max(work.longest_seconds, work.core_seconds / self._cores)
         seconds = self.calibration.seconds_per_job + working
         commit = Work(
-            get_requests=2 * len(manifests) + _METADATA_READS + work.output_files,
+            get_requests=2 * len(manifests) + METADATA_READS + work.output_files,
             put_requests=self._manifests_written(manifests) + specs + 2,
         )
         return self._estimate(work + commit, seconds, seconds)
@@ -244,7 +244,7 @@ class Pricing:
         prices = self.prices
         requests = (work.get_requests * prices.get_per_1000 + work.put_requests * prices.put_per_1000) / 1000
         compute = allocated_seconds * self.resources.memory_gb * prices.compute_per_gb_second
-        storage = work.bytes_replaced / GB * prices.storage_per_gb_month * self.retention_ms / _MONTH_MS
+        storage = work.bytes_replaced / GB * prices.storage_per_gb_month * self.retention_ms / MONTH_MS
         opens_saved = work.input_files - work.output_files
         core_second = self.resources.memory_gb / self.resources.cores * prices.compute_per_gb_second
         saved_per_scan = (work.scan_requests_before - work.scan_requests_after) * prices.get_per_1000 / 1000
@@ -283,19 +283,19 @@ def pricing_for(
 ) -> Pricing:
     """Returns the pricing for a table with these properties at this location."""
     scheme = location.partition("://")[0].lower() if "://" in location else "file"
-    retention_ms = _retention_ms(properties)
+    retained_ms = retention_ms(properties)
     return Pricing(
         prices,
         calibration,
         resources,
         options.max_parallelism,
-        retention_ms,
+        retained_ms,
         scheme in _OWN_CLIENT,
         merged_manifest_bytes(properties),
     )
 
 
-def _retention_ms(properties: Mapping[str, str]) -> int:
+def retention_ms(properties: Mapping[str, str]) -> int:
     text = properties.get(RETENTION_PROPERTY, str(DEFAULT_RETENTION_MS))
     if not text.strip().isdigit():
         raise BadInput(f"The table's property {RETENTION_PROPERTY} is {text!r}, which is not a number of milliseconds.")

@@ -1,0 +1,307 @@
+"""One job that rewrites manifests: it holds the table, plans, commits, and removes what no snapshot references."""
+
+from dataclasses import dataclass, replace
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+
+from tidyberg.catalog.errors import catalog_errors
+from tidyberg.catalog.open import load_table
+from tidyberg.commit.cleanup import referenced_paths, remove
+from tidyberg.commit.manifest_publish import ManifestPublisher, PublishedManifests
+from tidyberg.commit.manifest_snapshot import ManifestRewrite, ManifestStager
+from tidyberg.commit.ownership import Ownership
+from tidyberg.commit.snapshot import last_sequence_number
+from tidyberg.control.context import JobPolicy, Services
+from tidyberg.control.dead_jobs import DeadJobs
+from tidyberg.control.journal import JobRecord
+from tidyberg.control.lease import Lease
+from tidyberg.control.manifest_plan import ManifestPlanner, PreparedManifests
+from tidyberg.control.recovery import Recovery
+from tidyberg.errors import BadInput, Cancelled, CommitStateUnknown, TableReplaced, TidybergError
+from tidyberg.execute.engine import CancelToken
+from tidyberg.model.job import Intent, Job, JobStatus, Stage
+from tidyberg.model.manifest_rewrite import REWRITE_MANIFESTS, ManifestOptions, ManifestPlan, ManifestResult
+from tidyberg.model.report import EventSink, Notice, StageStarted
+from tidyberg.model.sizes import format_size
+from tidyberg.model.table import TableRef
+from tidyberg.model.words import plural
+from tidyberg.record.process import this_process
+
+
+@dataclass(frozen=True)
+class ManifestRequest:
+    table: TableRef
+    options: ManifestOptions
+    job_id: str  # no job has had it before
+
+
+@dataclass(frozen=True)
+class ManifestJob:
+    request: ManifestRequest
+    services: Services
+    policy: JobPolicy
+    catalog: Catalog
+    dead_jobs: DeadJobs
+
+    def plan(self, cancel: CancelToken) -> ManifestPlan:
+        """Says what `run` would do, and whether it pays. Changes nothing, and takes no lease."""
+        table = load_table(self.catalog, self.request.table)
+        with catalog_errors(self.request.table.catalog, what=str(self.request.table)):
+            return self.planner(cancel).prepare(table).plan
+
+    def run(self, emit: EventSink, cancel: CancelToken) -> ManifestResult:
+        """Rewrites the manifests if it pays, or if it is forced."""
+        stop = CancelToken()  # the job also stops when it loses its table
+        cancel.add_callback(stop.cancel)
+        table, services = load_table(self.catalog, self.request.table), self.services
+        job = self._new_job(str(table.metadata.table_uuid), services.now_ms())
+        lease = Lease(
+            services.store,
+            job,
+            this_process(),
+            services.now_ms,
+            ttl_ms=self.policy.lease_ms,
+            wait_seconds=self.policy.wait_seconds,
+            sleep=services.sleep,
+            cancel=stop,
+        )
+        with lease:
+            if services.store.get(job.job_id) is not None:  # names of manifests contain the id [I5]
+                raise BadInput(f"The run id {job.job_id} was used before.", hint="Give each run an id of its own.")
+            record = JobRecord(services.store, job, lease, services.scrub)
+            work = ManifestWork(self, record, emit, stop)
+            try:
+                return work.run(None if lease.waited else table)
+            except BaseException as error:
+                self._record_failure(record, error)
+                if lease.lost and (said := self.dead_jobs.recover_again(record)):
+                    emit(Notice("info", said))
+                if isinstance(error, TidybergError) and (cause := record.cause_of(error)) is not error:
+                    raise cause from error
+                raise
+
+    def planner(self, cancel: CancelToken) -> ManifestPlanner:
+        return ManifestPlanner(
+            self.request.table, self.request.options, self.services.prices, cancel.raise_if_cancelled
+        )
+
+    def _new_job(self, table_uuid: str, now_ms: int) -> Job:
+        return Job(
+            job_id=self.request.job_id,
+            table=self.request.table,
+            table_uuid=table_uuid,
+            branch=self.request.options.branch,
+            strategy=REWRITE_MANIFESTS,
+            options=self.request.options.as_options(),
+            status=JobStatus.RUNNING,
+            stage=Stage.RECOVER,
+            engine="",
+            created_ms=now_ms,
+            started_ms=now_ms,
+            heartbeat_ms=now_ms,
+            owner=this_process(),
+        )
+
+    def _record_failure(self, record: JobRecord, error: BaseException) -> None:
+        is_cancelled = isinstance(error, Cancelled | KeyboardInterrupt)
+        record.update(
+            status=JobStatus.CANCELLED if is_cancelled else JobStatus.FAILED,
+            finished_ms=self.services.now_ms(),
+            unresolved=record.job.intent is not None,
+            error_code=error.code if isinstance(error, TidybergError) else type(error).__name__,
+            error=str(error) or type(error).__name__,
+        )
+
+
+@dataclass
+class ManifestWork:
+    """What the job does while it holds its table."""
+
+    job: ManifestJob
+    record: JobRecord
+    emit: EventSink
+    cancel: CancelToken
+
+    def run(self, table: Table | None) -> ManifestResult:
+        """`table` is None if it must be loaded again."""
+        request = self.job.request
+        recovered = self._recover_others()
+        table = table if table is not None and not recovered else self._load()
+        self._stage(Stage.OBSERVE, f"reading the manifests of {request.table}")
+        prepared = self._prepare(table)
+        if prepared.rewrite is None or not prepared.plan.pays:
+            return self._finish(ManifestResult(prepared.plan, "nothing", recovered=recovered))
+        published = self._commit(table, prepared)
+        if published is None:
+            return self._finish(ManifestResult(prepared.plan, "nothing", recovered=recovered))
+        return self._finish(
+            ManifestResult(
+                prepared.plan,
+                "rewritten",
+                snapshot_id=published.snapshot_id,
+                created=published.created,
+                replaced=published.replaced,
+                kept=published.kept,
+                entries=published.entries,
+                bytes_written=published.bytes_written,
+                attempts=published.attempts,
+                recovered=recovered,
+            )
+        )
+
+    def _recover_others(self) -> tuple[str, ...]:
+        """Concludes rewrites of this table that died. Other dead jobs wait for their own kind, or `recover`."""
+        job, services = self.record.job, self.job.services
+        recovery = Recovery(services.store, job.job_id, services.now_ms, services.sleep, self.cancel)
+        others = services.store.find(table=job.table, unfinished=True, limit=1000)
+        dead = [
+            other
+            for other in others
+            if other.strategy == REWRITE_MANIFESTS and other.job_id != job.job_id and other.table_uuid == job.table_uuid
+        ]
+        done = tuple(recovery.recover(self.job.catalog, other) for other in dead)
+        for text in done:
+            self.emit(Notice("info", text))
+        return done
+
+    def _prepare(self, table: Table) -> PreparedManifests:
+        with catalog_errors(self.job.request.table.catalog, what=str(self.job.request.table)):
+            return self.job.planner(self.cancel).prepare(table)
+
+    def _commit(self, table: Table, prepared: PreparedManifests) -> PublishedManifests | None:
+        assert prepared.rewrite is not None
+        plan, record, services = prepared.plan, self.record, self.job.services
+        record.update(
+            predicted_dollars=plan.dollars,
+            predicted_bytes=plan.bytes_after,
+            # Recorded before the first byte is written: recovery then looks at what this job has noted.
+            intent=Intent(
+                job_id=record.job.job_id,
+                sequence_number=last_sequence_number(table.metadata),
+                directories={},
+                attempts=0,
+                outputs={},
+                settle_seconds=0.0,
+            ),
+        )
+        self._stage(
+            Stage.COMMIT,
+            f"writing {plural(plan.created, 'manifest')} in place of {plan.replaced:,}, with {plan.entries:,} entries",
+        )
+        branch = self.job.request.options.branch
+        publisher = ManifestPublisher(
+            self.job.catalog,
+            self.job.request.table,
+            record.job.table_uuid,
+            branch,
+            ManifestStager(
+                record.job.job_id,
+                branch,
+                table.metadata.new_snapshot_id(),
+                record.about_to_write,
+                self.cancel.raise_if_cancelled,
+                services.now_ms,
+            ),
+            record,
+            plan_again=self._plan_again,
+            replans=self.job.policy.replans,
+            retry=services.retry,
+            notice=self._warn,
+            sleep=services.sleep,
+        )
+        try:
+            published = publisher.publish(prepared.rewrite)
+        except CommitStateUnknown:
+            record.update(unresolved=True)
+            raise
+        except TidybergError:
+            self._remove_uncommitted()
+            raise
+        if published is not None:
+            record.committed_number = published.sequence_number
+            record.update(commits=1, snapshot_id=published.snapshot_id, commit_retries=max(0, published.attempts - 1))
+        if published is None or published.attempts > 1:
+            self._remove_uncommitted()
+        else:
+            record.conclude(())
+            record.update(intent=None)
+        return published
+
+    def _plan_again(self, table: Table) -> ManifestRewrite | None:
+        prepared = self._prepare(table)
+        return prepared.rewrite if prepared.plan.pays else None
+
+    def _remove_uncommitted(self) -> None:
+        """Removes files of attempts that lost. Recovery removes what cannot be removed now."""
+        try:
+            problem = self._removed()
+        except Exception as error:  # noqa: BLE001  # must not hide how the commit ended
+            problem = str(error)
+        if problem:
+            self._warn(f"files are left for `tidyberg recover`: {problem}")
+            self.record.update(unresolved=True)
+        else:
+            self.record.conclude(())
+            self.record.update(intent=None)
+
+    def _removed(self) -> str | None:
+        """Removes every file of the job that no snapshot references. Returns what went wrong, if anything."""
+        record = self.record
+        assert record.job.intent is not None
+        if not record.may_delete():
+            return "another job took over the table"
+        try:
+            fresh = self._load()
+        except (NoSuchTableError, TableReplaced):
+            return "the table is gone or renamed, and some of them may be committed"
+        if not self._shows_our_commit(fresh):
+            return "the catalog does not show the job's commit"
+        noted = record.noted_paths()
+        unreferenced = set(noted) - referenced_paths(fresh, noted, record.job.intent.sequence_number)
+        ownership = Ownership.of(fresh, record.job.job_id)
+        refused = remove(fresh.io, unreferenced, record.job.intent, ownership).refused
+        return f"{len(refused)} could not be removed, first {refused[0][0]}: {refused[0][1]}" if refused else None
+
+    def _shows_our_commit(self, fresh: Table) -> bool:
+        """A catalog with a cache may show an older state, which does not reference the commit's files."""
+        job, number = self.record.job, self.record.committed_number
+        if number is not None and last_sequence_number(fresh.metadata) >= number:
+            return True  # even if the commit's snapshot has expired since
+        return not job.commits or fresh.metadata.snapshot_by_id(job.snapshot_id or -1) is not None
+
+    def _finish(self, result: ManifestResult) -> ManifestResult:
+        job = self.record.update(
+            status=JobStatus.SUCCEEDED,
+            stage=Stage.DONE,
+            finished_ms=self.job.services.now_ms(),
+            notes=(*self.record.job.notes, in_words(result)),
+        )
+        if not job.unresolved:
+            self.record.forget()
+        self.emit(StageStarted(Stage.DONE))
+        return replace(result, job=job)
+
+    def _load(self) -> Table:
+        request = self.job.request
+        table = load_table(self.job.catalog, request.table)
+        if str(table.metadata.table_uuid) != self.record.job.table_uuid:
+            raise TableReplaced(f"{request.table} was dropped and created again meanwhile.", hint="Try again.")
+        return table
+
+    def _stage(self, stage: Stage, message: str) -> None:
+        self.record.update(stage=stage)
+        self.emit(StageStarted(stage, message))
+
+    def _warn(self, text: str) -> None:
+        self.emit(Notice("warning", text))
+
+
+def in_words(result: ManifestResult) -> str:
+    if result.outcome == "nothing":
+        return f"manifests not rewritten: {result.plan.reason}"
+    return (
+        f"{plural(result.replaced, 'manifest')} replaced by {result.created:,} with {result.entries:,} entries, "
+        f"{format_size(result.bytes_written)} written"
+    )
