@@ -142,11 +142,11 @@ class OrphanSearch:
                 f"A snapshot of {'.'.join(table.name())} has no manifest list, so its files are not known.",
                 hint="Expire this snapshot first.",
             )
-        self._take_out(_named_in_metadata(table, reached))
+        self.take_out(_named_in_metadata(table, reached))
         self.files = self.files.filter(pc.not_equal(self.files["name"], _VERSION_HINT))
         new = [info for key, info in reached.manifests.items() if key not in self._read]
         for piece in live_entries(reached.io, new, reached.check):
-            self._take_out(piece["path"])
+            self.take_out(piece["path"])
         self._read |= set(reached.manifests)
 
     def mismatched(self) -> pa.Table:
@@ -161,7 +161,8 @@ class OrphanSearch:
         aliases = sorted(self._aliases - self._mismatched)
         self._keep(pc.is_in(self.files["key"], value_set=pa.array(aliases, TEXT)), ALIAS)
 
-    def _take_out(self, paths: pa.ChunkedArray) -> None:
+    def take_out(self, paths: pa.ChunkedArray) -> None:
+        """Leaves out the files that these locations name."""
         if not self.files.num_rows or not len(paths):
             return
         paths = paths.cast(TEXT)
