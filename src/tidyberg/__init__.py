@@ -1,4 +1,4 @@
-"""Maintains Apache Iceberg tables: plans, compacts and audits them, expires their snapshots, rewrites their manifests.
+"""Maintains Apache Iceberg tables: plans, compacts and audits them, and does all other maintenance.
 
 The functions are imported on first use. Executors import this package only for its kernels, and may lack PyIceberg.
 """
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
         plan,
         plan_maintenance,
         plan_manifests,
+        plan_orphans,
+        remove_orphans,
         rewrite_manifests,
         stop_spark,
     )
@@ -29,6 +31,8 @@ __all__ = [
     "plan",
     "plan_maintenance",
     "plan_manifests",
+    "plan_orphans",
+    "remove_orphans",
     "rewrite_manifests",
     "stop_spark",
 ]

@@ -5,7 +5,7 @@ Modules that only a service or an engine needs are imported late, because a plan
 
 import os
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from tidyberg.model.durations import parse_age
 from tidyberg.model.expiry import ExpireOptions, ExpiryResult
 from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestResult
 from tidyberg.model.options import INLINE, PlanOptions, Resources, VerifyMode
+from tidyberg.model.orphans import OrphanOptions, OrphanPlan, OrphanResult, PrefixMismatch
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink
 from tidyberg.model.sizes import parse_size
@@ -248,6 +249,66 @@ def expire(
     )
     with _control_for(table, load_settings(), None) as control:
         return control.expire(_ref(table), options, dry_run=dry_run, on_event=on_event)
+
+
+def remove_orphans(
+    table: "Table",
+    *,
+    older_than: str | timedelta = "3d",
+    newer_than: datetime | None = None,
+    now: bool = False,
+    quarantine: bool = False,
+    force: str | None = None,
+    prefix_mismatch: PrefixMismatch = "error",
+    locations: Sequence[str] = (),
+    on_event: EventSink | None = None,
+) -> OrphanResult:
+    """Delete files below the table's location that no snapshot needs and an earlier run has seen too.
+
+    `now` does not wait for a second run. `quarantine` moves the files instead. `force` is the reason for an age below a
+    day. `plan_orphans` says what this would do.
+    """
+    options = _orphan_options(older_than, newer_than, now, quarantine, force, prefix_mismatch, locations)
+    with _control_for(table, load_settings(), None) as control:
+        return control.remove_orphans(_ref(table), options, on_event=on_event)
+
+
+def plan_orphans(
+    table: "Table",
+    *,
+    older_than: str | timedelta = "3d",
+    newer_than: datetime | None = None,
+    now: bool = False,
+    force: str | None = None,
+    prefix_mismatch: PrefixMismatch = "error",
+    locations: Sequence[str] = (),
+    on_event: EventSink | None = None,
+) -> OrphanPlan:
+    """Say what `remove_orphans` would delete now, and what that saves. It changes nothing."""
+    options = _orphan_options(older_than, newer_than, now, False, force, prefix_mismatch, locations)
+    with _control_for(table, load_settings(), None) as control:
+        return control.plan_orphans(_ref(table), options, on_event=on_event)
+
+
+def _orphan_options(
+    older_than: str | timedelta,
+    newer_than: datetime | None,
+    now: bool,
+    quarantine: bool,
+    force: str | None,
+    prefix_mismatch: PrefixMismatch,
+    locations: Sequence[str],
+) -> OrphanOptions:
+    age = parse_age(older_than) if isinstance(older_than, str) else int(older_than / timedelta(milliseconds=1))
+    return OrphanOptions(
+        older_than_ms=age,
+        newer_than_ms=None if newer_than is None else int(newer_than.timestamp() * 1000),
+        now=now,
+        quarantine=quarantine,
+        force=force,
+        prefix_mismatch=prefix_mismatch,
+        locations=tuple(locations),
+    )
 
 
 def maintain(

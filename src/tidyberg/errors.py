@@ -82,6 +82,12 @@ class BadPlan(BadInput):
     code = "bad-plan"
 
 
+class SharedFiles(BadInput):
+    """Another table has files in the location of the table, so unreferenced files may be the other table's."""
+
+    code = "shared-location"
+
+
 class UnknownJob(BadInput):
     code = "unknown-job"
     http_status = 404

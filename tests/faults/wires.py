@@ -303,6 +303,9 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
     def delete_file(self, path: str) -> None:
         self._run("delete", path, CHANGES, lambda: self._filesystem.delete_file(path))
 
+    def move(self, path: str, to: str) -> None:
+        self._run("move", path, CHANGES, lambda: self._filesystem.move(path, to))
+
     def open_input_file(self, path: str) -> pa.NativeFile:
         def opened() -> pa.NativeFile:
             return pa.PythonFile(_Stream(self._layer, Wire.KERNEL, path, "rb"), mode="r")
@@ -319,4 +322,4 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
         raise NotImplementedError("no kernel needs this")
 
     delete_dir = delete_dir_contents = delete_root_dir_contents = _unused
-    move = copy_file = open_input_stream = open_append_stream = normalize_path = _unused
+    copy_file = open_input_stream = open_append_stream = normalize_path = _unused

@@ -1,4 +1,4 @@
-"""Commands that maintain tables beyond compaction: expire, rewrite-manifests. They import their code when they run."""
+"""Commands that maintain tables beyond compaction: expire, rewrite-manifests, orphans. They import their code when they run."""
 
 from typing import Annotated
 
@@ -26,11 +26,18 @@ Verify = Annotated[
         show_default=False,
     ),
 ]
+OrphanNames = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[restore|purge] TABLE...", help="namespace.table, or patterns such as 'sales.*'", show_default=False
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
     app.command()(expire)
     app.command("rewrite-manifests")(rewrite_manifests)
+    app.command()(orphans)
 
 
 @takes(CommonFlags, EngineFlags, without=("engine", "master", "connect", "spark_conf", "verify"))
@@ -64,6 +71,85 @@ def expire(
     )
     named = NamedTables(tuple(tables or ()), every=all_tables)
     status = expiry.expire(Session(common, engine), named, options, dry_run=dry_run, fail_fast=fail_fast)
+    end_as(status, detailed_exitcode=detailed_exitcode)
+
+
+@takes(CommonFlags, EngineFlags, without=("engine", "master", "connect", "spark_conf", "verify"))
+def orphans(
+    common: CommonFlags,
+    engine: EngineFlags,
+    tables: OrphanNames = None,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", help="Age of orphans, e.g. 7d; 3 days. Of `purge`: 30 days.")
+    ] = None,
+    newer_than: Annotated[
+        str | None, typer.Option("--newer-than", metavar="TIME", help="Keep files written before it, e.g. 2026-01-31.")
+    ] = None,
+    now: Annotated[bool, typer.Option("--now", help="Do not wait for a second run to see the same orphans.")] = False,
+    quarantine: Annotated[
+        bool, typer.Option("--quarantine", help="Move orphans instead; `orphans restore` brings them back.")
+    ] = False,
+    force: Annotated[
+        str | None, typer.Option("--force", metavar="REASON", help="Allow an age below 24 hours; recorded.")
+    ] = None,
+    location: Annotated[
+        list[str] | None,
+        typer.Option("--location", help="Look here instead, e.g. in write.data.path; may be repeated."),
+    ] = None,
+    prefix_mismatch: Annotated[
+        str, typer.Option("--prefix-mismatch", help="Referenced with another scheme or host: error, ignore, delete.")
+    ] = "error",
+    equal_schemes: Annotated[
+        list[str] | None, typer.Option("--equal-schemes", metavar="A,B", help="Schemes that mean the same.")
+    ] = None,
+    equal_authorities: Annotated[
+        list[str] | None, typer.Option("--equal-authorities", metavar="A,B", help="Hosts or buckets that are the same.")
+    ] = None,
+    dropped_table: Annotated[
+        list[str] | None,
+        typer.Option("--dropped-table", metavar="UUID", help="A dropped table whose files are orphans too."),
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="ID", help="Restore or purge the files of one run.")
+    ] = None,
+    catalog_wide: Annotated[bool, typer.Option("--catalog-wide", help="With --check-locations: all tables.")] = False,
+    check_locations: Annotated[
+        bool, typer.Option("--check-locations", help="Only look for tables that share a location.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go, change nothing.")] = False,
+    all_tables: AllTables = False,
+    fail_fast: FailFast = False,
+    detailed_exitcode: DetailedExitCode = False,
+) -> None:
+    """Delete files that no snapshot needs. `orphans restore` and `orphans purge` deal with quarantined files."""
+    from tidyberg.cli import orphans as commands
+    from tidyberg.cli.session import Session
+
+    names = tuple(tables or ())
+    session = Session(common, engine)
+    if catalog_wide or check_locations:
+        end_as(
+            commands.check_locations(session, names, both=catalog_wide and check_locations),
+            detailed_exitcode=detailed_exitcode,
+        )
+        return
+    if names[:1] in (("restore",), ("purge",)):
+        status = commands.quarantined(session, names[0], names[1:], job, older_than)
+        end_as(status, detailed_exitcode=detailed_exitcode)
+        return
+    options = commands.orphan_options(
+        older_than=older_than,
+        newer_than=newer_than,
+        now=now,
+        quarantine=quarantine,
+        force=force,
+        locations=location or (),
+        prefix_mismatch=prefix_mismatch,
+        equal_schemes=equal_schemes or (),
+        equal_authorities=equal_authorities or (),
+        dropped_tables=dropped_table or (),
+    )
+    status = commands.remove(session, names, options, every=all_tables, dry_run=dry_run, fail_fast=fail_fast, job=job)
     end_as(status, detailed_exitcode=detailed_exitcode)
 
 

@@ -29,6 +29,14 @@ from tidyberg.model.expiry import ExpireOptions, ExpiryResult
 from tidyberg.model.job import Job, Stage
 from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestResult
 from tidyberg.model.options import PlanOptions, Prices, Resources, VerifyMode
+from tidyberg.model.orphans import (
+    CatalogLocations,
+    OrphanOptions,
+    OrphanPlan,
+    OrphanResult,
+    QuarantineResult,
+    SharedLocation,
+)
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink, HealthReport, Notice, StageStarted, TableSummary
 from tidyberg.model.retry import RetryPolicy
@@ -43,8 +51,10 @@ from tidyberg.telemetry.context import about
 from tidyberg.telemetry.traces import Tracer
 
 if TYPE_CHECKING:
+    from tidyberg.control.catalog_locations import LocationsCache
     from tidyberg.control.dead_jobs import DeadJobs
     from tidyberg.control.manifest_rewrite import ManifestJob
+    from tidyberg.control.orphans import OrphansJob
     from tidyberg.control.scan import Scan
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -70,6 +80,7 @@ class Control:
     cache: ManifestCache = field(default_factory=ManifestCache)
     tracer: Tracer = field(default_factory=Tracer)
     scrub: Callable[[str], str] = redact_text  # I12: removes secrets from error messages
+    _locations: "LocationsCache | None" = None
     _engine: Engine | None = None
     _inline: Engine | None = None
     _engine_lock: threading.Lock = field(default_factory=threading.Lock)
@@ -200,6 +211,70 @@ class Control:
             span.set(outcome=result.outcome, files=result.files.files, bytes=result.files.bytes)
             return result
 
+    def plan_orphans(
+        self,
+        ref: TableRef,
+        options: OrphanOptions,
+        *,
+        on_event: EventSink | None = None,
+        cancel: CancelToken | None = None,
+    ) -> OrphanPlan:
+        """Finds files that no snapshot references, and says which of them `remove_orphans` would delete now."""
+        return self._orphans(ref).plan(options, on_event or _ignore, cancel or CancelToken())
+
+    def remove_orphans(
+        self,
+        ref: TableRef,
+        options: OrphanOptions,
+        *,
+        on_event: EventSink | None = None,
+        cancel: CancelToken | None = None,
+        job_id: str | None = None,
+    ) -> OrphanResult:
+        """Deletes, or moves to quarantine, files that no snapshot references. It makes its own plan."""
+        job = self._orphans(ref, job_id)
+        with (
+            about(job_id=job.job_id, run_id=job.job_id, table=f"{ref.catalog}.{ref}"),
+            self.tracer.span("remove_orphans") as span,
+        ):
+            result = job.remove(options, on_event or _ignore, cancel or CancelToken())
+            span.set(outcome=result.outcome, files=result.files.files, bytes=result.files.bytes)
+            return result
+
+    def restore_orphans(
+        self,
+        ref: TableRef,
+        of_job: str | None = None,
+        *,
+        on_event: EventSink | None = None,
+        cancel: CancelToken | None = None,
+    ) -> QuarantineResult:
+        """Brings quarantined files back: those of one run, or of all."""
+        return self._orphans(ref).restore(of_job, on_event or _ignore, cancel or CancelToken())
+
+    def purge_orphans(
+        self,
+        ref: TableRef,
+        older_than_ms: int,
+        of_job: str | None = None,
+        *,
+        on_event: EventSink | None = None,
+        cancel: CancelToken | None = None,
+    ) -> QuarantineResult:
+        """Deletes files that were moved to quarantine longer ago than this."""
+        return self._orphans(ref).purge(of_job, older_than_ms, on_event or _ignore, cancel or CancelToken())
+
+    def check_locations(
+        self, catalog: str | None = None, cancel: CancelToken | None = None
+    ) -> tuple[CatalogLocations, list[SharedLocation]]:
+        """Loads every table of a catalog, and returns those that share a directory."""
+        from tidyberg.control.catalog_locations import find_locations
+        from tidyberg.observe.shared_locations import shared_locations
+
+        check = (cancel or CancelToken()).raise_if_cancelled
+        found = find_locations(self.catalog(catalog), self.open_catalog, check)
+        return found, shared_locations(found.tables)
+
     def plan_manifests(
         self, ref: TableRef, options: ManifestOptions, *, cancel: CancelToken | None = None
     ) -> ManifestPlan:
@@ -277,6 +352,15 @@ class Control:
         A run that is still alive keeps its table, and the new run gets TableBusy.
         """
         return self._dead_jobs.outcome(run_id)
+
+    def _orphans(self, ref: TableRef, job_id: str | None = None) -> "OrphansJob":
+        from tidyberg.control.catalog_locations import LocationsCache
+        from tidyberg.control.orphans import OrphansJob
+
+        if self._locations is None:
+            self._locations = LocationsCache(self.open_catalog, self.now_ms)
+        catalog = self.catalog(ref.catalog)
+        return OrphansJob(ref, job_id or str(uuid.uuid4()), self._services, self._policy, catalog, self._locations.get)
 
     @property
     def _services(self) -> Services:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 
 from tidyberg.commit.expiry import MetadataRemoval, removable_refs
+from tidyberg.control.complete_snapshots import require_all_snapshots
 from tidyberg.errors import BadInput, DamagedFile
 from tidyberg.model.expiry import ExpireOptions, ExpiryDecision, RefInfo
 from tidyberg.model.table import TableRef
@@ -61,7 +61,7 @@ class ExpiryPlanner:
 
     def prepare(self, table: Table) -> PreparedExpiry:
         """Reads metadata only. Raises BadInput if the table or the options do not allow it."""
-        self._check_catalog()
+        require_all_snapshots(self.catalog)
         metadata = table.metadata
         decision = self.decide(table)
         if problem := missing_ids(snapshots_of(metadata), self.options.snapshot_ids):
@@ -99,16 +99,6 @@ class ExpiryPlanner:
             specs = unused_ids(known, retained.spec_ids, metadata.default_spec_id)
         refs = removable_refs(self.catalog, metadata, [ref.name for ref in decision.refs])
         return MetadataRemoval(ids, refs, schemas, specs)
-
-    def _check_catalog(self) -> None:
-        """A catalog that hides snapshots hides what they reference."""
-        mode = self.catalog.properties.get(SNAPSHOT_LOADING_MODE)
-        if isinstance(self.catalog, RestCatalog) and mode not in (None, "all"):
-            raise BadInput(
-                f"The catalog {self.catalog.name} loads tables with {SNAPSHOT_LOADING_MODE}={mode}. It does not show "
-                "all snapshots, so files that they need cannot be told from others.",
-                hint=f"Remove {SNAPSHOT_LOADING_MODE} from the catalog's properties.",
-            )
 
     def _skip(self, error: DamagedFile) -> None:
         self.warn(f"{error.message} Files that only it names are left in storage.")

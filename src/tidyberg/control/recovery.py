@@ -29,6 +29,7 @@ from tidyberg.control.expiry_recovery import doubt_about_expiry, settle_expiry
 from tidyberg.errors import TableBusy
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Intent, Job, JobStatus, SentCommit, Stage
+from tidyberg.model.orphans import ORPHANS, PURGE, RESTORE
 from tidyberg.model.words import plural
 from tidyberg.record.process import is_alive
 from tidyberg.record.store import JobStore
@@ -112,7 +113,9 @@ class Recovery:
     def conclude(self, job: Job, finding: Finding | None) -> str:
         """Records the job's outcome and removes its uncommitted files, except those that another job has adopted."""
         if finding is None:
-            return self._finish(job, JobStatus.FAILED, "died before it wrote anything")
+            is_repeatable = job.strategy in (ORPHANS, RESTORE, PURGE)  # another run finds out what is left to do
+            what = "died; running it again continues it" if is_repeatable else "died before it wrote anything"
+            return self._finish(job, JobStatus.FAILED, what)
         if finding.doubt:  # also of an expiry, whose list is kept
             what = f"its commit may still land ({finding.doubt}); its files are kept until that is known"
             return self._postpone(job, what)

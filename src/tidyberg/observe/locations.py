@@ -39,3 +39,8 @@ def _spelled(locations: pa.ChunkedArray) -> pa.ChunkedArray:
     for pattern, replacement in _SPELLINGS:
         locations = pc.replace_substring_regex(locations, pattern, replacement)
     return locations
+
+
+def spelled_roots(roots: Collection[str]) -> list[str]:
+    """The roots in one spelling, each with a slash at its end: one lies in another if it begins with it."""
+    return [f"{root.rstrip('/')}/" for root in _spelled(pa.chunked_array([list(roots)], TEXT)).to_pylist()]

@@ -42,6 +42,27 @@ class S3Response:
         start = self.body[:1024]
         return self.status >= 300 or (b"<DeleteResult" not in start and (b"<Error>" in start or b"<Error " in start))
 
+    def page(self) -> "ListingPage":
+        """Reads a page of a listing. Raises TruncatedResponse if it is not complete."""
+        try:
+            root = ElementTree.fromstring(self.body)  # noqa: S314  # from the store that is trusted with the data
+        except ElementTree.ParseError as error:
+            raise TruncatedResponse("a page of a listing is not complete") from error
+        objects: list[tuple[str, str, str]] = []
+        prefixes: list[str] = []
+        said: dict[str, str] = {}
+        for element in root:
+            name = element.tag.rpartition("}")[2]
+            if name == "Contents":
+                values = {child.tag.rpartition("}")[2]: child.text or "" for child in element}
+                objects.append((values["Key"], values["Size"], values["LastModified"]))
+            elif name == "CommonPrefixes":
+                prefixes += [child.text or "" for child in element]
+            else:
+                said[name] = element.text or ""
+        is_cut = said.get("IsTruncated", "").lower() == "true"
+        return ListingPage(objects, prefixes, said.get("NextContinuationToken") or None if is_cut else None)
+
     def errors_by_key(self) -> dict[str, tuple[str, str]]:
         """Returns the code and the message of each object that a bulk deletion did not delete."""
         try:
@@ -54,6 +75,13 @@ class S3Response:
                 said = {child.tag.rpartition("}")[2]: child.text or "" for child in element}
                 found[said.get("Key", "")] = (said.get("Code", ""), " ".join(said.get("Message", "").split()))
         return found
+
+
+@dataclass(frozen=True)
+class ListingPage:
+    objects: list[tuple[str, str, str]]  # key, size and time, as the store wrote them
+    prefixes: list[str]
+    next_token: str | None  # None: this is the last page
 
 
 class S3Error(OSError):

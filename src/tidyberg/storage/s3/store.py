@@ -173,18 +173,53 @@ class S3Store:
         Without `recursive`, it lists only keys that have no further slash. It does not ask for encoded keys, because
         stores encode them differently.
         """
-        token: list[tuple[str, str]] = []
         depth = [] if recursive else [("delimiter", "/")]
-        while True:
-            query = [("list-type", "2"), ("prefix", prefix), *depth, *token]
-            response = self.client.call(S3Request("list", "GET", bucket, "", query), self.requests)
-            columns = (response.values("Key"), response.values("Size"), response.values("LastModified"))
-            for key, size, modified in zip(*columns, strict=True):
-                if key.startswith(prefix):
-                    yield ListedObject(key, int(size), _milliseconds(modified))
-            if (response.value("IsTruncated") or "").lower() != "true":
+        for page in self._pages(bucket, prefix, depth):
+            yield from page
+
+    def pages(
+        self, bucket: str, prefix: str, *, after: str | None = None, until: str | None = None
+    ) -> Iterator[list[ListedObject]]:
+        """Lists all objects below the prefix, page by page: keys behind `after`, up to and including `until`.
+
+        The order is that of the keys' bytes in UTF-8. A store that begins elsewhere costs time, but no key is wrong.
+        """
+        first, last = (after or "").encode(), None if until is None else until.encode()
+        start = [("start-after", after)] if after is not None else []
+        for page in self._pages(bucket, prefix, start):
+            keys = [one.key.encode() for one in page]
+            yield [one for one, key in zip(page, keys, strict=True) if key > first and (last is None or key <= last)]
+            if last is not None and keys and keys[-1] > last:
                 return
-            token = [("continuation-token", response.value("NextContinuationToken") or "")]
+
+    def directories(self, bucket: str, prefix: str) -> list[str]:
+        """Returns prefixes one level below, with one request: not all of them if there are many objects."""
+        query = [("list-type", "2"), ("prefix", prefix), ("delimiter", "/")]
+        response = self.client.call(S3Request("list", "GET", bucket, "", query), self.requests)
+        return [one for one in response.page().prefixes if one.startswith(prefix) and one != prefix]
+
+    def _pages(self, bucket: str, prefix: str, more: Sequence[tuple[str, str]]) -> Iterator[list[ListedObject]]:
+        token: list[tuple[str, str]] = []
+        while True:
+            query = [("list-type", "2"), ("prefix", prefix), *more, *token]
+            response = self.client.call(S3Request("list", "GET", bucket, "", query), self.requests)
+            page = response.page()
+            yield [
+                ListedObject(key, int(size), _milliseconds(modified))
+                for key, size, modified in page.objects
+                if key.startswith(prefix)
+            ]
+            if not page.next_token:
+                return
+            token = [("continuation-token", page.next_token)]
+
+    def copy(self, source: S3Object, target: S3Object) -> None:
+        """Copies an object of up to 5 GB inside the store."""
+        headers = {"x-amz-copy-source": encode_path(f"/{source.bucket}/{source.key}")}
+        response = self.client.call(S3Request("copy", "PUT", target.bucket, target.key, (), headers), self.requests)
+        if not response.value("ETag"):  # a store that does not know the header has stored an empty object
+            self.delete(target)
+            raise CannotCopyParts
 
     def uploads(self, bucket: str, prefix: str) -> Iterator[Upload]:
         """Lists uploads that were neither completed nor aborted. They cost storage, and `objects` omits them."""
