@@ -89,7 +89,7 @@ def build_service(settings: Settings) -> "Service":
         settings,
         control,
         records,
-        Access(settings.tenants),
+        Access(settings.tenants, settings.access.job_roles),
         metrics,
         check_engine=lambda: _check_engine(settings),
         now_ms=control.now_ms,

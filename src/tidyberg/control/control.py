@@ -182,14 +182,19 @@ class Control:
         on_event: EventSink | None = None,
         cancel: CancelToken | None = None,
         job_id: str | None = None,
+        submission_id: str | None = None,
+        sent_before: frozenset[int] = frozenset(),
     ) -> ExpiryResult:
-        """Expires snapshots, and deletes the files that no retained snapshot references."""
+        """Expires snapshots, and deletes the files that no retained snapshot references.
+
+        `sent_before` are snapshots that earlier attempts at the submission may have expired.
+        """
         from tidyberg.control.expiry import ExpiryJob
         from tidyberg.control.expiry_work import ExpiryRequest
 
-        request = ExpiryRequest(ref, options, job_id or str(uuid.uuid4()))
+        request = ExpiryRequest(ref, options, job_id or str(uuid.uuid4()), submission_id, sent_before)
         with (
-            about(job_id=request.job_id, run_id=request.job_id, table=f"{ref.catalog}.{ref}"),
+            about(job_id=submission_id or request.job_id, run_id=request.job_id, table=f"{ref.catalog}.{ref}"),
             self.tracer.span("expire_snapshots") as span,
         ):
             job = ExpiryJob(request, self._services, self._policy, self.catalog(ref.catalog))
