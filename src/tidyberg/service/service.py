@@ -10,6 +10,7 @@ from tidyberg.catalog.open import unknown_namespace
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput, UnknownCatalog, UnknownJob, UnknownNamespace, UnknownPlan
 from tidyberg.model.accuracy import CalibrationReport
+from tidyberg.model.expiry import EXPIRE
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Plan
 from tidyberg.model.principal import Principal, Role
@@ -26,7 +27,7 @@ from tidyberg.model.submission import (
     SubmissionPage,
 )
 from tidyberg.model.table import TableRef
-from tidyberg.planning.document import plan_from_json, plan_to_json
+from tidyberg.planning.document import options_of, plan_from_json, plan_to_json
 from tidyberg.record.clock import wall_clock_ms
 from tidyberg.record.records import Records
 from tidyberg.service.access import Access
@@ -167,6 +168,7 @@ class Service:
             act.tenant = tenant = self.access.tenant_for(who, kept.table, None)
             self.pauses.refuse_paused(kept.table)
             plan = plan_from_json(kept.document)
+            self._check_expiry(plan, who)
             self.records.ledger.keep_plan(replace(kept, created_ms=self.now_ms()))  # keeps it while its job waits
             submission = Submission(
                 job_id=str(uuid.uuid4()),
@@ -296,6 +298,13 @@ class Service:
 
     def _options(self, ref: TableRef, request: SubmitRequest) -> PlanOptions:
         return plan_options(self.settings, ref, options_as_asked(request))
+
+    def _check_expiry(self, plan: Plan, who: Principal) -> None:
+        """Anyone may plan with any options, so the right to expire snapshots is checked when a plan is applied."""
+        asked, own = options_of(plan), plan_options(self.settings, plan.table, {})
+        rules = (own.expire_snapshots, own.snapshot_retention_hours)
+        if asked.expire_snapshots and (asked.expire_snapshots, asked.snapshot_retention_hours) != rules:
+            self.access.require_kinds(who, (EXPIRE,))
 
     def _scope(self, ref: TableRef) -> RequestScope:
         return RequestScope(
