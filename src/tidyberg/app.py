@@ -84,6 +84,7 @@ def build_service(settings: Settings) -> "Service":
     from tidyberg.service.access import Access
     from tidyberg.service.auto_mode import ASK_SECONDS, AutoMode
     from tidyberg.service.background_loop import BackgroundLoop
+    from tidyberg.service.kinds import KINDS
     from tidyberg.service.scheduler import LOOK_SECONDS, Scheduler
     from tidyberg.service.service import Service
     from tidyberg.service.store_clock import MEASURE_SECONDS, StoreClock
@@ -91,7 +92,7 @@ def build_service(settings: Settings) -> "Service":
     from tidyberg.telemetry.store_errors import count_store_errors
 
     told_apart = list(dict.fromkeys((DEFAULT_TENANT, *settings.tenants)))[: settings.telemetry.max_tenant_labels]
-    metrics = Metrics(table_labels=settings.telemetry.table_labels, tenants=told_apart)
+    metrics = Metrics(table_labels=settings.telemetry.table_labels, tenants=told_apart, kinds=KINDS)
     records = count_store_errors(open_records(settings), metrics.store_failed)
     control = build_control(settings, records.store)
     control.lease_ms = round(settings.queue.lease_seconds * 1000)
@@ -102,7 +103,7 @@ def build_service(settings: Settings) -> "Service":
         settings,
         control,
         records,
-        Access(settings.tenants),
+        Access(settings.tenants, settings.access.job_roles),
         metrics,
         check_engine=lambda: _check_engine(settings),
         now_ms=control.now_ms,

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
-from tidyberg.model.job import CompactionStats, JobStatus, Progress, Stage
+from tidyberg.model.job import CompactionStats, ExpiryTotals, JobStatus, Progress, Stage
 
 # Milliseconds since 1970 in Python, `2024-01-15T10:00:00Z` in JSON.
 Moment = Annotated[
@@ -89,6 +89,7 @@ class JobAnswer(BaseModel):
     )
 
     job_id: str
+    kind: str = Field(description="What the job does.", examples=["compact", "expire"])
     status: JobStatus
     progress: Progress
     created_at: Moment
@@ -99,7 +100,7 @@ class JobAnswer(BaseModel):
     catalog: str
     namespace: str = Field(description="The levels of the namespace, joined by dots.")
     table: str
-    strategy: str
+    strategy: str = Field(description="The strategy of a compaction; the kind of any other job.")
     options: dict[str, Any] = Field(description="The options of the request.")
     tenant: str
     created_by: str = Field(description="A principal, `schedule:<id>` or `auto`.")
@@ -113,12 +114,15 @@ class JobAnswer(BaseModel):
     cancel_requested: bool
     outcome: Literal["committed", "partly", "tidy", "waiting", "refused", "nothing"] | None = Field(
         description="`committed`: the job committed all its work. `partly`: it failed after its first commit."
-        " The others did not commit. `tidy`: no file needs a rewrite. `waiting`: files will be rewritten later."
+        " The others did not commit. `tidy`: there is nothing to do. `waiting`: files will be rewritten later."
         " `refused`: files cannot or must not be rewritten. `left` says which files, and why. `nothing`: an earlier"
         " version ran the job and recorded no reason."
     )
     left: list[LeftAnswer] = Field(description="Files that the job left unchanged, also if it committed others.")
-    stats: CompactionStats | None = Field(description="Statistics of a finished job.")
+    stats: CompactionStats | None = Field(description="Statistics of a finished compaction.")
+    expired: ExpiryTotals | None = Field(
+        description="What the job did to old snapshots; null if it did not expire any."
+    )
     groups_copied: int = Field(description="Groups whose row groups were copied without decoding.")
     encoded_instead: dict[str, int] = Field(description="Groups planned as copies that had to be encoded, by reason.")
     bytes_moved: int = Field(description="Bytes that the object store copied itself, without a worker.")

@@ -24,6 +24,7 @@ def job_answer(submission: Submission, run: Job | None, now_ms: int) -> JobAnswe
     waits = queued and submission.not_before_ms > now_ms
     return JobAnswer(
         job_id=submission.job_id,
+        kind=submission.kind,
         status=submission.status,
         progress=run.progress if run else Progress(),
         created_at=submission.created_ms,
@@ -49,6 +50,7 @@ def job_answer(submission: Submission, run: Job | None, now_ms: int) -> JobAnswe
         outcome=submission.outcome,
         left=[left_answer(each) for each in run.left] if run else [],
         stats=run.stats if run else None,
+        expired=run.expired if run else None,
         groups_copied=copied.groups,
         encoded_instead=dict(copied.encoded_instead),
         bytes_moved=copied.bytes_moved,

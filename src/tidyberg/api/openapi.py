@@ -9,16 +9,16 @@ from fastapi.openapi.utils import get_openapi
 from tidyberg.api.problems import ProblemDetails
 
 DESCRIPTION = """\
-Plan, submit, watch and schedule compactions of Apache Iceberg tables.
+Plan, submit, watch and schedule compactions of Apache Iceberg tables, and expire their snapshots.
 
-Errors are `application/problem+json` with a stable `code`. `POST /api/v1/compact` and the apply route accept an
+Errors are `application/problem+json` with a stable `code`. All routes that submit jobs accept an
 `Idempotency-Key`, so that a client can safely repeat them. Unknown fields and parameters are refused.
 """
 TAGS = [
-    {"name": "jobs", "description": "Submit compactions and follow them."},
+    {"name": "jobs", "description": "Submit compactions and other jobs, and follow them."},
     {"name": "plans", "description": "See what a compaction would do, and run exactly that plan."},
     {"name": "tables", "description": "List tables and show their health."},
-    {"name": "schedules", "description": "Compactions at fixed times."},
+    {"name": "schedules", "description": "Jobs at fixed times."},
     {"name": "operations", "description": "For operators of the service."},
     {"name": "health", "description": "For load balancers and orchestrators."},
 ]

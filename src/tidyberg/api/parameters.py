@@ -34,7 +34,7 @@ JobId = Annotated[
     Path(
         max_length=64,
         pattern=_IDENTIFIER,
-        description="The id that `POST /api/v1/compact` returned.",
+        description="The id that the submission of the job returned.",
         examples=["550e8400-e29b-41d4-a716-446655440000"],
     ),
 ]

@@ -7,11 +7,13 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from tidyberg.api.parameters import Name, NewScheduleId, Priority, RequestModel, TableName, TenantName
+from tidyberg.model.expiry import EXPIRE
 from tidyberg.model.job import JobStatus
 from tidyberg.model.options import VerifyMode
-from tidyberg.model.submission import DEFAULT_TENANT, Schedule
+from tidyberg.model.submission import COMPACT, DEFAULT_TENANT, Schedule
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.settings.fields import StrategyName
+from tidyberg.settings.job_options import ExpireJobOptions, KindName, OptionsOfKind, plain_options
 from tidyberg.settings.sections import Options
 
 _COMPACT: JsonDict = {
@@ -24,24 +26,24 @@ _COMPACT: JsonDict = {
 _STRATEGY = "small_files, delete_files, deletes_only, time_series, full or auto."
 
 
-def asked_options(options: Options) -> dict[str, Any]:
-    """Returns the given options as plain JSON, each under its canonical name."""
-    return options.model_dump(mode="json", exclude_none=True)
-
-
-class PlanRequest(RequestModel):
-    """A table to plan for. Only `table` is required; the settings provide the rest."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [_COMPACT, {"table": "sales", "strategy": "time-series"}]})
+class TableRequest(RequestModel):
+    """The table of a job. Another kind of job adds its options."""
 
     catalog: Name | None = Field(None, description="A configured catalog; the default catalog if absent.")
     namespace: Name | None = Field(None, description="The namespace, if the table name does not contain it.")
     table: TableName
-    strategy: StrategyName | None = Field(None, description=_STRATEGY)
-    options: Options = Field(default_factory=Options, description="Options of the plan.")
     tenant: TenantName | None = Field(
         None, description="The tenant of the job; only admins may name a tenant other than their own."
     )
+
+
+class PlanRequest(TableRequest):
+    """A table to plan for. Only `table` is required; the settings provide the rest."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_COMPACT, {"table": "sales", "strategy": "time-series"}]})
+
+    strategy: StrategyName | None = Field(None, description=_STRATEGY)
+    options: Options = Field(default_factory=Options, description="Options of the plan.")
 
     def to_request(self) -> SubmitRequest:
         return SubmitRequest(
@@ -49,7 +51,7 @@ class PlanRequest(RequestModel):
             catalog=self.catalog,
             namespace=self.namespace,
             strategy=self.strategy.value if self.strategy else None,
-            options=asked_options(self.options),
+            options=plain_options(self.options),
             tenant=self.tenant,
         )
 
@@ -63,6 +65,28 @@ class CompactRequest(PlanRequest):
     def to_request(self) -> SubmitRequest:
         verify = self.verify.value if self.verify else None
         return replace(super().to_request(), priority=self.priority, verify=verify)
+
+
+class ExpireRequest(TableRequest):
+    """A table whose old snapshots expire. What `options` leaves out comes from the table, or is Iceberg's default."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"table": "analytics.events", "options": {"older_than": "5d"}}]}
+    )
+
+    options: ExpireJobOptions = Field(default_factory=ExpireJobOptions, description="Which snapshots expire.")
+    priority: Priority = 0
+
+    def to_request(self) -> SubmitRequest:
+        return SubmitRequest(
+            table=self.table,
+            catalog=self.catalog,
+            namespace=self.namespace,
+            kind=EXPIRE,
+            options=plain_options(self.options),
+            priority=self.priority,
+            tenant=self.tenant,
+        )
 
 
 class ApplyRequest(RequestModel):
@@ -97,7 +121,7 @@ class JobFilters(RequestModel):
 
 
 class ScheduleBody(RequestModel):
-    """When to compact which tables."""
+    """When to run which jobs for which tables."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -108,18 +132,22 @@ class ScheduleBody(RequestModel):
                     "strategy": "small_files",
                     "options": {"target_file_size": "512MB"},
                     "timezone": "Europe/Berlin",
-                }
+                },
+                {"kind": "expire", "cron": "0 3 * * *", "table": "analytics.*", "options": {"older_than": "5d"}},
             ]
         }
     )
 
+    kind: KindName = Field(COMPACT, description="What the jobs do.")
     cron: str = Field(
         min_length=1, max_length=255, description="A cron expression with five fields.", examples=["0 */6 * * *"]
     )
     table: TableName = Field(description="A table as `namespace.name`, or a pattern such as `analytics.*`.")
     catalog: Name | None = Field(None, description="The default catalog if absent.")
     strategy: StrategyName | None = Field(None, description=_STRATEGY)
-    options: Options = Field(default_factory=Options, description="Options of each plan.")
+    options: OptionsOfKind = Field(
+        default_factory=Options, validate_default=True, description="Options of each job, as its kind has them."
+    )
     timezone: str = Field("UTC", min_length=1, max_length=64, description="Time zone of the cron expression.")
     jitter_seconds: int = Field(
         0, ge=0, le=86_400, description="Spread the start over this many seconds after the due time."
@@ -134,11 +162,12 @@ class ScheduleBody(RequestModel):
     def to_schedule(self, schedule_id: str, tenant: str = DEFAULT_TENANT) -> Schedule:
         return Schedule(
             schedule_id=schedule_id,
+            kind=self.kind,
             cron=self.cron,
             catalog=self.catalog,
             table=self.table,
             strategy=self.strategy.value if self.strategy else None,
-            options=asked_options(self.options),
+            options=plain_options(self.options),
             timezone=self.timezone,
             jitter_seconds=self.jitter_seconds,
             missed=self.missed,

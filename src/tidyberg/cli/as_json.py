@@ -42,8 +42,9 @@ def plain(value: Any) -> Any:
 def job_json(job: Job) -> dict[str, Any]:
     document: dict[str, Any] = plain(dataclasses.replace(job, intent=None))
     del document["intent"]
-    if job.expiry is None:  # only jobs that expire snapshots have one
-        del document["expiry"]
+    for name in ("expiry", "expired"):  # only jobs that expire snapshots have them
+        if document[name] is None:
+            del document[name]
     return document
 
 

@@ -123,6 +123,16 @@ class OptionFlags:
     commit_every: Annotated[
         int | None, _option("--commit-every", help="Commit after this many groups.", panel="Plan")
     ] = None
+    expire_snapshots: Annotated[
+        bool | None,
+        _option(
+            "--expire-snapshots/--no-expire-snapshots", help="Then expire old snapshots of the table.", panel="Plan"
+        ),
+    ] = None
+    snapshot_retention_hours: Annotated[
+        float | None,
+        _option("--snapshot-retention-hours", help="Age of snapshots to expire; the table's, or 120.", panel="Plan"),
+    ] = None
     parquet: Annotated[
         list[str] | None,
         _option("--parquet", help="KEY=VALUE, overrides write.parquet.KEY of the table; repeatable.", panel="Plan"),

@@ -143,4 +143,4 @@ def _run(session: Session, work: Work, option: OptionFlags | None = None) -> boo
     session.show(show_result(result, take_now), result_json(result, take_now))
     if result.failure is not None:
         raise typer.Exit(result.failure.exit_code)
-    return not result.has_committed
+    return not result.has_committed and not result.stats.snapshots_expired

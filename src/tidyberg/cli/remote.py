@@ -161,7 +161,8 @@ def show_schedules(found: Sequence[Schedule]) -> RenderableType:
 
 
 def _asked(schedule: Schedule) -> dict[str, Any]:
-    return {**({"strategy": schedule.strategy} if schedule.strategy else {}), **schedule.options}
+    kind = {} if schedule.kind == "compact" else {"kind": schedule.kind}
+    return {**kind, **({"strategy": schedule.strategy} if schedule.strategy else {}), **schedule.options}
 
 
 def _brief(value: Any) -> str:
@@ -176,6 +177,9 @@ def what_came_of(job: Job) -> str:
     if job.error is not None:
         return job.error.message
     left = "; ".join(f"{each.disposition}: {plural(each.files, 'file')}: {each.reason}" for each in job.left)
+    if job.expired is not None and job.expired.snapshots_expired and job.kind != "compact":
+        deleted = f"{plural(job.expired.files_deleted, 'file')} deleted"
+        return f"{plural(job.expired.snapshots_expired, 'snapshot')} expired, {deleted}"
     if job.outcome in ("nothing", "tidy", "waiting", "refused"):
         return left or ("tidy" if job.outcome == "tidy" else "nothing to do")
     if job.stats is not None:

@@ -20,7 +20,7 @@ def show_result(result: CompactionResult, take_now: TakeNow | None = None) -> Gr
         headline = Text.assemble(f"{result.job.table}: ", nothing_done(result.plan))
         if result.outcome != "tidy" or result.plan.health < TIDY_HEALTH:
             headline.append(f" (health {result.plan.health}/100)")
-        return Group(headline, *left, *_left_behind(result))
+        return Group(headline, *_expired(result), *left, *_left_behind(result))
     headline = Text.assemble(
         ("✓ ", "bold green") if result.failure is None else ("! ", "bold yellow"),
         (f"{result.job.table} · {result.job.branch} @ {short_id(result.snapshot_id)}", "bold"),
@@ -29,7 +29,7 @@ def show_result(result: CompactionResult, take_now: TakeNow | None = None) -> Gr
     parts: list[RenderableType] = [headline, Text(), _before_after(result)]
     parts += [Text(), show_histogram(result.sizes_before, result.sizes_after), Text()]
     parts += [Text(line) for line in (_summary(result), _storage(result)) if line]
-    parts += [Text(line) for line in _how(result.job)]
+    parts += [*_expired(result), *(Text(line) for line in _how(result.job))]
     return Group(*parts, *left, *_left_behind(result))
 
 
@@ -78,6 +78,17 @@ def _storage(result: CompactionResult) -> str | None:
     return f"storage: {size(written)} written now; the {size(freed)} replaced are freed when older snapshots expire"
 
 
+def _expired(result: CompactionResult) -> list[RenderableType]:
+    """Returns what was done about old snapshots, if the options asked for it."""
+    totals = result.job.expired
+    if totals is None:
+        return []
+    if not totals.snapshots_expired:
+        return [Text("snapshots: none is old enough to expire")]
+    freed = f"{plural(totals.files_deleted, 'file')} deleted, {size(totals.bytes_deleted)} freed"
+    return [Text(f"snapshots: {plural(totals.snapshots_expired, 'snapshot')} expired; {freed}")]
+
+
 def _how(job: Job) -> list[str]:
     """Returns lines about copied and spliced groups, groups encoded instead, and storage requests."""
     copied = job.copied
@@ -107,5 +118,6 @@ def _left_behind(result: CompactionResult) -> list[RenderableType]:
     shown = {*result.groups_left, *map(str, result.left)}
     left = [Text(f"left: {reason}", style="yellow") for reason in result.groups_left]
     notes = [Text(note, style="dim") for note in result.job.notes if note not in shown]
-    failure = [Text(f"failed after its first commit: {result.failure}", style="bold red")] if result.failure else []
+    when = "failed after its first commit" if result.has_committed else "failed"
+    failure = [Text(f"{when}: {result.failure}", style="bold red")] if result.failure else []
     return [*left, *notes, *failure]

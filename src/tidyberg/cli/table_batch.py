@@ -182,7 +182,8 @@ def _compacted(result: CompactionResult, take_now: TakeNow) -> TableOutcome:
     stats, failure = result.stats, result.failure
     files, data = (stats.files_before, stats.files_after), (stats.bytes_before, stats.bytes_after)
     changed = f"{count(files[0])} → {count(files[1])}", f"{size(data[0])} → {size(data[1])}"
-    left = "" if result.has_committed or failure is not None else result.outcome
+    has_changed = result.has_committed or bool(stats.snapshots_expired)
+    left = "" if has_changed or failure is not None else result.outcome
     return TableOutcome(
         str(result.job.table),
         result_json(result, take_now),

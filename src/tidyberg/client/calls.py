@@ -64,6 +64,29 @@ def submit(table: str, arguments: SubmitArguments) -> Call[models.JobCreated]:
     return Call("POST", f"{PREFIX}/compact", _one(models.JobCreated), body=body, headers=_key(key))
 
 
+class ExpireArguments(TypedDict, total=False):
+    catalog: str
+    namespace: str
+    tenant: str
+    older_than: str  # an age, such as 5d
+    retain_last: int
+    snapshot_ids: Sequence[int]
+    clean_metadata: bool
+    verify: bool
+    priority: int
+    key: str  # a second submission with the same key returns the first job
+
+
+_EXPIRE_OPTIONS = ("older_than", "retain_last", "snapshot_ids", "clean_metadata", "verify")
+
+
+def expire(table: str, arguments: ExpireArguments) -> Call[models.JobCreated]:
+    options = {name: value for name, value in arguments.items() if name in _EXPIRE_OPTIONS}
+    rest = {name: value for name, value in arguments.items() if name not in (*_EXPIRE_OPTIONS, "key")}
+    body = {"table": table, **rest, "options": options}
+    return Call("POST", f"{PREFIX}/expire", _one(models.JobCreated), body=body, headers=_key(arguments.get("key")))
+
+
 def plan(table: str, arguments: PlanArguments) -> Call[models.RemotePlan]:
     return Call("POST", f"{PREFIX}/plan", _one(models.RemotePlan), body={"table": table, **arguments})
 

@@ -9,7 +9,7 @@ from typing import Unpack
 import httpx
 
 from tidyberg.client import calls
-from tidyberg.client.calls import Call, JobListArguments, PlanArguments, SubmitArguments, T
+from tidyberg.client.calls import Call, ExpireArguments, JobListArguments, PlanArguments, SubmitArguments, T
 from tidyberg.client.connection import RETRIES, TIMEOUT_SECONDS, httpx_arguments
 from tidyberg.client.models import (
     JobCreated,
@@ -60,6 +60,10 @@ class Client:
     def submit(self, table: str, **arguments: Unpack[SubmitArguments]) -> JobCreated:
         """Queues a compaction."""
         return self._send(calls.submit(table, arguments))
+
+    def expire(self, table: str, **arguments: Unpack[ExpireArguments]) -> JobCreated:
+        """Queues a job that expires old snapshots and deletes the files that only they need."""
+        return self._send(calls.expire(table, arguments))
 
     def job(self, job_id: str) -> RemoteJob:
         return self._send(calls.job(job_id))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tidyberg.model.job import CompactionStats, JobStatus, Progress
+from tidyberg.model.job import CompactionStats, ExpiryTotals, JobStatus, Progress
 
 
 class ResponseModel(BaseModel):
@@ -48,6 +48,7 @@ class RemoteJob(ResponseModel):
     namespace: str
     table: str
     strategy: str
+    kind: str = "compact"
     created_at: datetime
     created_by: str
     tenant: str
@@ -65,6 +66,7 @@ class RemoteJob(ResponseModel):
     outcome: str | None = None  # committed, partly, tidy, waiting, refused
     left: list[RemoteLeftAlone] = Field(default_factory=list)
     stats: CompactionStats | None = None
+    expired: ExpiryTotals | None = None
     groups_copied: int = 0
     encoded_instead: dict[str, int] = Field(default_factory=dict)
     bytes_moved: int = 0
@@ -144,6 +146,7 @@ class RemoteSchedule(ResponseModel):
     schedule_id: str
     cron: str
     table: str
+    kind: str = "compact"
     catalog: str | None = None
     strategy: str | None = None
     options: dict[str, Any] = Field(default_factory=dict)

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from tidyberg.control.manifest_rewrite import ManifestJob
     from tidyberg.control.orphans import OrphansJob
     from tidyberg.control.scan import Scan
+    from tidyberg.control.then_expire import ThenExpire
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -143,7 +144,7 @@ class Control:
     ) -> CompactionResult:
         """`job_id` must be new. `submission_id` names the submission that this job is an attempt at."""
         request = JobRequest(ref, options, verify, job_id or str(uuid.uuid4()), submission_id)
-        return self._run(request, on_event, cancel)
+        return self._run_and_expire(request, on_event, cancel)
 
     def apply(
         self,
@@ -158,7 +159,7 @@ class Control:
         """Runs exactly this plan. Groups that have become stale are left out."""
         options = options_of(plan)
         request = JobRequest(plan.table, options, verify, job_id or str(uuid.uuid4()), submission_id, plan)
-        return self._run(request, on_event, cancel)
+        return self._run_and_expire(request, on_event, cancel)
 
     def audit(
         self,
@@ -195,14 +196,19 @@ class Control:
         on_event: EventSink | None = None,
         cancel: CancelToken | None = None,
         job_id: str | None = None,
+        submission_id: str | None = None,
+        sent_before: frozenset[int] = frozenset(),
     ) -> ExpiryResult:
-        """Expires snapshots, and deletes the files that no retained snapshot references."""
+        """Expires snapshots, and deletes the files that no retained snapshot references.
+
+        `sent_before` are snapshots that earlier attempts at the submission may have expired.
+        """
         from tidyberg.control.expiry import ExpiryJob
         from tidyberg.control.expiry_work import ExpiryRequest
 
-        request = ExpiryRequest(ref, options, job_id or str(uuid.uuid4()))
+        request = ExpiryRequest(ref, options, job_id or str(uuid.uuid4()), submission_id, sent_before)
         with (
-            about(job_id=request.job_id, run_id=request.job_id, table=f"{ref.catalog}.{ref}"),
+            about(job_id=submission_id or request.job_id, run_id=request.job_id, table=f"{ref.catalog}.{ref}"),
             self.tracer.span("expire_snapshots") as span,
         ):
             job = ExpiryJob(request, self._services, self._policy, self.catalog(ref.catalog))
@@ -210,6 +216,18 @@ class Control:
             result = job.preview(emit, token) if dry_run else job.run(emit, token)
             span.set(outcome=result.outcome, files=result.files.files, bytes=result.files.bytes)
             return result
+
+    def expire_after(
+        self,
+        compaction: Job,
+        options: ExpireOptions,
+        *,
+        on_event: EventSink | None = None,
+        cancel: CancelToken | None = None,
+        sent_before: frozenset[int] = frozenset(),
+    ) -> ExpiryResult:
+        """Expires snapshots for a compaction that has ended, and adds the result to its record."""
+        return self._then_expire(compaction, options, on_event, cancel, sent_before).run(compaction)
 
     def plan_orphans(
         self,
@@ -391,6 +409,39 @@ class Control:
         from tidyberg.control.dead_jobs import DeadJobs
 
         return DeadJobs(self.store, self.catalog, self.now_ms, self.sleep, self.lease_ms)
+
+    def _run_and_expire(
+        self, request: JobRequest, on_event: EventSink | None, cancel: CancelToken | None
+    ) -> CompactionResult:
+        from tidyberg.control.then_expire import expiry_after
+
+        wanted = expiry_after(request.options)
+        result = self._run(request, on_event, cancel)
+        if wanted is None:
+            return result
+        return self._then_expire(result.job, wanted, on_event, cancel).add_to(result)
+
+    def _then_expire(
+        self,
+        compaction: Job,
+        options: ExpireOptions,
+        on_event: EventSink | None,
+        cancel: CancelToken | None,
+        sent_before: frozenset[int] = frozenset(),
+    ) -> "ThenExpire":
+        from tidyberg.control.then_expire import ThenExpire
+
+        def expire() -> ExpiryResult:
+            return self.expire(
+                compaction.table,
+                options,
+                on_event=on_event,
+                cancel=cancel,
+                submission_id=compaction.submission_id,
+                sent_before=sent_before,
+            )
+
+        return ThenExpire(self.store, expire, self.scrub)
 
     def _run(self, request: JobRequest, on_event: EventSink | None, cancel: CancelToken | None) -> CompactionResult:
         from tidyberg.control.job import CompactionJob  # imports all that rewrites and commits, which plans do not need

@@ -67,6 +67,9 @@ class DeadJobs:
                 finding = recovery.examine(self.catalog(job.table.catalog), found)
                 if finding is None or finding.doubt or open_groups(found, finding):
                     return None
+                if found.expiry is not None:  # finishes the deletion, if its commit landed
+                    recovery.conclude(found, finding)
+                    return _unless_died(self.store.get(job_id))
                 if not finding.landed and not found.commits:
                     return None
                 recovery.conclude(found, finding)
@@ -95,7 +98,7 @@ class DeadJobs:
 
 def _is_known(job: Job) -> bool:
     """Whether the job ended with a known outcome. Some of its files may remain."""
-    return job.status.is_final and (job.sent is None or not job.unresolved)
+    return job.status.is_final and (not job.unresolved or (job.sent is None and job.expiry is None))
 
 
 def _unless_died(job: Job | None) -> Job | None:

@@ -60,6 +60,8 @@ class ResumedDeletion:
 
     what: str  # for people
     is_finished: bool
+    counts: FileCounts | None = None  # of the files that are gone now; None: the list was gone before
+    refused: int = 0  # files that storage did not delete
 
 
 def resume_deletion(table: Table, job: Job, check: Callable[[], None]) -> ResumedDeletion:
@@ -88,12 +90,12 @@ def resume_deletion(table: Table, job: Job, check: Callable[[], None]) -> Resume
         deleted = delete_files(table.io, to_delete.ordered(), check)
     if deleted.refused:
         what = f"{plural(len(deleted.refused), 'file')} could not be deleted, first {deleted.first_refused}"
-        return ResumedDeletion(what, False)
+        return ResumedDeletion(what, False, deleted.counts, len(deleted.refused))
     if (said := remove_list(table.io, record.list_path)) is not None:
-        return ResumedDeletion(f"its list {record.list_path} could not be deleted ({said})", False)
+        return ResumedDeletion(f"its list {record.list_path} could not be deleted ({said})", False, deleted.counts)
     # Some of them may have been gone before: the list does not say which.
     what = f"{plural(deleted.counts.files, 'file')} of its list are gone now" if landed else "nothing was deleted"
-    return ResumedDeletion(what, True)
+    return ResumedDeletion(what, True, deleted.counts)
 
 
 def remove_lost_metadata(catalog: Catalog, fresh: Table, job: Job, noted: Sequence[str], *, has_ended: bool) -> None:

@@ -69,6 +69,7 @@ class ExpiryJob:
     def _new_job(self, table_uuid: str, now_ms: int) -> Job:
         return Job(
             job_id=self.request.job_id,
+            submission_id=self.request.submission_id,
             table=self.request.table,
             table_uuid=table_uuid,
             branch="",

@@ -41,6 +41,7 @@ class ExpiryPlanner:
     now_ms: int  # the same for all attempts
     check: Callable[[], None]
     warn: Callable[[str], None]
+    sent_before: frozenset[int] = frozenset()  # snapshots that earlier attempts may have expired
 
     def decide(self, table: Table) -> ExpiryDecision:
         metadata = table.metadata
@@ -64,7 +65,8 @@ class ExpiryPlanner:
         require_all_snapshots(self.catalog)
         metadata = table.metadata
         decision = self.decide(table)
-        if problem := missing_ids(snapshots_of(metadata), self.options.snapshot_ids):
+        named = [number for number in self.options.snapshot_ids if number not in self.sent_before]
+        if problem := missing_ids(snapshots_of(metadata), named):
             raise BadInput(problem, hint="`tidyberg expire` without --snapshot chooses snapshots by age.")
         expired = set(decision.snapshot_ids)
         retained, going = ReachedManifests(table.io, self.check), ReachedManifests(table.io, self.check)

@@ -26,7 +26,7 @@ from tidyberg.errors import (
 )
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.expiry import EXPIRE, ExpireOptions, ExpiryOutcome, ExpiryResult, FileCounts
-from tidyberg.model.job import ExpiryRecord, JobStatus, Stage
+from tidyberg.model.job import ExpiryRecord, ExpiryTotals, JobStatus, Stage
 from tidyberg.model.report import EventSink, Notice, StageStarted
 from tidyberg.model.sizes import MB, format_size
 from tidyberg.model.table import TableRef
@@ -42,6 +42,8 @@ class ExpiryRequest:
     table: TableRef
     options: ExpireOptions
     job_id: str  # no job has had it before
+    submission_id: str | None = None  # the submission that this job is an attempt at
+    sent_before: frozenset[int] = frozenset()  # snapshots that earlier attempts may have expired
 
 
 def planner_of(
@@ -50,7 +52,9 @@ def planner_of(
     def warn(text: str) -> None:
         emit(Notice("warning", text))
 
-    return ExpiryPlanner(request.table, request.options, catalog, services.now_ms(), check, warn)
+    return ExpiryPlanner(
+        request.table, request.options, catalog, services.now_ms(), check, warn, sent_before=request.sent_before
+    )
 
 
 @dataclass
@@ -288,6 +292,8 @@ class ExpiryWork:
             notes=(*self.record.job.notes, in_words(result)),
             error_code=failure.code if failure else None,
             error=str(failure) if failure else None,
+            outcome="tidy" if outcome == "nothing" else "committed" if failure is None else "partly",
+            expired=totals_of(result),
         )
         if not job.unresolved:
             self.record.forget()
@@ -322,6 +328,20 @@ def in_words(result: ExpiryResult) -> str:
     freed = f"{plural(result.files.files, 'file')} deleted, {format_size(result.files.bytes)} freed"
     refs = f" and {plural(len(result.decision.refs), 'ref')}" if result.decision.refs else ""
     return f"{plural(result.snapshots_expired, 'snapshot')}{refs} expired; {freed}"
+
+
+def totals_of(result: ExpiryResult) -> ExpiryTotals:
+    """For the record of the job."""
+    return ExpiryTotals(
+        snapshots_expired=result.snapshots_expired,
+        refs_removed=len(result.decision.refs),
+        files_deleted=result.files.files,
+        bytes_deleted=result.files.bytes,
+        files_refused=result.refused,
+        files_outside=result.outside,
+        snapshots_kept=len(result.decision.retained),
+        references_verified=result.verified,
+    )
 
 
 def expiry_result(

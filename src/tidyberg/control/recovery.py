@@ -26,7 +26,7 @@ from tidyberg.commit.outputs import existing_outputs, exists, group_of
 from tidyberg.commit.ownership import Ownership, is_manifest_of
 from tidyberg.commit.snapshot import last_sequence_number, snapshot_of_job
 from tidyberg.control.expiry_recovery import doubt_about_expiry, settle_expiry
-from tidyberg.errors import TableBusy
+from tidyberg.errors import StorageError, TableBusy
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Intent, Job, JobStatus, SentCommit, Stage
 from tidyberg.model.orphans import ORPHANS, PURGE, RESTORE
@@ -169,10 +169,14 @@ class Recovery:
                 raise TableBusy(f"Another job took over {job.table}.")
 
         settled = settle_expiry(table, job, self.store.paths(job.job_id), check)
+        if settled.has_landed:
+            job = replace(job, status=JobStatus.SUCCEEDED, stage=Stage.DONE, expired=settled.totals)
         if not settled.is_finished:
+            if settled.has_landed:
+                job = replace(job, outcome="partly", error_code=StorageError.code, error=settled.what)
             return self._postpone(job, settled.what)
         if settled.has_landed:
-            job = replace(job, stage=Stage.DONE, error_code=None, error=None)
+            job = replace(job, outcome="committed", error_code=None, error=None)
         status = JobStatus.SUCCEEDED if settled.has_landed else JobStatus.FAILED
         return self._finish(job, status, settled.what)
 

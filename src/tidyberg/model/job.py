@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from tidyberg.model.left import LeftAlone, Outcome
+from tidyberg.model.options import Strategy
 from tidyberg.model.table import TableRef
 
 
@@ -141,6 +142,20 @@ class SentCommit:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpiryTotals:
+    """What a job did to old snapshots and their files."""
+
+    snapshots_expired: int = 0
+    refs_removed: int = 0  # branches and tags
+    files_deleted: int = 0
+    bytes_deleted: int = 0
+    files_refused: int = 0  # that storage did not delete; recovery tries again
+    files_outside: int = 0  # expired, but outside of the table's locations, so they stay
+    snapshots_kept: int | None = None  # None: another run finished the job after it died
+    references_verified: int | None = None  # None: not verified
+
+
+@dataclass(frozen=True, slots=True)
 class ExpiryRecord:
     """Recorded before a job that expires snapshots commits. Recovery finishes the deletion of its files."""
 
@@ -198,6 +213,12 @@ class Job:
     intent: Intent | None = field(default=None, repr=False)
     submission_id: str | None = None  # the submission that it is an attempt of, if the service runs it
     expiry: ExpiryRecord | None = field(default=None, repr=False)  # of a job that expires snapshots
+    expired: ExpiryTotals | None = None  # of a job that expired snapshots, or of a compaction after which they expired
+
+    @property
+    def is_compaction(self) -> bool:
+        """Jobs of other kinds have the name of their kind as their strategy."""
+        return self.strategy in frozenset(Strategy)
 
     @property
     def is_open(self) -> bool:

@@ -57,6 +57,7 @@ class VerifyMode(StrEnum):
 
 
 MOST_OUTPUT_FILES = 100_000
+MOST_RETENTION_HOURS = 876_600  # a hundred years
 
 _AT_LEAST_ONE = (
     "min_target_file_size",
@@ -106,6 +107,8 @@ class PlanOptions:
     max_delete_ratio: float = 0.1  # also called fragment_ratio_threshold
     hot_window_seconds: int = 600  # the window in which `hot_commits` make a partition hot
     hot_commits: int = 2  # time_series and auto leave the newest files of a hot partition alone
+    expire_snapshots: bool = False  # after the compaction, also if there was nothing to rewrite
+    snapshot_retention_hours: float | None = None  # younger snapshots stay; default: the table's property, else 5 days
     parquet: Mapping[str, str] = field(default_factory=dict)  # overrides of write.parquet.* without the prefix
 
     def __post_init__(self) -> None:
@@ -121,6 +124,9 @@ class PlanOptions:
             )
         if self.max_cost is not None and self.max_cost < 0:
             raise BadInput(f"max_cost must not be negative, not {self.max_cost}.")
+        hours = self.snapshot_retention_hours
+        if hours is not None and not 0 < hours <= MOST_RETENTION_HOURS:
+            raise BadInput(f"snapshot_retention_hours must be above 0 and at most {MOST_RETENTION_HOURS}, not {hours}.")
         if self.max_delete_ratio < 0:
             raise BadInput(f"max_delete_ratio must not be negative, not {self.max_delete_ratio}.")
 

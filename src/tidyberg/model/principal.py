@@ -24,6 +24,7 @@ class Principal:
     name: str
     role: Role
     tenant: str = DEFAULT_TENANT
+    approved: frozenset[str] = frozenset()  # kinds of jobs that it may submit, whatever its role
 
     @property
     def tenants(self) -> frozenset[str] | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tidyberg.errors import TidybergError
+from tidyberg.model.expiry import ExpiryResult
 from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.job import CompactionStats, Job, Progress, Stage
 from tidyberg.model.left import LeftAlone, Outcome
@@ -69,6 +70,7 @@ class CompactionResult:
     sizes_written: tuple[int, ...] = ()  # the sizes of the files that it committed
     failure: TidybergError | None = None  # the error that ended a partly committed job
     left: tuple[LeftAlone, ...] = ()  # what the plan left alone
+    expiry: ExpiryResult | None = None  # of a compaction after which snapshots expired
 
     @property
     def has_committed(self) -> bool:

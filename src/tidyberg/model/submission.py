@@ -10,6 +10,7 @@ from tidyberg.model.principal import DEFAULT_TENANT as DEFAULT_TENANT
 from tidyberg.model.table import TableRef
 
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
+COMPACT = "compact"  # the kind of jobs that rewrite files
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Submission:
 
     job_id: str
     table: TableRef
-    strategy: str
+    strategy: str  # of other kinds than compact: the name of the kind
     options: Mapping[str, Any]  # the requested ones, checked; the settings add the rest when it runs
     created_ms: int
     created_by: str  # a principal's name, "schedule:<id>" or "auto"
@@ -50,6 +51,7 @@ class Submission:
     error_code: str | None = None
     error: str | None = None  # why it failed or waits
     trace: str | None = None  # the W3C traceparent of the request
+    kind: str = COMPACT  # what the job does to the table; service/kinds has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,8 @@ class Schedule:
     source: Literal["settings", "api"] = "api"
     created_ms: int = 0
     updated_ms: int = 0
+    kind: str = COMPACT
+    has_own_options: bool = True  # False: of an entry under `tables:`, whose options a job reads when it runs
 
 
 @dataclass(frozen=True, slots=True)

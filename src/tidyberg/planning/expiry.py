@@ -37,7 +37,7 @@ def decide_expiry(
     now_ms: int,
 ) -> ExpiryDecision:
     """Raises BadInput if the table forbids it, or if a snapshot that the caller named is still needed."""
-    _check_allowed(properties)
+    check_allowed(properties)
     cutoff_ms = now_ms - (
         _number(properties, MAX_SNAPSHOT_AGE, _FIVE_DAYS_MS) if options.older_than_ms is None else options.older_than_ms
     )
@@ -74,7 +74,7 @@ def decide_expiry(
     )
 
 
-def _check_allowed(properties: Mapping[str, str]) -> None:
+def check_allowed(properties: Mapping[str, str]) -> None:
     given = properties.get(GC_ENABLED, "true")
     if given.lower() != "true":
         raise BadInput(

@@ -77,7 +77,7 @@ def asked_for(submission: Submission) -> str:
     """Return the parts of a request that must be equal for one idempotency key."""
     table = (submission.table.catalog, *submission.table.identifier)
     asked = (table, submission.strategy, submission.options, submission.priority, submission.verify)
-    return json.dumps((*asked, submission.plan_hash), sort_keys=True, default=str)
+    return json.dumps((*asked, submission.plan_hash, submission.kind), sort_keys=True, default=str)
 
 
 def check_same_request(kept: Submission, new: Submission, key: str) -> None:

@@ -3,7 +3,7 @@
 A table of another tenant is refused before the catalog is called, so that no answer reveals whether it exists.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidyberg.errors import AccessDenied, BadInput
@@ -11,6 +11,7 @@ from tidyberg.model.principal import Principal, Role
 from tidyberg.model.submission import DEFAULT_TENANT, Limits
 from tidyberg.model.table import TableRef
 from tidyberg.record.queue import JobQueue
+from tidyberg.service.kinds import kind_of
 from tidyberg.service.quotas import Quotas
 from tidyberg.settings.access import Tenant
 
@@ -20,6 +21,7 @@ class Access:
     """Without tenants, everything belongs to the default tenant and nothing is limited."""
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
+    job_roles: Mapping[str, Role] = field(default_factory=dict)  # kind of job -> the least role that may submit it
 
     def __post_init__(self) -> None:
         self._quotas = Quotas(self.tenants)
@@ -28,6 +30,17 @@ class Access:
         """Raises AccessDenied unless the role of the caller includes `role`."""
         if not who.role.includes(role):
             raise AccessDenied(f"{who.name} is {_a(who.role)}; this needs {_a(role)}.")
+
+    def require_kinds(self, who: Principal, rights: Iterable[str]) -> None:
+        """Raises AccessDenied unless the caller may submit these kinds of jobs."""
+        self.require(who, Role.OPERATOR)
+        for name in sorted(rights):
+            least = self.job_roles.get(name, kind_of(name).least_role)
+            if name not in who.approved and not who.role.includes(least):
+                raise AccessDenied(
+                    f"{who.name} is {_a(who.role)}; jobs of kind {name} need {_a(least)}.",
+                    hint=f"The setting access.job_roles.{name} says who may submit them.",
+                )
 
     def require_everyone(self, who: Principal) -> None:
         """Raises AccessDenied unless the caller may see all tenants."""

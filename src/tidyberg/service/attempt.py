@@ -15,22 +15,20 @@ from tidyberg.errors import (
     TidybergError,
     Transient,
     UnknownNamespace,
-    UnknownPlan,
 )
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Job, JobStatus, Stage
-from tidyberg.model.options import VerifyMode
-from tidyberg.model.report import CompactionResult, Event, StageStarted
+from tidyberg.model.report import Event, StageStarted
 from tidyberg.model.retry import backoff_seconds
 from tidyberg.model.submission import Pause, Query, Submission
-from tidyberg.planning.document import plan_from_json
 from tidyberg.record.records import Records
-from tidyberg.service.earlier_runs import died, earlier_runs, has_committed, owners, successful_run
+from tidyberg.service.earlier_runs import died, earlier_runs, has_committed, owners
 from tidyberg.service.estimates import Estimates
 from tidyberg.service.heartbeat import Heartbeat, StopReason
 from tidyberg.service.job_events import JobEventWriter
+from tidyberg.service.kinds import kind_of
+from tidyberg.service.kinds.base import RunContext, RunOutcome
 from tidyberg.settings.notifications import NotifiedEvent
-from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import Settings
 from tidyberg.telemetry.context import about
 from tidyberg.telemetry.job_log import log_event
@@ -96,8 +94,9 @@ class Attempt:
 
     def _run(self) -> None:
         submission = self.submission
+        kind = kind_of(submission.kind)
         earlier = self._ended_runs()
-        if (done := successful_run(earlier)) is not None:
+        if (done := kind.finished(submission, earlier)) is not None:
             return self._finish_as(done)
         if submission.cancel_requested:
             raise Cancelled("The job was cancelled.")
@@ -117,30 +116,23 @@ class Attempt:
             return self._heartbeat.stop(StopReason.LOST)
         self._events.status("running", attempt=submission.attempts)
         with self.control.tracer.continued(submission.trace):
-            result = self._compact()
-        if not result.has_committed and (done := successful_run(self._earlier_runs())) is not None:
+            result = kind.run(self._context(self._run_id, earlier))
+        if not result.has_committed and (done := kind.finished(submission, self._earlier_runs())) is not None:
             return self._finish_as(done)  # the table shows that an earlier run had committed
         return self._finish_with(result)
 
-    def _compact(self) -> CompactionResult:
-        submission = self.submission
-        verify = VerifyMode(submission.verify) if submission.verify else self.settings.verify
-        common: dict[str, Any] = {
-            "verify": verify,
-            "on_event": self._on_event,
-            "cancel": self._cancel,
-            "job_id": self._run_id,
-            "submission_id": submission.job_id,
-        }
-        if submission.plan_hash is None:
-            asked = {**submission.options, "strategy": submission.strategy}
-            return self.control.compact(
-                submission.table, plan_options(self.settings, submission.table, asked), **common
-            )
-        kept = self.records.ledger.kept_plan(submission.plan_hash)
-        if kept is None:
-            raise UnknownPlan(f"The plan {submission.plan_hash} is no longer kept.", hint="Make a new plan.")
-        return self.control.apply(plan_from_json(kept.document), **common)
+    def _context(self, run_id: str, earlier: Sequence[Job]) -> RunContext:
+        return RunContext(
+            settings=self.settings,
+            control=self.control,
+            records=self.records,
+            submission=self.submission,
+            run_id=run_id,
+            earlier=earlier,
+            on_event=self._on_event,
+            cancel=self._cancel,
+            is_last=self.submission.attempts >= self.settings.queue.max_attempts,
+        )
 
     def _on_event(self, event: Event) -> None:
         log_event(event)
@@ -170,15 +162,16 @@ class Attempt:
     def _finish_as(self, done: Job) -> None:
         outcome = done.outcome or ("committed" if has_committed(done) else "nothing")
         changes = {"run_id": done.job_id, "outcome": outcome, "dollars": done.actual_dollars}
-        self._finish(JobStatus.SUCCEEDED, {**changes, "error_code": None, "error": None})
+        self._finish(JobStatus.SUCCEEDED, {**changes, "error_code": done.error_code, "error": done.error})
 
-    def _finish_with(self, result: CompactionResult) -> None:
+    def _finish_with(self, result: RunOutcome) -> None:
         failure = result.failure
         self._finish(
             JobStatus.SUCCEEDED,
             {
+                "run_id": result.run.job_id,
                 "outcome": result.outcome,
-                "dollars": result.job.actual_dollars,
+                "dollars": result.run.actual_dollars,
                 "error_code": failure.code if failure else None,
                 "error": self.control.scrub(str(failure)) if failure else None,
             },

@@ -15,9 +15,9 @@ from statistics import median
 from tidyberg.control.control import Control
 from tidyberg.errors import TidybergError
 from tidyberg.model.job import Job, JobStatus
-from tidyberg.model.options import Calibration
+from tidyberg.model.options import Calibration, Strategy
 from tidyberg.model.plan import Plan
-from tidyberg.model.submission import Submission
+from tidyberg.model.submission import COMPACT, Submission
 from tidyberg.model.table import TableRef
 from tidyberg.record.queue import JobQueue
 from tidyberg.service.catalog_lookup import KnownTable
@@ -69,7 +69,7 @@ class Estimates:
         took = self._took_before(submission)
         if took is not None:
             return took
-        if observed is None or observed.files is None or observed.bytes is None:
+        if submission.kind != COMPACT or observed is None or observed.files is None or observed.bytes is None:
             return None
         # Assumes that every file is encoded, at the default speed.
         speed, cores = Calibration(), self.control.resources.cores
@@ -150,10 +150,12 @@ def _request(submission: Submission) -> Request:
 def _took(runs: Sequence[Job], strategy: str) -> float | None:
     """Returns the median duration of the newest similar runs: best committed ones with the same strategy."""
     ended = [run for run in runs if run.status is JobStatus.SUCCEEDED and run.started_ms and run.finished_ms]
+    compactions = [run for run in ended if run.is_compaction] if strategy in frozenset(Strategy) else []
     for alike in (
-        [run for run in ended if run.commits and run.strategy == strategy],
-        [run for run in ended if run.commits],
-        ended,
+        [run for run in compactions if run.commits and run.strategy == strategy],
+        [run for run in compactions if run.commits],
+        compactions,
+        [run for run in ended if run.strategy == strategy],
     ):
         if alike:
             return median(((run.finished_ms or 0) - (run.started_ms or 0)) / 1000 for run in alike[:NEWEST_RUNS])

@@ -47,6 +47,7 @@ class Notifier:
             attempts=job.attempts,
             error_code=job.error_code,
             error=self.scrub(job.error) if job.error else None,
+            kind=job.kind,
         )
         for sender in self._senders:
             sender.offer(notice)

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidyberg.model.job import Job
-from tidyberg.model.submission import Submission
+from tidyberg.model.submission import COMPACT, Submission
 
 
 @dataclass(frozen=True)
 class SubmitRequest:
-    """A table to compact or to plan for. Missing values come from the settings."""
+    """A table to compact, to plan for or to maintain. Missing values come from the settings."""
 
     table: str  # "name" or "namespace.name"
     catalog: str | None = None
@@ -20,6 +20,7 @@ class SubmitRequest:
     priority: int = 0
     verify: str | None = None
     tenant: str | None = None  # only admins may name another tenant
+    kind: str = COMPACT
 
 
 @dataclass(frozen=True)

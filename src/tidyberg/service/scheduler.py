@@ -127,7 +127,7 @@ class Scheduler:
             except IdempotencyMismatch:
                 pass  # submitted by a replica with other settings
             except TidybergError as error:
-                log.error("Schedule %s cannot compact %s: %s", schedule_id, ref, error)
+                log.error("Schedule %s cannot submit a job for %s: %s", schedule_id, ref, error)
             done.add(ref)
         return done.issuperset(tables)
 
@@ -153,12 +153,13 @@ class Scheduler:
                 ref,
             )
         else:
-            of_api = schedule.source == "api"  # the job reads the options of the settings when it runs
+            own = schedule.has_own_options  # otherwise the job reads the options of the settings when it runs
             request = SubmitRequest(
                 table=str(ref),
                 catalog=ref.catalog,
-                strategy=schedule.strategy if of_api else None,
-                options=schedule.options if of_api else {},
+                kind=schedule.kind,
+                strategy=schedule.strategy if own else None,
+                options=schedule.options if own else {},
                 priority=schedule.priority,
             )
             job = self.service.submit(request, acting_for(schedule), key=submission_key(schedule, due.due_ms, ref))

@@ -7,18 +7,20 @@ from tidyberg.errors import AccessDenied, BadInput, Conflict, Terminal, UnknownS
 from tidyberg.model.cron import parse_cron, time_zone
 from tidyberg.model.options import Strategy
 from tidyberg.model.principal import ALL_TENANTS, Principal, Role
-from tidyberg.model.submission import DEFAULT_TENANT, Schedule
+from tidyberg.model.submission import COMPACT, DEFAULT_TENANT, Schedule
 from tidyberg.model.table import TableRef
 from tidyberg.record.ledger import Ledger
 from tidyberg.service.access import Access
 from tidyberg.service.audit_log import AuditLog
 from tidyberg.service.due_times import next_due
 from tidyberg.service.identifiers import is_id
-from tidyberg.service.request_checks import check_plan_options, checked_priority
-from tidyberg.service.requests import ScheduleTimes
+from tidyberg.service.kinds import KINDS
+from tidyberg.service.kinds.base import RequestScope
+from tidyberg.service.request_checks import checked_priority
+from tidyberg.service.requests import ScheduleTimes, SubmitRequest
 from tidyberg.service.timetable import has_wildcards, settings_schedules
 from tidyberg.settings.catalogs import named_catalog
-from tidyberg.settings.options import parse_options, plan_options
+from tidyberg.settings.job_options import check_kind
 from tidyberg.settings.settings import Settings
 
 MOST_JITTER_SECONDS = 86_400
@@ -68,6 +70,7 @@ class Schedules:
             _check(schedule)
             self._check_tables(schedule, catalog, who)
             self._check_options(schedule, catalog)
+            self.access.require_kinds(who, KINDS[schedule.kind].rights(schedule.options))
             self._refuse_of_settings(schedule.schedule_id)
             before = self.ledger.schedule(schedule.schedule_id)
             if before is not None and not _is_visible(before, who):
@@ -75,6 +78,8 @@ class Schedules:
             if before is not None and new:
                 raise ScheduleConflict(f"Schedule {schedule.schedule_id!r} already exists.", hint="PUT replaces it.")
             act.details["table"] = schedule.table
+            if schedule.kind != COMPACT:
+                act.details["kind"] = schedule.kind
             now = self.now_ms()
             created_ms = before.created_ms if before else now
             kept = replace(schedule, source="api", created_ms=created_ms, updated_ms=now)
@@ -111,8 +116,11 @@ class Schedules:
             self.access.tenant_for(who, table, schedule.tenant)
 
     def _check_options(self, schedule: Schedule, catalog: str) -> None:
-        asked = {**schedule.options, **({} if schedule.strategy is None else {"strategy": schedule.strategy})}
-        check_plan_options(plan_options(self.settings, TableRef(catalog, (), schedule.table), asked))
+        scope = RequestScope(self.settings, TableRef(catalog, (), schedule.table), self.now_ms(), is_schedule=True)
+        request = SubmitRequest(
+            schedule.table, strategy=schedule.strategy, options=schedule.options, kind=schedule.kind
+        )
+        KINDS[schedule.kind].check(request, scope)
 
     def _of_settings(self, schedule_id: str) -> Schedule | None:
         return next((s for s in settings_schedules(self.settings) if s.schedule_id == schedule_id), None)
@@ -145,5 +153,5 @@ def _check(schedule: Schedule) -> None:
         raise BadInput(f"missed must be skip, once or all, not {schedule.missed!r}.")
     if schedule.strategy is not None:
         Strategy.parse(schedule.strategy)
-    parse_options(schedule.options)
+    check_kind(schedule.kind)
     checked_priority(schedule.priority)

@@ -8,13 +8,15 @@ from functools import cached_property
 
 from tidyberg.catalog.open import unknown_namespace
 from tidyberg.control.control import Control
-from tidyberg.errors import BadInput, BadPredicate, UnknownCatalog, UnknownJob, UnknownNamespace, UnknownPlan
+from tidyberg.errors import BadInput, UnknownCatalog, UnknownJob, UnknownNamespace, UnknownPlan
 from tidyberg.model.accuracy import CalibrationReport
-from tidyberg.model.options import PlanOptions, Strategy, VerifyMode
+from tidyberg.model.expiry import EXPIRE
+from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.plan import Plan
 from tidyberg.model.principal import Principal, Role
 from tidyberg.model.report import HealthReport, TableSummary
 from tidyberg.model.submission import (
+    COMPACT,
     AuditEntry,
     JobEvent,
     KeptPlan,
@@ -25,8 +27,7 @@ from tidyberg.model.submission import (
     SubmissionPage,
 )
 from tidyberg.model.table import TableRef
-from tidyberg.planning.document import plan_from_json, plan_to_json
-from tidyberg.planning.predicate import parse_predicate
+from tidyberg.planning.document import options_of, plan_from_json, plan_to_json
 from tidyberg.record.clock import wall_clock_ms
 from tidyberg.record.records import Records
 from tidyberg.service.access import Access
@@ -37,15 +38,18 @@ from tidyberg.service.catalog_lookup import CatalogLookup
 from tidyberg.service.estimates import Estimates
 from tidyberg.service.housekeeping import Housekeeping
 from tidyberg.service.identifiers import is_id, table_ref
+from tidyberg.service.kinds import KINDS
+from tidyberg.service.kinds.base import RequestScope
 from tidyberg.service.notifications import LOOK_SECONDS as NOTIFIER_SECONDS
 from tidyberg.service.notifications import Notifier
 from tidyberg.service.pauses import Pauses
 from tidyberg.service.readiness import ReadinessCheck
-from tidyberg.service.request_checks import check_plan_options, checked_priority, options_as_asked
+from tidyberg.service.request_checks import checked_priority, options_as_asked
 from tidyberg.service.requests import JobView, ReadinessReport, ScheduleTimes, SubmitRequest
 from tidyberg.service.schedules import Schedules
 from tidyberg.service.workers import Workers
 from tidyberg.settings.catalogs import default_catalog_name, known_catalogs
+from tidyberg.settings.job_options import check_kind
 from tidyberg.settings.options import plan_options
 from tidyberg.settings.settings import DEFAULT_CATALOG, Settings
 from tidyberg.telemetry.metrics import Metrics
@@ -127,24 +131,28 @@ class Service:
             self.control.tracer.close()
 
     def submit(self, request: SubmitRequest, who: Principal, key: str | None = None) -> Submission:
-        with self._audit.acting(who, "job.submit", request.table) as act:
+        details = {} if request.kind == COMPACT else {"kind": request.kind[:100]}
+        with self._audit.acting(who, "job.submit", request.table, details) as act:
             self.access.require(who, Role.OPERATOR)
+            kind = KINDS[check_kind(request.kind)]
+            self.access.require_kinds(who, kind.rights(request.options))
             ref = self.resolve(request.table, request.catalog, request.namespace, who=who)
             act.target = f"{ref.catalog}.{ref}"
             act.tenant = tenant = self.access.tenant_for(who, ref, request.tenant)
             self.pauses.refuse_paused(ref)
             with self._without_namespace_hints(who):
-                options = self._checked_options(ref, request)
+                checked = kind.check(request, self._scope(ref))
             submission = Submission(
                 job_id=str(uuid.uuid4()),
                 table=ref,
-                strategy=options.strategy.value,
-                options=options_as_asked(request),
+                kind=kind.name,
+                strategy=checked.strategy,
+                options=checked.options,
                 created_ms=self.now_ms(),
                 created_by=who.name,
                 tenant=tenant,
                 priority=checked_priority(request.priority),
-                verify=VerifyMode.parse(request.verify).value if request.verify is not None else None,
+                verify=checked.verify,
             )
             kept = self._queue(submission, key)
             act.details |= {"job_id": kept.job_id, "strategy": kept.strategy}
@@ -160,6 +168,7 @@ class Service:
             act.tenant = tenant = self.access.tenant_for(who, kept.table, None)
             self.pauses.refuse_paused(kept.table)
             plan = plan_from_json(kept.document)
+            self._check_expiry(plan, who)
             self.records.ledger.keep_plan(replace(kept, created_ms=self.now_ms()))  # keeps it while its job waits
             submission = Submission(
                 job_id=str(uuid.uuid4()),
@@ -290,21 +299,17 @@ class Service:
     def _options(self, ref: TableRef, request: SubmitRequest) -> PlanOptions:
         return plan_options(self.settings, ref, options_as_asked(request))
 
-    def _checked_options(self, ref: TableRef, request: SubmitRequest) -> PlanOptions:
-        """Returns the options, checked against the columns, partition fields and properties of the table if known."""
-        options = self._options(ref, request)
-        known = self.lookup.table(ref)
-        if options.where is not None and known is not None:
-            try:
-                parse_predicate(options.where, known.schema, self.now_ms(), known.fields)
-            except BadPredicate:  # the cached schema may lack a new column
-                if (known := self.lookup.table(ref, refresh=True)) is not None:
-                    parse_predicate(options.where, known.schema, self.now_ms(), known.fields)
-        if known is None:
-            check_plan_options(options)
-        else:
-            check_plan_options(options, known.schema, known.properties)
-        return options
+    def _check_expiry(self, plan: Plan, who: Principal) -> None:
+        """Anyone may plan with any options, so the right to expire snapshots is checked when a plan is applied."""
+        asked, own = options_of(plan), plan_options(self.settings, plan.table, {})
+        rules = (own.expire_snapshots, own.snapshot_retention_hours)
+        if asked.expire_snapshots and (asked.expire_snapshots, asked.snapshot_retention_hours) != rules:
+            self.access.require_kinds(who, (EXPIRE,))
+
+    def _scope(self, ref: TableRef) -> RequestScope:
+        return RequestScope(
+            self.settings, ref, self.now_ms(), look=lambda refresh: self.lookup.table(ref, refresh=refresh)
+        )
 
     @contextmanager
     def _without_namespace_hints(self, who: Principal) -> Iterator[None]:
@@ -325,7 +330,7 @@ class Service:
         kept = self.records.queue.submit(replace(submission, trace=self.control.tracer.traceparent()), key=key)
         if kept.job_id == submission.job_id:  # otherwise the key was used before
             self.metrics.job_submitted(kept)
-            if kept.estimated_dollars is None:
+            if kept.estimated_dollars is None and KINDS[kept.kind].is_planned:
                 self._estimates.want(kept)
             self._workers.wake()
         return kept

@@ -2,16 +2,19 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from tidyberg.errors import BadInput, UnknownCatalog
 from tidyberg.model.principal import Principal, Role
-from tidyberg.model.submission import Schedule
+from tidyberg.model.submission import COMPACT, Schedule
 from tidyberg.model.table import TableRef
+from tidyberg.service.kinds import kind_of
 from tidyberg.settings.catalogs import default_catalog_name
+from tidyberg.settings.job_options import plain_options
 from tidyberg.settings.options import entry_for
+from tidyberg.settings.schedules import ScheduleLine
 from tidyberg.settings.sections import TableEntry
 from tidyberg.settings.settings import Settings
 
@@ -58,7 +61,8 @@ def acting_for(schedule: Schedule) -> Principal:
     name = f"schedule:{schedule.schedule_id}"
     if schedule.source == "settings":
         return Principal(name, Role.ADMIN)
-    return Principal(name, Role.OPERATOR, schedule.tenant)
+    # Whoever saved the schedule was allowed to submit such jobs.
+    return Principal(name, Role.OPERATOR, schedule.tenant, kind_of(schedule.kind).rights(schedule.options))
 
 
 def scheduled_catalogs(settings: Settings, named: Sequence[str]) -> list[str]:
@@ -72,7 +76,8 @@ def scheduled_catalogs(settings: Settings, named: Sequence[str]) -> list[str]:
 
 
 def _of_settings(settings: Settings, of_api: Sequence[ScheduledTables]) -> list[ScheduledTables]:
-    found: dict[str, ScheduledTables] = {}
+    named = [timed for line in settings.schedules for timed in _of_line(settings, line)]
+    found: dict[str, ScheduledTables] = {timed.schedule.schedule_id: timed for timed in named}
     catalogs = scheduled_catalogs(settings, settings.scheduler.catalogs)
     for entry in settings.tables:
         for catalog in [entry.catalog] if entry.catalog else catalogs:
@@ -81,7 +86,7 @@ def _of_settings(settings: Settings, of_api: Sequence[ScheduledTables]) -> list[
                 found.setdefault(timed.schedule.schedule_id, timed)  # the first entry of a name wins
     for catalog in catalogs:
         if settings.scheduler.default_schedule is not None:
-            timed = _default(settings, settings.scheduler.default_schedule, catalog, of_api)
+            timed = _default(settings, settings.scheduler.default_schedule, catalog, [*named, *of_api])
             found[timed.schedule.schedule_id] = timed
     return list(found.values())
 
@@ -101,12 +106,36 @@ def _of_entry(settings: Settings, entry: TableEntry, catalog: str) -> ScheduledT
         strategy=entry.strategy.value if entry.strategy is not None else None,
         options=entry.options.model_dump(mode="json", exclude_none=True),  # only to be shown
         source="settings",
+        has_own_options=False,
     )
     # The first entry that matches a table applies to it. The job reads its options when it runs.
     return ScheduledTables(schedule, catalog, lambda ref: entry_for(settings, ref) is entry)
 
 
-def _default(settings: Settings, cron: str, catalog: str, of_api: Sequence[ScheduledTables]) -> ScheduledTables:
+def _of_line(settings: Settings, line: ScheduleLine) -> Iterator[ScheduledTables]:
+    """Makes a schedule for each catalog of a line under `schedules:`."""
+    scheduler = settings.scheduler
+    for catalog in [line.catalog] if line.catalog else scheduled_catalogs(settings, scheduler.catalogs):
+        schedule = Schedule(
+            schedule_id=_schedule_id(line.kind, catalog, line.schedule_name),
+            cron=line.cron,
+            catalog=catalog,
+            table=line.table,
+            kind=line.kind,
+            strategy=line.strategy.value if line.strategy is not None else None,
+            options=plain_options(line.options),
+            timezone=line.timezone if line.timezone is not None else scheduler.timezone,
+            jitter_seconds=line.jitter_seconds if line.jitter_seconds is not None else scheduler.jitter_seconds,
+            missed=line.missed if line.missed is not None else scheduler.missed,
+            enabled=line.enabled,
+            priority=line.priority,
+            source="settings",
+        )
+        yield ScheduledTables(schedule, catalog, _matching(schedule.table))
+
+
+def _default(settings: Settings, cron: str, catalog: str, scheduled: Sequence[ScheduledTables]) -> ScheduledTables:
+    """Covers the tables that have no schedule of their own. `scheduled` are schedules that are not of an entry."""
     scheduler = settings.scheduler
     schedule = Schedule(
         schedule_id=_schedule_id("default", catalog, "*"),
@@ -117,13 +146,15 @@ def _default(settings: Settings, cron: str, catalog: str, of_api: Sequence[Sched
         jitter_seconds=scheduler.jitter_seconds,
         missed=scheduler.missed,
         source="settings",
+        has_own_options=False,
     )
+    others = [timed for timed in scheduled if timed.schedule.kind == COMPACT]  # other kinds replace no compaction
 
     def covers(ref: TableRef) -> bool:
         entry = entry_for(settings, ref)
         if entry is not None and entry.schedule is not None:
             return False
-        own = (timed for timed in of_api if timed.schedule.enabled and timed.catalog == ref.catalog)
+        own = (timed for timed in others if timed.schedule.enabled and timed.catalog == ref.catalog)
         return not any(timed.covers(ref) for timed in own)
 
     return ScheduledTables(schedule, catalog, covers)
@@ -135,10 +166,11 @@ def _of_api(settings: Settings, schedule: Schedule) -> ScheduledTables | None:
     except UnknownCatalog:
         return None
 
-    def covers(ref: TableRef) -> bool:
-        return fnmatchcase(str(ref) if "." in schedule.table else ref.name, schedule.table)
+    return ScheduledTables(schedule, catalog, _matching(schedule.table))
 
-    return ScheduledTables(schedule, catalog, covers)
+
+def _matching(pattern: str) -> Callable[[TableRef], bool]:
+    return lambda ref: fnmatchcase(str(ref) if "." in pattern else ref.name, pattern)
 
 
 def _schedule_id(kind: str, catalog: str, name: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 import httpx
 
 from tidyberg._version import __version__
+from tidyberg.model.submission import COMPACT
 from tidyberg.settings.notifications import NotifiedEvent, Webhook
 
 log = logging.getLogger(__name__)
@@ -23,9 +24,9 @@ _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 _RETRIED_STATUSES = frozenset({408, 425, 429})
 _TITLES: dict[NotifiedEvent, str] = {
-    "failed": "Compaction failed",
-    "given_up": "Compaction given up",
-    "waiting": "Compaction waits too long",
+    "failed": "failed",
+    "given_up": "given up",
+    "waiting": "waits too long",
 }
 
 
@@ -43,9 +44,11 @@ class JobNotification:
     attempts: int
     error_code: str | None = None
     error: str | None = None
+    kind: str = COMPACT
 
     def text(self) -> str:
-        lines = [f"{_TITLES[self.event]}: {self.table}", f"job {self.job_id}, tenant {self.tenant}"]
+        what = "Compaction" if self.kind == COMPACT else f"Job ({self.kind})"
+        lines = [f"{what} {_TITLES[self.event]}: {self.table}", f"job {self.job_id}, tenant {self.tenant}"]
         if self.error:
             lines.append(f"{self.error_code}: {self.error}" if self.error_code else self.error)
         return "\n".join(lines)

@@ -16,6 +16,7 @@ from tidyberg.model.principal import ALL_TENANTS, Role
 from tidyberg.model.submission import DEFAULT_TENANT
 from tidyberg.model.table import TableRef
 from tidyberg.settings.fields import Section
+from tidyberg.settings.job_options import KindName
 
 KEY_PREFIX = "tdb_"
 _KEY_BYTES = 32
@@ -54,6 +55,12 @@ def _name(value: str) -> str:
     return value
 
 
+def _not_a_viewer(role: Role) -> Role:
+    if role is Role.VIEWER:
+        raise ValueError("a viewer only reads; choose operator or admin")
+    return role
+
+
 def _in_utc(value: datetime) -> datetime:
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
@@ -71,6 +78,7 @@ def check_address(value: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_name)]
+JobRole = Annotated[Role, AfterValidator(_not_a_viewer)]
 SafeAddress = Annotated[str, AfterValidator(check_address)]
 
 
@@ -118,6 +126,11 @@ class AccessSettings(Section):
     oidc: Oidc | None = Field(None, description="The identity provider whose tokens are accepted.")
     anonymous_role: Literal["viewer", "operator"] | None = Field(
         None, description="The role of callers without a key or token. By default they have none."
+    )
+    job_roles: dict[KindName, JobRole] = Field(
+        default_factory=dict,
+        description="The least role that may submit each kind of job. By default expire needs an admin, because it "
+        "removes history; compact needs an operator.",
     )
     open_metrics: bool | None = Field(
         None, description="Whether metrics need no key. By default they need one if anything does."

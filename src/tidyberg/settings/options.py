@@ -33,6 +33,11 @@ def plan_options(settings: Settings, ref: TableRef, overrides: Mapping[str, Any]
         "min_target_file_size": settings.limits.min_target_file_size,
         "max_output_files": settings.limits.max_output_files,
     }
+    if "snapshot_retention_hours" in asked and not layered.get("expire_snapshots"):
+        raise BadInput(
+            "snapshot_retention_hours has no effect without expire_snapshots.",
+            hint="Also set expire_snapshots to true.",
+        )
     return PlanOptions(**{**layered, **limits, "strategy": strategy, "parquet": parquet})
 
 

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from tidyberg.model.options import Prices
+from tidyberg.model.options import MOST_RETENTION_HOURS, Prices
 from tidyberg.model.retry import RetryPolicy
 from tidyberg.redact import redact, seal, unseal
 from tidyberg.settings.fields import CronLine, ModeName, Section, Size, StrategyName, TimeZoneName
@@ -102,6 +102,16 @@ class Options(Section):
     )
     hot_commits: int | None = Field(
         None, ge=1, description="The commits in the window that make a partition hot. Default: 2."
+    )
+    expire_snapshots: bool | None = Field(
+        None, description="Afterwards, expire old snapshots of the table, and delete the files that only they need."
+    )
+    snapshot_retention_hours: float | None = Field(
+        None,
+        gt=0,
+        le=MOST_RETENTION_HOURS,
+        description="With expire_snapshots: the age in hours from which snapshots expire. Default: the table's "
+        "property, or 5 days.",
     )
     parquet: Annotated[dict[str, str] | None, BeforeValidator(_parquet_overrides)] = Field(
         None, description="Overrides of the table's write.parquet.* properties, without the prefix."

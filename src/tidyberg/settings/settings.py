@@ -1,5 +1,6 @@
 """All settings in one frozen value. `load.py` reads them."""
 
+from collections import Counter
 from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -10,6 +11,7 @@ from tidyberg.settings.fields import Section, TimeZoneName
 from tidyberg.settings.limits import LimitSettings
 from tidyberg.settings.maintenance import MaintainSettings
 from tidyberg.settings.notifications import Notifications
+from tidyberg.settings.schedules import ScheduleLine
 from tidyberg.settings.scheduling import SchedulerSettings
 from tidyberg.settings.sections import (
     Catalog,
@@ -46,6 +48,7 @@ class Settings(Section):
     limits: LimitSettings = Field(LimitSettings(), description="The limits that no request can exceed.")
     tables: tuple[TableEntry, ...] = Field((), description="Settings for some tables. The first match counts.")
     maintain: MaintainSettings = Field(MaintainSettings(), description="What `tidyberg maintain` may do, by scope.")
+    schedules: tuple[ScheduleLine, ...] = Field((), description="Jobs at fixed times, of any kind.")
     verify: VerifyMode = Field(VerifyMode.COUNTS, description="counts, full or off.")
     commit: Commit = Commit()
     prices: PriceList = PriceList()
@@ -66,6 +69,14 @@ class Settings(Section):
     def _catalogs_have_one_name_each(self) -> "Settings":
         if self.catalog is not None and self.catalog_name in self.catalogs:
             raise ValueError(f"catalog {self.catalog_name!r} is given twice: under `catalog:` and under `catalogs:`")
+        return self
+
+    @model_validator(mode="after")
+    def _schedules_differ(self) -> "Settings":
+        named = Counter((line.kind, line.catalog, line.schedule_name) for line in self.schedules)
+        for (kind, _, name), number in named.items():
+            if number > 1:
+                raise ValueError(f"schedules: {kind} {name!r} is given {number} times; give each a name")
         return self
 
     @model_validator(mode="after")

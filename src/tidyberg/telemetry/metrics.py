@@ -10,9 +10,10 @@ from prometheus_client.process_collector import ProcessCollector
 
 from tidyberg._version import __version__
 from tidyberg.model.accuracy import accuracies
+from tidyberg.model.expiry import EXPIRE
 from tidyberg.model.job import Job, JobStatus
 from tidyberg.model.sizes import GB, MB
-from tidyberg.model.submission import DEFAULT_TENANT, Submission
+from tidyberg.model.submission import COMPACT, DEFAULT_TENANT, Submission
 from tidyberg.record.queue import JobQueue
 from tidyberg.telemetry.exposition import as_text
 from tidyberg.telemetry.store_gauges import StoreGauges
@@ -46,13 +47,21 @@ def _of(metric: _M, table: tuple[str, ...]) -> _M:
 class Metrics:
     """Metrics of a service. Safe to call from any thread. With `table_labels`, job metrics have a table label."""
 
-    def __init__(self, *, table_labels: bool = False, tenants: Iterable[str] = (DEFAULT_TENANT,)) -> None:
-        """`tenants` get their own label value. All other tenants share `other`."""
+    def __init__(
+        self,
+        *,
+        table_labels: bool = False,
+        tenants: Iterable[str] = (DEFAULT_TENANT,),
+        kinds: Iterable[str] = (COMPACT, EXPIRE),
+    ) -> None:
+        """`tenants` get their own label value. All other tenants share `other`. `kinds` are those of jobs."""
         self.registry = CollectorRegistry(auto_describe=False)
         self._tenants = frozenset(tenants)
+        self._kinds = tuple(kinds)
         self._table_labels = table_labels
         self._define_jobs(("table",) if table_labels else ())
         self._define_tenants()
+        self._define_kinds()
         self._define_service()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
@@ -128,6 +137,27 @@ class Metrics:
         self._tenant_cost = counter("cost_dollars_total", "Dollars that jobs cost, by tenant")
         self._tenant_read = counter("bytes_read_total", "Bytes that jobs read, by tenant")
 
+    def _define_kinds(self) -> None:
+        """Defines metrics of all kinds of jobs. Those with "compaction" in their names do not count other kinds."""
+
+        def counter(name: str, description: str, *labels: str) -> Counter:
+            return Counter(f"tidyberg_{name}", description, labels, registry=self.registry)
+
+        self._kind_jobs = counter("jobs_total", "Jobs that ended, by kind and status", "kind", "status")
+        self._kind_seconds = Histogram(
+            "tidyberg_job_duration_seconds",
+            "Job duration, by kind",
+            ("kind",),
+            buckets=_DURATIONS,
+            registry=self.registry,
+        )
+        self._expired = counter("snapshots_expired_total", "Snapshots that jobs expired")
+        self._deleted_files = counter("files_deleted_total", "Files of expired snapshots that jobs deleted")
+        self._deleted_bytes = counter("bytes_deleted_total", "Bytes of the files that jobs deleted")
+        for kind in self._kinds:
+            for status in _STATUS_LABEL.values():
+                self._kind_jobs.labels(kind, status)
+
     def tenant_label(self, tenant: str) -> str:
         return tenant if tenant in self._tenants else OTHER_TENANTS
 
@@ -201,7 +231,9 @@ class Metrics:
         return as_text(self.registry)
 
     def job_submitted(self, submission: Submission) -> None:
-        """Counts a new job, not a repeated idempotency key."""
+        """Counts a new compaction, not a repeated idempotency key."""
+        if submission.kind != COMPACT:
+            return
         source = submission.created_by.partition(":")[0]
         self._submitted.labels(source if source in ("schedule", "auto") else "api").inc()
 
@@ -212,21 +244,35 @@ class Metrics:
 
     def job_ended(self, submission: Submission, run: Job | None = None, sizes: Iterable[int] = ()) -> None:
         """Counts a job that ended in this process, with its last run and the sizes of the committed files."""
-        table = (f"{submission.table.catalog}.{submission.table}",) if self._table_labels else ()
-        self._jobs.labels(_STATUS_LABEL[submission.status], *table).inc()
-        tenant = self.tenant_label(submission.tenant)
-        self._tenant_jobs.labels(tenant, _STATUS_LABEL[submission.status]).inc()
+        status, tenant = _STATUS_LABEL[submission.status], self.tenant_label(submission.tenant)
+        self._kind_jobs.labels(submission.kind, status).inc()
+        self._tenant_jobs.labels(tenant, status).inc()
+        seconds = None
+        if submission.started_ms is not None and submission.finished_ms is not None:
+            seconds = max(0, submission.finished_ms - submission.started_ms) / 1000
+            self._kind_seconds.labels(submission.kind).observe(seconds)
         if run is not None:
             self._tenant_cost.labels(tenant).inc(run.actual_dollars or 0.0)
             self._tenant_read.labels(tenant).inc(run.progress.bytes_read)
+            if run.expired is not None:
+                self._expired.inc(run.expired.snapshots_expired)
+                self._deleted_files.inc(run.expired.files_deleted)
+                self._deleted_bytes.inc(run.expired.bytes_deleted)
+        if submission.kind == COMPACT:
+            self._compaction_ended(submission, run, sizes, seconds)
+
+    def _compaction_ended(
+        self, submission: Submission, run: Job | None, sizes: Iterable[int], seconds: float | None
+    ) -> None:
+        table = (f"{submission.table.catalog}.{submission.table}",) if self._table_labels else ()
+        self._jobs.labels(_STATUS_LABEL[submission.status], *table).inc()
         if submission.status is JobStatus.SUCCEEDED:
             self._succeeded.inc()
             if submission.outcome in _OUTCOMES:
                 self._outcomes.labels(submission.outcome).inc()
         elif submission.status is JobStatus.FAILED:
             self._failed.inc()
-        if submission.started_ms is not None and submission.finished_ms is not None:
-            seconds = max(0, submission.finished_ms - submission.started_ms) / 1000
+        if seconds is not None:
             _of(self._duration, table).observe(seconds)
         for size in sizes:
             self._sizes.observe(size)

@@ -20,6 +20,7 @@ router = APIRouter(route_class=AuthenticatedRoute, prefix="/schedules", tags=["s
 
 class ScheduleAnswer(BaseModel):
     schedule_id: str
+    kind: str = Field(description="What the jobs do.", examples=["compact", "expire"])
     cron: str
     catalog: str | None
     table: str
@@ -97,6 +98,7 @@ def _answer(context: Context, schedule: Schedule) -> ScheduleAnswer:
     times = context.service.schedule_times(schedule)
     return ScheduleAnswer(
         schedule_id=schedule.schedule_id,
+        kind=schedule.kind,
         cron=schedule.cron,
         catalog=schedule.catalog,
         table=schedule.table,

@@ -1,0 +1,71 @@
+"""Jobs that expire snapshots and delete the files that no other snapshot needs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tidyberg.errors import BadInput
+from tidyberg.model.expiry import EXPIRE
+from tidyberg.model.job import Job, JobStatus
+from tidyberg.model.principal import Role
+from tidyberg.model.submission import Submission
+from tidyberg.planning.expiry import check_allowed
+from tidyberg.service.kinds.base import CheckedRequest, RequestScope, RunContext, RunOutcome
+from tidyberg.service.request_checks import options_as_asked
+from tidyberg.service.requests import SubmitRequest
+from tidyberg.settings.job_options import ExpireJobOptions, check_repeatable, parse_job_options, plain_options
+
+
+class Expire:
+    """Implements JobKind."""
+
+    name = EXPIRE
+    least_role = Role.ADMIN  # it removes history for good
+    is_planned = False
+
+    def rights(self, options: Mapping[str, Any]) -> frozenset[str]:  # noqa: ARG002
+        return frozenset((EXPIRE,))
+
+    def check(self, request: SubmitRequest, scope: RequestScope) -> CheckedRequest:
+        if request.strategy is not None or request.verify is not None:
+            raise BadInput("Only a compaction has a strategy and a way to verify outputs.", hint="Omit both.")
+        options = _options(options_as_asked(request))
+        if scope.is_schedule:
+            try:
+                check_repeatable(options)
+            except ValueError as error:
+                raise BadInput(f"{error}.") from None
+        if (known := scope.look(False)) is not None:
+            check_allowed(known.properties)
+        return CheckedRequest(EXPIRE, plain_options(options))
+
+    def finished(self, submission: Submission, earlier: Sequence[Job]) -> Job | None:  # noqa: ARG002
+        """A run that expired snapshots counts even if storage did not delete all files: recovery tries again."""
+        done = [run for run in earlier if run.status is JobStatus.SUCCEEDED and run.expired is not None]
+        return next((run for run in done if run.outcome != "tidy"), done[0] if done else None)
+
+    def run(self, context: RunContext) -> RunOutcome:
+        submission = context.submission
+        result = context.control.expire(
+            submission.table,
+            _options(submission.options).to_options(),
+            on_event=context.on_event,
+            cancel=context.cancel,
+            job_id=context.run_id,
+            submission_id=submission.job_id,
+            sent_before=sent_before(context.earlier),
+        )
+        assert result.job is not None, "every run is recorded"
+        assert result.job.outcome is not None
+        return RunOutcome(result.job, result.job.outcome, result.failure)
+
+
+def sent_before(earlier: Sequence[Job]) -> frozenset[int]:
+    """Returns the snapshots that these runs may have expired. A job that names one of them does not miss it."""
+    sent = (run.expiry for run in earlier if run.expiry is not None and run.expiry.sent_from is not None)
+    return frozenset(number for record in sent for number in record.snapshot_ids)
+
+
+def _options(given: Mapping[str, Any]) -> ExpireJobOptions:
+    options = parse_job_options(EXPIRE, given)
+    assert isinstance(options, ExpireJobOptions)
+    return options
