@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 
 from tidyberg.commit.expiry import MetadataRemoval, removable_refs
@@ -44,22 +45,13 @@ class ExpiryPlanner:
 
     def decide(self, table: Table) -> ExpiryDecision:
         metadata = table.metadata
-        refs = [
-            RefInfo(
-                name,
-                ref.snapshot_id,
-                ref.snapshot_ref_type == SnapshotRefType.BRANCH,
-                ref.max_ref_age_ms,
-                ref.max_snapshot_age_ms,
-                ref.min_snapshots_to_keep,
-            )
-            for name, ref in sorted(metadata.refs.items())
-        ]
-        return decide_expiry(snapshots_of(metadata), refs, metadata.properties, self.options, self.now_ms)
+        return decide_expiry(
+            snapshots_of(metadata), refs_of(metadata), metadata.properties, self.options, self.now_ms
+        )
 
     def prepare(self, table: Table) -> PreparedExpiry:
         """Reads metadata only. Raises BadInput if the table or the options do not allow it."""
-        self._check_catalog()
+        check_shows_all_snapshots(self.catalog)
         metadata = table.metadata
         decision = self.decide(table)
         if problem := missing_ids(snapshots_of(metadata), self.options.snapshot_ids):
@@ -98,18 +90,33 @@ class ExpiryPlanner:
         refs = removable_refs(self.catalog, metadata, [ref.name for ref in decision.refs])
         return MetadataRemoval(ids, refs, schemas, specs)
 
-    def _check_catalog(self) -> None:
-        """A catalog that hides snapshots hides what they reference."""
-        mode = self.catalog.properties.get(SNAPSHOT_LOADING_MODE)
-        if isinstance(self.catalog, RestCatalog) and mode not in (None, "all"):
-            raise BadInput(
-                f"The catalog {self.catalog.name} loads tables with {SNAPSHOT_LOADING_MODE}={mode}. It does not show "
-                "all snapshots, so files that they need cannot be told from others.",
-                hint=f"Remove {SNAPSHOT_LOADING_MODE} from the catalog's properties.",
-            )
-
     def _skip(self, error: DamagedFile) -> None:
         self.warn(f"{error.message} Files that only it names are left in storage.")
+
+
+def check_shows_all_snapshots(catalog: Catalog) -> None:
+    """A catalog that hides snapshots hides what they reference."""
+    mode = catalog.properties.get(SNAPSHOT_LOADING_MODE)
+    if isinstance(catalog, RestCatalog) and mode not in (None, "all"):
+        raise BadInput(
+            f"The catalog {catalog.name} loads tables with {SNAPSHOT_LOADING_MODE}={mode}. It does not show "
+            "all snapshots, so files that they need cannot be told from others.",
+            hint=f"Remove {SNAPSHOT_LOADING_MODE} from the catalog's properties.",
+        )
+
+
+def refs_of(metadata: TableMetadata) -> list[RefInfo]:
+    return [
+        RefInfo(
+            name,
+            ref.snapshot_id,
+            ref.snapshot_ref_type == SnapshotRefType.BRANCH,
+            ref.max_ref_age_ms,
+            ref.max_snapshot_age_ms,
+            ref.min_snapshots_to_keep,
+        )
+        for name, ref in sorted(metadata.refs.items())
+    ]
 
 
 def _without_statistics(table: Table, expired: Collection[int]) -> Table:
