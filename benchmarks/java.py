@@ -1,5 +1,6 @@
 """Runs Spark with Iceberg's Java runtime on a benchmark warehouse: its rewrite action and its writers."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,29 +8,55 @@ import numpy as np
 import numpy.typing as npt
 
 PACKAGES = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0"
+S3_PACKAGES = f"{PACKAGES},org.apache.iceberg:iceberg-aws-bundle:1.12.0"
 
 
-def open_session(directory: Path, threads: int, scratch: Path) -> Any:
+def open_session(directory: Path, threads: int, scratch: Path, on_s3: Mapping[str, str] | None = None) -> Any:
+    """`on_s3` has PyIceberg's properties of a catalog whose tables are in an S3 store."""
     from pyspark.sql import SparkSession
 
+    builder = SparkSession.builder
+    for name, value in _s3_settings(on_s3).items() if on_s3 else ():
+        builder = builder.config(f"spark.sql.catalog.lab.{name}", value)
+    warehouse = on_s3["warehouse"] if on_s3 else f"file://{directory / 'warehouse'}"
     return (
-        SparkSession.builder.master(f"local[{threads}]")
-        .config("spark.jars.packages", PACKAGES)
+        builder.master(f"local[{threads}]")
+        .config("spark.jars.packages", S3_PACKAGES if on_s3 else PACKAGES)
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
         .config("spark.driver.memory", "4g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.local.dir", str(scratch))
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
         .config("spark.sql.catalog.lab", "org.apache.iceberg.spark.SparkCatalog")
         .config("spark.sql.catalog.lab.type", "jdbc")
         .config("spark.sql.catalog.lab.uri", f"jdbc:sqlite:{directory / 'catalog.db'}")
-        .config("spark.sql.catalog.lab.warehouse", f"file://{directory / 'warehouse'}")
+        .config("spark.sql.catalog.lab.warehouse", warehouse)
         .config("spark.sql.catalog.lab.jdbc.schema-version", "V1")
         .config("spark.sql.catalog.lab.cache-enabled", "false")
         .getOrCreate()
     )
+
+
+def _s3_settings(properties: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "s3.endpoint": properties["s3.endpoint"],
+        "s3.path-style-access": "true",
+        "s3.access-key-id": properties["s3.access-key-id"],
+        "s3.secret-access-key": properties["s3.secret-access-key"],
+        "client.region": properties["s3.region"],
+    }
+
+
+def expire_snapshots(session: Any, table: str, cutoff_ms: int) -> dict[str, int]:
+    """Expires what is older. Returns the number of deleted files by kind."""
+    (row,) = session.sql(
+        f"CALL lab.system.expire_snapshots(table => '{table}', older_than => timestamp_millis({cutoff_ms}))"
+    ).collect()
+    return {name: int(number) for name, number in row.asDict().items()}
 
 
 def rewrite_data_files(session: Any, table: str, target_bytes: int) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         remove_orphans,
         rewrite_manifests,
         stop_spark,
+        storage_report,
     )
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "remove_orphans",
     "rewrite_manifests",
     "stop_spark",
+    "storage_report",
 ]
 
 

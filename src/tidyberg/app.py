@@ -21,6 +21,7 @@ from tidyberg.model.orphans import OrphanOptions, OrphanPlan, OrphanResult, Pref
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink
 from tidyberg.model.sizes import parse_size
+from tidyberg.model.storage_report import StorageReport
 from tidyberg.model.submission import DEFAULT_TENANT
 from tidyberg.model.table import TableRef
 from tidyberg.record.process import is_alive
@@ -250,6 +251,13 @@ def expire(
     )
     with _control_for(table, load_settings(), None) as control:
         return control.expire(_ref(table), options, dry_run=dry_run, on_event=on_event)
+
+
+def storage_report(table: "Table", *, on_event: EventSink | None = None) -> StorageReport:
+    """Report who holds the bytes of a table, what they cost, and what each command would free. It changes nothing."""
+    settings = load_settings()
+    with _control_for(table, settings, None) as control:
+        return control.storage(_ref(table), _options(settings, table, None, None, {}), on_event=on_event)
 
 
 def remove_orphans(

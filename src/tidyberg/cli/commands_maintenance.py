@@ -1,4 +1,4 @@
-"""Commands for single steps of maintenance: expire, rewrite-manifests, orphans. They import their code when they run."""
+"""Commands for single steps of maintenance: expire, rewrite-manifests, orphans. They import code when they run."""
 
 from typing import Annotated
 

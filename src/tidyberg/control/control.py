@@ -40,6 +40,7 @@ from tidyberg.model.orphans import (
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink, HealthReport, Notice, StageStarted, TableSummary
 from tidyberg.model.retry import RetryPolicy
+from tidyberg.model.storage_report import StorageReport
 from tidyberg.model.table import TableRef
 from tidyberg.observe.cache import ManifestCache
 from tidyberg.observe.pin import pin
@@ -216,6 +217,30 @@ class Control:
             result = job.preview(emit, token) if dry_run else job.run(emit, token)
             span.set(outcome=result.outcome, files=result.files.files, bytes=result.files.bytes)
             return result
+
+    def storage(
+        self,
+        ref: TableRef,
+        options: PlanOptions | None = None,
+        *,
+        on_event: EventSink | None = None,
+        cancel: CancelToken | None = None,
+    ) -> StorageReport:
+        """Reports who holds the bytes of a table. With `options`, also what a compaction would do. Changes nothing."""
+        from tidyberg.control.storage_report import StorageReporter
+
+        emit, token = on_event or _ignore, cancel or CancelToken()
+        reporter = StorageReporter(
+            ref,
+            self.catalog(ref.catalog),
+            self.prices,
+            self.now_ms(),
+            token.raise_if_cancelled,
+            lambda text: emit(StageStarted(Stage.OBSERVE, text)),
+            None if options is None else lambda: self.plan(ref, options),
+        )
+        with self.tracer.span("report_storage"):
+            return reporter.report()
 
     def expire_after(
         self,

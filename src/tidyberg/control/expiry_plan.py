@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 
 from tidyberg.commit.expiry import MetadataRemoval, removable_refs
@@ -45,18 +46,9 @@ class ExpiryPlanner:
 
     def decide(self, table: Table) -> ExpiryDecision:
         metadata = table.metadata
-        refs = [
-            RefInfo(
-                name,
-                ref.snapshot_id,
-                ref.snapshot_ref_type == SnapshotRefType.BRANCH,
-                ref.max_ref_age_ms,
-                ref.max_snapshot_age_ms,
-                ref.min_snapshots_to_keep,
-            )
-            for name, ref in sorted(metadata.refs.items())
-        ]
-        decision = decide_expiry(snapshots_of(metadata), refs, metadata.properties, self.options, self.now_ms)
+        decision = decide_expiry(
+            snapshots_of(metadata), refs_of(metadata), metadata.properties, self.options, self.now_ms
+        )
         bounds = self.options.bounds
         return decision if bounds is None else within_bounds(decision, bounds)
 
@@ -104,6 +96,20 @@ class ExpiryPlanner:
 
     def _skip(self, error: DamagedFile) -> None:
         self.warn(f"{error.message} Files that only it names are left in storage.")
+
+
+def refs_of(metadata: TableMetadata) -> list[RefInfo]:
+    return [
+        RefInfo(
+            name,
+            ref.snapshot_id,
+            ref.snapshot_ref_type == SnapshotRefType.BRANCH,
+            ref.max_ref_age_ms,
+            ref.max_snapshot_age_ms,
+            ref.min_snapshots_to_keep,
+        )
+        for name, ref in sorted(metadata.refs.items())
+    ]
 
 
 def _without_statistics(table: Table, expired: Collection[int]) -> Table:

@@ -41,7 +41,7 @@ def find_missing(table: Table, retained: ReachedManifests) -> Presence:
         for piece in live_entries(retained.io, list(retained.manifests.values()), check):
             references += piece.num_rows
             unseen |= _unseen(piece["path"], listed, roots)
-        return Presence(references, tuple(sorted(_absent(table.io, sorted(unseen), check))))
+        return Presence(references, tuple(sorted(absent(table.io, sorted(unseen), check))))
     except OSError as error:
         raise _no_listing(table, error) from error
 
@@ -68,7 +68,7 @@ def _unseen(paths: pa.ChunkedArray, listed: pa.Array, roots: Sequence[str]) -> s
     return set(paths.filter(pc.invert(seen)).to_pylist())
 
 
-def _absent(io: FileIO, paths: Sequence[str], check: Callable[[], None]) -> list[str]:
+def absent(io: FileIO, paths: Sequence[str], check: Callable[[], None]) -> list[str]:
     """Asks for each file that no listing showed: it may lie elsewhere, or be spelled differently."""
 
     def is_there(path: str) -> bool:

@@ -104,14 +104,9 @@ def live_entries(
     skip: Callable[[DamagedFile], None] | None = None,
 ) -> Iterator[pa.Table]:
     """Yields the live entries of the manifests as tables of FILES, in pieces of bounded size."""
-
-    def read(path: str) -> bytes:
-        check()
-        return read_bytes(io, path)
-
     pieces: list[pa.Table] = []
     rows = 0
-    for entries in _streams(read, manifests, skip):
+    for _, entries in entries_by_manifest(io, manifests, check, skip):
         pieces.append(entries)
         rows += entries.num_rows
         if rows >= _ROWS_AT_A_TIME:
@@ -121,20 +116,33 @@ def live_entries(
         yield pa.concat_tables(pieces)
 
 
-def _streams(
-    read: Callable[[str], bytes], manifests: Sequence[ManifestInfo], skip: Callable[[DamagedFile], None] | None
-) -> Iterator[pa.Table]:
+def entries_by_manifest(
+    io: FileIO,
+    manifests: Sequence[ManifestInfo],
+    check: Callable[[], None] = _never,
+    skip: Callable[[DamagedFile], None] | None = None,
+) -> Iterator[tuple[str, pa.Table]]:
+    """Yields the path of each manifest and its live entries as FILES. The order can differ.
+
+    `skip` is called about a damaged or missing manifest, which is then left out. Without it, that is an error.
+    """
+
+    def read(path: str) -> bytes:
+        check()
+        return read_bytes(io, path)
+
     if skip is None:
-        yield from (_as_files(entries.table) for _, entries in stream_entries(read, manifests))
+        yield from ((path, _as_files(entries.table)) for path, entries in stream_entries(read, manifests))
         return
     for several in _bundles(manifests):
         try:
-            found = [_as_files(entries.table) for _, entries in stream_entries(read, several)]
+            found = [(path, _as_files(entries.table)) for path, entries in stream_entries(read, several)]
         except DamagedFile:
             found = []
             for manifest in several:  # find the damaged ones
                 try:
-                    found += [_as_files(entries.table) for _, entries in stream_entries(read, [manifest])]
+                    alone = stream_entries(read, [manifest])
+                    found += [(path, _as_files(entries.table)) for path, entries in alone]
                 except DamagedFile as error:
                     skip(error)
         yield from found
