@@ -1,5 +1,6 @@
 """Maintenance: the order of steps, what a failure stops, and that a saved plan does nothing beyond what it names."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from pyiceberg.table import Table
 
 from tests.builders.aged_tables import DAY_MS, age, set_ref
-from tests.builders.events_table import REF, append, make_table, options, paths
+from tests.builders.events_table import REF, SCHEMA, append, delete_files, make_table, options, paths
 from tidyberg.control.control import Control
 from tidyberg.control.maintenance.maintainer import STEPS, Maintainer
 from tidyberg.control.maintenance.step import MaintenanceStep, StepContext, StepDone
@@ -25,7 +26,14 @@ from tidyberg.errors import (
     VerificationFailed,
 )
 from tidyberg.execute.engine import CancelToken
-from tidyberg.model.maintenance import MaintenancePlan, MaintenanceRequest, MaintenanceResult, StepName, StepPlan
+from tidyberg.model.maintenance import (
+    MaintenancePlan,
+    MaintenanceRequest,
+    MaintenanceResult,
+    StepName,
+    StepPlan,
+    StepResult,
+)
 from tidyberg.model.maintenance_policy import PolicyLayer, PolicyScalar, merge_policy
 from tidyberg.planning.maintenance_document import (
     is_maintenance_plan,
@@ -33,7 +41,9 @@ from tidyberg.planning.maintenance_document import (
     maintenance_plan_hash,
     maintenance_plan_to_json,
 )
-from tidyberg.testing import Warehouse
+from tidyberg.record.clock import wall_clock_ms
+from tidyberg.testing import Warehouse, local_path
+from tidyberg.testing.deletes import delete_positions
 
 NOW = 1_900_000_000_000
 
@@ -49,6 +59,7 @@ class FakeStep:
 
     name: StepName
     needs: frozenset[StepName] = frozenset()
+    outdated_by: frozenset[StepName] = frozenset()
     failure: BaseException | None = None
     verdict: str = "run"
     changes: bool = True
@@ -77,8 +88,9 @@ def statuses(result: MaintenanceResult) -> list[str]:
 
 def test_steps_run_in_the_order_in_which_they_free_most() -> None:
     """Deletes before data, because data then reads fewer files. Orphans last, because all others leave some."""
-    order: tuple[StepName, ...] = ("data", "expire")
-    assert tuple(step.name for step in STEPS) == order
+    assert [step.name for step in STEPS] == ["deletes", "data", "manifests", "expire", "orphans"]
+    assert {step.name: set(step.needs) for step in STEPS if step.needs} == {"manifests": {"deletes", "data"}}
+    assert {step.name: set(step.outdated_by) for step in STEPS if step.outdated_by} == {"data": {"deletes"}}
 
 
 def test_every_step_says_what_happened() -> None:
@@ -127,6 +139,15 @@ def test_other_failures_stop_only_steps_that_need_the_failed_one(failure: Tidybe
     result = outcome(FakeStep("data", failure=failure), dependent)
     assert (statuses(result), dependent.ran) == (["failed", "stopped"], [])
     assert "it needs data, which failed" in result.steps[1].reason
+
+
+@pytest.mark.parametrize(("changes", "expected"), [(True, "now"), (False, "as planned")])
+def test_a_saved_step_is_planned_again_if_an_earlier_one_made_it_outdated(changes: bool, expected: str) -> None:
+    deletes, data = FakeStep("deletes", changes=changes), FakeStep("data", outdated_by=frozenset({"deletes"}))
+    loop = Maintainer(Control(None, None, None), lambda: NOW, steps=(deletes, data))  # type: ignore[arg-type]
+    document = {step.name: StepPlan(step.name, "run", "because") for step in (deletes, data)}
+    loop._run_all(loop._context(asked()), document)
+    assert (deletes.ran, data.ran) == (["as planned"], [expected])
 
 
 def test_a_failure_after_a_commit_says_both() -> None:
@@ -195,6 +216,8 @@ def test_the_plan_has_a_verdict_a_price_and_savings_for_every_step(control: Cont
     assert list(expire.bounds.snapshot_ids) == before[:4]
     assert (plan.snapshot_id, snapshot_ids(table)) == (before[-1], before)  # nothing has changed
     assert plan.dollars == pytest.approx(sum(step.dollars for step in plan.steps))
+    assert (by_name["manifests"].verdict, by_name["orphans"].verdict) == ("wait", "skip")
+    assert "data will change the manifests" in by_name["manifests"].reason
 
 
 def test_maintain_makes_a_table_smaller_and_the_second_run_does_nothing(
@@ -212,13 +235,94 @@ def test_maintain_makes_a_table_smaller_and_the_second_run_does_nothing(
     assert (again.outcome, set(statuses(again)) - {"skipped"}) == ("nothing", {"nothing"})
 
 
+def test_deletes_are_merged_where_no_compaction_applies_them(
+    warehouse: Warehouse, control: Control, table: Table
+) -> None:
+    for path in paths(warehouse, table)[:2]:
+        delete_positions(table, path, [1])
+        delete_positions(table, path, [2])
+    rows = warehouse.rows(table)
+    by_name = {step.step: step for step in plan_of(control, table).steps}
+    assert (by_name["deletes"].verdict, by_name["data"].verdict) == ("skip", "run")
+    assert "data rewrites the 2 files that have deletes" in by_name["deletes"].reason
+    planned = plan_of(control, table, data__enabled=False)
+    assert planned.steps[0].verdict == "run"
+    result = apply(control, planned, table)
+    assert (result.steps[0].status, len(delete_files(warehouse, table))) == ("done", 2)
+    assert (len(paths(warehouse, table)), warehouse.rows(table)) == (6, rows)
+
+
+def test_manifests_are_rewritten_after_data(warehouse: Warehouse, control: Control) -> None:
+    table = warehouse.create_table("db.events", SCHEMA)
+    append(warehouse, table, list(range(12)), "eu")
+    rows = warehouse.rows(table)
+    result = maintainer(control).run(asked(data__enabled=False, expire__enabled=False))
+    manifests = next(step for step in result.steps if step.step == "manifests")
+    assert (manifests.status, manifests.numbers) == ("done", {"replaced": 12, "created": 1})
+    assert warehouse.rows(table) == rows
+
+
+@pytest.fixture
+def orphan(table: Table) -> Path:
+    path = Path(local_path(table.location())) / "data" / "stray.parquet"
+    path.write_bytes(b"stray")
+    written = (wall_clock_ms() - 10 * DAY_MS) / 1000
+    os.utime(path, (written, written))
+    return path
+
+
+def orphans_step(result: MaintenanceResult) -> StepResult:
+    return next(step for step in result.steps if step.step == "orphans")
+
+
+def test_orphans_are_only_reported_by_default(control: Control, orphan: Path) -> None:
+    for _ in range(2):
+        step = orphans_step(maintainer(control).run(asked()))
+        assert (step.planned.verdict, step.status, orphan.exists()) == ("skip", "nothing", True)
+        assert "1 orphan (5 B) found; orphans.action is report" in step.reason
+        control.now_ms = lambda: wall_clock_ms() + DAY_MS
+
+
+def test_orphans_go_when_two_runs_have_seen_them(control: Control, orphan: Path) -> None:
+    only_orphans = {f"{name}__enabled": False for name in ("deletes", "data", "manifests", "expire")}
+    request = asked(**only_orphans, orphans__action="delete")
+    first = maintainer(control).run(request)
+    assert (orphans_step(first).planned.verdict, orphans_step(first).status) == ("wait", "skipped")
+    assert (first.outcome, orphan.exists()) == ("nothing", True)
+    control.now_ms = lambda: wall_clock_ms() + DAY_MS
+    second = maintainer(control).run(request)
+    assert (orphans_step(second).status, orphan.exists()) == ("done", False)
+    assert orphans_step(second).numbers == {"files": 1, "bytes_freed": 5}
+
+
+def test_a_shared_location_is_refused_by_the_step_alone(
+    warehouse: Warehouse, control: Control, table: Table, orphan: Path
+) -> None:
+    location = f"{table.location()}/inner"
+    warehouse.catalog.create_table("db.inner", SCHEMA, location=location)
+    result = maintainer(control).run(asked(orphans__action="delete", orphans__now=True))
+    step = orphans_step(result)
+    assert (step.planned.verdict, step.status, orphan.exists()) == ("refused", "skipped", True)
+    assert "Another table has files in the location" in step.reason
+    assert result.outcome == "done"
+
+
+def test_a_compaction_of_the_policy_expires_nothing_by_itself(control: Control, table: Table) -> None:
+    request = asked(expire__enabled=False)
+    request = replace(request, compaction=replace(request.compaction, expire_snapshots=True))
+    before = snapshot_ids(table)
+    assert maintainer(control).run(request).outcome == "done"
+    assert set(before) <= set(snapshot_ids(table))
+
+
 def test_a_table_that_forbids_expiry_is_compacted_all_the_same(control: Control, table: Table) -> None:
     with table.transaction() as transaction:
         transaction.set_properties({"gc.enabled": "false"})
     result = {step.step: step for step in maintainer(control).run(asked()).steps}
     assert result["data"].status == "done"
-    assert (result["expire"].planned.verdict, result["expire"].status) == ("refused", "skipped")
-    assert "gc.enabled" in result["expire"].reason
+    for name in ("expire", "orphans"):
+        assert (result[name].planned.verdict, result[name].status) == ("refused", "skipped")
+        assert "gc.enabled" in result[name].reason
 
 
 def test_a_saved_plan_runs_as_it_is(warehouse: Warehouse, control: Control, table: Table) -> None:
@@ -248,7 +352,7 @@ def test_commits_after_the_plan_are_not_touched(warehouse: Warehouse, control: C
 
 
 def test_a_tag_set_after_the_plan_keeps_its_snapshot(warehouse: Warehouse, control: Control, table: Table) -> None:
-    plan = plan_of(control, table, data__enabled=False)
+    plan = plan_of(control, table, data__enabled=False, manifests__enabled=False)
     tagged = snapshot_ids(table)[1]
     rows = warehouse.rows(table, snapshot_id=tagged)
     set_ref(table, "audit", tagged)
@@ -258,7 +362,7 @@ def test_a_tag_set_after_the_plan_keeps_its_snapshot(warehouse: Warehouse, contr
 
 
 def test_steps_that_the_plan_skips_do_not_run(control: Control, table: Table) -> None:
-    plan = plan_of(control, table, data__enabled=False, expire__older_than="100d")
+    plan = plan_of(control, table, data__enabled=False, manifests__enabled=False, expire__older_than="100d")
     assert plan.is_empty
     age(table, [200, 190, 180, 170, 160, 150])
     result = apply(control, plan, table)
@@ -273,7 +377,7 @@ def test_a_plan_for_a_dropped_table_is_refused(warehouse: Warehouse, control: Co
         apply(control, plan, again)
 
 
-def test_a_document_reads_back_as_it_was_and_shows_edits(control: Control, table: Table) -> None:
+def test_a_document_reads_back_as_it_was_and_shows_edits(warehouse: Warehouse, control: Control, table: Table) -> None:
     plan = plan_of(control, table)
     text = maintenance_plan_to_json(plan)
     assert is_maintenance_plan(text)
@@ -282,7 +386,7 @@ def test_a_document_reads_back_as_it_was_and_shows_edits(control: Control, table
     edits: Sequence[tuple[str, str]] = (
         ('"verdict":"run"', '"verdict":"skip"'),
         ('"retain_last":null', '"retain_last":1'),
-        (plan.steps[0].compaction.groups[0].files[0].path if plan.steps[0].compaction else "", "elsewhere"),
+        (Path(paths(warehouse, table)[0]).name, "elsewhere"),
         ('"format":1', '"format":2'),
         ('"steps":', '"stairs":'),
         ("}", ""),

@@ -1,6 +1,8 @@
 """The policy of `maintain`: which place wins, and what is said about wrong keys and values."""
 
 import dataclasses
+import itertools
+import random
 from typing import Any
 
 import pytest
@@ -46,6 +48,15 @@ PLACES = (
 
 @given(chosen=st.sets(st.integers(0, len(PLACES) - 1)), order=st.randoms())
 def test_the_strongest_place_that_gives_a_value_wins(chosen: set[int], order: Any) -> None:
+    check_strongest(chosen, order)
+
+
+def test_of_two_places_the_stronger_wins() -> None:
+    for weak, strong in itertools.combinations(range(len(PLACES)), 2):
+        check_strongest({weak, strong}, random.Random(weak))
+
+
+def check_strongest(chosen: set[int], order: random.Random) -> None:
     maintain: dict[str, Any] = {}
     properties: dict[str, str] = {}
     flags: dict[str, str] = {}

@@ -32,7 +32,7 @@ def maintain(
     fail_fast: FailFast = False,
     detailed_exitcode: DetailedExitCode = False,
 ) -> None:
-    """Do everything that a table needs, in the right order: compact, then expire snapshots."""
+    """Do all that a table needs, in order: deletes, data, manifests, expire, orphans."""
     from tidyberg.cli.maintain import MaintainCommand
     from tidyberg.cli.session import Session
     from tidyberg.cli.table_names import NamedTables

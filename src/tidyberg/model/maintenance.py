@@ -14,7 +14,7 @@ from tidyberg.model.table import TableRef
 MAINTENANCE_FORMAT = 1
 MAINTENANCE: Literal["maintenance"] = "maintenance"  # the kind of the document; plans of compactions have no kind
 
-StepName = Literal["data", "expire"]
+StepName = Literal["deletes", "data", "manifests", "expire", "orphans"]
 # "skip": there is nothing to do, or the policy does not allow it. "wait": there will be something to do later.
 # "refused": the table does not allow it.
 StepVerdict = Literal["run", "skip", "wait", "refused"]
@@ -46,6 +46,7 @@ class StepPlan:
     compaction: Plan | None = None  # `apply` runs this very plan
     bounds: ExpiryBounds | None = None  # `apply` expires nothing beyond these
     is_switched_off: bool = False  # by the policy
+    takes_notes: bool = False  # it has to wait, but runs all the same to record what it has seen
 
 
 @dataclass(frozen=True)

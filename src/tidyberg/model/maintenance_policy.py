@@ -12,6 +12,13 @@ PolicyScalar = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
+class DeletesPolicy:
+    """Deletes are merged, where the compaction of data files does not apply them anyway."""
+
+    enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class DataPolicy:
     """Compaction. Its other options come from `compaction:` and `tables:`."""
 
@@ -29,11 +36,27 @@ class ExpirePolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class ManifestsPolicy:
+    enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OrphansPolicy:
+    enabled: bool = True
+    action: str = "report"  # "delete" and "quarantine" remove what two runs have seen
+    older_than: str = "3d"  # an age
+    now: bool = False  # remove what this run sees for the first time too
+
+
+@dataclass(frozen=True, slots=True)
 class MaintenancePolicy:
     enabled: bool = True
     scans_per_month: int = 30  # full scans of the table, for the savings of steps that make reading cheaper
+    deletes: DeletesPolicy = field(default_factory=DeletesPolicy)
     data: DataPolicy = field(default_factory=DataPolicy)
+    manifests: ManifestsPolicy = field(default_factory=ManifestsPolicy)
     expire: ExpirePolicy = field(default_factory=ExpirePolicy)
+    orphans: OrphansPolicy = field(default_factory=OrphansPolicy)
     origins: Mapping[str, str] = field(default_factory=dict)  # by key, such as expire.older_than
 
     def origin(self, key: str) -> str:

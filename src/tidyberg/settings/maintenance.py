@@ -8,7 +8,7 @@ Stronger places win: defaults, `maintain:`, its catalogs, namespaces and tables,
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from fnmatch import fnmatchcase
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
@@ -58,6 +58,12 @@ class PolicySection(Section):
         return named
 
 
+class DeletesStepSettings(PolicySection):
+    """Minor compaction of deletes."""
+
+    enabled: bool | None = Field(None, description="Whether `maintain` merges deletes. Default: true.")
+
+
 class DataStepSettings(PolicySection):
     """Compaction. `compaction:` and `tables:` have its other options."""
 
@@ -81,6 +87,23 @@ class ExpireStepSettings(PolicySection):
     )
 
 
+class ManifestsStepSettings(PolicySection):
+    """Rewriting of manifests."""
+
+    enabled: bool | None = Field(None, description="Whether `maintain` rewrites manifests. Default: true.")
+
+
+class OrphansStepSettings(PolicySection):
+    """Files that no snapshot references."""
+
+    enabled: bool | None = Field(None, description="Whether `maintain` looks for orphans. Default: true.")
+    action: Literal["report", "delete", "quarantine"] | None = Field(
+        None, description="report, delete or quarantine. Default: report."
+    )
+    older_than: Age | None = Field(None, description="The age of orphans, at least 24h, such as 3d. Default: 3 days.")
+    now: bool | None = Field(None, description="Whether orphans go that no earlier run has seen. Default: false.")
+
+
 class PolicySettings(PolicySection):
     """What `maintain` may do. An unset key has the value of the next wider scope."""
 
@@ -88,8 +111,11 @@ class PolicySettings(PolicySection):
     scans_per_month: int | None = Field(
         None, ge=0, description="How often the table is read as a whole, to estimate savings. Default: 30."
     )
+    deletes: DeletesStepSettings = DeletesStepSettings()
     data: DataStepSettings = DataStepSettings()
+    manifests: ManifestsStepSettings = ManifestsStepSettings()
     expire: ExpireStepSettings = ExpireStepSettings()
+    orphans: OrphansStepSettings = OrphansStepSettings()
 
     def given(self) -> dict[str, PolicyScalar]:
         """Returns the values that were set, by key."""

@@ -19,25 +19,28 @@ _VERDICTS: dict[str, StepVerdict] = {"tidy": "skip", "waiting": "wait", "refused
 class DataStep:
     name: StepName = "data"
     needs: frozenset[StepName] = frozenset()
+    outdated_by: frozenset[StepName] = frozenset({"deletes"})  # its groups have other delete files then
 
     def switched_off_by(self, request: MaintenanceRequest) -> str | None:
         return None if request.policy.data.enabled else "data.enabled"
 
     def plan(self, context: StepContext) -> StepPlan:
-        return plan_compaction(self.name, context, self._options(context.request))
+        return plan_compaction(self.name, context, data_options(context.request))
 
     def run(self, context: StepContext, planned: StepPlan, *, as_planned: bool) -> StepDone:
         plan = planned.compaction if as_planned else None
-        return run_compaction(context, self._options(context.request), plan)
+        return run_compaction(context, data_options(context.request), plan)
 
-    def _options(self, request: MaintenanceRequest) -> PlanOptions:
-        policy = request.policy.data
-        changes: dict[str, Any] = {}
-        if policy.strategy is not None:
-            changes["strategy"] = Strategy.parse(policy.strategy)
-        if policy.max_cost is not None:
-            changes["max_cost"] = policy.max_cost
-        return replace(request.compaction, **changes)
+
+def data_options(request: MaintenanceRequest) -> PlanOptions:
+    """The options of compactions, with the policy's own. Only the step expire expires snapshots."""
+    policy = request.policy.data
+    changes: dict[str, Any] = {"expire_snapshots": False, "snapshot_retention_hours": None}
+    if policy.strategy is not None:
+        changes["strategy"] = Strategy.parse(policy.strategy)
+    if policy.max_cost is not None:
+        changes["max_cost"] = policy.max_cost
+    return replace(request.compaction, **changes)
 
 
 def plan_compaction(step: StepName, context: StepContext, options: PlanOptions) -> StepPlan:
@@ -89,10 +92,12 @@ def run_compaction(context: StepContext, options: PlanOptions, plan: Plan | None
 
 def _reason(plan: Plan) -> str:
     estimate = plan.estimate
+    deletes = plural(len(plan.deletes), "delete file")
     words = f"{plural(estimate.input_files, 'file')} ({format_size(estimate.bytes_read)}) become "
     words += f"{estimate.output_files:,}"
-    if plan.deletes:
-        words += f"; {plural(len(plan.deletes), 'delete file')} applied"
+    words += f"; {deletes} applied" if plan.deletes else ""
+    if plan.keeps_data:
+        words = f"{deletes} merged into {estimate.output_files:,}"
     if estimate.payback_scans is not None:
         words += f"; pays back after {plural(estimate.payback_scans, 'full scan')}"
     return words

@@ -17,6 +17,7 @@ _COMMIT_REQUESTS = 3  # the list of files, the new metadata, and its swap
 class ExpireStep:
     name: StepName = "expire"
     needs: frozenset[StepName] = frozenset()
+    outdated_by: frozenset[StepName] = frozenset()
 
     def switched_off_by(self, request: MaintenanceRequest) -> str | None:
         return None if request.policy.expire.enabled else "expire.enabled"

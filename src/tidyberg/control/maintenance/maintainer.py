@@ -13,7 +13,10 @@ from pyiceberg.table import Table
 
 from tidyberg._version import __version__
 from tidyberg.control.maintenance.data import DataStep
+from tidyberg.control.maintenance.deletes import DeletesStep
 from tidyberg.control.maintenance.expire import ExpireStep
+from tidyberg.control.maintenance.manifests import ManifestsStep
+from tidyberg.control.maintenance.orphans import OrphansStep
 from tidyberg.control.maintenance.step import MaintenanceStep, StepContext, TableOperations
 from tidyberg.errors import (
     BadPlan,
@@ -41,7 +44,7 @@ from tidyberg.model.report import EventSink, Notice, StageStarted
 from tidyberg.planning.maintenance_document import maintenance_plan_hash
 from tidyberg.redact import redact_text
 
-STEPS: tuple[MaintenanceStep, ...] = (DataStep(), ExpireStep())
+STEPS: tuple[MaintenanceStep, ...] = (DeletesStep(), DataStep(), ManifestsStep(), ExpireStep(), OrphansStep())
 
 # After these, nobody knows what state the table is in, or an older snapshot may be needed to repair it.
 _IN_DOUBT = (DamagedFile, VerificationFailed, CommitStateUnknown, TableReplaced, InternalError)
@@ -73,7 +76,7 @@ class Maintainer:
             snapshot_id=snapshot.snapshot_id if snapshot is not None else None,
             created_ms=self.now_ms(),
             policy=request.policy,
-            steps=tuple(self._plan_step(step, context) for step in self.steps),
+            steps=self._plan_all(context),
         )
         return replace(plan, hash=maintenance_plan_hash(plan))
 
@@ -102,6 +105,12 @@ class Maintainer:
 
     def _context(self, request: MaintenanceRequest) -> StepContext:
         return StepContext(request, self.operations, self.emit, self.cancel or CancelToken())
+
+    def _plan_all(self, context: StepContext) -> tuple[StepPlan, ...]:
+        plans: tuple[StepPlan, ...] = ()
+        for step in self.steps:
+            plans = (*plans, self._plan_step(step, replace(context, earlier=plans)))
+        return plans
 
     def _plan_step(self, step: MaintenanceStep, context: StepContext) -> StepPlan:
         policy = context.request.policy
@@ -135,11 +144,12 @@ class Maintainer:
         planned = unplanned
         try:
             planned = from_document or self._plan_step(step, context)
-            if planned.verdict != "run":
+            if planned.verdict != "run" and not planned.takes_notes:
                 is_tidy = planned.verdict == "skip" and not planned.is_switched_off
                 return StepResult(planned, "nothing" if is_tidy else "skipped", planned.reason)
             self.emit(StageStarted(Stage.EXECUTE, f"{step.name}: {planned.reason}"))
-            done = step.run(context, planned, as_planned=from_document is not None)
+            is_outdated = any(result.changed and result.step in step.outdated_by for result in before)
+            done = step.run(context, planned, as_planned=from_document is not None and not is_outdated)
         except Cancelled:
             raise
         except TidybergError as error:
@@ -155,7 +165,7 @@ class Maintainer:
             )
         return StepResult(
             planned,
-            "done" if done.changed else "nothing",
+            "done" if done.changed else "skipped" if planned.takes_notes else "nothing",
             done.reason,
             done.numbers,
             done.job_id,

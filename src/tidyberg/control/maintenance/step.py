@@ -8,7 +8,9 @@ from tidyberg.errors import TidybergError
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.expiry import ExpireOptions, ExpiryResult
 from tidyberg.model.maintenance import MaintenanceRequest, StepName, StepPlan
+from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestResult
 from tidyberg.model.options import PlanOptions, Prices, VerifyMode
+from tidyberg.model.orphans import OrphanOptions, OrphanPlan, OrphanResult
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink
 from tidyberg.model.sizes import GB
@@ -52,6 +54,37 @@ class TableOperations(Protocol):
         cancel: CancelToken | None = ...,
     ) -> ExpiryResult: ...
 
+    def plan_manifests(
+        self, ref: TableRef, options: ManifestOptions, *, cancel: CancelToken | None = ...
+    ) -> ManifestPlan: ...
+
+    def rewrite_manifests(
+        self,
+        ref: TableRef,
+        options: ManifestOptions,
+        *,
+        on_event: EventSink | None = ...,
+        cancel: CancelToken | None = ...,
+    ) -> ManifestResult: ...
+
+    def plan_orphans(
+        self,
+        ref: TableRef,
+        options: OrphanOptions,
+        *,
+        on_event: EventSink | None = ...,
+        cancel: CancelToken | None = ...,
+    ) -> OrphanPlan: ...
+
+    def remove_orphans(
+        self,
+        ref: TableRef,
+        options: OrphanOptions,
+        *,
+        on_event: EventSink | None = ...,
+        cancel: CancelToken | None = ...,
+    ) -> OrphanResult: ...
+
 
 @dataclass(frozen=True)
 class StepContext:
@@ -61,6 +94,7 @@ class StepContext:
     operations: TableOperations
     emit: EventSink
     cancel: CancelToken
+    earlier: tuple[StepPlan, ...] = ()  # of a document: steps that will change the table before this one runs
 
     def storage_dollars(self, size: int) -> float:
         """What so many bytes cost in a month."""
@@ -85,6 +119,11 @@ class MaintenanceStep(Protocol):
     @property
     def needs(self) -> frozenset[StepName]:
         """The step does not run if one of these has failed, because it would have to be done again."""
+        ...
+
+    @property
+    def outdated_by(self) -> frozenset[StepName]:
+        """If one of these has changed the table, a plan that was made before is out of date."""
         ...
 
     def switched_off_by(self, request: MaintenanceRequest) -> str | None:
