@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from tidyberg._version import __version__
 
 if TYPE_CHECKING:
-    from tidyberg.app import audit, compact, expire, plan, stop_spark
+    from tidyberg.app import audit, compact, expire, metadata_files, plan, stop_spark
 
-__all__ = ["__version__", "audit", "compact", "expire", "plan", "stop_spark"]
+__all__ = ["__version__", "audit", "compact", "expire", "metadata_files", "plan", "stop_spark"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("audit", "compact", "expire", "plan", "stop_spark"):
+    if name in ("audit", "compact", "expire", "metadata_files", "plan", "stop_spark"):
         from tidyberg import app
 
         return getattr(app, name)

@@ -15,6 +15,7 @@ from tidyberg.execute.engine import INLINE_GB, SPARK_CONNECT, Engine
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.durations import parse_age
 from tidyberg.model.expiry import ExpireOptions, ExpiryResult
+from tidyberg.model.metadata_files import MetadataFiles
 from tidyberg.model.options import INLINE, PlanOptions, Resources, VerifyMode
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink
@@ -237,6 +238,15 @@ def expire(
     )
     with _control_for(table, load_settings(), None) as control:
         return control.expire(_ref(table), options, dry_run=dry_run, on_event=on_event)
+
+
+def metadata_files(table: "Table", *, keep: int | None = None, keep_all: bool = False) -> MetadataFiles:
+    """Report how many old metadata files a table keeps. With `keep` or `keep_all`, set it for all later commits."""
+    if keep is not None and keep_all:
+        raise BadInput("keep and keep_all contradict each other.", hint="Give one of them.")
+    with _control_for(table, load_settings(), None) as control:
+        settings = control.metadata_files(_ref(table))
+        return settings.keep_all() if keep_all else settings.report() if keep is None else settings.keep(keep)
 
 
 def audit(
