@@ -16,6 +16,7 @@ from tidyberg.model.audit import AuditReport
 from tidyberg.model.durations import parse_age
 from tidyberg.model.expiry import ExpireOptions, ExpiryResult
 from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestResult
+from tidyberg.model.metadata_files import MetadataFiles
 from tidyberg.model.options import INLINE, PlanOptions, Resources, VerifyMode
 from tidyberg.model.orphans import OrphanOptions, OrphanPlan, OrphanResult, PrefixMismatch
 from tidyberg.model.plan import Plan
@@ -251,6 +252,15 @@ def expire(
     )
     with _control_for(table, load_settings(), None) as control:
         return control.expire(_ref(table), options, dry_run=dry_run, on_event=on_event)
+
+
+def metadata_files(table: "Table", *, keep: int | None = None, keep_all: bool = False) -> MetadataFiles:
+    """Report how many old metadata files a table keeps. With `keep` or `keep_all`, set it for all later commits."""
+    if keep is not None and keep_all:
+        raise BadInput("keep and keep_all contradict each other.", hint="Give one of them.")
+    with _control_for(table, load_settings(), None) as control:
+        settings = control.metadata_files(_ref(table))
+        return settings.keep_all() if keep_all else settings.report() if keep is None else settings.keep(keep)
 
 
 def storage_report(table: "Table", *, on_event: EventSink | None = None) -> StorageReport:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tidyberg.cli.commands_tables import AllTables, DetailedExitCode, FailFast, TableNames, end_as
+from tidyberg.cli.commands_tables import AllTables, DetailedExitCode, FailFast, TableName, TableNames, end_as
 from tidyberg.cli.flags import CommonFlags, EngineFlags, takes
 
 OlderThan = Annotated[
@@ -38,6 +38,23 @@ def register(app: typer.Typer) -> None:
     app.command()(expire)
     app.command("rewrite-manifests")(rewrite_manifests)
     app.command()(orphans)
+    app.command(name="metadata-files")(metadata_files)
+
+
+@takes(CommonFlags)
+def metadata_files(
+    table: TableName,
+    common: CommonFlags,
+    keep: Annotated[
+        int | None,
+        typer.Option("--keep", min=1, help="From now on, keep so many previous metadata files; commits delete older."),
+    ] = None,
+    keep_all: Annotated[bool, typer.Option("--keep-all", help="From now on, delete no metadata files.")] = False,
+) -> None:
+    """Show how many old metadata files a table keeps, or set it."""
+    from tidyberg.cli.metadata_files import show_or_set
+
+    show_or_set(common, table, keep, keep_all=keep_all)
 
 
 @takes(CommonFlags, EngineFlags, without=("engine", "master", "connect", "spark_conf", "verify"))

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from tidyberg.control.catalog_locations import LocationsCache
     from tidyberg.control.dead_jobs import DeadJobs
     from tidyberg.control.manifest_rewrite import ManifestJob
+    from tidyberg.control.metadata_files import MetadataFileSettings
     from tidyberg.control.orphans import OrphansJob
     from tidyberg.control.scan import Scan
     from tidyberg.control.then_expire import ThenExpire
@@ -253,6 +254,12 @@ class Control:
     ) -> ExpiryResult:
         """Expires snapshots for a compaction that has ended, and adds the result to its record."""
         return self._then_expire(compaction, options, on_event, cancel, sent_before).run(compaction)
+
+    def metadata_files(self, ref: TableRef) -> "MetadataFileSettings":
+        """How many old metadata files a table keeps: reports it, or sets it."""
+        from tidyberg.control.metadata_files import MetadataFileSettings
+
+        return MetadataFileSettings(ref, self.catalog(ref.catalog), self._services)
 
     def plan_orphans(
         self,

@@ -28,7 +28,7 @@ from tidyberg.model.sizes import MB, format_size
 from tidyberg.model.words import are, plural, plural_was
 from tidyberg.planning.file_sizes import MIN_FILE_RATIO
 from tidyberg.planning.hot_partitions import window_words
-from tidyberg.planning.overhead import DELETE_OLD_METADATA, TableOverhead
+from tidyberg.planning.overhead import TableOverhead
 from tidyberg.planning.rules import fragment_ratio
 
 SMALL_POINTS, SURPLUS_POINTS, CROWDED_POINTS, DELETE_POINTS = 35, 35, 10, 20
@@ -37,6 +37,8 @@ SNAPSHOT_POINTS, MANIFEST_POINTS, DEAD_POINTS, METADATA_POINTS, OLD_METADATA_POI
 MANY = 100  # snapshots or manifests
 LARGE_METADATA = MB
 DEAD_BYTES = 100 * MB  # a table with fewer loses no points for them
+
+KEEP_METADATA = "`tidyberg metadata-files TABLE --keep 100` changes that"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ def _overhead_losses(overhead: TableOverhead, live_bytes: int) -> list[_Loss]:
             f"metadata.json has {format_size(metadata)}, which every commit writes and every reader reads: "
             "expire old snapshots",
         ),
-        _Loss(OLD_METADATA_POINTS * keeps_metadata, f"old metadata files are never removed: set {DELETE_OLD_METADATA}"),
+        _Loss(OLD_METADATA_POINTS * keeps_metadata, f"old metadata files are never removed: {KEEP_METADATA}"),
     ]
 
 

@@ -12,7 +12,7 @@ from tidyberg.api.error_responses import WITH_BODY, problems
 from tidyberg.api.event_streams import EVENT_SCHEMA, EVENT_STREAM, EventStream, Viewer, watch
 from tidyberg.api.job_answers import created, job_answer
 from tidyberg.api.parameters import IdempotencyKey, JobId
-from tidyberg.api.requests import CompactRequest, ExpireRequest, JobFilters
+from tidyberg.api.requests import CompactRequest, JobFilters
 from tidyberg.errors import BadInput
 from tidyberg.model import submission as model
 from tidyberg.model.principal import Principal
@@ -23,7 +23,7 @@ from tidyberg.service.service import Service
 router = APIRouter(route_class=AuthenticatedRoute, tags=["jobs"])
 
 _RESERVED_KEYS = ("schedule:", "auto:")
-_LOCATION = {"Location": {"description": "The path of the job.", "schema": {"type": "string"}}}
+LOCATION = {"Location": {"description": "The path of the job.", "schema": {"type": "string"}}}
 
 
 @router.post(
@@ -31,7 +31,7 @@ _LOCATION = {"Location": {"description": "The path of the job.", "schema": {"typ
     status_code=202,
     summary="Submit a compaction",
     responses={
-        202: {"description": "The job is queued; `Location` is its path.", "headers": _LOCATION},
+        202: {"description": "The job is queued; `Location` is its path.", "headers": LOCATION},
         **problems(404, 409, *WITH_BODY),
     },
 )
@@ -45,31 +45,6 @@ async def compact(
     """Queues a job that plans, rewrites, verifies and commits. Answers at once. The table must exist.
 
     `estimated_duration_seconds` comes from earlier jobs or the newest snapshot. It is null if neither is known.
-    """
-    submission = await context.write_pool(context.service.submit, body.to_request(), who, own_key(idempotency_key))
-    response.headers["Location"] = f"/api/v1/jobs/{submission.job_id}"
-    return created(submission)
-
-
-@router.post(
-    "/expire",
-    status_code=202,
-    summary="Expire snapshots",
-    responses={
-        202: {"description": "The job is queued; `Location` is its path.", "headers": _LOCATION},
-        **problems(404, 409, *WITH_BODY),
-    },
-)
-async def expire(
-    body: ExpireRequest,
-    context: CurrentContext,
-    who: CurrentPrincipal,
-    response: Response,
-    idempotency_key: IdempotencyKey = None,
-) -> JobCreatedAnswer:
-    """Queues a job that expires old snapshots, and deletes the files that no other snapshot needs.
-
-    Expired snapshots cannot be brought back. Only admins may do this, unless `access.job_roles` says otherwise.
     """
     submission = await context.write_pool(context.service.submit, body.to_request(), who, own_key(idempotency_key))
     response.headers["Location"] = f"/api/v1/jobs/{submission.job_id}"
