@@ -36,6 +36,7 @@ from tidyberg.commit import manifest_publish
 from tidyberg.commit.manifests import write_file
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput, Conflict, DamagedFile, StorageError, TableBusy, TableReplaced, UnknownReference
+from tidyberg.model.expiry import ExpireOptions
 from tidyberg.model.job import JobStatus
 from tidyberg.model.manifest_rewrite import ManifestOptions
 from tidyberg.testing import Warehouse, local_path
@@ -529,3 +530,28 @@ def test_a_dry_run_says_what_a_run_does_and_changes_nothing(warehouse: Warehouse
     result = control.rewrite_manifests(REF, ManifestOptions())
     assert (result.plan, result.created, result.replaced) == (plan, plan.created, plan.replaced)
     assert abs(result.bytes_written - plan.bytes_after) < 8000  # the header is not part of the estimate
+
+
+class Killed(BaseException):
+    """Stands for the death of the process: nothing may catch it."""
+
+
+def test_a_rewrite_that_died_after_its_commit_is_found_even_if_its_snapshot_expired(
+    warehouse: Warehouse, control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = many_commits(warehouse, commits=4)
+
+    def send_and_die(*arguments: Any, **named: Any) -> Any:
+        send_commit(*arguments, **named)
+        raise Killed
+
+    monkeypatch.setattr(manifest_publish, "send_commit", send_and_die)
+    with pytest.raises(Killed):
+        control.rewrite_manifests(REF, FORCED)
+    append(warehouse, table, [8], "r0")
+    before, rows = live_entries_of(table), warehouse.rows(table)
+    control.expire(REF, ExpireOptions(older_than_ms=0))
+    (said,) = control.recover()
+    assert "had committed" in said
+    assert control.store.find(table=REF)[1].status is JobStatus.SUCCEEDED
+    check(warehouse, table, before, rows)

@@ -7,6 +7,7 @@ from tests.mutants.expiries import EXPIRIES
 from tests.mutants.format_v3 import FORMAT_V3
 from tests.mutants.joins import JOINS
 from tests.mutants.leases import LEASES
+from tests.mutants.manifest_rewrites import MANIFEST_REWRITES
 from tests.mutants.manifests import SEQUENCE_NUMBERS
 from tests.mutants.moves import MOVES
 from tests.mutants.mutant import Mutant
@@ -37,4 +38,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *JOINS,
     *SPLICES,
     *EXPIRIES,
+    *MANIFEST_REWRITES,
 )
