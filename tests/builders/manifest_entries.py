@@ -45,7 +45,7 @@ def _live(manifest: ListedManifest, entries: Iterable[dict[int, Any]], row_ids: 
         inherits = entry[0] == _ADDED or manifest.sequence_number == 0
         numbers = [manifest.sequence_number if entry.get(n) is None and inherits else entry.get(n) for n in (3, 4)]
         file.setdefault(134, 0)
-        known = sorted((number, repr(value)) for number, value in file.items() if value is not None)
+        known = sorted((number, repr(_sorted(value))) for number, value in file.items() if value not in (None, []))
         yield repr(
             (
                 manifest.spec_id,
@@ -56,3 +56,10 @@ def _live(manifest: ListedManifest, entries: Iterable[dict[int, Any]], row_ids: 
                 known,
             )
         )
+
+
+def _sorted(value: Any) -> Any:
+    """Maps are lists of pairs. Java writes them in another order."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return sorted(value, key=lambda pair: next(iter(pair.values())))
+    return value

@@ -8,6 +8,7 @@ from tests.mutants.format_v3 import FORMAT_V3
 from tests.mutants.joins import JOINS
 from tests.mutants.leases import LEASES
 from tests.mutants.maintenance import MAINTENANCE
+from tests.mutants.manifest_rewrites import MANIFEST_REWRITES
 from tests.mutants.manifests import SEQUENCE_NUMBERS
 from tests.mutants.moves import MOVES
 from tests.mutants.mutant import Mutant
@@ -39,4 +40,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *SPLICES,
     *EXPIRIES,
     *MAINTENANCE,
+    *MANIFEST_REWRITES,
 )

@@ -123,6 +123,7 @@ class ManifestWork:
     record: JobRecord
     emit: EventSink
     cancel: CancelToken
+    _plan: ManifestPlan | None = None  # the last one
 
     def run(self, table: Table | None) -> ManifestResult:
         """`table` is None if it must be loaded again."""
@@ -134,11 +135,12 @@ class ManifestWork:
         if prepared.rewrite is None or not prepared.plan.pays:
             return self._finish(ManifestResult(prepared.plan, "nothing", recovered=recovered))
         published = self._commit(table, prepared)
+        assert self._plan is not None
         if published is None:
-            return self._finish(ManifestResult(prepared.plan, "nothing", recovered=recovered))
+            return self._finish(ManifestResult(self._plan, "nothing", recovered=recovered))
         return self._finish(
             ManifestResult(
-                prepared.plan,
+                self._plan,
                 "rewritten",
                 snapshot_id=published.snapshot_id,
                 created=published.created,
@@ -168,7 +170,9 @@ class ManifestWork:
 
     def _prepare(self, table: Table) -> PreparedManifests:
         with catalog_errors(self.job.request.table.catalog, what=str(self.job.request.table)):
-            return self.job.planner(self.cancel).prepare(table)
+            prepared = self.job.planner(self.cancel).prepare(table)
+        self._plan = prepared.plan
+        return prepared
 
     def _commit(self, table: Table, prepared: PreparedManifests) -> PublishedManifests | None:
         assert prepared.rewrite is not None

@@ -1,0 +1,148 @@
+"""A rewrite of manifests ends done or untouched whichever call fails, and nothing of it is left over [I6, I7]."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from tests.builders.events_table import REF
+from tests.builders.manifest_entries import listed, live_entries_of
+from tests.faults.lab import DEAD, EVERYTHING, Lab, Outcome, make_table, rows_of
+from tests.faults.layer import Call, Kind, Layer, Wire, at, choose
+from tests.faults.wires import wired
+from tests.seed import SEED
+from tidyberg.errors import TidybergError
+from tidyberg.model.manifest_rewrite import ManifestOptions
+from tidyberg.testing import Warehouse
+
+OPTIONS = ManifestOptions(force=True)
+
+
+@dataclass
+class ManifestLab(Lab):
+    """A table with data and delete manifests."""
+
+    entries: list[str] = field(default_factory=list)
+    table_rows: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        with Warehouse(self._home) as warehouse:
+            table = make_table(warehouse, self.format_version)
+            self.entries, self.table_rows = live_entries_of(table), rows_of(warehouse, table)
+            self.files = frozenset(warehouse.files_on_disk(table))
+        self.keep()
+
+    def rewrite(self, layer: Layer | None = None) -> Outcome:
+        return self._run(layer or Layer(), "rewrite")
+
+    def recover(self, layer: Layer | None = None) -> Outcome:
+        return self._run(layer or Layer(), "recover")
+
+    def _run(self, layer: Layer, what: str) -> Outcome:
+        layer.known = self.files
+        outcome = Outcome(None, None, layer, [])
+        with (
+            self.open() as (warehouse, control, store),
+            patch("tidyberg.control.manifest_rewrite.this_process", lambda: DEAD),
+            patch("tidyberg.control.dead_jobs.this_process", lambda: DEAD),
+            wired(layer, warehouse.catalog, store),
+        ):
+            try:
+                outcome.result = (
+                    control.rewrite_manifests(REF, OPTIONS).outcome
+                    if what == "rewrite"
+                    else "; ".join(control.recover())
+                )
+            except BaseException as error:  # noqa: BLE001  # whatever it is, the caller judges it
+                outcome.error = error
+        return outcome
+
+    def judge(self, outcome: Outcome, *, resume: bool) -> str:
+        """Says whether the manifests were rewritten before anything was recovered."""
+        if outcome.error is not None and not outcome.layer.is_dead:
+            assert isinstance(outcome.error, TidybergError), f"a raw {type(outcome.error).__name__}: {outcome.error}"
+        with self.open() as (warehouse, control, _):
+            ended = "rewritten" if self._check(warehouse) == 2 else "untouched"
+            if outcome.result == "rewritten":
+                assert ended == "rewritten", "said to be rewritten, and was not"
+            if not resume:
+                control.recover()
+                self._check(warehouse)
+                self._check_nothing_left(warehouse)
+            assert control.rewrite_manifests(REF, OPTIONS).outcome == "rewritten"
+            assert self._check(warehouse) == 2
+            assert control.recover() == []
+            self._check_nothing_left(warehouse)
+        return ended
+
+    def _check(self, warehouse: Warehouse) -> int:
+        """Returns the number of manifests."""
+        table = warehouse.catalog.load_table("db.events")
+        missing = warehouse.referenced_files(table) - warehouse.files_on_disk(table)
+        assert not missing, f"something referenced is gone: {missing}"
+        assert live_entries_of(table) == self.entries
+        assert rows_of(warehouse, table) == self.table_rows
+        return len(listed(table))
+
+    def _check_nothing_left(self, warehouse: Warehouse) -> None:
+        table = warehouse.catalog.load_table("db.events")
+        left = warehouse.files_on_disk(table) - warehouse.referenced_files(table)
+        assert not left, f"leftovers: {left}"
+
+
+def verdict(lab: ManifestLab, outcome: Outcome, fault: tuple[Call, Kind], *, resume: bool) -> str:
+    call, kind = fault
+    try:
+        assert outcome.layer.injected, "the call was not made this time"
+        return lab.judge(outcome, resume=resume)
+    except (AssertionError, TidybergError) as problem:
+        text = f"seed {SEED}, version {lab.format_version}, {kind.value} at {call}: {problem}"
+        raise AssertionError(text) from outcome.error
+
+
+def faults_of(layer: Layer, number: int) -> list[tuple[Call, Kind]]:
+    """All of them in the long run. Otherwise some, most of them crashes at calls that change something."""
+    if EVERYTHING:
+        return list(choose(layer.calls, None))
+    rng = random.Random(SEED)
+    crashes = [(call, Kind.CRASH) for call, _ in layer.calls]
+    changing = [one for one in crashes if one[0].operation in ("delete", "create", "write", "close", "commit")]
+    others = list(choose(layer.calls, rng))
+    return rng.sample(changing, min(number, len(changing))) + rng.sample(others, min(number, len(others)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_a_rewrite_ends_done_or_untouched_whichever_call_fails(tmp_path: Path) -> None:
+    lab = ManifestLab(tmp_path, [1, 2, 3][SEED % 3] if EVERYTHING and SEED % 3 else [2, 3][SEED % 2])
+    recorded = lab.rewrite()
+    assert recorded.result == "rewritten"
+    ends: Counter[str] = Counter()
+    for number, (call, kind) in enumerate(faults_of(recorded.layer, 7)):
+        lab.restore()
+        outcome = lab.rewrite(Layer(at(call, kind)))
+        ends[verdict(lab, outcome, (call, kind), resume=number % 2 == 0)] += 1
+    print(dict(ends))  # noqa: T201
+    assert ends["rewritten"]
+    assert ends["untouched"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_the_recovery_of_a_rewrite_can_fail_at_any_call_and_be_repeated(tmp_path: Path) -> None:
+    lab = ManifestLab(tmp_path, 3)
+    calls = [call for call, _ in lab.rewrite().layer.calls]
+    commit = next(call for call in calls if call.wire is Wire.CATALOG and call.operation == "commit")
+    lab.restore()
+    assert lab.rewrite(Layer(at(commit, Kind.CRASH))).layer.is_dead
+    lab.keep()
+    recorded = lab.recover()
+    assert recorded.result is not None
+    assert "had not committed" in recorded.result
+    for number, (call, kind) in enumerate(faults_of(recorded.layer, 4)):
+        lab.restore()
+        outcome = lab.recover(Layer(at(call, kind)))
+        assert verdict(lab, outcome, (call, kind), resume=number % 2 == 0) == "untouched"

@@ -1,0 +1,231 @@
+"""Rules of rewriting manifests: what an entry keeps, what may share a manifest, and when a commit may replace which."""
+
+from tests.mutants.mutant import Mutant
+
+LAYOUT = "tests/planning/test_manifest_layout.py"
+REWRITE = "tests/control/test_rewrite_manifests.py"
+STAYS = f"{REWRITE}::test_entries_stay_what_they_are_in_fewer_manifests"
+DELETES = f"{REWRITE}::test_delete_manifests_are_rewritten_apart_from_data"
+UPGRADE = f"{REWRITE}::test_entries_from_before_an_upgrade_stay_what_they_are"
+KINDS, WRITING = "commit/manifest_kinds.py", "commit/manifest_writing.py"
+SNAPSHOT, PUBLISH = "commit/manifest_snapshot.py", "commit/manifest_publish.py"
+
+MANIFEST_REWRITES = (
+    Mutant(
+        "manifests: rewritten entries are EXISTING",
+        KINDS,
+        "values = {0: EXISTING, 1: snapshot_id",
+        "values = {0: 1, 1: snapshot_id",
+        (STAYS,),
+    ),
+    Mutant(
+        "manifests: entries keep their own snapshot id",
+        KINDS,
+        'for name in ("snapshot_id", "sequence_number", "file_sequence_number")]',
+        'for name in ("sequence_number", "sequence_number", "file_sequence_number")]',
+        (STAYS,),
+    ),
+    Mutant(
+        "manifests: entries keep their data sequence number",
+        KINDS,
+        "3: sequence_number, 4: file_sequence_number}",
+        "3: sequence_number + 1, 4: file_sequence_number}",
+        (STAYS,),
+    ),
+    Mutant(
+        "manifests: entries keep their file sequence number",
+        KINDS,
+        "3: sequence_number, 4: file_sequence_number}",
+        "3: sequence_number, 4: sequence_number + 1}",
+        (STAYS,),
+    ),
+    Mutant(
+        "manifests: inherited first row ids are written into the entries",
+        KINDS,
+        "self._write_row_id(out, row_id)",
+        "self._write_row_id(out, None)",
+        (STAYS,),
+    ),
+    Mutant(
+        "manifests: delete files have no first row id, even if their manifest has one",
+        "manifests/encoded_entries.py",
+        "replace(info, first_row_id=None) if info.holds_deletes else info",
+        "info",
+        (f"{REWRITE}::test_a_first_row_id_that_a_writer_gave_a_delete_file_is_dropped",),
+    ),
+    Mutant(
+        "manifests: a rewritten delete manifest has no first row id",
+        KINDS,
+        "has_row_ids = format_version > 2 and not info.holds_deletes and info",
+        "has_row_ids = format_version > 2 and info",
+        (f"{REWRITE}::test_a_first_row_id_that_a_writer_gave_a_delete_file_is_dropped",),
+    ),
+    Mutant(
+        "manifests: a rewrite takes no row ids from the table",
+        WRITING,
+        '520: pc.min(part["first_row_id"]).as_py() if kind.has_row_ids else None,',
+        "520: None,",
+        (STAYS,),
+    ),
+    Mutant(
+        "manifests: rows without ids share no manifest with rows that have them",
+        KINDS,
+        "key = info.holds_deletes, info.spec_id, source.partition_shape, has_row_ids",
+        "key = info.holds_deletes, info.spec_id, source.partition_shape, True",
+        (UPGRADE,),
+    ),
+    Mutant(
+        "manifests: delete files share no manifest with data files",
+        KINDS,
+        "key = info.holds_deletes, info.spec_id,",
+        "key = False, info.spec_id,",
+        (DELETES,),
+    ),
+    Mutant(
+        "manifests: partition specs are kept apart",
+        KINDS,
+        "key = info.holds_deletes, info.spec_id, source.partition_shape, has_row_ids",
+        "key = info.holds_deletes, 0, (), has_row_ids",
+        (f"{REWRITE}::test_manifests_of_other_specs_are_kept_apart_and_can_be_left_alone",),
+    ),
+    Mutant(
+        "manifests: only manifests of the given spec are taken",
+        "control/manifest_plan.py",
+        "taken = [one for one in listed if self.options.spec_id in (None, one.spec_id)]",
+        "taken = list(listed)",
+        (f"{REWRITE}::test_manifests_of_other_specs_are_kept_apart_and_can_be_left_alone",),
+    ),
+    Mutant(
+        "manifests: readers order UUIDs differently, so manifests with them are left alone",
+        KINDS,
+        "if not source.has_uuid:",
+        "if True:",
+        (f"{REWRITE}::test_manifests_with_uuids_in_their_partitions_are_left_alone",),
+    ),
+    Mutant(
+        "manifests: entries in the layout of an older version are converted",
+        KINDS,
+        "if shape_of(source) == shape and is_current(entry_format, kind.format_version):",
+        "if True:",
+        (UPGRADE,),
+    ),
+    Mutant(
+        "manifests: entries of deleted files are dropped",
+        "manifests/encoded_entries.py",
+        'live = column(fields, "status", pa.int32()).to_numpy() != DELETED',
+        'live = column(fields, "status", pa.int32()).to_numpy() != 9',
+        (f"{REWRITE}::test_entries_of_deleted_files_are_dropped",),
+    ),
+    Mutant(
+        "manifests: the bounds cover the partitions of every entry",
+        WRITING,
+        'partitions = kind.partitions(pc.unique(part["partition"]).to_pylist())',
+        'partitions = kind.partitions(pc.unique(part["partition"]).to_pylist()[:1])',
+        (f"{REWRITE}::test_partitions_of_every_type_are_found_by_their_bounds",),
+    ),
+    Mutant(
+        "manifests: the lowest sequence number is that of the live entries",
+        WRITING,
+        '516: pc.min(part["sequence_number"]).as_py(),',
+        "516: None,",
+        (f"{REWRITE}::test_entries_are_clustered_by_partition_and_manifests_have_the_size_that_was_asked_for",),
+    ),
+    Mutant(
+        "manifests: those of other writers stay in the table",
+        SNAPSHOT,
+        "{path: one for path, one in listed.items() if path not in rewrite.replaced}",
+        "{}",
+        (f"{REWRITE}::test_an_append_meanwhile_is_kept",),
+    ),
+    Mutant(
+        "manifests: replaced ones leave the table",
+        SNAPSHOT,
+        "for path, one in listed.items() if path not in rewrite.replaced}",
+        "for path, one in listed.items()}",
+        (STAYS,),
+    ),
+    Mutant(
+        "manifests: a rewrite is planned again if one of its manifests is no longer live",
+        PUBLISH,
+        "if rewrite.is_stale(table, listed):",
+        "if False:",
+        (f"{REWRITE}::test_a_delete_meanwhile_is_planned_again_and_stays_deleted",),
+    ),
+    Mutant(
+        "manifests: only live manifests are replaced",
+        SNAPSHOT,
+        "path not in listed or listed[path].first_row_id != first_row_id",
+        "path in listed and listed[path].first_row_id != first_row_id",
+        (f"{REWRITE}::test_a_delete_meanwhile_is_planned_again_and_stays_deleted",),
+    ),
+    Mutant(
+        "manifests: a commit that landed without an answer is not sent again",
+        PUBLISH,
+        "if landed := self._landed(table, listed, attempt):",
+        "if False and (landed := self._landed(table, listed, attempt)):",
+        ("tests/rest/test_rewrite_manifests.py::test_a_commit_whose_answer_is_lost_is_found_in_the_table",),
+    ),
+    Mutant(
+        "manifests: nothing is deleted while the outcome is unknown",
+        PUBLISH,
+        "if self._unseen or self._may_still_land():",
+        "if False:",
+        ("tests/rest/test_rewrite_manifests.py::test_while_the_outcome_is_unknown_nothing_is_deleted",),
+    ),
+    Mutant(
+        "manifests: what a failed rewrite wrote is removed",
+        "control/manifest_rewrite.py",
+        "        except TidybergError:\n            self._remove_uncommitted()\n",
+        "        except TidybergError:\n",
+        (f"{REWRITE}::test_storage_that_stays_away_ends_the_job_and_leaves_nothing",),
+    ),
+    Mutant(
+        "manifests: manifests are recorded before they are written",
+        SNAPSHOT,
+        "            self.about_to_write(list(paths))\n",
+        "",
+        (f"{REWRITE}::test_storage_that_stays_away_ends_the_job_and_leaves_nothing",),
+    ),
+    Mutant(
+        "manifests: the totals of the parent are carried over",
+        SNAPSHOT,
+        "**roll_forward(head.summary.additional_properties if head.summary else {}, {}),",
+        "",
+        (STAYS,),
+    ),
+    Mutant(
+        "manifests: a second rewrite changes nothing",
+        "planning/manifest_layout.py",
+        "if end - begin + 1 == count and not manifest.deleted and manifest.may_stay:",
+        "if False:",
+        (f"{REWRITE}::test_a_second_run_does_nothing",),
+    ),
+    Mutant(
+        "manifests: a manifest stays only if no other lists entries in its range",
+        "planning/manifest_layout.py",
+        "if end - begin + 1 == count and not manifest.deleted",
+        "if not manifest.deleted",
+        (LAYOUT,),
+    ),
+    Mutant(
+        "manifests: a rewrite that gains too little is not made",
+        "planning/manifest_rewrite.py",
+        "if saved_per_scan >= LEAST_SAVED_PER_SCAN and saved_per_scan >=",
+        "if saved_per_scan > 0 and saved_per_scan >=",
+        (LAYOUT,),
+    ),
+    Mutant(
+        "manifests: entries are clustered by partition",
+        "planning/manifest_layout.py",
+        "entries.sequence_number, entries.partition, entries.group)",
+        "entries.sequence_number, entries.manifest, entries.group)",
+        (LAYOUT,),
+    ),
+    Mutant(
+        "manifests: a rewrite whose snapshot expired is found by its manifests",
+        "control/recovery.py",
+        "            or any(is_manifest_of(path, job.job_id, job.sent.chunk) for path in referenced)\n",
+        "",
+        (f"{REWRITE}::test_a_rewrite_that_died_after_its_commit_is_found_even_if_its_snapshot_expired",),
+    ),
+)
