@@ -10,6 +10,7 @@ from tests.mutants.leases import LEASES
 from tests.mutants.manifests import SEQUENCE_NUMBERS
 from tests.mutants.moves import MOVES
 from tests.mutants.mutant import Mutant
+from tests.mutants.orphans import ORPHAN_FILES
 from tests.mutants.outcomes import JOB_OUTCOMES
 from tests.mutants.plans import PLANS
 from tests.mutants.recoveries import RECOVERIES
@@ -37,4 +38,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *JOINS,
     *SPLICES,
     *EXPIRIES,
+    *ORPHAN_FILES,
 )
