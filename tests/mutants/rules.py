@@ -12,6 +12,7 @@ from tests.mutants.manifest_rewrites import MANIFEST_REWRITES
 from tests.mutants.manifests import SEQUENCE_NUMBERS
 from tests.mutants.moves import MOVES
 from tests.mutants.mutant import Mutant
+from tests.mutants.orphans import ORPHAN_FILES
 from tests.mutants.outcomes import JOB_OUTCOMES
 from tests.mutants.plans import PLANS
 from tests.mutants.recoveries import RECOVERIES
@@ -41,4 +42,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *EXPIRIES,
     *MAINTENANCE,
     *MANIFEST_REWRITES,
+    *ORPHAN_FILES,
 )

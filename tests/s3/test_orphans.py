@@ -118,21 +118,12 @@ def test_every_range_of_a_listing_is_listed_once(
 ) -> None:
     monkeypatch.setattr(listing, "_RANGES", 5)
     names = [f"p={number % 7}/q={number % 3}/{number:04d}" for number in range(60)]
-    names += ["p", "p=", "p=3", "p=3/", "p=3/q=1", "zz/ü", "zz/y", "~", "0"]
+    names += ["p", "p=", "p=3-", "p=30/x", "zz/ü", "zz/y", "~", "0"]
     for name in names:
         store.put(S3Object(bucket, f"many/{name}"), b"")
     store.put(S3Object(bucket, "many-more/x"), b"")
     found = [path for piece in files_below(table.io, f"s3://{bucket}/many/") for path in piece["path"].to_pylist()]
-    wanted = [f"s3://{bucket}/many/{name}" for name in names if not name.endswith("/")]
-    assert sorted(found) == sorted(path for path in wanted if is_there(store, path))
-    assert len(found) >= 60
-
-
-def is_there(store: S3Store, path: str) -> bool:
-    """A server that keeps objects in files has no object in place of a directory."""
-    return any(
-        one.key == S3Object.of(path).key for one in store.objects(S3Object.of(path).bucket, S3Object.of(path).key)
-    )
+    assert sorted(found) == sorted(f"s3://{bucket}/many/{name}" for name in names)
 
 
 def test_large_objects_are_copied_in_parts(

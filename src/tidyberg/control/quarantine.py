@@ -139,6 +139,9 @@ def restore(quarantined: QuarantinedFiles, check: Callable[[], None]) -> Restore
     """Moves the files back to where they were. A file whose place is taken stays in quarantine."""
     io = quarantined.table.io
     there = quarantined.present()
+    if not there:  # none was moved, or all were restored by a run that died; the record may be half written
+        said = quarantined.remove_record()
+        return Restored(0, 0, 0, {} if said is None else {quarantined.record: said})
     waiting = [move for move in quarantined.moves() if move.target in there]
     with ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="lookups") as pool:
         exist = list(pool.map(lambda move: objects.exists(io, move.source), waiting))
