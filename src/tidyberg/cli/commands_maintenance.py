@@ -1,10 +1,11 @@
-"""Commands that maintain tables beyond compaction: expire. They import their code when they run."""
+"""Commands that maintain tables beyond compaction: expire, storage. They import their code when they run."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tidyberg.cli.commands_tables import AllTables, DetailedExitCode, FailFast, TableNames, end_as
+from tidyberg.cli.commands_tables import AllTables, DetailedExitCode, FailFast, TableName, TableNames, end_as
 from tidyberg.cli.flags import CommonFlags, EngineFlags, takes
 
 OlderThan = Annotated[
@@ -30,6 +31,7 @@ Verify = Annotated[
 
 def register(app: typer.Typer) -> None:
     app.command()(expire)
+    app.command()(storage)
 
 
 @takes(CommonFlags, EngineFlags, without=("engine", "master", "connect", "spark_conf", "verify"))
@@ -64,3 +66,16 @@ def expire(
     named = NamedTables(tuple(tables or ()), every=all_tables)
     status = expiry.expire(Session(common, engine), named, options, dry_run=dry_run, fail_fast=fail_fast)
     end_as(status, detailed_exitcode=detailed_exitcode)
+
+
+@takes(CommonFlags)
+def storage(
+    table: TableName,
+    common: CommonFlags,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Also write a picture.")] = None,
+) -> None:
+    """Show who holds the bytes of a table, what they cost, and what each command would free. Changes nothing."""
+    from tidyberg.cli import storage as storing
+    from tidyberg.cli.session import Session
+
+    storing.storage(Session(common), table, svg)
