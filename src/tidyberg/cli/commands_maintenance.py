@@ -1,5 +1,6 @@
-"""Commands for single steps of maintenance: expire, rewrite-manifests, orphans. They import code when they run."""
+"""Commands for single steps of maintenance, and what they would free. They import their code when they run."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -39,6 +40,7 @@ def register(app: typer.Typer) -> None:
     app.command("rewrite-manifests")(rewrite_manifests)
     app.command()(orphans)
     app.command(name="metadata-files")(metadata_files)
+    app.command()(storage)
 
 
 @takes(CommonFlags)
@@ -89,6 +91,19 @@ def expire(
     named = NamedTables(tuple(tables or ()), every=all_tables)
     status = expiry.expire(Session(common, engine), named, options, dry_run=dry_run, fail_fast=fail_fast)
     end_as(status, detailed_exitcode=detailed_exitcode)
+
+
+@takes(CommonFlags)
+def storage(
+    table: TableName,
+    common: CommonFlags,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Also write a picture.")] = None,
+) -> None:
+    """Show who holds the bytes of a table, what they cost, and what each command would free. Changes nothing."""
+    from tidyberg.cli import storage as storing
+    from tidyberg.cli.session import Session
+
+    storing.storage(Session(common), table, svg)
 
 
 @takes(CommonFlags, EngineFlags, without=("engine", "master", "connect", "spark_conf", "verify"))

@@ -122,13 +122,16 @@ def joined(manifests: Sequence[ManifestEntries], names: Sequence[str]) -> pa.Tab
     return pa.concat_tables([source.select(names).slice(start, end - start) for source, start, end in pieces])
 
 
-def read_entries(files: Iterable[tuple[str, bytes, bool]]) -> Iterator[tuple[str, ManifestEntries]]:
+def read_entries(
+    files: Iterable[tuple[str, bytes, bool]], only: tuple[str, ...] | None = None
+) -> Iterator[tuple[str, ManifestEntries]]:
     """Yields the entries of each manifest that are not DELETED. `files` has name, bytes, and True for delete manifests.
 
     Blocks of manifests with the same schema are decoded together, so thousands of small manifests cost little more
-    than a large one. The order of the results can differ from the order of `files`. Raises ManifestError.
+    than a large one. The order of the results can differ from the order of `files`. With `only`, the tables have just
+    these columns of ENTRIES, and no partitions. Raises ManifestError.
     """
-    waiting = _PendingManifests()
+    waiting = _PendingManifests(only)
     for name, raw, deletes in files:
         waiting.add(name, raw, deletes=deletes)
         yield from waiting.finished()
@@ -142,12 +145,25 @@ class _BatchKey:
 
     schema_text: str
     deletes: bool
+    only: tuple[str, ...] | None
+
+    @property
+    def wanted(self) -> Wanted:
+        if self.only is not None:
+            return _wanted_only(self.only)
+        return _DELETES_WANTED if self.deletes else _DATA_WANTED
+
+    @property
+    def table_schema(self) -> pa.Schema:
+        columns = _partition_columns(self.schema_text)
+        return _table_schema(columns) if self.only is None else _schema_only(self.only)
 
 
 class _PendingManifests:
     """Collects blocks until there are enough to decode, and the decoded pieces of unfinished manifests."""
 
-    def __init__(self) -> None:
+    def __init__(self, only: tuple[str, ...] | None) -> None:
+        self._only = only
         self._blocks: dict[_BatchKey, list[tuple[str, int, bytes]]] = {}
         self._bytes = 0
         self._last: Container | None = None
@@ -162,7 +178,7 @@ class _PendingManifests:
             if self._last is None or container.metadata is not self._last.metadata:
                 self._schema_text = container.schema_text
             self._last = container
-            key = _BatchKey(self._schema_text, deletes)
+            key = _BatchKey(self._schema_text, deletes, self._only)
             columns = _partition_columns(key.schema_text)
             self._pieces[name] = []
             for count, content in blocks(container):
@@ -188,7 +204,8 @@ class _PendingManifests:
                 yield name, ManifestEntries(columns, table, rows=rows)
             else:
                 parts = [table.slice(rows.start, len(rows)) for table, rows in pieces]
-                yield name, ManifestEntries(columns, pa.concat_tables([_table_schema(columns).empty_table(), *parts]))
+                schema = _table_schema(columns) if self._only is None else _schema_only(self._only)
+                yield name, ManifestEntries(columns, pa.concat_tables([schema.empty_table(), *parts]))
         self._done.clear()
 
 
@@ -212,7 +229,7 @@ def _decode(key: _BatchKey, held: Sequence[tuple[str, int, bytes]]) -> Iterator[
             with _naming(name):
                 _batch(key, [(count, content)])
         raise
-    live = pc.not_equal(batch["status"], DELETED)
+    live = pc.not_equal(batch["status"], DELETED)  # every choice of columns has it
     rows = np.array([count for _, count, _ in held], np.int64)
     ends = np.cumsum(rows)
     if pc.all(live).as_py() is False:
@@ -228,8 +245,8 @@ def _decode(key: _BatchKey, held: Sequence[tuple[str, int, bytes]]) -> Iterator[
 
 
 def _batch(key: _BatchKey, held: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
-    fields = walk(key.schema_text, _DELETES_WANTED if key.deletes else _DATA_WANTED, held)
-    schema = _table_schema(_partition_columns(key.schema_text))
+    fields = walk(key.schema_text, key.wanted, held)
+    schema = key.table_schema
     return pa.RecordBatch.from_arrays([_column(fields, field) for field in schema], schema=schema)
 
 
@@ -258,6 +275,16 @@ def _bound_paths(fields: Fields) -> pa.Array:
 def _table_schema(columns: tuple[PartitionColumn, ...]) -> pa.Schema:
     fields = [pa.field(f"p{position}", _arrow_type(column)) for position, column in enumerate(columns)]
     return pa.schema([*ENTRIES, *fields])
+
+
+@lru_cache(maxsize=16)
+def _schema_only(names: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([ENTRIES.field(name) for name in names])
+
+
+@lru_cache(maxsize=16)
+def _wanted_only(names: tuple[str, ...]) -> Wanted:
+    return Wanted(tuple((FIELD_IDS[name], name) for name in names))
 
 
 @lru_cache(maxsize=256)

@@ -26,7 +26,9 @@ from tidyberg.storage.table_files import read_bytes
 
 _LISTS_AT_A_TIME = 32
 _THREADS = 8
-_BUNDLE, _BUNDLE_BYTES = 256, 32 * 1024 * 1024  # manifests that are read together, although one may be damaged
+# Manifests that are read together, although one may be damaged. Many small ones are decoded much faster than one each.
+_BUNDLE, _BUNDLE_BYTES = 4096, 32 * 1024 * 1024
+_COLUMNS = ("status", "content", "path", "size")
 _ROWS_AT_A_TIME = 500_000  # bounds the paths in memory while they are compared or made unique
 
 
@@ -131,33 +133,36 @@ def entries_by_manifest(
         check()
         return read_bytes(io, path)
 
+    def found(several: Sequence[ManifestInfo]) -> Iterator[tuple[str, pa.Table]]:
+        return ((path, _as_files(entries.table)) for path, entries in stream_entries(read, several, _COLUMNS))
+
+    def without_damaged(several: Sequence[ManifestInfo]) -> list[tuple[str, pa.Table]]:
+        assert skip is not None
+        try:
+            return list(found(several))
+        except DamagedFile as error:
+            if len(several) == 1:
+                skip(error)
+                return []
+        half = len(several) // 2
+        return without_damaged(several[:half]) + without_damaged(several[half:])
+
     if skip is None:
-        yield from ((path, _as_files(entries.table)) for path, entries in stream_entries(read, manifests))
+        yield from found(manifests)
         return
     for several in _bundles(manifests):
-        try:
-            found = [(path, _as_files(entries.table)) for path, entries in stream_entries(read, several)]
-        except DamagedFile:
-            found = []
-            for manifest in several:  # find the damaged ones
-                try:
-                    alone = stream_entries(read, [manifest])
-                    found += [(path, _as_files(entries.table)) for path, entries in alone]
-                except DamagedFile as error:
-                    skip(error)
-        yield from found
+        yield from without_damaged(several)
 
 
 def _bundles(manifests: Sequence[ManifestInfo]) -> Iterator[list[ManifestInfo]]:
     bundle: list[ManifestInfo] = []
+    size = 0
     for manifest in manifests:
-        if bundle and sum(info.length for info in bundle) + manifest.length > _BUNDLE_BYTES:
+        if bundle and (size + manifest.length > _BUNDLE_BYTES or len(bundle) == _BUNDLE):
             yield bundle
-            bundle = []
+            bundle, size = [], 0
         bundle.append(manifest)
-        if len(bundle) == _BUNDLE:
-            yield bundle
-            bundle = []
+        size += manifest.length
     if bundle:
         yield bundle
 

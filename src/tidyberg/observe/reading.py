@@ -99,18 +99,19 @@ def _bytes(manifests: Iterable[ManifestInfo]) -> int:
     return sum(info.length for info in manifests)
 
 
-def stream_entries(read_file: ReadFile, manifests: Sequence[ManifestInfo]) -> Found:
-    """Yields the live entries of each manifest, and keeps none of them. The order can differ."""
-    return _read_here(read_file, manifests)
+def stream_entries(read_file: ReadFile, manifests: Sequence[ManifestInfo], only: tuple[str, ...]) -> Found:
+    """Yields these columns of the live entries of each manifest, and keeps none of them. The order can differ."""
+    return _read_here(read_file, manifests, only)
 
 
-def _read_here(read_file: ReadFile, manifests: Sequence[ManifestInfo]) -> Found:
+def _read_here(read_file: ReadFile, manifests: Sequence[ManifestInfo], only: tuple[str, ...] | None = None) -> Found:
     """Other threads may fetch, but only this one decodes: several would only wait for the interpreter lock."""
     contents = fetch_manifests(read_file, manifests)
     try:
-        yield from read_entries(
+        files = (
             (info.path, _whole(raw, info), info.holds_deletes) for info, raw in zip(manifests, contents, strict=True)
         )
+        yield from read_entries(files, only)
     except ManifestError as error:
         raise damaged(error.name, f"as a manifest, {error}") from error
 

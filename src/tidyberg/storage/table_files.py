@@ -137,7 +137,10 @@ def _delete_each(io: TableIO, paths: Sequence[str]) -> dict[str, str]:
     refused: dict[str, str] = {}
     for path in paths:
         try:
-            io.delete(path)
+            if _is_plain(io, path):
+                os.unlink(path.removeprefix("file://"))  # noqa: PTH108 - as for reading
+            else:
+                io.delete(path)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -188,7 +191,7 @@ def _read_through_pyiceberg(io: TableIO, location: str) -> bytes:
 
 
 def _is_plain(io: TableIO, location: str) -> bool:
-    """Returns True for a local file that Arrow would open just as Python does, but in twice the time."""
+    """Returns True for a local file that Arrow would open or delete just as Python does, but in twice the time."""
     kind = type(io)
     is_arrow = (kind.__module__, kind.__qualname__) == ("pyiceberg.io.pyarrow", "PyArrowFileIO")
     return is_arrow and _PLAIN_FILE.fullmatch(location) is not None

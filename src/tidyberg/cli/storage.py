@@ -1,0 +1,34 @@
+"""Implements storage."""
+
+from pathlib import Path
+
+from tidyberg.app import build_control
+from tidyberg.cli.foreground import run_cancellable, watching
+from tidyberg.cli.session import Session, standard_error
+from tidyberg.cli.show_storage import show_storage, storage_json
+from tidyberg.cli.storage_svg import storage_svg
+from tidyberg.errors import BadInput
+from tidyberg.execute.engine import CancelToken
+from tidyberg.model.storage_report import StorageReport
+from tidyberg.settings.catalogs import resolve_table
+from tidyberg.settings.options import plan_options
+
+
+def storage(session: Session, table: str, svg: Path | None) -> None:
+    if svg is not None and not svg.absolute().parent.is_dir():
+        raise BadInput(f"There is no directory {svg.absolute().parent}.", hint="Create it, or choose another one.")
+    console = standard_error()
+
+    def run(cancel: CancelToken) -> StorageReport:
+        with (
+            build_control(session.settings) as control,
+            watching(console, quiet=session.common.json) as on_event,
+        ):
+            ref = resolve_table(session.settings, control.catalog(session.common.catalog), table)
+            options = plan_options(session.settings, ref, {})
+            return control.storage(ref, options, on_event=on_event, cancel=cancel)
+
+    report = run_cancellable(run, console)
+    if svg is not None:
+        svg.write_text(storage_svg(report), encoding="utf-8")
+    session.show(show_storage(report), storage_json(report))
