@@ -342,20 +342,22 @@ def maintain(
     The policy comes from the settings and from the table's properties `tidyberg.maintain.*`.
     """
     from tidyberg.control.maintenance.request import maintenance_request
+    from tidyberg.settings.maintenance import flag_layers
 
     settings, engine = _with_engine(load_settings(), engine)
     with _control_for(table, settings, engine) as control:
-        request = maintenance_request(settings, _ref(table), table.refresh(), policy)
+        request = maintenance_request(settings, _ref(table), table.refresh(), flag_layers(policy or {}))
         return maintainer_of(control, on_event).run(request)
 
 
 def plan_maintenance(table: "Table", *, policy: Mapping[str, str] | None = None) -> "MaintenancePlan":
     """Plan what `maintain` would do to the table as it is. It changes nothing and starts no JVM."""
     from tidyberg.control.maintenance.request import maintenance_request
+    from tidyberg.settings.maintenance import flag_layers
 
     settings = load_settings()
     with _control_for(table, settings, None) as control:
-        request = maintenance_request(settings, _ref(table), table.refresh(), policy)
+        request = maintenance_request(settings, _ref(table), table.refresh(), flag_layers(policy or {}))
         return maintainer_of(control).plan(request, table)
 
 

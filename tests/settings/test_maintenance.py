@@ -13,7 +13,13 @@ from tidyberg.errors import BadInput, ConfigurationError
 from tidyberg.model.maintenance_policy import DEFAULT, MaintenancePolicy, PolicyLayer, merge_policy, policy_keys
 from tidyberg.model.table import TableRef
 from tidyberg.settings.load import load_settings
-from tidyberg.settings.maintenance import PROPERTY_PREFIX, MaintainSettings, PolicySettings, maintenance_policy
+from tidyberg.settings.maintenance import (
+    PROPERTY_PREFIX,
+    MaintainSettings,
+    PolicySettings,
+    flag_layers,
+    maintenance_policy,
+)
 
 REF = TableRef("lake", ("sales", "eu"), "orders")
 OLDER_THAN = "tidyberg.maintain.expire.older-than"
@@ -21,7 +27,7 @@ OLDER_THAN = "tidyberg.maintain.expire.older-than"
 
 def policy(maintain: dict[str, Any], properties: dict[str, str] | None = None, **flags: str) -> MaintenancePolicy:
     named = {name.replace("__", ".").replace("_", "-"): value for name, value in flags.items()}
-    return maintenance_policy(MaintainSettings.model_validate(maintain), REF, properties or {}, named)
+    return maintenance_policy(MaintainSettings.model_validate(maintain), REF, properties or {}, flag_layers(named))
 
 
 def ages(days: int) -> dict[str, Any]:
@@ -151,7 +157,7 @@ def test_unknown_keys_and_bad_values_are_errors_that_name_the_place(name: str, v
     assert f"The property {PROPERTY_PREFIX}{name} of sales.eu.orders" in str(of_property.value)
     assert said in str(of_property.value)
     with pytest.raises(BadInput, match=f"--set {name}"):
-        maintenance_policy(MaintainSettings(), REF, {}, {name: value})
+        flag_layers({name: value})
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,13 @@ from pydantic.config import JsonDict
 from tidyberg.api.parameters import Name, NewScheduleId, Priority, RequestModel, TableName, TenantName
 from tidyberg.model.expiry import EXPIRE
 from tidyberg.model.job import JobStatus
+from tidyberg.model.maintenance import MAINTAIN
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.submission import COMPACT, DEFAULT_TENANT, Schedule
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.settings.fields import StrategyName
 from tidyberg.settings.job_options import ExpireJobOptions, KindName, OptionsOfKind, plain_options
+from tidyberg.settings.maintenance import PolicySettings
 from tidyberg.settings.sections import Options
 
 _COMPACT: JsonDict = {
@@ -83,6 +85,28 @@ class ExpireRequest(TableRequest):
             catalog=self.catalog,
             namespace=self.namespace,
             kind=EXPIRE,
+            options=plain_options(self.options),
+            priority=self.priority,
+            tenant=self.tenant,
+        )
+
+
+class MaintainRequest(TableRequest):
+    """A table to maintain. What `options` leaves out comes from its properties and from the settings."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"table": "analytics.events", "options": {"expire": {"older_than": "5d"}}}]}
+    )
+
+    options: PolicySettings = Field(default_factory=PolicySettings, description="Values of the policy.")
+    priority: Priority = 0
+
+    def to_request(self) -> SubmitRequest:
+        return SubmitRequest(
+            table=self.table,
+            catalog=self.catalog,
+            namespace=self.namespace,
+            kind=MAINTAIN,
             options=plain_options(self.options),
             priority=self.priority,
             tenant=self.tenant,

@@ -34,6 +34,7 @@ from tidyberg.model.maintenance import MaintenancePlan, MaintenanceResult
 from tidyberg.model.table import TableRef
 from tidyberg.planning.maintenance_document import maintenance_plan_to_json
 from tidyberg.settings.catalogs import named_catalog, resolve_table
+from tidyberg.settings.maintenance import flag_layers
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class MaintainCommand:
         with build_control(self.session.settings) as control:
             ref = self._resolve(control, table)
             made = maintenance_request(
-                self.session.settings, ref, load_table(control.catalog(ref.catalog), ref), self.flags
+                self.session.settings, ref, load_table(control.catalog(ref.catalog), ref), flag_layers(self.flags)
             )
         shown = Group(Text(str(ref), style="bold"), Text(), show_policy(made.policy))
         self.session.show(shown, {"table": str(ref), "policy": policy_json(made.policy)})
@@ -102,7 +103,7 @@ class MaintainCommand:
 
     def _plan(self, control: Control, ref: TableRef, cancel: CancelToken) -> MaintenancePlan:
         table = load_table(control.catalog(ref.catalog), ref)
-        request = maintenance_request(self.session.settings, ref, table, self.flags)
+        request = maintenance_request(self.session.settings, ref, table, flag_layers(self.flags))
         with watching(standard_error(), quiet=self.session.common.json) as on_event:
             return maintainer_of(control, on_event, cancel).plan(request, table)
 
@@ -115,7 +116,7 @@ class MaintainCommand:
 
     def _run(self, control: Control, ref: TableRef, cancel: CancelToken) -> MaintenanceResult:
         table = load_table(control.catalog(ref.catalog), ref)
-        request = maintenance_request(self.session.settings, ref, table, self.flags)
+        request = maintenance_request(self.session.settings, ref, table, flag_layers(self.flags))
         with watching(standard_error(), quiet=self.session.common.json) as on_event:
             return maintainer_of(control, on_event, cancel).run(request)
 

@@ -9,7 +9,15 @@ from typing import Unpack
 import httpx
 
 from tidyberg.client import calls
-from tidyberg.client.calls import Call, ExpireArguments, JobListArguments, PlanArguments, SubmitArguments, T
+from tidyberg.client.calls import (
+    Call,
+    ExpireArguments,
+    JobListArguments,
+    MaintainArguments,
+    PlanArguments,
+    SubmitArguments,
+    T,
+)
 from tidyberg.client.connection import RETRIES, TIMEOUT_SECONDS, httpx_arguments
 from tidyberg.client.models import (
     JobCreated,
@@ -64,6 +72,10 @@ class AsyncClient:
     async def expire(self, table: str, **arguments: Unpack[ExpireArguments]) -> JobCreated:
         """Queues a job that expires old snapshots and deletes the files that only they need."""
         return await self._send(calls.expire(table, arguments))
+
+    async def maintain(self, table: str, **arguments: Unpack[MaintainArguments]) -> JobCreated:
+        """Queues a job that does all that the table needs, in order."""
+        return await self._send(calls.maintain(table, arguments))
 
     async def job(self, job_id: str) -> RemoteJob:
         return await self._send(calls.job(job_id))

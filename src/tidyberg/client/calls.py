@@ -77,6 +77,15 @@ class ExpireArguments(TypedDict, total=False):
     key: str  # a second submission with the same key returns the first job
 
 
+class MaintainArguments(TypedDict, total=False):
+    catalog: str
+    namespace: str
+    tenant: str
+    options: Mapping[str, Any]  # values of the policy, such as {"expire": {"older_than": "5d"}}
+    priority: int
+    key: str  # a second submission with the same key returns the first job
+
+
 _EXPIRE_OPTIONS = ("older_than", "retain_last", "snapshot_ids", "clean_metadata", "verify")
 
 
@@ -85,6 +94,11 @@ def expire(table: str, arguments: ExpireArguments) -> Call[models.JobCreated]:
     rest = {name: value for name, value in arguments.items() if name not in (*_EXPIRE_OPTIONS, "key")}
     body = {"table": table, **rest, "options": options}
     return Call("POST", f"{PREFIX}/expire", _one(models.JobCreated), body=body, headers=_key(arguments.get("key")))
+
+
+def maintain(table: str, arguments: MaintainArguments) -> Call[models.JobCreated]:
+    body = {"table": table, **{name: value for name, value in arguments.items() if name != "key"}}
+    return Call("POST", f"{PREFIX}/maintain", _one(models.JobCreated), body=body, headers=_key(arguments.get("key")))
 
 
 def plan(table: str, arguments: PlanArguments) -> Call[models.RemotePlan]:

@@ -12,6 +12,7 @@ from tidyberg.model.plan import Plan
 from tidyberg.model.table import TableRef
 
 MAINTENANCE_FORMAT = 1
+MAINTAIN = "maintain"  # the kind of such jobs
 MAINTENANCE: Literal["maintenance"] = "maintenance"  # the kind of the document; plans of compactions have no kind
 
 StepName = Literal["deletes", "data", "manifests", "expire", "orphans"]

@@ -19,8 +19,10 @@ from pydantic import (
 from tidyberg.errors import BadInput
 from tidyberg.model.durations import parse_age
 from tidyberg.model.expiry import EXPIRE, ExpireOptions
+from tidyberg.model.maintenance import MAINTAIN
 from tidyberg.model.submission import COMPACT
 from tidyberg.settings.fields import Section
+from tidyberg.settings.maintenance import PolicySettings
 from tidyberg.settings.problems import describe_problem, near_name
 from tidyberg.settings.sections import Options
 
@@ -76,7 +78,7 @@ class ExpireJobOptions(Section):
 
 
 # Another kind of job adds its model here and to `OptionsOfKind`, and its object in service/kinds.
-JOB_OPTIONS: Mapping[str, type[Section]] = {COMPACT: Options, EXPIRE: ExpireJobOptions}
+JOB_OPTIONS: Mapping[str, type[Section]] = {COMPACT: Options, EXPIRE: ExpireJobOptions, MAINTAIN: PolicySettings}
 
 
 def parse_job_options(kind: str, given: Mapping[str, Any]) -> Section:
@@ -137,5 +139,5 @@ def _in_words(model: type[Section], error: ValidationError) -> str:
 KindName = Annotated[str, AfterValidator(_kind), WithJsonSchema({"type": "string", "enum": list(JOB_OPTIONS)})]
 # Must follow a field `kind` in its model, which decides.
 OptionsOfKind = Annotated[
-    SerializeAsAny[Options], WrapValidator(_of_kind, json_schema_input_type=Options | ExpireJobOptions)
+    SerializeAsAny[Options], WrapValidator(_of_kind, json_schema_input_type=Options | ExpireJobOptions | PolicySettings)
 ]

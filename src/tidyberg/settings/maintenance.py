@@ -5,7 +5,7 @@ Stronger places win: defaults, `maintain:`, its catalogs, namespaces and tables,
 `maintain:` says about the same for all catalogs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
@@ -147,10 +147,13 @@ class MaintainSettings(CatalogPolicy):
 
 
 def maintenance_policy(
-    maintain: MaintainSettings, ref: TableRef, properties: Mapping[str, str], flags: Mapping[str, str]
+    maintain: MaintainSettings, ref: TableRef, properties: Mapping[str, str], asked: Sequence[PolicyLayer] = ()
 ) -> MaintenancePolicy:
-    """Returns the policy of one table. Raises BadInput that names the place of an unknown key or a bad value."""
-    return merge_policy([*_of_settings(maintain, ref), *_of_properties(ref, properties), *_of_flags(flags)])
+    """Returns the policy of one table. `asked` has the values of a caller, which are the strongest.
+
+    Raises BadInput that names the place of an unknown key or a bad value.
+    """
+    return merge_policy([*_of_settings(maintain, ref), *_of_properties(ref, properties), *asked])
 
 
 def _of_settings(maintain: MaintainSettings, ref: TableRef) -> Iterator[PolicyLayer]:
@@ -196,9 +199,9 @@ def _of_properties(ref: TableRef, properties: Mapping[str, str]) -> Iterator[Pol
             yield PolicyLayer(f"table property {name}", given)
 
 
-def _of_flags(flags: Mapping[str, str]) -> Iterator[PolicyLayer]:
-    for name, value in flags.items():
-        yield PolicyLayer(FLAG, _parse(name, value, f"--set {name}"))
+def flag_layers(flags: Mapping[str, str]) -> list[PolicyLayer]:
+    """Reads the values of a command line or of the Python API."""
+    return [PolicyLayer(FLAG, _parse(name, value, f"--set {name}")) for name, value in flags.items()]
 
 
 def _parse(name: str, text: str, place: str) -> dict[str, PolicyScalar]:

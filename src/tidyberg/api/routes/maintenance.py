@@ -10,7 +10,7 @@ from tidyberg.api.context import Context, CurrentContext, CurrentPrincipal
 from tidyberg.api.error_responses import WITH_BODY, problems
 from tidyberg.api.job_answers import created
 from tidyberg.api.parameters import IdempotencyKey
-from tidyberg.api.requests import ExpireRequest
+from tidyberg.api.requests import ExpireRequest, MaintainRequest
 from tidyberg.api.routes.jobs import LOCATION, own_key
 from tidyberg.model.principal import Principal
 from tidyberg.service.requests import SubmitRequest
@@ -34,6 +34,22 @@ async def expire(
     """Queues a job that expires old snapshots, and deletes the files that no other snapshot needs.
 
     Expired snapshots cannot be brought back. Only admins may do this, unless `access.job_roles` says otherwise.
+    """
+    return await _submit(context, body.to_request(), who, idempotency_key, response)
+
+
+@router.post("/maintain", status_code=202, summary="Maintain a table", responses=_RESPONSES)
+async def maintain(
+    body: MaintainRequest,
+    context: CurrentContext,
+    who: CurrentPrincipal,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> JobCreatedAnswer:
+    """Queues a job that does all that the table needs, in order: deletes, data, manifests, expire, orphans.
+
+    `notes` of the job has a line for each step. Expired snapshots cannot be brought back. Only admins may do this,
+    unless `access.job_roles` says otherwise.
     """
     return await _submit(context, body.to_request(), who, idempotency_key, response)
 

@@ -6,8 +6,9 @@ from tidyberg.errors import Unsupported
 from tidyberg.service.kinds.base import JobKind
 from tidyberg.service.kinds.compact import Compact
 from tidyberg.service.kinds.expire import Expire
+from tidyberg.service.kinds.maintain import Maintain
 
-KINDS: Mapping[str, JobKind] = {kind.name: kind for kind in (Compact(), Expire())}
+KINDS: Mapping[str, JobKind] = {kind.name: kind for kind in (Compact(), Expire(), Maintain())}
 
 
 def kind_of(name: str) -> JobKind:
