@@ -65,6 +65,7 @@ def compact(
     warehouse: Warehouse,
     table: str = NAME,
     *,
+    strategy: Strategy = Strategy.FULL,
     expect: str | tuple[str, ...] = "committed",
     where: str | None = None,
     engine: Engine | None = None,
@@ -72,7 +73,7 @@ def compact(
     **more: Any,
 ) -> CompactionResult:
     """Rewrites everything that can be rewritten, in this process, with full verification."""
-    options = PlanOptions(strategy=Strategy.FULL, min_input_files=2, where=where, **more)
+    options = PlanOptions(strategy=strategy, min_input_files=2, where=where, **more)
     store = SqliteStore(warehouse.directory / "jobs.db", is_alive)
     with Control(lambda _: warehouse.catalog, lambda: engine or InlineEngine(), store) as control:
         result = control.compact(TableRef.parse(table, warehouse.name), options, verify=verify)

@@ -28,7 +28,7 @@ def rewrite(plan: Plan, partition: int = 0) -> Rewrite:
     return verdict
 
 
-@pytest.mark.parametrize("strategy", [s for s in Strategy if s is not Strategy.DELETE_FILES])
+@pytest.mark.parametrize("strategy", [s for s in Strategy if s not in (Strategy.DELETE_FILES, Strategy.DELETES_ONLY)])
 def test_twenty_small_files_become_one(strategy: Strategy) -> None:
     plan = plan_for(Scene(SMALL), PlanOptions(strategy=strategy))
     verdict = rewrite(plan)

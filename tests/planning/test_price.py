@@ -124,7 +124,7 @@ def test_rewritten_manifests_are_merged_by_content_spec_and_size() -> None:
 
 
 def test_replaced_bytes_are_stored_until_snapshots_expire() -> None:
-    work = Work(tasks=1, input_files=2, output_files=1, bytes_read=GB, bytes_written=GB)
+    work = Work(tasks=1, input_files=2, output_files=1, bytes_read=GB, bytes_written=GB, bytes_replaced=GB)
     assert pricing().price_group(work).storage_dollars == pytest.approx(0.023 * 5 / 30)
     kept = pricing({"history.expire.max-snapshot-age-ms": str(30 * DAY_MS)})
     assert kept.price_group(work).storage_dollars == pytest.approx(0.023)
