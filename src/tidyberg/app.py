@@ -15,7 +15,7 @@ from tidyberg.execute.engine import INLINE_GB, SPARK_CONNECT, Engine
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.durations import parse_age
 from tidyberg.model.expiry import ExpireOptions, ExpiryResult
-from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestResult
+from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestRewriteResult
 from tidyberg.model.options import INLINE, PlanOptions, Resources, VerifyMode
 from tidyberg.model.plan import Plan
 from tidyberg.model.report import CompactionResult, EventSink
@@ -249,7 +249,7 @@ def rewrite_manifests(
     target_size: str | int | None = None,
     force: bool = False,
     on_event: EventSink | None = None,
-) -> ManifestResult:
+) -> ManifestRewriteResult:
     """Cluster the entries of manifests by partition, in manifests of the right size, if that pays. No row changes."""
     options = _manifest_options(branch, spec_id, sort_by, target_size, force=force)
     with _control_for(table, load_settings(), None) as control:

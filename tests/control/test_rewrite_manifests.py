@@ -475,7 +475,8 @@ def test_storage_that_fails_is_tried_again_under_other_names(
     warehouse: Warehouse, control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = many_commits(warehouse, commits=6)
-    before, rows, failed = live_entries_of(table), warehouse.rows(table), []
+    before, rows = live_entries_of(table), warehouse.rows(table)
+    failed: list[str] = []
 
     def flaky(io: Any, path: str, content: bytes) -> None:
         if len(failed) < 2 and "-m" in path:

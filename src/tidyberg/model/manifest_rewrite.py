@@ -66,7 +66,7 @@ class ManifestPlan:
 
 
 @dataclass(frozen=True)
-class ManifestResult:
+class ManifestRewriteResult:
     plan: ManifestPlan
     outcome: ManifestOutcome
     snapshot_id: int | None = None  # that was committed
