@@ -210,6 +210,7 @@ class ManifestWork:
             ),
             record,
             plan_again=self._plan_again,
+            refusal=self.job.planner(self.cancel).refusal,
             replans=self.job.policy.replans,
             retry=services.retry,
             notice=self._warn,
