@@ -15,7 +15,7 @@ from tidyberg.execute.engine import INLINE_GB, SPARK_CONNECT, CancelToken, Engin
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.durations import parse_age
 from tidyberg.model.expiry import ExpireOptions, ExpiryResult
-from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestResult
+from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestRewriteResult
 from tidyberg.model.metadata_files import MetadataFiles
 from tidyberg.model.options import INLINE, PlanOptions, Resources, VerifyMode
 from tidyberg.model.orphans import OrphanOptions, OrphanPlan, OrphanResult, PrefixMismatch
@@ -369,10 +369,11 @@ def rewrite_manifests(
     sort_by: Sequence[str] = (),
     target_size: str | int | None = None,
     force: bool = False,
+    ignore_wap_branches: bool = False,
     on_event: EventSink | None = None,
-) -> ManifestResult:
+) -> ManifestRewriteResult:
     """Cluster the entries of manifests by partition, in manifests of the right size, if that pays. No row changes."""
-    options = _manifest_options(branch, spec_id, sort_by, target_size, force=force)
+    options = ManifestOptions(branch, spec_id, _names(sort_by), _size(target_size), force, ignore_wap_branches)
     with _control_for(table, load_settings(), None) as control:
         return control.rewrite_manifests(_ref(table), options, on_event=on_event)
 
@@ -385,20 +386,22 @@ def plan_manifests(
     sort_by: Sequence[str] = (),
     target_size: str | int | None = None,
     force: bool = False,
+    ignore_wap_branches: bool = False,
 ) -> ManifestPlan:
     """Say what `rewrite_manifests` would do, what it costs, and whether it pays. It changes nothing."""
-    options = _manifest_options(branch, spec_id, sort_by, target_size, force=force)
+    options = ManifestOptions(branch, spec_id, _names(sort_by), _size(target_size), force, ignore_wap_branches)
     with _control_for(table, load_settings(), None) as control:
         return control.plan_manifests(_ref(table), options)
 
 
-def _manifest_options(
-    branch: str, spec_id: int | None, sort_by: Sequence[str], target_size: str | int | None, *, force: bool
-) -> ManifestOptions:
-    if isinstance(sort_by, str):
-        raise BadInput(f"sort_by is {sort_by!r}.", hint=f"Give a list of names: [{sort_by!r}].")
-    target = parse_size(target_size) if target_size is not None else None
-    return ManifestOptions(branch, spec_id, tuple(sort_by), target, force)
+def _names(given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise BadInput(f"sort_by is {given!r}.", hint=f"Give a list of names: [{given!r}].")
+    return tuple(given)
+
+
+def _size(given: str | int | None) -> int | None:
+    return None if given is None else parse_size(given)
 
 
 def audit(

@@ -35,7 +35,7 @@ def test_python_m_runs_the_package() -> None:
         ("orphans", "tidyberg recover"),
         ("remove-orphan-files", "remove_orphan_files"),
         ("vacuum", "tidyberg expire TABLE"),
-        ("rewrite_manifests", "merges the manifests"),
+        ("manifests", "tidyberg rewrite-manifests TABLE"),
         ("rewrite_position_delete_files", "--strategy delete_files"),
         ("status", "tidyberg history"),
         ("list", "tidyberg tables"),

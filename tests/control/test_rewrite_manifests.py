@@ -3,7 +3,7 @@
 import random
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -28,7 +28,7 @@ from pyiceberg.types import (
 
 from tests.builders.aged_tables import random_history, set_branch, set_ref
 from tests.builders.control import leftovers, make_control
-from tests.builders.events_table import BY_REGION, REF, SCHEMA, append, compact, paths
+from tests.builders.events_table import BY_REGION, REF, SCHEMA, append, compact, paths, rows_of
 from tests.builders.manifest_entries import listed, live_entries_of, raw_entries
 from tests.seed import SEED
 from tidyberg.catalog.metadata_file import send_commit
@@ -124,9 +124,9 @@ def test_entries_of_random_histories_stay_what_they_are(warehouse: Warehouse, co
     branch = rng.choice([name for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type == "branch"])
     others = {name: live_entries_of(table, name) for name in table.metadata.refs if name != branch}
     before, rows = live_entries_of(table, branch), warehouse.rows(table, branch=branch, lineage=version > 2)
-    options = ManifestOptions(branch, target_bytes=rng.choice([1, 4000, None]))
+    options = ManifestOptions(branch, target_bytes=rng.choice([1, 4000, None]), ignore_wap_branches=True)
     print(f"seed {SEED}, version {version}: {options}")  # noqa: T201
-    result = control.rewrite_manifests(REF, ManifestOptions(branch, target_bytes=options.target_bytes, force=True))
+    result = control.rewrite_manifests(REF, replace(options, force=True))
     assert result.outcome == "rewritten"
     assert live_entries_of(table, branch) == before
     assert warehouse.rows(table, branch=branch, lineage=version > 2) == rows
@@ -475,7 +475,8 @@ def test_storage_that_fails_is_tried_again_under_other_names(
     warehouse: Warehouse, control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = many_commits(warehouse, commits=6)
-    before, rows, failed = live_entries_of(table), warehouse.rows(table), []
+    before, rows = live_entries_of(table), warehouse.rows(table)
+    failed: list[str] = []
 
     def flaky(io: Any, path: str, content: bytes) -> None:
         if len(failed) < 2 and "-m" in path:
@@ -555,3 +556,45 @@ def test_a_rewrite_that_died_after_its_commit_is_found_even_if_its_snapshot_expi
     assert "had committed" in said
     assert control.store.find(table=REF)[1].status is JobStatus.SUCCEEDED
     check(warehouse, table, before, rows)
+
+
+def ahead(warehouse: Warehouse, table: Table) -> None:
+    """A branch that builds on main and waits to be published."""
+    head = table.refresh().current_snapshot()
+    assert head is not None
+    set_branch(table, "wap", head.snapshot_id)
+    warehouse.append_files(table, 1, rows=lambda _: rows_of(50, "r0"), branch="wap")
+
+
+def test_a_branch_that_waits_to_be_published_is_protected(warehouse: Warehouse, control: Control) -> None:
+    table = many_commits(warehouse, commits=4)
+    ahead(warehouse, table)
+    result = control.rewrite_manifests(REF, FORCED)
+    assert (result.outcome, result.plan.verdict, len(listed(table))) == ("nothing", "waiting", 4)
+    assert "branch wap is ahead of main" in result.plan.reason
+    ignoring = ManifestOptions(force=True, ignore_wap_branches=True)
+    assert control.rewrite_manifests(REF, ignoring).outcome == "rewritten"
+
+
+def test_a_branch_that_waits_since_the_plan_is_protected(
+    warehouse: Warehouse, control: Control, meddle: Callable[..., None]
+) -> None:
+    table = many_commits(warehouse, commits=4)
+
+    def other() -> None:
+        append(warehouse, table, [20], "r0")
+        ahead(warehouse, table)
+
+    meddle(other)
+    with pytest.raises(Conflict, match="branch wap is ahead"):
+        control.rewrite_manifests(REF, FORCED)
+    assert len(listed(table)) == 5
+    check(warehouse, table, live_entries_of(table), warehouse.rows(table))
+
+
+def test_an_audit_finds_a_rewrite_intact(warehouse: Warehouse, control: Control) -> None:
+    table = many_commits(warehouse, 3, commits=4)
+    commit_deletes(table, Vectors({paths(warehouse, table)[0]: [1]}))
+    control.rewrite_manifests(REF, FORCED)
+    (audited,) = control.audit(REF).snapshots
+    assert audited.verdict == "intact"

@@ -47,17 +47,10 @@ MANIFEST_REWRITES = (
         (STAYS,),
     ),
     Mutant(
-        "manifests: delete files have no first row id, even if their manifest has one",
-        "manifests/encoded_entries.py",
-        "replace(info, first_row_id=None) if info.holds_deletes else info",
-        "info",
-        (f"{REWRITE}::test_a_first_row_id_that_a_writer_gave_a_delete_file_is_dropped",),
-    ),
-    Mutant(
         "manifests: a rewritten delete manifest has no first row id",
-        KINDS,
-        "has_row_ids = format_version > 2 and not info.holds_deletes and info",
-        "has_row_ids = format_version > 2 and info",
+        "manifests/inherit.py",
+        "bases = [None if info.holds_deletes else info.first_row_id for info in manifests]",
+        "bases = [info.first_row_id for info in manifests]",
         (f"{REWRITE}::test_a_first_row_id_that_a_writer_gave_a_delete_file_is_dropped",),
     ),
     Mutant(
@@ -72,7 +65,7 @@ MANIFEST_REWRITES = (
         KINDS,
         "key = info.holds_deletes, info.spec_id, source.partition_shape, has_row_ids",
         "key = info.holds_deletes, info.spec_id, source.partition_shape, True",
-        (UPGRADE,),
+        ("tests/commit/test_manifest_kinds.py",),
     ),
     Mutant(
         "manifests: delete files share no manifest with data files",
@@ -220,6 +213,20 @@ MANIFEST_REWRITES = (
         "entries.sequence_number, entries.partition, entries.group)",
         "entries.sequence_number, entries.manifest, entries.group)",
         (LAYOUT,),
+    ),
+    Mutant(
+        "manifests: a branch that waits to be published is protected",
+        "planning/manifest_rewrite.py",
+        "if facts.waiting is not None:",
+        "if False:",
+        (f"{REWRITE}::test_a_branch_that_waits_to_be_published_is_protected",),
+    ),
+    Mutant(
+        "manifests: a branch that is created meanwhile is protected",
+        PUBLISH,
+        "if (text := self.refusal(table)) is not None:",
+        "if False and (text := self.refusal(table)) is not None:",
+        (f"{REWRITE}::test_a_branch_that_waits_since_the_plan_is_protected",),
     ),
     Mutant(
         "manifests: a rewrite whose snapshot expired is found by its manifests",

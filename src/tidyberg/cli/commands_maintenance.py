@@ -203,6 +203,9 @@ def rewrite_manifests(
         typer.Option("--target-size", help="Size of manifests, e.g. 8MB; the table's setting, or 8MB."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Rewrite all manifests even if it is not worth it.")] = False,
+    ignore_wap_branches: Annotated[
+        bool, typer.Option("--ignore-wap-branches", help="Rewrite even if an unpublished branch builds on this one.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would do, and whether it pays.")] = False,
     all_tables: AllTables = False,
     fail_fast: FailFast = False,
@@ -221,6 +224,7 @@ def rewrite_manifests(
         sort_by=tuple(dict.fromkeys(sort_by or ())),
         target_bytes=parse_size(target_size) if target_size is not None else None,
         force=force,
+        ignore_wap_branches=ignore_wap_branches,
     )
     named = NamedTables(tuple(tables or ()), every=all_tables)
     status = manifests.rewrite_manifests(Session(common, engine), named, options, dry_run=dry_run, fail_fast=fail_fast)

@@ -14,7 +14,7 @@ from tidyberg.cli.table_batch import NOTHING, TableBatch, TableOutcome
 from tidyberg.cli.table_names import NamedTables
 from tidyberg.control.control import Control
 from tidyberg.execute.engine import CancelToken
-from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestResult
+from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestRewriteResult
 from tidyberg.model.table import TableRef
 from tidyberg.settings.catalogs import resolve_table
 
@@ -25,7 +25,7 @@ def rewrite_manifests(
     """Returns the exit code."""
     console = standard_error()
 
-    def run(control: Control, ref: TableRef, cancel: CancelToken) -> ManifestPlan | ManifestResult:
+    def run(control: Control, ref: TableRef, cancel: CancelToken) -> ManifestPlan | ManifestRewriteResult:
         with watching(console, quiet=session.common.json) as on_event:
             if dry_run:
                 return control.plan_manifests(ref, options, cancel=cancel)
@@ -33,7 +33,7 @@ def rewrite_manifests(
 
     if (table := named.single) is not None:
 
-        def single(cancel: CancelToken) -> ManifestPlan | ManifestResult:
+        def single(cancel: CancelToken) -> ManifestPlan | ManifestRewriteResult:
             with build_control(session.settings) as control:
                 catalog = control.catalog(session.common.catalog)
                 return run(control, resolve_table(session.settings, catalog, table), cancel)
@@ -51,7 +51,7 @@ def rewrite_manifests(
     return batch.run(("outcome", "manifests", "after"), one)
 
 
-def _outcome(done: ManifestPlan | ManifestResult) -> TableOutcome:
+def _outcome(done: ManifestPlan | ManifestRewriteResult) -> TableOutcome:
     plan, document = _plan(done), _json(done)
     cells = (document["outcome"], count(plan.manifests_before), count(plan.manifests_after))
     left = "tidy" if plan.verdict == "tidy" else plan.reason if not plan.pays else ""
@@ -60,13 +60,13 @@ def _outcome(done: ManifestPlan | ManifestResult) -> TableOutcome:
     )
 
 
-def _plan(done: ManifestPlan | ManifestResult) -> ManifestPlan:
+def _plan(done: ManifestPlan | ManifestRewriteResult) -> ManifestPlan:
     return done if isinstance(done, ManifestPlan) else done.plan
 
 
-def _shown(done: ManifestPlan | ManifestResult) -> Group:
+def _shown(done: ManifestPlan | ManifestRewriteResult) -> Group:
     return show_manifest_plan(done) if isinstance(done, ManifestPlan) else show_manifest_result(done)
 
 
-def _json(done: ManifestPlan | ManifestResult) -> dict[str, Any]:
+def _json(done: ManifestPlan | ManifestRewriteResult) -> dict[str, Any]:
     return planned_json(done) if isinstance(done, ManifestPlan) else manifest_result_json(done)

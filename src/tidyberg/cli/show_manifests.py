@@ -8,7 +8,7 @@ from rich.text import Text
 
 from tidyberg.cli.as_json import job_json
 from tidyberg.cli.formatting import count, dollars, plural, size
-from tidyberg.model.manifest_rewrite import ManifestPlan, ManifestResult
+from tidyberg.model.manifest_rewrite import ManifestPlan, ManifestRewriteResult
 
 
 def show_manifest_plan(plan: ManifestPlan) -> Group:
@@ -18,7 +18,7 @@ def show_manifest_plan(plan: ManifestPlan) -> Group:
     return Group(Text.assemble((str(plan.table), "bold"), f" · {what}: {plan.reason}"), *_gains(plan))
 
 
-def show_manifest_result(result: ManifestResult) -> Group:
+def show_manifest_result(result: ManifestRewriteResult) -> Group:
     if result.outcome == "nothing":
         return Group(_nothing(result.plan))
     job = f" · job {result.job.job_id[:8]}" if result.job is not None else ""
@@ -68,7 +68,7 @@ def planned_json(plan: ManifestPlan) -> dict[str, Any]:
     return {"success": True, "table": str(plan.table), "outcome": outcome, "plan": manifest_plan_json(plan)}
 
 
-def manifest_result_json(result: ManifestResult) -> dict[str, Any]:
+def manifest_result_json(result: ManifestRewriteResult) -> dict[str, Any]:
     return {
         "success": True,
         "table": str(result.table),

@@ -71,7 +71,7 @@ def kinds_of(entries: EncodedEntries, format_version: int) -> ManifestKinds:
     for number, info in enumerate(entries.manifests):
         source = formats[entries.format_of[number]]
         if not source.has_uuid:
-            has_row_ids = format_version > 2 and not info.holds_deletes and info.first_row_id is not None
+            has_row_ids = format_version > 2 and info.first_row_id is not None
             key = info.holds_deletes, info.spec_id, source.partition_shape, has_row_ids
             members.setdefault(key, []).append(number)
     kinds: list[ManifestKind] = []

@@ -71,6 +71,7 @@ class ManifestPublisher:
     stager: ManifestStager
     journal: Journal
     plan_again: Callable[[Table], ManifestRewrite | None]  # None: there is nothing to rewrite any more
+    refusal: Callable[[Table], str | None]  # why nothing may be committed to this state of the table
     replans: int
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     notice: Callable[[str], None] = lambda _: None
@@ -121,6 +122,8 @@ class ManifestPublisher:
                 return landed
             if attempt > self.retry.retries or (failure is not None and time.monotonic() > deadline):
                 break
+            if (text := self.refusal(table)) is not None:
+                raise Conflict(f"Nothing was committed to {self.table}: {text}.", hint="Try again afterwards.")
             try:
                 if rewrite.is_stale(table, listed):
                     again = self._plan_again(table)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 
-from tidyberg.avro.records import BLOCK_BYTES, build_container
+from tidyberg.avro.records import BLOCK_BYTES, stream_container
 from tidyberg.commit.manifest_kinds import KindEncoder, ManifestKind
 from tidyberg.commit.manifests import write_file
 from tidyberg.commit.new_partitions import partition_summaries, partition_types
@@ -18,6 +18,7 @@ from tidyberg.observe.manifest_list import ListedManifest
 
 AT_A_TIME = 2  # manifests in memory; compression needs no interpreter lock
 _SAMPLED_BLOCKS = 16
+_BATCH_ROWS = 10_000  # entries that are encoded at a time
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ class ManifestWriter:
         self, encoder: KindEncoder, path: str, content: ManifestContent, snapshot_id: int
     ) -> tuple[bytes, ListedManifest]:
         kind, rows = self.kinds[content.kind], content.rows
-        encoded = build_container(kind.schema, kind.header, encoder.encode(rows))
+        batches = (encoder.encode(rows[start : start + _BATCH_ROWS]) for start in range(0, len(rows), _BATCH_ROWS))
+        encoded = stream_container(kind.schema, kind.header, batches)
         part = self.entries.table.select(["partition", "sequence_number", "records", "first_row_id"]).take(rows)
         partitions = kind.partitions(pc.unique(part["partition"]).to_pylist())
         fields = {

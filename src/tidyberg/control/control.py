@@ -27,7 +27,7 @@ from tidyberg.model.accuracy import CalibrationReport
 from tidyberg.model.audit import AuditReport
 from tidyberg.model.expiry import ExpireOptions, ExpiryResult
 from tidyberg.model.job import Job, Stage
-from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestResult
+from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestRewriteResult
 from tidyberg.model.options import PlanOptions, Prices, Resources, VerifyMode
 from tidyberg.model.orphans import (
     CatalogLocations,
@@ -339,7 +339,7 @@ class Control:
         on_event: EventSink | None = None,
         cancel: CancelToken | None = None,
         job_id: str | None = None,
-    ) -> ManifestResult:
+    ) -> ManifestRewriteResult:
         """Clusters the entries of manifests by partition, in manifests of the right size, if that pays."""
         job = self._manifest_job(ref, options, job_id)
         run_id = job.request.job_id

@@ -23,6 +23,7 @@ from tidyberg.observe.pin import pin
 from tidyberg.observe.reading import fetch_manifests
 from tidyberg.planning.manifest_layout import EntryColumns, EntryGroup, Layout, SourceManifest
 from tidyberg.planning.manifest_rewrite import ManifestFacts, plan_manifests, target_bytes
+from tidyberg.planning.publishing import waiting_to_be_published
 from tidyberg.storage.table_files import damaged, read_bytes
 
 
@@ -47,7 +48,7 @@ class ManifestPlanner:
         target = target_bytes(table.metadata.properties, self.options.target_bytes)
         listed = self._listed(table, pinned.snapshot_id)
         taken = [one for one in listed if self.options.spec_id in (None, one.spec_id)]
-        entries = self._read(table, [_info(one) for one in taken])
+        entries = self._read(table, [info_of(one) for one in taken])
         version = table.metadata.format_version
         kinds = kinds_of(entries, version)
         arranged = _Arranged.of(entries, kinds, self._first_fields(table))
@@ -61,6 +62,7 @@ class ManifestPlanner:
             groups=arranged.groups(writer),
             layouts=arranged.layouts,
             left=len(listed) - len(arranged.numbers),
+            waiting=self.refusal(table),
         )
         planned = plan_manifests(facts, table.metadata.properties, self.prices, target, force=self.options.force)
         if not arranged.numbers:
@@ -75,6 +77,13 @@ class ManifestPlanner:
         )
         before = {entries.manifests[number].path: taken[number].first_row_id for number in replaced}
         return PreparedManifests(planned.plan, ManifestRewrite(version, before, manifests, writer))
+
+    def refusal(self, table: Table) -> str | None:
+        """Why nothing may be committed now: a branch that builds on this one could not be published afterwards."""
+        if self.options.ignore_wap_branches:
+            return None
+        waiting = waiting_to_be_published(pin(table, self.ref, self.options.branch))
+        return waiting.reason.replace("after a compaction", "after a rewrite") if waiting is not None else None
 
     def _check_options(self, table: Table) -> None:
         specs, options = table.specs(), self.options
@@ -230,7 +239,7 @@ def _sort_key(value: Any) -> tuple[Any, ...]:
     return (2,) if isinstance(value, float) and isnan(value) else (1, value)
 
 
-def _info(listed: ListedManifest) -> ManifestInfo:
+def info_of(listed: ListedManifest) -> ManifestInfo:
     return ManifestInfo(
         path=listed.path,
         length=listed.length,

@@ -22,7 +22,7 @@ from tidyberg.control.recovery import Recovery
 from tidyberg.errors import BadInput, Cancelled, CommitStateUnknown, TableReplaced, TidybergError
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.job import Intent, Job, JobStatus, Stage
-from tidyberg.model.manifest_rewrite import REWRITE_MANIFESTS, ManifestOptions, ManifestPlan, ManifestResult
+from tidyberg.model.manifest_rewrite import REWRITE_MANIFESTS, ManifestOptions, ManifestPlan, ManifestRewriteResult
 from tidyberg.model.report import EventSink, Notice, StageStarted
 from tidyberg.model.sizes import format_size
 from tidyberg.model.table import TableRef
@@ -51,7 +51,7 @@ class ManifestJob:
         with catalog_errors(self.request.table.catalog, what=str(self.request.table)):
             return self.planner(cancel).prepare(table).plan
 
-    def run(self, emit: EventSink, cancel: CancelToken) -> ManifestResult:
+    def run(self, emit: EventSink, cancel: CancelToken) -> ManifestRewriteResult:
         """Rewrites the manifests if it pays, or if it is forced."""
         stop = CancelToken()  # the job also stops when it loses its table
         cancel.add_callback(stop.cancel)
@@ -125,7 +125,7 @@ class ManifestWork:
     cancel: CancelToken
     _plan: ManifestPlan | None = None  # the last one
 
-    def run(self, table: Table | None) -> ManifestResult:
+    def run(self, table: Table | None) -> ManifestRewriteResult:
         """`table` is None if it must be loaded again."""
         request = self.job.request
         recovered = self._recover_others()
@@ -133,13 +133,13 @@ class ManifestWork:
         self._stage(Stage.OBSERVE, f"reading the manifests of {request.table}")
         prepared = self._prepare(table)
         if prepared.rewrite is None or not prepared.plan.pays:
-            return self._finish(ManifestResult(prepared.plan, "nothing", recovered=recovered))
+            return self._finish(ManifestRewriteResult(prepared.plan, "nothing", recovered=recovered))
         published = self._commit(table, prepared)
         assert self._plan is not None
         if published is None:
-            return self._finish(ManifestResult(self._plan, "nothing", recovered=recovered))
+            return self._finish(ManifestRewriteResult(self._plan, "nothing", recovered=recovered))
         return self._finish(
-            ManifestResult(
+            ManifestRewriteResult(
                 self._plan,
                 "rewritten",
                 snapshot_id=published.snapshot_id,
@@ -210,6 +210,7 @@ class ManifestWork:
             ),
             record,
             plan_again=self._plan_again,
+            refusal=self.job.planner(self.cancel).refusal,
             replans=self.job.policy.replans,
             retry=services.retry,
             notice=self._warn,
@@ -275,7 +276,7 @@ class ManifestWork:
             return True  # even if the commit's snapshot has expired since
         return not job.commits or fresh.metadata.snapshot_by_id(job.snapshot_id or -1) is not None
 
-    def _finish(self, result: ManifestResult) -> ManifestResult:
+    def _finish(self, result: ManifestRewriteResult) -> ManifestRewriteResult:
         job = self.record.update(
             status=JobStatus.SUCCEEDED,
             stage=Stage.DONE,
@@ -302,7 +303,7 @@ class ManifestWork:
         self.emit(Notice("warning", text))
 
 
-def in_words(result: ManifestResult) -> str:
+def in_words(result: ManifestRewriteResult) -> str:
     if result.outcome == "nothing":
         return f"manifests not rewritten: {result.plan.reason}"
     return (

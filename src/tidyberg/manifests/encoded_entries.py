@@ -9,7 +9,7 @@ import mmap
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -184,9 +184,7 @@ class _Reading:
         if table.num_rows:
             names = pa.array([info.path for info in self.infos])
             named = table.append_column("path", pa.DictionaryArray.from_arrays(pa.array(owners), names))
-            # A delete manifest has no row ids, even where its writer gave it one.
-            infos = [replace(info, first_row_id=None) if info.holds_deletes else info for info in self.infos]
-            table = inherit(named, infos, owners).drop_columns(["path"])
+            table = inherit(named, self.infos, owners).drop_columns(["path"])
         return EncodedEntries(
             tuple(self.infos),
             tuple(self.kinds),

@@ -9,7 +9,8 @@ from tidyberg.model.table import TableRef
 REWRITE_MANIFESTS = "rewrite_manifests"  # the strategy of such a job in the history
 
 # tidy: nothing would change. too_little: it could be better, but the gain is below the minimum.
-ManifestVerdict = Literal["rewrite", "tidy", "too_little"]
+# waiting: a branch could not be published after the rewrite.
+ManifestVerdict = Literal["rewrite", "tidy", "too_little", "waiting"]
 ManifestOutcome = Literal["nothing", "planned", "rewritten"]
 
 
@@ -20,6 +21,7 @@ class ManifestOptions:
     sort_by: tuple[str, ...] = ()  # partition fields to cluster by first; () means in the order of the spec
     target_bytes: int | None = None  # None: commit.manifest.target-size-bytes of the table, or 8 MB
     force: bool = False  # rewrite every manifest, whatever the gain
+    ignore_wap_branches: bool = False  # rewrite even if an unpublished branch builds on this one
 
     def as_options(self) -> dict[str, Any]:
         """For the record of the job."""
@@ -29,6 +31,7 @@ class ManifestOptions:
             "sort_by": list(self.sort_by) or None,
             "target_bytes": self.target_bytes,
             "force": self.force or None,
+            "ignore_wap_branches": self.ignore_wap_branches or None,
         }
         return {name: value for name, value in named.items() if value is not None}
 
@@ -66,7 +69,7 @@ class ManifestPlan:
 
 
 @dataclass(frozen=True)
-class ManifestResult:
+class ManifestRewriteResult:
     plan: ManifestPlan
     outcome: ManifestOutcome
     snapshot_id: int | None = None  # that was committed

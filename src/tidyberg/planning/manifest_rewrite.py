@@ -57,6 +57,7 @@ class ManifestFacts:
     groups: Sequence[EntryGroup]
     layouts: Sequence[Layout]
     left: int = 0  # manifests that may not
+    waiting: str | None = None  # why a branch could not be published after a rewrite
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,8 @@ def plan_manifests(
     verdict, reason = _judge(before, after, len(created), len(replaced), scan_before, scan_after)
     if force and before:
         verdict, reason = "rewrite", "forced"
+    if facts.waiting is not None:
+        verdict, reason = "waiting", facts.waiting
     plan = ManifestPlan(
         table=facts.table,
         branch=facts.branch,

@@ -61,7 +61,8 @@ class ManifestsStep:
 
 
 def _options(request: MaintenanceRequest) -> ManifestOptions:
-    return ManifestOptions(branch=request.compaction.branch)
+    options = request.compaction
+    return ManifestOptions(branch=options.branch, ignore_wap_branches=options.ignore_wap_branches)
 
 
 def _without_flags(reason: str) -> str:

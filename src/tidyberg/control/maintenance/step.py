@@ -8,7 +8,7 @@ from tidyberg.errors import TidybergError
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.expiry import ExpireOptions, ExpiryResult
 from tidyberg.model.maintenance import MaintenanceRequest, StepName, StepPlan
-from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestResult
+from tidyberg.model.manifest_rewrite import ManifestOptions, ManifestPlan, ManifestRewriteResult
 from tidyberg.model.options import PlanOptions, Prices, VerifyMode
 from tidyberg.model.orphans import OrphanOptions, OrphanPlan, OrphanResult
 from tidyberg.model.plan import Plan
@@ -65,7 +65,7 @@ class TableOperations(Protocol):
         *,
         on_event: EventSink | None = ...,
         cancel: CancelToken | None = ...,
-    ) -> ManifestResult: ...
+    ) -> ManifestRewriteResult: ...
 
     def plan_orphans(
         self,
