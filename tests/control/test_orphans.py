@@ -300,6 +300,7 @@ def test_a_commit_between_listing_and_reading_counts_as_referenced(
     staged = stage_old_file(warehouse, table)
     meddle_before_listing_ends(monkeypatch, commit)
     put(table, "data/lost.parquet")
+    assert control.plan_orphans(REF, NOW).files.files == 1
     assert control.remove_orphans(REF, NOW).files.files == 1
     assert len(warehouse.rows(table)) == rows + 20
     check_intact(warehouse, table)
