@@ -27,7 +27,10 @@ ONLY_LOOK = {("POST", "/api/v1/plan")}
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     directory = tmp_path_factory.mktemp("lake")
     keys = [("eve", VIEWER, "viewer"), ("otto", OPERATOR, "operator"), ("ada", ADMIN, "admin")]
-    access = {"api_keys": [{"name": name, "hash": hash_key(key), "role": role} for name, key, role in keys]}
+    access = {
+        "api_keys": [{"name": name, "hash": hash_key(key), "role": role} for name, key, role in keys],
+        "job_roles": {"expire": "operator"},
+    }
     with Warehouse(directory / "lake", name="default") as warehouse:
         warehouse.append_files(warehouse.create_table("public.events"), 3, 5)
         warehouse.create_table("public.quiet")
@@ -84,6 +87,8 @@ def _schedule(client: httpx.Client) -> str:
 CALLS: dict[tuple[str, str], tuple[str, Callable[[httpx.Client], tuple[str, Any]], tuple[str, Any]]] = {
     ("POST", "/api/v1/compact"): (
         "job.submit", lambda client: ("/api/v1/compact", JOB), ("/api/v1/compact", {"table": "public.nothing"})),
+    ("POST", "/api/v1/expire"): (
+        "job.submit", lambda client: ("/api/v1/expire", JOB), ("/api/v1/expire", {"table": "public.nothing"})),
     ("POST", "/compact"): (
         "job.submit", lambda client: ("/compact", JOB), ("/compact", {"table": "public.nothing"})),
     ("DELETE", "/api/v1/jobs/{job_id}"): (

@@ -40,15 +40,15 @@ def test_it_reports_and_sets_what_is_kept(run: Run, table: Table, warehouse: War
     assert f"{len(before)} previous metadata files tracked" in ran.out
     assert f"tidyberg metadata-files {NAME} --keep 100" in ran.out
     assert tracked(table) == before, "a report changes nothing"
-    document = run("metadata-files", NAME, "--keep", "3", "--json").json()
+    document = run("metadata-files", NAME, "--keep", "3", "--json").json
     assert (document["deletes_old"], document["keep"], document["has_changed"]) == (True, 3, True)
-    assert run("metadata-files", NAME, "--keep", "3", "--json").json()["has_changed"] is False
+    assert run("metadata-files", NAME, "--keep", "3", "--json").json["has_changed"] is False
     warehouse.append_files(table.refresh(), 2, 10, files_per_commit=1)
     current = table.refresh().metadata_location.rpartition("/")[2]
     assert len(tracked(table)) == 3
     assert on_disk(table) == tracked(table) | {current}
     assert warehouse.rows(table)
-    assert run("metadata-files", NAME, "--keep-all", "--json").json()["deletes_old"] is False
+    assert run("metadata-files", NAME, "--keep-all", "--json").json["deletes_old"] is False
 
 
 def test_contradictions_and_bad_numbers_are_refused(run: Run, table: Table) -> None:

@@ -4,6 +4,7 @@ from tests.mutants.commits import OUTCOMES
 from tests.mutants.copies import COPIES
 from tests.mutants.deletes import CONFLICTS, DELETES, LIFETIMES
 from tests.mutants.expiries import EXPIRIES
+from tests.mutants.expiry_jobs import EXPIRY_JOBS
 from tests.mutants.format_v3 import FORMAT_V3
 from tests.mutants.joins import JOINS
 from tests.mutants.leases import LEASES
@@ -43,4 +44,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *MAINTENANCE,
     *MANIFEST_REWRITES,
     *ORPHAN_FILES,
+    *EXPIRY_JOBS,
 )

@@ -96,7 +96,17 @@ def test_dashboard_is_portable() -> None:
 def test_rows_group_the_panels_without_overlap() -> None:
     panels = DASHBOARD["panels"]
     rows = [panel["title"] for panel in panels if panel["type"] == "row"]
-    assert rows == ["Jobs", "Speed", "Cost and predictions", "Queue", "HTTP", "Errors and processes", "Tenants"]
+    groups = [
+        "Jobs",
+        "Speed",
+        "Cost and predictions",
+        "Queue",
+        "HTTP",
+        "Errors and processes",
+        "Tenants",
+        "Maintenance",
+    ]
+    assert rows == groups
     assert len({panel["id"] for panel in panels}) == len(panels)
     taken: set[tuple[int, int]] = set()
     for panel in panels:

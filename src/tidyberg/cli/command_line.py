@@ -26,11 +26,11 @@ def _words(group: Any) -> list[str]:
     words: list[str] = []
     for field in dataclasses.fields(group):
         value = getattr(group, field.name)
-        if value is None or value is False or value == field.default:
+        if value is None or value == field.default:
             continue
-        flag = _name(hints[field.name].__metadata__[0])
-        if value is True:
-            words.append(flag)
+        flag, _, opposite = _name(hints[field.name].__metadata__[0]).partition("/")
+        if isinstance(value, bool):
+            words.append(flag if value else opposite)
             continue
         for each in value if isinstance(value, list | tuple) else (value,):
             words += [flag, str(each.value if isinstance(each, Enum) else each)]

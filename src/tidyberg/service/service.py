@@ -302,9 +302,11 @@ class Service:
     def _check_expiry(self, plan: Plan, who: Principal) -> None:
         """Anyone may plan with any options, so the right to expire snapshots is checked when a plan is applied."""
         asked, own = options_of(plan), plan_options(self.settings, plan.table, {})
-        rules = (own.expire_snapshots, own.snapshot_retention_hours)
-        if asked.expire_snapshots and (asked.expire_snapshots, asked.snapshot_retention_hours) != rules:
-            self.access.require_kinds(who, (EXPIRE,))
+        same = (asked.expire_snapshots, asked.snapshot_retention_hours) == (
+            own.expire_snapshots,
+            own.snapshot_retention_hours,
+        )
+        self.access.require_kinds(who, (COMPACT,) if same or not asked.expire_snapshots else (COMPACT, EXPIRE))
 
     def _scope(self, ref: TableRef) -> RequestScope:
         return RequestScope(

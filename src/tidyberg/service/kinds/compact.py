@@ -75,7 +75,7 @@ def _expire(context: RunContext, done: Job) -> RunOutcome:
     if landed is not None and landed.expired is not None:
         job = with_totals(done, landed.expired)
         context.records.store.save(job)
-        return RunOutcome(job, job.outcome or "committed")
+        return RunOutcome(job, "partly" if landed.outcome == "partly" else job.outcome or "committed")
     asked = PlanOptions(expire_snapshots=True, snapshot_retention_hours=done.options.get("snapshot_retention_hours"))
     options = expiry_after(asked)
     assert options is not None
