@@ -238,6 +238,21 @@ def test_a_commit_after_the_listing_makes_no_orphans_and_no_missing_files(
     assert (report.held(Holder.ORPHAN), report.missing) == (StoredBytes(), 0)
 
 
+def test_files_of_a_commit_during_the_listing_are_no_orphans(
+    warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidyberg.control import storage_report
+
+    def commit_and_list(*given: Any) -> Any:
+        append(warehouse, table, [8], "eu")
+        return listing(*given)
+
+    listing = storage_report.ListedFiles.of
+    monkeypatch.setattr(storage_report.ListedFiles, "of", staticmethod(commit_and_list))
+    report = report_of(warehouse)
+    assert (report.held(Holder.ORPHAN), report.missing) == (StoredBytes(), 0)
+
+
 def test_an_empty_table_has_only_its_metadata(warehouse: Warehouse) -> None:
     warehouse.create_table("db.events")
     report = report_of(warehouse)

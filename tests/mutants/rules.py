@@ -15,6 +15,7 @@ from tests.mutants.plans import PLANS
 from tests.mutants.recoveries import RECOVERIES
 from tests.mutants.redis_scripts import REDIS_SCRIPTS
 from tests.mutants.splices import SPLICES
+from tests.mutants.storage import STORAGE_REPORTS
 from tests.mutants.values import EVOLUTION, LINEAGE, VALUES
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -37,4 +38,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *JOINS,
     *SPLICES,
     *EXPIRIES,
+    *STORAGE_REPORTS,
 )
