@@ -107,7 +107,9 @@ def _actions(report: StorageReport) -> Listing:
         freed, saved = ("?", "?")
         if one.frees_bytes is not None:
             freed, saved = size(one.frees_bytes), dollars(report.dollars(one.frees_bytes))
-        table.add_row(one.command, freed, saved, size(one.adds_bytes) if one.adds_bytes else "–", one.exactness, one.why)
+        table.add_row(
+            one.command, freed, saved, size(one.adds_bytes) if one.adds_bytes else "–", one.exactness, one.why
+        )
     return table
 
 

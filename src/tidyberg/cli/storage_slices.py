@@ -46,4 +46,3 @@ def age(milliseconds: int) -> str:
 def age_label(milliseconds: int, *, is_own: bool) -> str:
     words = f"older than {age(milliseconds)}" if milliseconds else "all but what branches and tags keep"
     return f"{words} (the table's setting)" if is_own else words
-

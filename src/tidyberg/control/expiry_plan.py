@@ -45,9 +45,7 @@ class ExpiryPlanner:
 
     def decide(self, table: Table) -> ExpiryDecision:
         metadata = table.metadata
-        return decide_expiry(
-            snapshots_of(metadata), refs_of(metadata), metadata.properties, self.options, self.now_ms
-        )
+        return decide_expiry(snapshots_of(metadata), refs_of(metadata), metadata.properties, self.options, self.now_ms)
 
     def prepare(self, table: Table) -> PreparedExpiry:
         """Reads metadata only. Raises BadInput if the table or the options do not allow it."""

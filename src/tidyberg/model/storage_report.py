@@ -128,7 +128,5 @@ class StorageReport:
         return sum(chosen, StoredBytes())
 
     def of_kind(self, *kinds: StoredKind, holders: tuple[Holder, ...] = ()) -> StoredBytes:
-        chosen = (
-            one.stored for one in self.holdings if one.kind in kinds and (not holders or one.holder in holders)
-        )
+        chosen = (one.stored for one in self.holdings if one.kind in kinds and (not holders or one.holder in holders))
         return sum(chosen, StoredBytes())

@@ -175,7 +175,11 @@ class HeldFiles:
         self, rows: Sequence[tuple[str, int, int]], levels: Sequence[int], refs: Sequence[Sequence[int]]
     ) -> None:
         paths, kinds, sizes = zip(*rows, strict=True) if rows else ((), (), ())
-        columns = [pa.array(paths, TEXT), pa.array([int(kind) for kind in kinds], pa.int8()), pa.array(sizes, pa.int64())]
+        columns = [
+            pa.array(paths, TEXT),
+            pa.array([int(kind) for kind in kinds], pa.int8()),
+            pa.array(sizes, pa.int64()),
+        ]
         ids = self.add(pa.table(columns, schema=FILES), np.array(levels, np.int8))
         by_ref: dict[int, list[int]] = defaultdict(list)
         for number, several in zip(ids.tolist(), refs, strict=True):

@@ -159,8 +159,6 @@ def _by_ref(
         sizes = files.sizes[needed]
         only = sizes[holders[needed] == 1]
         total = StoredBytes(len(sizes), int(sizes.sum()))
-        found.append(
-            (ref, RefStorage(str(ref), ref.snapshot_id, total, StoredBytes(len(only), int(only.sum()))))
-        )
+        found.append((ref, RefStorage(str(ref), ref.snapshot_id, total, StoredBytes(len(only), int(only.sum())))))
     found.sort(key=lambda pair: (pair[0].name != MAIN, -pair[1].only.bytes, pair[0].name))
     return tuple(storage for _, storage in found)
