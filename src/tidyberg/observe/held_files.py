@@ -1,7 +1,7 @@
 """Finds every file of a table with its size, and which snapshots need it: one listing, each manifest read once.
 
-The listing comes first, because a writer may commit meanwhile: its files are then referenced, and not orphans. Paths are
-kept in Arrow tables and numbers in numpy arrays. What snapshots need is kept as the smallest level of the snapshots
+The listing comes first, because a writer may commit meanwhile: its files are then referenced, and not orphans. Paths
+are kept in Arrow tables and numbers in numpy arrays. What snapshots need is kept as the smallest level of the snapshots
 (planning/holders.py), so that the number of snapshots does not matter.
 """
 
@@ -226,7 +226,7 @@ class HeldFiles:
     def unlisted(self, table: Table, numbers: Numbers) -> tuple[pa.Table, list[str]]:
         """The referenced files outside of the table's locations, and those inside that do not exist.
 
-        A file that no listing showed is looked for once more: it may have been written since, or be spelled differently.
+        A file that no listing showed is looked for once more: it may have been written since, or be spelled otherwise.
         """
         is_listed = np.zeros(len(self.files), np.bool_)
         is_listed[numbers[numbers >= 0]] = True
