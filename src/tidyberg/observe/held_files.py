@@ -33,6 +33,7 @@ _THREADS = 8
 _LISTS_AT_A_TIME = 32
 _ROWS_AT_A_TIME = 500_000
 _LISTED_AT_A_TIME = 100_000
+_MOST_LOOKUPS = 1_000
 
 Int8s = npt.NDArray[np.int8]
 Numbers = npt.NDArray[np.int64]
@@ -234,8 +235,13 @@ class HeldFiles:
         rest = rest.filter(pc.less(rest["kind"], OTHER))  # a version hint is optional
         is_inside = inside(rest["path"], table_roots(table.metadata))
         outside = rest.filter(pc.invert(is_inside))
-        gone = absent(self.io, rest["path"].filter(is_inside).to_pylist(), self.check)
-        return outside, sorted(gone)
+        return outside, self._missing(sorted(rest["path"].filter(is_inside).to_pylist()))
+
+    def _missing(self, paths: Sequence[str]) -> list[str]:
+        """If none of many exists, the listing is right, and a request for each of the others would be in vain."""
+        few, others = paths[:_MOST_LOOKUPS], paths[_MOST_LOOKUPS:]
+        gone = absent(self.io, few, self.check)
+        return [*gone, *(others if len(gone) == len(few) else absent(self.io, others, self.check))]
 
 
 def kinds_by_name(paths: pa.ChunkedArray) -> Int8s:
