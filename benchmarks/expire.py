@@ -215,7 +215,7 @@ def _lakes(directory: Path, shape: LongHistory, wanted: list[str]) -> Iterator[d
         for storage in wanted:
             server = None
             if storage == "s3":
-                server = S3Server(directory / "server")
+                server = S3Server(directory / "server", keep_alive=True)
                 stack.callback(server.close)
             lakes[storage] = Lake(directory / storage, shape, server)
             lakes[storage].prepare()

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyiceberg.manifest import (
     MANIFEST_LIST_FILE_SCHEMAS,
@@ -26,7 +26,7 @@ from pyiceberg.types import LongType, NestedField
 
 from tidyberg.testing.avro import avro_file, encode_long, encode_record
 
-VERSION = 2
+VERSION: Final = 2
 HOUR_MS = 3_600_000
 DATA = b"no rows\n"
 _RECORDS = 1000

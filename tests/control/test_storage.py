@@ -24,8 +24,10 @@ from tidyberg.control.control import Control
 from tidyberg.control.expiry_plan import refs_of
 from tidyberg.errors import AccessDenied
 from tidyberg.model.expiry import ExpireOptions
-from tidyberg.model.options import PlanOptions
+from tidyberg.model.options import PlanOptions, Prices
 from tidyberg.model.storage_report import Holder, StorageReport, StoredBytes, StoredKind
+from tidyberg.observe.held_files import ListedFiles
+from tidyberg.observe.missing_files import absent
 from tidyberg.observe.pin import snapshots_of
 from tidyberg.planning.expiry import decide_expiry
 from tidyberg.record.clock import wall_clock_ms
@@ -131,6 +133,23 @@ def test_a_referenced_file_that_is_missing_is_reported(warehouse: Warehouse, tab
     assert report.total == stored(on_disk(warehouse, table), set(on_disk(warehouse, table)))
 
 
+def test_many_missing_files_are_not_asked_for_one_by_one(
+    warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidyberg.observe.held_files._MOST_LOOKUPS", 2)
+    asked: list[str] = []
+
+    def ask(io: Any, paths: list[str], check: Any) -> list[str]:
+        asked.extend(paths)
+        return absent(io, paths, check)
+
+    monkeypatch.setattr("tidyberg.observe.held_files.absent", ask)
+    for file in warehouse.live_files(table):
+        os.unlink(local_path(file.path))
+    assert report_of(warehouse).missing == 7
+    assert len(asked) == 2
+
+
 @pytest.mark.parametrize("is_list", [True, False])
 def test_an_unreadable_manifest_of_an_old_snapshot_is_said_and_nothing_is_guessed(
     warehouse: Warehouse, table: Table, is_list: bool
@@ -225,15 +244,26 @@ def test_a_version_hint_belongs_to_the_table(warehouse: Warehouse, table: Table)
 def test_a_commit_after_the_listing_makes_no_orphans_and_no_missing_files(
     warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidyberg.control import storage_report
-
     def list_and_commit(*given: Any) -> Any:
         listed = listing(*given)
         append(warehouse, table, [8], "eu")
         return listed
 
-    listing = storage_report.ListedFiles.of
-    monkeypatch.setattr(storage_report.ListedFiles, "of", staticmethod(list_and_commit))
+    listing = ListedFiles.of
+    monkeypatch.setattr(ListedFiles, "of", staticmethod(list_and_commit))
+    report = report_of(warehouse)
+    assert (report.held(Holder.ORPHAN), report.missing) == (StoredBytes(), 0)
+
+
+def test_files_of_a_commit_during_the_listing_are_no_orphans(
+    warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit_and_list(*given: Any) -> Any:
+        append(warehouse, table, [8], "eu")
+        return listing(*given)
+
+    listing = ListedFiles.of
+    monkeypatch.setattr(ListedFiles, "of", staticmethod(commit_and_list))
     report = report_of(warehouse)
     assert (report.held(Holder.ORPHAN), report.missing) == (StoredBytes(), 0)
 
@@ -257,7 +287,5 @@ def test_a_location_that_cannot_be_listed_is_an_error(
 
 
 def test_prices_come_from_the_settings(warehouse: Warehouse, table: Table) -> None:
-    from tidyberg.model.options import Prices
-
     report = report_of(warehouse, prices=Prices(storage_per_gb_month=2.0))
     assert report.dollars(1024**3) == 2.0

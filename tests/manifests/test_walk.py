@@ -66,6 +66,8 @@ def test_both_ways_of_walking_read_the_same(abreast: pytest.MonkeyPatch, data: s
             ((_, alone),) = read_entries([(name, raw, deletes)])
             assert together[name].table.to_pylist() == alone.table.to_pylist()
             assert together[name].partition_columns == alone.partition_columns
+    for name, few in read_entries(files, ("status", "content", "path", "size")):
+        assert few.table == together[name].table.select(["status", "content", "path", "size"])
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=3))

@@ -19,6 +19,7 @@ from tests.mutants.plans import PLANS
 from tests.mutants.recoveries import RECOVERIES
 from tests.mutants.redis_scripts import REDIS_SCRIPTS
 from tests.mutants.splices import SPLICES
+from tests.mutants.storage import STORAGE_REPORTS
 from tests.mutants.values import EVOLUTION, LINEAGE, VALUES
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -45,4 +46,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *MANIFEST_REWRITES,
     *ORPHAN_FILES,
     *EXPIRY_JOBS,
+    *STORAGE_REPORTS,
 )

@@ -75,6 +75,7 @@ def test_every_byte_is_counted_once_and_for_the_right_holder(
 
     expected: dict[tuple[Holder, StoredKind, str, int | None], list[int]] = {}
     for number in range(len(sizes)):
+        who: tuple[Holder, str, int | None]
         heads = [ref for ref in refs if number in snapshots[ref.snapshot_id]]
         others = [ref for ref in heads if ref.name != "main"]
         if len(others) < len(heads):

@@ -17,7 +17,8 @@ REGION = "us-east-1"
 class S3Server(ServerProcess):
     """Runs until closed. A bucket is a directory in `directory/data`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, keep_alive: bool = False) -> None:
+        """`keep_alive` leaves connections open between requests, as Amazon's servers do."""
         self.directory = directory
         self.data = directory / "data"
         self.data.mkdir(parents=True, exist_ok=True)
@@ -28,7 +29,8 @@ class S3Server(ServerProcess):
         self._access_log = directory / "access.log"
         self._log = directory / "server.log"
         command = [s3_binary(), "--port", f"127.0.0.1:{self.port}", "--region", REGION]
-        command += ["--quiet", "--access-log", str(self._access_log), "posix", str(self.data)]
+        command += ["--quiet", "--access-log", str(self._access_log)]
+        command += [*(["--keep-alive"] if keep_alive else []), "posix", str(self.data)]
         keys = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(

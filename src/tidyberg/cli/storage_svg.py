@@ -7,7 +7,7 @@ from tidyberg.cli.storage_slices import MOST_REFS, age_label, slices_of
 from tidyberg.model.storage_report import StorageReport
 
 _WIDTH, _LEFT, _RIGHT = 860, 24, 24
-_BAR_LEFT, _BAR_RIGHT = 290, 640
+_BAR_LEFT, _BAR_RIGHT = 290, 570
 _ROW = 26
 _TEXT = 'fill="currentColor" font-family="system-ui, sans-serif"'
 _ONLY, _SHARED, _FREED = "#a371f7", "#8b949e", "#1f6feb"

@@ -26,7 +26,7 @@ from tidyberg.observe.path_keys import TEXT
 from tidyberg.observe.reachable import FilesToDelete, ReachedManifests, count_files
 from tidyberg.storage.table_files import delete_many
 
-_AT_A_TIME = 8_000  # the lease is checked before each such batch
+_AT_A_TIME = 100_000  # paths in memory as Python texts; the lease is checked before each request
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,11 @@ def delete_files(
     for start in range(0, files.num_rows, _AT_A_TIME):
         check()
         paths = files["path"].slice(start, _AT_A_TIME).to_pylist()
-        refused |= delete_many(io, paths, check=check)
-        progress(min(start + _AT_A_TIME, files.num_rows))
+
+        def report(done: int, start: int = start) -> None:
+            progress(start + done)
+
+        refused |= delete_many(io, paths, check=check, progress=report)
     if refused:
         files = files.filter(pc.invert(pc.is_in(files["path"], value_set=pa.array(list(refused), TEXT))))
     return DeletedFiles(count_files(files), refused)

@@ -1,7 +1,7 @@
 """Finds every file of a table with its size, and which snapshots need it: one listing, each manifest read once.
 
-The listing comes first, because a writer may commit meanwhile: its files are then referenced, and not orphans. Paths are
-kept in Arrow tables and numbers in numpy arrays. What snapshots need is kept as the smallest level of the snapshots
+The listing comes first, because a writer may commit meanwhile: its files are then referenced, and not orphans. Paths
+are kept in Arrow tables and numbers in numpy arrays. What snapshots need is kept as the smallest level of the snapshots
 (planning/holders.py), so that the number of snapshots does not matter.
 """
 
@@ -33,6 +33,7 @@ _THREADS = 8
 _LISTS_AT_A_TIME = 32
 _ROWS_AT_A_TIME = 500_000
 _LISTED_AT_A_TIME = 100_000
+_MOST_LOOKUPS = 1_000
 
 Int8s = npt.NDArray[np.int8]
 Numbers = npt.NDArray[np.int64]
@@ -226,7 +227,7 @@ class HeldFiles:
     def unlisted(self, table: Table, numbers: Numbers) -> tuple[pa.Table, list[str]]:
         """The referenced files outside of the table's locations, and those inside that do not exist.
 
-        A file that no listing showed is looked for once more: it may have been written since, or be spelled differently.
+        A file that no listing showed is looked for once more: it may have been written since, or be spelled otherwise.
         """
         is_listed = np.zeros(len(self.files), np.bool_)
         is_listed[numbers[numbers >= 0]] = True
@@ -234,8 +235,13 @@ class HeldFiles:
         rest = rest.filter(pc.less(rest["kind"], OTHER))  # a version hint is optional
         is_inside = inside(rest["path"], table_roots(table.metadata))
         outside = rest.filter(pc.invert(is_inside))
-        gone = absent(self.io, rest["path"].filter(is_inside).to_pylist(), self.check)
-        return outside, sorted(gone)
+        return outside, self._missing(sorted(rest["path"].filter(is_inside).to_pylist()))
+
+    def _missing(self, paths: Sequence[str]) -> list[str]:
+        """If none of many exists, the listing is right, and a request for each of the others would be in vain."""
+        few, others = paths[:_MOST_LOOKUPS], paths[_MOST_LOOKUPS:]
+        gone = absent(self.io, few, self.check)
+        return [*gone, *(others if len(gone) == len(few) else absent(self.io, others, self.check))]
 
 
 def kinds_by_name(paths: pa.ChunkedArray) -> Int8s:

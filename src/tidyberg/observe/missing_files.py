@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from tidyberg.errors import AccessDenied, StorageError, TidybergError
 from tidyberg.observe.locations import inside, table_roots
 from tidyberg.observe.path_keys import TEXT, path_keys
-from tidyberg.observe.reachable import ReachedManifests, live_entries, statistics_of
+from tidyberg.observe.reachable import ReachedManifests, statistics_of
 from tidyberg.storage.table_files import exists, files_in
 
 _LISTED_AT_A_TIME = 100_000
@@ -38,9 +38,9 @@ def find_missing(table: Table, retained: ReachedManifests) -> Presence:
         roots = table_roots(metadata)
         unseen = _unseen(pa.chunked_array([own], TEXT), listed, roots) | _unseen(statistics, listed, roots)
         references = len(own) + len(statistics)
-        for piece in live_entries(retained.io, list(retained.manifests.values()), check):
-            references += piece.num_rows
-            unseen |= _unseen(piece["path"], listed, roots)
+        for paths in retained.entry_paths():
+            references += len(paths)
+            unseen |= _unseen(paths, listed, roots)
         return Presence(references, tuple(sorted(absent(table.io, sorted(unseen), check))))
     except OSError as error:
         raise _no_listing(table, error) from error

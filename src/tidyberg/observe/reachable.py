@@ -29,6 +29,7 @@ _THREADS = 8
 # Manifests that are read together, although one may be damaged. Many small ones are decoded much faster than one each.
 _BUNDLE, _BUNDLE_BYTES = 4096, 32 * 1024 * 1024
 _COLUMNS = ("status", "content", "path", "size")
+REMEMBERED_BYTES = 64 * 1024 * 1024  # of manifests, whose paths take about as much
 _ROWS_AT_A_TIME = 500_000  # bounds the paths in memory while they are compared or made unique
 
 
@@ -58,6 +59,8 @@ class ReachedManifests:
     check: Callable[[], None] = _never  # called before each read; ends it if it raises
     lists: dict[str, str] = field(default_factory=dict)  # key -> path
     manifests: dict[str, ManifestInfo] = field(default_factory=dict)  # by key
+    _remembered: list[pa.ChunkedArray] = field(default_factory=list)  # paths of entries that were read before
+    _remembered_keys: set[str] = field(default_factory=set)  # of their manifests
 
     def add(self, snapshots: Iterable[Snapshot], skip: Callable[[DamagedFile], None] | None = None) -> None:
         """`skip` is called about a damaged or missing list, which then adds nothing. Without it, that is an error."""
@@ -84,6 +87,23 @@ class ReachedManifests:
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="lists") as pool:
             for start in range(0, len(paths), _LISTS_AT_A_TIME):
                 yield from pool.map(read, paths[start : start + _LISTS_AT_A_TIME])
+
+    def entry_paths(self, known: Collection[str] = ()) -> Iterator[pa.ChunkedArray]:
+        """Yields the paths of live entries, without manifests whose keys are known.
+
+        Remembers them if there are not too many, so that deciding and verifying read each manifest once.
+        """
+        if not known:
+            yield from self._remembered
+        skipped = known or self._remembered_keys
+        new = {key: info for key, info in self.manifests.items() if key not in skipped}
+        keeps = self.bytes < REMEMBERED_BYTES
+        for piece in live_entries(self.io, list(new.values()), self.check):
+            if keeps:
+                self._remembered.append(piece["path"])
+            yield piece["path"]
+        if keeps:
+            self._remembered_keys |= set(new)
 
     @property
     def bytes(self) -> int:
@@ -213,10 +233,9 @@ class FilesToDelete:
         named += [one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics)]
         named += [*retained.lists.values(), *(info.path for info in retained.manifests.values())]
         self._take_out(pa.chunked_array([named], TEXT))
-        new = [info for key, info in retained.manifests.items() if key not in self._protected]
         if self._may_be_in_manifests:
-            for piece in live_entries(retained.io, new, retained.check):
-                self._take_out(piece["path"])
+            for paths in retained.entry_paths(known=self._protected):
+                self._take_out(paths)
             self._protected |= set(retained.manifests)
 
     @property

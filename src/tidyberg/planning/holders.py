@@ -1,8 +1,8 @@
 """Attributes every file of a table to who holds it. Pure: it gets the files and which snapshots need them.
 
-A snapshot has a level: the position of the smallest age, in a list of rising ages, at which `tidyberg expire` would keep
-it. Level 0 stays whatever the age. A file has the smallest level of the snapshots that need it, so expiring by an age
-frees exactly the files with a larger level. This works because a larger age never retains fewer snapshots.
+A snapshot has a level: the position of the smallest age, in a list of rising ages, at which `tidyberg expire` would
+keep it. Level 0 stays whatever the age. A file has the smallest level of the snapshots that need it, so expiring by an
+age frees exactly the files with a larger level. This works because a larger age never retains fewer snapshots.
 """
 
 from collections import Counter

@@ -7,7 +7,7 @@ The S3 client is imported only for paths of such a store, because it takes long 
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
@@ -115,15 +115,20 @@ def delete_many(
         s3 = _s3(io, batch[0])
         return _delete_each(io, batch) if s3 is None else s3.delete_many(batch)
 
+    batches = _batches(paths)
+    running: dict[Future[dict[str, str]], int] = {}  # the number of files of each batch
     with ThreadPoolExecutor(DELETE_THREADS, thread_name_prefix="delete") as pool:
-        batches = _batches(paths)
-        while several := list(islice(batches, DELETE_THREADS)):
-            check()
-            for answer in pool.map(delete_batch, several):
-                refused |= answer
-            done += sum(map(len, several))
+        while True:
+            for batch in islice(batches, DELETE_THREADS - len(running)):
+                check()
+                running[pool.submit(delete_batch, batch)] = len(batch)
+            if not running:
+                return refused
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                done += running.pop(future)
+                refused |= future.result()
             progress(done)
-    return refused
 
 
 def _batches(paths: Sequence[str]) -> Iterator[Sequence[str]]:

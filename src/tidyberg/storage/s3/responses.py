@@ -6,6 +6,7 @@ import ssl
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 _TRANSIENT_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 _TRANSIENT_CODES = frozenset(
@@ -27,11 +28,22 @@ class S3Response:
         return next(iter(self.values(name)), None)
 
     def values(self, name: str) -> list[str]:
+        return self._texts.get(name, [])
+
+    @cached_property
+    def _texts(self) -> dict[str, list[str]]:
+        """The texts of all elements by name. A page of a listing has thousands, so it is parsed once."""
         try:
             root = ElementTree.fromstring(self.body)  # noqa: S314  # from the store that is trusted with the data
         except ElementTree.ParseError:
-            return []
-        return [element.text or "" for element in root.iter() if element.tag.rpartition("}")[2] == name]
+            return {}
+        by_tag: dict[str, list[str]] = {}
+        for element in root.iter():
+            by_tag.setdefault(element.tag, []).append(element.text or "")
+        found: dict[str, list[str]] = {}
+        for tag, texts in by_tag.items():
+            found.setdefault(tag.rpartition("}")[2], []).extend(texts)
+        return found
 
     @property
     def is_error(self) -> bool:
