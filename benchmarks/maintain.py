@@ -89,7 +89,7 @@ def build(warehouse: Warehouse, name: str, stream: Stream, now_ms: int) -> None:
     ref = TableRef.parse(name, warehouse.name)
     options = PlanOptions(strategy=Strategy.SMALL_FILES, hot_commits=1_000_000)
     for number in range(stream.commits):
-        warehouse.append_files(table, 1, rows=lambda _, seed=number: events(seed, stream.rows))
+        _append(warehouse, table, events(number, stream.rows))
         if number % _COMMITS_PER_DELETE == _COMMITS_PER_DELETE - 1:
             newest = max(table.refresh().scan().plan_files(), key=lambda task: task.file.file_path)
             delete_positions(table, newest.file.file_path, [0, 1])
@@ -102,6 +102,10 @@ def build(warehouse: Warehouse, name: str, stream: Stream, now_ms: int) -> None:
     for number in range(_ORPHANS):
         shutil.copy(next((home / "data").rglob("*.parquet")), home / "data" / f"crashed-{number:04d}.parquet")
     _date_back(table.refresh(), stream, now_ms)
+
+
+def _append(warehouse: Warehouse, table: Table, rows: pa.Table) -> None:
+    warehouse.append_files(table, 1, rows=lambda _: rows)
 
 
 def _date_back(table: Table, stream: Stream, now_ms: int) -> None:

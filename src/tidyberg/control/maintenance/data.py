@@ -25,7 +25,7 @@ class DataStep:
         return None if request.policy.data.enabled else "data.enabled"
 
     def plan(self, context: StepContext) -> StepPlan:
-        return plan_compaction(self.name, context, data_options(context.request))
+        return plan_compaction(self.name, context, data_options(context.request), "no file needs a rewrite")
 
     def run(self, context: StepContext, planned: StepPlan, *, as_planned: bool) -> StepDone:
         plan = planned.compaction if as_planned else None
@@ -43,13 +43,14 @@ def data_options(request: MaintenanceRequest) -> PlanOptions:
     return replace(request.compaction, **changes)
 
 
-def plan_compaction(step: StepName, context: StepContext, options: PlanOptions) -> StepPlan:
+def plan_compaction(step: StepName, context: StepContext, options: PlanOptions, tidy: str) -> StepPlan:
+    """`tidy` is the reason if there is nothing to do."""
     plan = context.operations.plan(context.request.table, options)
     estimate = plan.estimate
     if plan.is_empty:
         left = left_alone(plan)
         outcome = outcome_without_commit(left)
-        reason = str(left[0]).removeprefix(f"{outcome}: ") if left else "no file needs a rewrite"
+        reason = str(left[0]).removeprefix(f"{outcome}: ") if left else tidy
         return StepPlan(step, _VERDICTS[outcome], reason)
     saved = context.storage_dollars(estimate.bytes_saved) + _saved_by_scans(estimate, context.request)
     return StepPlan(
@@ -105,7 +106,7 @@ def _reason(plan: Plan) -> str:
 
 def _done(result: CompactionResult) -> str:
     if not result.has_committed:
-        return "no file needs a rewrite" if not result.left else str(result.left[0])
+        return str(result.left[0]) if result.left else "nothing is left to do"
     stats = result.stats
     words = f"{plural(stats.files_compacted, 'file')} became {len(result.sizes_written):,}"
     return words + (f"; {plural(len(result.groups_left), 'group')} left" if result.groups_left else "")

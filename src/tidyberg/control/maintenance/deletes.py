@@ -19,7 +19,7 @@ class DeletesStep:
         return None if request.policy.deletes.enabled else "deletes.enabled"
 
     def plan(self, context: StepContext) -> StepPlan:
-        planned = plan_compaction(self.name, context, _options(context.request))
+        planned = plan_compaction(self.name, context, _options(context.request), "no deletes to merge")
         if planned.verdict != "run" or not context.request.policy.data.enabled:
             return planned
         assert planned.compaction is not None

@@ -40,7 +40,7 @@ class OrphansStep:
         return StepPlan(
             self.name,
             "run" if found.verdict == "delete" else "wait",
-            found.reason,
+            _without_flags(found.reason),
             dollars=(found.listed / _PAGE * prices.put_per_1000) / 1000,
             dollars_saved_per_month=found.dollars_per_month,
             numbers=numbers,
@@ -57,7 +57,7 @@ class OrphansStep:
         changed = result.files.files > 0
         verb = "moved to quarantine" if result.outcome == "quarantined" else "deleted"
         return StepDone(
-            f"{_files(result.files)} {verb}" if changed else result.plan.reason,
+            f"{_files(result.files)} {verb}" if changed else _without_flags(result.plan.reason),
             changed,
             {"files": result.files.files, "bytes_freed": 0 if result.quarantine else result.files.bytes},
             result.job.job_id if result.job is not None else None,
@@ -78,6 +78,10 @@ def _report(found: OrphanPlan) -> str:
         return "no orphans"
     size = format_size(found.files.bytes + found.waiting.bytes)
     return f"{plural(total, 'orphan')} ({size}) found; orphans.action is {REPORT}"
+
+
+def _without_flags(reason: str) -> str:
+    return reason.removesuffix(", or one with --now")
 
 
 def _files(counts: OrphanCounts) -> str:
