@@ -8,6 +8,7 @@ from tests.mutants.format_v3 import FORMAT_V3
 from tests.mutants.joins import JOINS
 from tests.mutants.leases import LEASES
 from tests.mutants.manifests import SEQUENCE_NUMBERS
+from tests.mutants.minor_compactions import MINOR_COMPACTIONS
 from tests.mutants.moves import MOVES
 from tests.mutants.mutant import Mutant
 from tests.mutants.outcomes import JOB_OUTCOMES
@@ -37,4 +38,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *JOINS,
     *SPLICES,
     *EXPIRIES,
+    *MINOR_COMPACTIONS,
 )
