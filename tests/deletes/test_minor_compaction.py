@@ -1,7 +1,6 @@
 """Minor compactions merge deletes, keep the rows and their ids, and rewrite no data file [I1 I3 I4 I5 I8]."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pyiceberg.manifest import DataFileContent
@@ -28,7 +27,7 @@ from tidyberg.model.options import Strategy, VerifyMode
 from tidyberg.model.plan import Rewrite, Skip
 from tidyberg.model.report import CompactionResult
 from tidyberg.model.task import TaskResult
-from tidyberg.testing import LiveFile, Warehouse, local_path
+from tidyberg.testing import LiveFile, Warehouse
 from tidyberg.testing.deletes import EqualTo, Positions, Vectors, commit_deletes, delete_equal, delete_positions
 
 MERGE = options(Strategy.DELETES_ONLY)
@@ -207,25 +206,13 @@ def test_deletes_of_another_file_format_are_left_with_a_reason(warehouse: Wareho
     assert verdict.code == "delete-keys"
 
 
-def test_auto_takes_the_cheaper_minor_compaction_and_rewrites_when_many_rows_are_deleted(warehouse: Warehouse) -> None:
+def test_auto_leaves_merged_deletes_until_they_delete_many_rows(warehouse: Warehouse) -> None:
+    auto = replace(options(Strategy.AUTO), min_file_size=1, small_file_threshold=1)
     table = make_table(warehouse, format_version=3)
-    size = (
-        Path(local_path(paths(warehouse, table)[0])).stat().st_size
-    )  # files are as large as they should be, so a rewrite merges none
-    auto = replace(options(Strategy.AUTO), min_file_size=1, small_file_threshold=1, target_file_size=size)
     first = paths(warehouse, table)[0]
     for number in range(4):
         delete_equal(table, first, {"id": [number]})
-    before = warehouse.rows(table)
-
-    plan = compact(warehouse, auto).plan
-    verdict = plan.partitions[0].verdict
-    assert plan.keeps_data
-    assert isinstance(verdict, Rewrite)
-    assert "; a rewrite costs $" in verdict.reason
-    assert all(file.is_vector for file in deletes(warehouse, table))
-    assert warehouse.rows(table) == before
-
+    merge(warehouse, table)
     assert compact(warehouse, auto).outcome == "tidy", "the new vectors are no reason for a rewrite [I10]"
 
     commit_deletes(table, Vectors({first: range(ROWS)}))
@@ -234,15 +221,6 @@ def test_auto_takes_the_cheaper_minor_compaction_and_rewrites_when_many_rows_are
     assert result.outcome == "committed"
     assert not result.plan.keeps_data
     assert warehouse.rows(table) == before
-
-
-def test_auto_with_a_limit_rewrites_as_before(warehouse: Warehouse) -> None:
-    auto = replace(options(Strategy.AUTO), min_file_size=1, small_file_threshold=1, max_files=100)
-    table = make_table(warehouse, format_version=3)
-    delete_equal(table, paths(warehouse, table)[0], {"id": [3]})
-    result = compact(warehouse, auto)
-    assert result.outcome == "committed"
-    assert not result.plan.keeps_data
 
 
 # Races.

@@ -96,7 +96,7 @@ MINOR_COMPACTIONS = (
         "planning/delete_ratios.py",
         "index.names_file & by_compaction]",
         "index.names_file & ~by_compaction]",
-        (f"{MINOR}::test_auto_takes_the_cheaper_minor_compaction_and_rewrites_when_many_rows_are_deleted",),
+        (f"{MINOR}::test_auto_leaves_merged_deletes_until_they_delete_many_rows",),
     ),
     Mutant(
         "minor: the positions that were written are read back",
