@@ -1,7 +1,8 @@
 """Compares a minor compaction of deletes with a full rewrite, on two tables with the same rows and deletes.
 
 Each table has format version 3, with position delete files from before its upgrade and equality delete files. Java
-reads the rows and their ids before and after. Run it with `python -m benchmarks.minor_deletes`; `--help` lists the sizes.
+reads the rows and their ids before and after. Run it with `python -m benchmarks.minor_deletes`. `--help` lists the
+sizes.
 """
 
 import argparse

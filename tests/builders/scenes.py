@@ -261,7 +261,8 @@ def applied(inventory: Inventory, plan: Plan, ratio: float, removed: float = 0.5
     Every output is `ratio` times as large as its share of the input. A delete of one file removes all rows it
     holds, others together the share `removed` of each file. Delete files go when no file that stays needs them.
     """
-    replaced = {file.path for group in plan.groups for file in group.files}
+    replaced = {file.path for group in plan.groups if not group.keeps_data for file in group.files}
+    merged = {file.path for group in plan.groups if group.keeps_data for file in group.files}
     rows = {row["path"]: row for row in inventory.data_files.to_pylist()}
     deletes = inventory.delete_files.to_pylist()
     used = {(delete.path, delete.content_offset) for delete in plan.deletes}
@@ -297,13 +298,36 @@ def applied(inventory: Inventory, plan: Plan, ratio: float, removed: float = 0.5
             "encrypted": False,
         }
         for group, records in zip(plan.groups, left, strict=True)
+        if not group.keeps_data
         for number in range(group.outputs if records or not group.deletes else 0)
     ]
     kept = [row for path, row in rows.items() if path not in replaced]
     needed = [
         row
         for row in deletes
-        if (row["path"], row["content_offset"]) not in used or any(applies(row, file) for file in kept)
+        if (row["path"], row["content_offset"]) not in used
+        or any(applies(row, file) for file in kept if file["path"] not in merged)
+    ]
+    is_v3 = pinned.format_version > 2
+    needed += [
+        {
+            "path": f"merged-{snapshot.snapshot_id}-{number}",
+            "format": "PUFFIN" if is_v3 else "PARQUET",
+            "size": 1000,
+            "records": 1,
+            "kind": "dv" if is_v3 else "position",
+            "scope": "file",
+            "spec_id": rows[path]["spec_id"],
+            "partition": rows[path]["partition"],
+            "sequence_number": plan.sequence_number,
+            "file_sequence_number": snapshot.sequence_number,
+            "snapshot_id": snapshot.snapshot_id,
+            "manifest": 9,
+            "referenced_data_file": path,
+            "content_offset": number if is_v3 else None,
+            "content_size": 40 if is_v3 else None,
+        }
+        for number, path in enumerate(sorted(merged))
     ]
     return replace(
         inventory,

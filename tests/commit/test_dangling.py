@@ -1,5 +1,7 @@
 """Which delete files are removed with the files they applied to, and which must stay for others [I4]."""
 
+from dataclasses import replace
+
 import pytest
 from pyiceberg.table import Table
 
@@ -95,3 +97,13 @@ def test_only_deletes_that_were_applied_are_considered(table: Table) -> None:
     parent = inventory_of(table)
     validation = validate_groups([eu], parent, plan_for(parent, deletes_of(parent)))
     assert dangling_deletes(parent, validation.replaceable, set()).num_rows == 0
+
+
+def test_an_equality_delete_of_v2_stays_for_files_whose_positions_were_merged(table: Table) -> None:
+    eu, _ = groups_of(inventory_of(table))
+    delete_positions(table, eu.files[0].path, [0])
+    delete_equal(table, eu.files[0].path, {"id": [1]})
+    parent = inventory_of(table)
+    merged = replace(eu, mode="deletes", deletes=(0, 1))
+    assert removed(parent, [merged]) == 1
+    assert removed(parent, [eu]) == 2

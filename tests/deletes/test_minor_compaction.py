@@ -206,22 +206,13 @@ def test_deletes_of_another_file_format_are_left_with_a_reason(warehouse: Wareho
     assert verdict.code == "delete-keys"
 
 
-def test_auto_takes_the_cheaper_minor_compaction_and_rewrites_when_many_rows_are_deleted(warehouse: Warehouse) -> None:
+def test_auto_leaves_merged_deletes_until_they_delete_many_rows(warehouse: Warehouse) -> None:
     auto = replace(options(Strategy.AUTO), min_file_size=1, small_file_threshold=1)
     table = make_table(warehouse, format_version=3)
     first = paths(warehouse, table)[0]
     for number in range(4):
         delete_equal(table, first, {"id": [number]})
-    before = warehouse.rows(table)
-
-    plan = compact(warehouse, auto).plan
-    verdict = plan.partitions[0].verdict
-    assert plan.keeps_data
-    assert isinstance(verdict, Rewrite)
-    assert "; a rewrite costs $" in verdict.reason
-    assert all(file.is_vector for file in deletes(warehouse, table))
-    assert warehouse.rows(table) == before
-
+    merge(warehouse, table)
     assert compact(warehouse, auto).outcome == "tidy", "the new vectors are no reason for a rewrite [I10]"
 
     commit_deletes(table, Vectors({first: range(ROWS)}))
@@ -230,15 +221,6 @@ def test_auto_takes_the_cheaper_minor_compaction_and_rewrites_when_many_rows_are
     assert result.outcome == "committed"
     assert not result.plan.keeps_data
     assert warehouse.rows(table) == before
-
-
-def test_auto_with_a_limit_rewrites_as_before(warehouse: Warehouse) -> None:
-    auto = replace(options(Strategy.AUTO), min_file_size=1, small_file_threshold=1, max_files=100)
-    table = make_table(warehouse, format_version=3)
-    delete_equal(table, paths(warehouse, table)[0], {"id": [3]})
-    result = compact(warehouse, auto)
-    assert result.outcome == "committed"
-    assert not result.plan.keeps_data
 
 
 # Races.

@@ -44,7 +44,7 @@ SEQUENCE_NUMBERS = (
     Mutant(
         "a manifest's minimum sequence number reflects the older explicit number of outputs",
         "commit/manifests.py",
-        "516: sequence_number,",
+        "516: self.sequence_number,",
         "516: None,",
         COMMIT,
     ),

@@ -11,6 +11,7 @@ from tests.mutants.leases import LEASES
 from tests.mutants.maintenance import MAINTENANCE
 from tests.mutants.manifest_rewrites import MANIFEST_REWRITES
 from tests.mutants.manifests import SEQUENCE_NUMBERS
+from tests.mutants.minor_compactions import MINOR_COMPACTIONS
 from tests.mutants.moves import MOVES
 from tests.mutants.mutant import Mutant
 from tests.mutants.orphans import ORPHAN_FILES
@@ -47,4 +48,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *ORPHAN_FILES,
     *EXPIRY_JOBS,
     *STORAGE_REPORTS,
+    *MINOR_COMPACTIONS,
 )

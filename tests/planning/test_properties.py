@@ -16,7 +16,7 @@ from tests.builders.scenes import HOUR, NOW, Delete, File, Scene, applied, appli
 from tests.timing import cpu_of
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.options import PlanOptions, Strategy
-from tidyberg.model.plan import Plan, Rewrite, Skip
+from tidyberg.model.plan import FileGroup, Plan, Rewrite, Skip
 from tidyberg.model.sizes import MB
 from tidyberg.planning.decide import make_plan
 from tidyberg.planning.file_sizes import resolve_sizes
@@ -187,6 +187,9 @@ def test_a_plan_keeps_its_invariants(scene: Scene, options: PlanOptions) -> None
         assert keys == sorted(keys)
         if len(group.files) > 1:
             assert group.bytes <= min(2 * sizes.target, sizes.group_limit)
+        if group.keeps_data:
+            assert group.deletes
+            continue
         if group.outputs >= len(group.files):  # I10: then the gain is another than files
             split = options.strategy is Strategy.FULL and group.bytes > sizes.maximum and group.outputs > 1
             rid_of_deletes = options.strategy in (Strategy.DELETE_FILES, Strategy.FULL, Strategy.AUTO)
@@ -204,11 +207,29 @@ def deletes_are_those_that_apply(plan: Plan, inventory: Inventory) -> None:
     assert named == sorted(set(named))
     for group in plan.groups:
         assert list(group.deletes) == sorted(set(group.deletes))
+        if group.keeps_data:
+            merged_deletes_are_those_that_apply(group, named, rows, deletes)
+            continue
         assert {named[position] for position in group.deletes} == {
             path for path, row in deletes.items() if any(applies(row, rows[file.path]) for file in group.files)
         }
         assert {deletes[named[position]]["format"] for position in group.deletes} <= {"PARQUET"}
     assert {position for group in plan.groups for position in group.deletes} == set(range(len(named)))
+
+
+def merged_deletes_are_those_that_apply(
+    group: FileGroup, named: list[str], rows: dict[str, dict[str, Any]], deletes: dict[str, dict[str, Any]]
+) -> None:
+    """A minor compaction of v2 merges position deletes only. It also takes deletes that apply to no file."""
+    found = {named[position] for position in group.deletes}
+    expected = {
+        path
+        for path, row in deletes.items()
+        if row["kind"] != "equality" and any(applies(row, rows[file.path]) for file in group.files)
+    }
+    assert expected <= found
+    for path in found - expected:
+        assert not any(applies(deletes[path], row) for row in rows.values())
 
 
 def verdicts_are_true(plan: Plan, partitions: int) -> None:

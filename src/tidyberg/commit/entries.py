@@ -120,16 +120,12 @@ class EntryEncoder:
             self._with_first_row_id(entry) if self._keeps_bytes else self._convert(entry),
         )
 
-    def added(self, output: AddedFile, snapshot_id: int, sequence_number: int) -> bytes:
+    def added(self, output: AddedFile | AddedDelete, snapshot_id: int, sequence_number: int) -> bytes:
+        is_delete = isinstance(output, AddedDelete)
+        fields = _delete_fields(output.file, output.delete) if is_delete else _data_file_fields(output.file)
         return self._entry(
             {0: ADDED, 1: snapshot_id, 3: sequence_number, 4: None},
-            self._encode_data_file(_data_file_fields(output.file), output.partition),
-        )
-
-    def added_delete(self, added: AddedDelete, snapshot_id: int, sequence_number: int) -> bytes:
-        return self._entry(
-            {0: ADDED, 1: snapshot_id, 3: sequence_number, 4: None},
-            self._encode_data_file(_delete_fields(added.file, added.delete), added.partition),
+            self._encode_data_file(fields, output.partition),
         )
 
     def _entry(self, values: Mapping[int, Any], data_file: bytes) -> bytes:

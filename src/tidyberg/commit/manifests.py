@@ -125,48 +125,48 @@ def _summaries(template: Manifest, entries: Sequence[Entry]) -> list[dict[int, A
     return partition_summaries(partition_types(template), decode_partitions(template, partitions))
 
 
-def added_manifest(
-    template: Manifest,
-    outputs: Sequence[AddedFile],
-    *,
-    summaries: Sequence[Mapping[int, Any]],
-    snapshot_id: int,
-    sequence_number: int,
-    format_version: int,
-    path: str,
-) -> tuple[bytes, ListedManifest]:
+@dataclass(frozen=True)
+class NewManifest:
+    """What manifests of added files have in common."""
+
+    path: str
+    snapshot_id: int
+    sequence_number: int  # of the plan's snapshot [I3]
+    format_version: int
+    summaries: Sequence[Mapping[int, Any]]  # of partition fields
+
+    def listed(self, template: Manifest, content: int, length: int, records: Sequence[int]) -> ListedManifest:
+        """Returns the line of the manifest list. `records` has the rows of each added file."""
+        return ListedManifest(
+            {
+                500: self.path,
+                501: length,
+                502: template.listed.spec_id,
+                517: content,
+                515: None,
+                516: self.sequence_number,
+                503: self.snapshot_id,
+                504: len(records),
+                505: 0,
+                506: 0,
+                512: sum(records),
+                513: 0,
+                514: 0,
+                507: [dict(summary) for summary in self.summaries],
+            }
+        )
+
+
+def added_manifest(template: Manifest, outputs: Sequence[AddedFile], new: NewManifest) -> tuple[bytes, ListedManifest]:
     """Builds a manifest of new files. I3: they carry the data sequence number of the plan's snapshot."""
-    encode = EntryEncoder.for_source(template, format_version)
-    records = [encode.added(output, snapshot_id, sequence_number) for output in outputs]
-    content = build_container(encode.schema, header_of(template, format_version), records)
-    fields = {
-        500: path,
-        501: len(content),
-        502: template.listed.spec_id,
-        517: DATA,
-        515: None,
-        516: sequence_number,
-        503: snapshot_id,
-        504: len(outputs),
-        505: 0,
-        506: 0,
-        512: sum(output.file.records for output in outputs),
-        513: 0,
-        514: 0,
-        507: [dict(summary) for summary in summaries],
-    }
-    return content, ListedManifest(fields)
+    encode = EntryEncoder.for_source(template, new.format_version)
+    records = [encode.added(output, new.snapshot_id, new.sequence_number) for output in outputs]
+    content = build_container(encode.schema, header_of(template, new.format_version), records)
+    return content, new.listed(template, DATA, len(content), [output.file.records for output in outputs])
 
 
 def added_delete_manifest(
-    template: Manifest,
-    added: Sequence[AddedDelete],
-    *,
-    summaries: Sequence[Mapping[int, Any]],
-    snapshot_id: int,
-    sequence_number: int,
-    format_version: int,
-    path: str,
+    template: Manifest, added: Sequence[AddedDelete], new: NewManifest
 ) -> tuple[bytes, ListedManifest]:
     """Builds a manifest of merged deletes. `template` is a data manifest of the same spec.
 
@@ -176,28 +176,12 @@ def added_delete_manifest(
     not take these for new ones. Java's rewrite of position deletes keeps the highest number of what it merged, for
     the same reasons. That number is not enough here, because a vector also holds rows of equality deletes.
     """
-    schema = with_partition(delete_entry_schema(format_version), template.partition_schema)
+    schema = with_partition(delete_entry_schema(new.format_version), template.partition_schema)
     encode = EntryEncoder(schema, template, keeps_bytes=False)
-    records = [encode.added_delete(one, snapshot_id, sequence_number) for one in added]
-    header = {**header_of(template, format_version), "content": b"deletes"}
+    records = [encode.added(delete, new.snapshot_id, new.sequence_number) for delete in added]
+    header = {**header_of(template, new.format_version), "content": b"deletes"}
     content = build_container(schema, header, records)
-    fields = {
-        500: path,
-        501: len(content),
-        502: template.listed.spec_id,
-        517: DELETES,
-        515: None,
-        516: sequence_number,
-        503: snapshot_id,
-        504: len(added),
-        505: 0,
-        506: 0,
-        512: sum(one.delete.records for one in added),
-        513: 0,
-        514: 0,
-        507: [dict(summary) for summary in summaries],
-    }
-    return content, ListedManifest(fields)
+    return content, new.listed(template, DELETES, len(content), [one.delete.records for one in added])
 
 
 def manifest_list(

@@ -32,6 +32,7 @@ from tidyberg.commit.entries import AddedDelete, AddedFile, Identity, Manifest
 from tidyberg.commit.fence import needless_fences, no_fence
 from tidyberg.commit.manifests import (
     Loss,
+    NewManifest,
     added_delete_manifest,
     added_manifest,
     manifest_list,
@@ -191,16 +192,9 @@ class Stager:
         if key not in self._written:
             path = self._next_manifest_path(table)
             template = members[0][1]
+            partitions = [values for member, _ in members for values in self._partitions(parent, member)]
             content, manifest = added_manifest(
-                template,
-                outputs,
-                summaries=partition_summaries(
-                    partition_types(template), [values for m, _ in members for values in self._partitions(parent, m)]
-                ),
-                snapshot_id=self.snapshot_id,
-                sequence_number=self.sequence_number,
-                format_version=version,
-                path=path,
+                template, outputs, self._new_manifest(path, version, template, partitions)
             )
             self._write(table, path, content)
             self._written[key] = manifest
@@ -225,23 +219,24 @@ class Stager:
         if key not in self._written:
             path, template = self._next_manifest_path(table), members[0][1]
             partitions = [parent.partitions[member.partition].values for member, _ in members]
+            added = [
+                AddedDelete(file, delete, _partition_of(source, member))
+                for member, source in members
+                for file in self.outputs[member.group.group_id]
+                for delete in file.deletes
+            ]
             content, manifest = added_delete_manifest(
-                template,
-                [
-                    AddedDelete(file, delete, _partition_of(source, member))
-                    for member, source in members
-                    for file in self.outputs[member.group.group_id]
-                    for delete in file.deletes
-                ],
-                summaries=partition_summaries(partition_types(template), partitions),
-                snapshot_id=self.snapshot_id,
-                sequence_number=self.sequence_number,
-                format_version=version,
-                path=path,
+                template, added, self._new_manifest(path, version, template, partitions)
             )
             self._write(table, path, content)
             self._written[key] = manifest
         return self._written[key]
+
+    def _new_manifest(
+        self, path: str, format_version: int, template: Manifest, partitions: Sequence[tuple[Any, ...]]
+    ) -> NewManifest:
+        summaries = partition_summaries(partition_types(template), partitions)
+        return NewManifest(path, self.snapshot_id, self.sequence_number, format_version, summaries)
 
     def _outputs_of(self, table: Table, member: Replaceable, source: Manifest) -> list[AddedFile]:
         files = self.outputs[member.group.group_id]

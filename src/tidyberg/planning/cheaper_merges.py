@@ -8,8 +8,6 @@ anyway, and the merge would have been for nothing.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from tidyberg.model.inventory import PartitionStatistics
 from tidyberg.model.plan import Estimate, Skip
 from tidyberg.planning.candidates import Candidates
@@ -17,6 +15,8 @@ from tidyberg.planning.drafts import GroupDraft
 from tidyberg.planning.judge import Proposal
 from tidyberg.planning.merged_deletes import DeleteMerging, Merge
 from tidyberg.planning.strategies.base import RewriteStrategy
+
+WORTH_A_MERGE = 2  # a rewrite, which also makes files smaller, must cost at least so many times as much
 
 Outcomes = Sequence[Skip | Proposal]
 PriceOf = Callable[[Sequence[GroupDraft]], Estimate]
@@ -69,7 +69,7 @@ def _cheaper(
     merging: DeleteMerging,
     price_of: PriceOf,
 ) -> Proposal | None:
-    """Returns the minor compaction if it costs less and pays back no later."""
+    """Returns the minor compaction if it pays back, and costs so little that a later rewrite may follow it."""
     assert isinstance(outcome, Proposal)
     if not merging.frees(merge, statistics.partition):
         return None
@@ -77,10 +77,10 @@ def _cheaper(
     if isinstance(proposal, Skip):
         return None
     minor, full = price_of(proposal.drafts), price_of(outcome.drafts)
-    if minor.dollars >= full.dollars or _payback(minor) > _payback(full) or minor.payback_scans is None:
+    if minor.payback_scans is None or _dollars(minor) * WORTH_A_MERGE > _dollars(full):
         return None
     return replace(proposal, reason=f"{proposal.reason}, for ${minor.dollars:.4f}; a rewrite costs ${full.dollars:.4f}")
 
 
-def _payback(estimate: Estimate) -> float:
-    return np.inf if estimate.payback_scans is None else estimate.payback_scans
+def _dollars(estimate: Estimate) -> float:
+    return estimate.dollars + estimate.storage_dollars
