@@ -19,7 +19,7 @@ from tidyberg.model.report import EventSink, Notice, StageStarted
 from tidyberg.model.sizes import format_size
 from tidyberg.model.words import plural
 from tidyberg.observe.orphans import count_orphans
-from tidyberg.storage.moving import Move, move_many
+from tidyberg.storage.moving import FileMove, move_many
 from tidyberg.storage.table_files import delete_many
 
 _AT_A_TIME = 8_000  # the table is looked at again before each such batch
@@ -34,7 +34,7 @@ class OrphanWork:
     record: JobRecord
     emit: EventSink
     cancel: CancelToken
-    _moves: dict[str, Move] = field(default_factory=dict)  # by source
+    _moves: dict[str, FileMove] = field(default_factory=dict)  # by source
 
     def run(self, table: Table) -> OrphanResult:
         self._stage(Stage.OBSERVE, f"listing the files of {self.finder.ref}")

@@ -17,7 +17,7 @@ from tidyberg.errors import AccessDenied, DamagedFile, StorageError, TidybergErr
 from tidyberg.observe.locations import inside, table_roots
 from tidyberg.storage import table_files as objects
 from tidyberg.storage.file_io import Listed
-from tidyberg.storage.moving import Move, move_many
+from tidyberg.storage.moving import FileMove, move_many
 
 MOVED = pa.schema([("path", pa.large_string()), ("moved_to", pa.large_string()), ("size", pa.int64())])
 RECORD = "record.arrow"
@@ -67,7 +67,7 @@ class QuarantinedFiles:
     def record(self) -> str:
         return f"{self.directory}/{RECORD}"
 
-    def prepare(self, files: pa.Table) -> list[Move]:
+    def prepare(self, files: pa.Table) -> list[FileMove]:
         """Records where each file goes. Nothing has moved yet."""
         roots = table_roots(self.table.metadata)
         paths: list[str] = files["path"].to_pylist()
@@ -84,9 +84,9 @@ class QuarantinedFiles:
             raise failed("write", self.record, error) from error
         if size != len(content):
             raise StorageError(f"{self.record} has {size} bytes after {len(content)} were written.", hint="Try again.")
-        return [Move(*row) for row in zip(paths, targets, moved["size"].to_pylist(), strict=True)]
+        return [FileMove(*row) for row in zip(paths, targets, moved["size"].to_pylist(), strict=True)]
 
-    def moves(self) -> list[Move]:
+    def moves(self) -> list[FileMove]:
         """Reads the record. Raises DamagedFile if it is not one of this table, or names files elsewhere."""
         try:
             content = objects.fetch(self.table.io, self.record)
@@ -106,7 +106,7 @@ class QuarantinedFiles:
         ):
             raise DamagedFile(f"{self.record} names files outside of the table's locations.")
         columns = (moved[name].to_pylist() for name in ("path", "moved_to", "size"))
-        return [Move(*row) for row in zip(*columns, strict=True)]
+        return [FileMove(*row) for row in zip(*columns, strict=True)]
 
     def age_ms(self, now_ms: int) -> int:
         try:
@@ -146,7 +146,7 @@ def restore(quarantined: QuarantinedFiles, check: Callable[[], None]) -> Restore
     with ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="lookups") as pool:
         exist = list(pool.map(lambda move: objects.exists(io, move.source), waiting))
     taken = {move.source for move, is_there in zip(waiting, exist, strict=True) if is_there}
-    back = [Move(move.target, move.source, move.size) for move in waiting if move.source not in taken]
+    back = [FileMove(move.target, move.source, move.size) for move in waiting if move.source not in taken]
     refused = move_many(io, back, check)
     if not refused and not taken and (said := quarantined.remove_record()) is not None:
         refused = {quarantined.record: said}

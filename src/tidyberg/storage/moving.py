@@ -18,13 +18,13 @@ _PART_BYTES = 1024**3
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class FileMove:
     source: str
     target: str
     size: int
 
 
-def move_many(io: TableIO, moves: Sequence[Move], check: Callable[[], None] = lambda: None) -> dict[str, str]:
+def move_many(io: TableIO, moves: Sequence[FileMove], check: Callable[[], None] = lambda: None) -> dict[str, str]:
     """Moves files. Returns what storage said about each source that it did not move.
 
     The target is complete before the source is deleted. `check` is called before each batch, and stops if it raises.
@@ -32,7 +32,7 @@ def move_many(io: TableIO, moves: Sequence[Move], check: Callable[[], None] = la
     storage = Storage(storage_access(io))
     refused: dict[str, str] = {}
 
-    def move(one: Move) -> tuple[str, str] | None:
+    def move(one: FileMove) -> tuple[str, str] | None:
         try:
             _move(storage, one)
         except KernelFailure as failure:
@@ -50,13 +50,13 @@ def move_many(io: TableIO, moves: Sequence[Move], check: Callable[[], None] = la
     return refused
 
 
-def _batches(moves: Sequence[Move]) -> Iterator[list[Move]]:
+def _batches(moves: Sequence[FileMove]) -> Iterator[list[FileMove]]:
     rest = iter(moves)
     while several := list(islice(rest, _AT_A_TIME)):
         yield several
 
 
-def _move(storage: Storage, move: Move) -> None:
+def _move(storage: Storage, move: FileMove) -> None:
     source, target = storage.place(move.source), storage.place(move.target)
     if source.object is not None and target.object is not None and storage.s3 is not None:
         with storage.guard(move.source, writing=True):
