@@ -80,7 +80,7 @@ EXPIRIES = (
     Mutant(
         "expiry: what live entries of retained manifests name stays",
         "observe/reachable.py",
-        '                self._take_out(paths)\n',
+        "                self._take_out(paths)\n",
         "                pass\n",
         (EXPIRE,),
     ),
