@@ -80,7 +80,7 @@ EXPIRIES = (
     Mutant(
         "expiry: what live entries of retained manifests name stays",
         "observe/reachable.py",
-        '                self._take_out(piece["path"])\n',
+        "                self._take_out(paths)\n",
         "                pass\n",
         (EXPIRE,),
     ),
@@ -213,8 +213,8 @@ EXPIRIES = (
     Mutant(
         "expiry: a damaged manifest of a retained snapshot ends it",
         "observe/reachable.py",
-        "for piece in live_entries(retained.io, new, retained.check):",
-        "for piece in live_entries(retained.io, new, retained.check, print):",
+        "for piece in live_entries(self.io, list(new.values()), self.check):",
+        "for piece in live_entries(self.io, list(new.values()), self.check, print):",
         (f"{EXPIRE}::test_a_missing_manifest_of_a_retained_snapshot_ends_it_before_anything_changes",),
     ),
     Mutant(
