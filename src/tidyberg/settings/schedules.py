@@ -12,7 +12,7 @@ from tidyberg.settings.sections import Options
 class ScheduleLine(Section):
     """Submits jobs of one kind at the times of a cron line. A table may have several."""
 
-    kind: KindName = Field(COMPACT, description="What the jobs do: compact or expire.")
+    kind: KindName = Field(COMPACT, description="What the jobs do: compact, expire or maintain.")
     cron: CronLine = Field(description="When the jobs are submitted.")
     table: str = Field(min_length=1, description="A table, namespace.table or a pattern such as analytics.*.")
     name: str | None = Field(None, min_length=1, max_length=255, description="Becomes part of the id of the schedule.")
