@@ -6,6 +6,7 @@ import pytest
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Summary
 
 from tests.builders.control import leftovers
 from tests.builders.engines import Meddling, Spoiling
@@ -38,6 +39,17 @@ def deletes(warehouse: Warehouse, table: Table) -> list[LiveFile]:
     return [file for file in warehouse.live_files(table) if file.content is not DataFileContent.DATA]
 
 
+def summary_of(table: Table) -> Summary:
+    snapshot = table.refresh().current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    return snapshot.summary
+
+
+def operation_of(table: Table) -> str:
+    return str(summary_of(table).operation.value)
+
+
 def merge(warehouse: Warehouse, table: Table) -> CompactionResult:
     """Merges the deletes of the table, and proves that its rows, their ids and its data files stay."""
     files = data_files(warehouse, table)
@@ -67,7 +79,7 @@ def test_v2_merges_position_deletes_into_one_file_per_data_file(warehouse: Wareh
     ours = [file for file in deletes(warehouse, table) if "tidyberg-" in file.path]
     assert {file.referenced_data_file: file.records for file in ours} == {first: 4, second: 2}
     assert len(deletes(warehouse, table)) == 3, "a data file with one delete file of its own is left alone"
-    assert table.refresh().current_snapshot().summary.operation.value == "replace"
+    assert operation_of(table) == "replace"
 
 
 def test_v2_leaves_equality_deletes(warehouse: Warehouse) -> None:
@@ -105,9 +117,9 @@ def test_v3_merges_deletes_of_every_kind_into_one_vector_per_data_file(
     assert all(file.is_vector for file in found)
     assert len({file.referenced_data_file for file in found}) == len(found)
     assert {first, second, third, fourth} <= {file.referenced_data_file for file in found}
-    assert table.refresh().current_snapshot().summary.operation.value == "overwrite"
+    assert operation_of(table) == "overwrite"
     assert result.stats.delete_files_after == len(found)
-    summary = table.current_snapshot().summary.additional_properties
+    summary = summary_of(table).additional_properties
     assert int(summary["added-dvs"]) == len(found)
     assert int(summary["removed-equality-delete-files"]) == 2
 
@@ -115,7 +127,7 @@ def test_v3_merges_deletes_of_every_kind_into_one_vector_per_data_file(
 def test_new_deletes_have_the_sequence_number_of_the_plans_snapshot(warehouse: Warehouse) -> None:
     table = make_table(warehouse, format_version=3)
     delete_equal(table, paths(warehouse, table)[0], {"id": [3]})
-    planned = table.refresh().current_snapshot().sequence_number
+    planned = table.refresh().metadata.last_sequence_number
 
     merge(warehouse, table)
 
@@ -137,7 +149,7 @@ def test_deletes_that_no_data_file_needs_leave(warehouse: Warehouse, version: in
 
     assert result.outcome == "committed"
     assert deletes(warehouse, table) == []
-    assert table.refresh().current_snapshot().summary.operation.value == "replace"
+    assert operation_of(table) == "replace"
 
 
 def test_a_global_equality_delete_leaves_only_with_all_partitions(warehouse: Warehouse) -> None:

@@ -121,8 +121,10 @@ class EntryEncoder:
         )
 
     def added(self, output: AddedFile | AddedDelete, snapshot_id: int, sequence_number: int) -> bytes:
-        is_delete = isinstance(output, AddedDelete)
-        fields = _delete_fields(output.file, output.delete) if is_delete else _data_file_fields(output.file)
+        if isinstance(output, AddedDelete):
+            fields = _delete_fields(output.file, output.delete)
+        else:
+            fields = _data_file_fields(output.file)
         return self._entry(
             {0: ADDED, 1: snapshot_id, 3: sequence_number, 4: None},
             self._encode_data_file(fields, output.partition),
