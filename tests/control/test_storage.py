@@ -26,7 +26,7 @@ from tidyberg.errors import AccessDenied
 from tidyberg.model.expiry import ExpireOptions
 from tidyberg.model.options import PlanOptions, Prices
 from tidyberg.model.storage_report import Holder, StorageReport, StoredBytes, StoredKind
-from tidyberg.observe.held_files import ListedFiles
+from tidyberg.observe.held_files import StoredFiles
 from tidyberg.observe.missing_files import absent
 from tidyberg.observe.pin import snapshots_of
 from tidyberg.planning.expiry import decide_expiry
@@ -249,8 +249,8 @@ def test_a_commit_after_the_listing_makes_no_orphans_and_no_missing_files(
         append(warehouse, table, [8], "eu")
         return listed
 
-    listing = ListedFiles.of
-    monkeypatch.setattr(ListedFiles, "of", staticmethod(list_and_commit))
+    listing = StoredFiles.of
+    monkeypatch.setattr(StoredFiles, "of", staticmethod(list_and_commit))
     report = report_of(warehouse)
     assert (report.held(Holder.ORPHAN), report.missing) == (StoredBytes(), 0)
 
@@ -262,8 +262,8 @@ def test_files_of_a_commit_during_the_listing_are_no_orphans(
         append(warehouse, table, [8], "eu")
         return listing(*given)
 
-    listing = ListedFiles.of
-    monkeypatch.setattr(ListedFiles, "of", staticmethod(commit_and_list))
+    listing = StoredFiles.of
+    monkeypatch.setattr(StoredFiles, "of", staticmethod(commit_and_list))
     report = report_of(warehouse)
     assert (report.held(Holder.ORPHAN), report.missing) == (StoredBytes(), 0)
 

@@ -23,7 +23,7 @@ from tidyberg.model.sizes import MB
 from tidyberg.model.storage_report import Holder, StorageAction, StorageReport, StoredBytes, StoredKind
 from tidyberg.model.table import TableRef
 from tidyberg.model.words import plural
-from tidyberg.observe.held_files import HeldFiles, ListedFiles, kinds_by_name
+from tidyberg.observe.held_files import HeldFiles, StoredFiles, kinds_by_name
 from tidyberg.observe.pin import snapshots_of
 from tidyberg.planning.expiry import GC_ENABLED
 from tidyberg.planning.holders import (
@@ -54,12 +54,12 @@ class StorageReporter:
         require_all_snapshots(self.catalog)
         table = load_table(self.catalog, self.ref)
         self.stage(f"listing the files of {self.ref}")
-        listed = ListedFiles.of(table, self.check)
+        listed = StoredFiles.of(table, self.check)
         table = load_table(self.catalog, self.ref)  # as it is after the listing
         with catalog_errors(self.ref.catalog, what=str(self.ref)):
             return self._report(table, listed)
 
-    def _report(self, table: Table, listed: ListedFiles) -> StorageReport:
+    def _report(self, table: Table, listed: StoredFiles) -> StorageReport:
         metadata = table.metadata
         snapshots = snapshots_of(metadata)
         refs = [ref for ref in refs_of(metadata) if ref.snapshot_id in snapshots]
@@ -162,7 +162,7 @@ def _is_current_manifest(holder: Holder, kind: StoredKind) -> bool:
     return holder is Holder.CURRENT and kind is StoredKind.MANIFEST
 
 
-def _on_disk(held: HeldFiles, listed: ListedFiles, numbers: np.ndarray, refs: int) -> FilesOnDisk:
+def _on_disk(held: HeldFiles, listed: StoredFiles, numbers: np.ndarray, refs: int) -> FilesOnDisk:
     """The listed files, each with what is known of the file that its location names."""
     is_referenced = numbers >= 0
     known = np.maximum(numbers, 0)

@@ -40,7 +40,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class ListedFiles:
+class StoredFiles:
     """Everything below the table's locations."""
 
     paths: pa.ChunkedArray
@@ -48,7 +48,7 @@ class ListedFiles:
     modified_ms: Numbers
 
     @classmethod
-    def of(cls, table: Table, check: Callable[[], None]) -> "ListedFiles":
+    def of(cls, table: Table, check: Callable[[], None]) -> "StoredFiles":
         paths: list[pa.Array] = []
         sizes: list[Numbers] = []
         modified: list[Numbers] = []
@@ -218,7 +218,7 @@ class HeldFiles:
         if held:
             yield held
 
-    def find(self, listed: ListedFiles) -> Numbers:
+    def find(self, listed: StoredFiles) -> Numbers:
         """The number of each listed file, or -1 if nothing references it."""
         found = pc.index_in(path_keys(listed.paths), value_set=self._keys)
         numbers: Numbers = pc.fill_null(found, -1).combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
