@@ -161,7 +161,7 @@ MANIFEST_REWRITES = (
     Mutant(
         "manifests: nothing is deleted while the outcome is unknown",
         PUBLISH,
-        "if self._unseen or self._may_still_land():",
+        "if failure is not None and (self._unseen or self._unknown_parent is not None):",
         "if False:",
         ("tests/rest/test_rewrite_manifests.py::test_while_the_outcome_is_unknown_nothing_is_deleted",),
     ),
