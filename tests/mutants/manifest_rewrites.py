@@ -161,8 +161,8 @@ MANIFEST_REWRITES = (
     Mutant(
         "manifests: nothing is deleted while the outcome is unknown",
         PUBLISH,
-        "if self._unseen or self._may_still_land():",
-        "if False:",
+        "return CommitStateUnknown(",
+        "return Conflict(",
         ("tests/rest/test_rewrite_manifests.py::test_while_the_outcome_is_unknown_nothing_is_deleted",),
     ),
     Mutant(
