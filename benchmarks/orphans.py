@@ -99,7 +99,9 @@ def put_back(orphans: list[Path]) -> None:
 def one_process(side: str, directory: Path, orphans: list[Path]) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.orphans", "--side", side, str(directory)]
     started = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    # Keep the bytecode, as an installation does: compiling it every time would distort the start.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     with PeakMemory(process.pid) as memory:
         output, _ = process.communicate()
     whole = time.perf_counter() - started
@@ -113,6 +115,7 @@ def one_process(side: str, directory: Path, orphans: list[Path]) -> dict[str, An
 def run_tidyberg(directory: Path) -> dict[str, Any]:
     import pyiceberg.io.pyarrow  # noqa: F401 - at start-up, not with the first table
 
+    import tidyberg.control.orphans  # noqa: F401
     from tidyberg.control.control import Control
     from tidyberg.execute.inline import InlineEngine
     from tidyberg.model.orphans import OrphanOptions

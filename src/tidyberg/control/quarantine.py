@@ -143,8 +143,11 @@ def restore(quarantined: QuarantinedFiles, check: Callable[[], None]) -> Restore
         said = quarantined.remove_record()
         return Restored(0, 0, 0, {} if said is None else {quarantined.record: said})
     waiting = [move for move in quarantined.moves() if move.target in there]
-    with ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="lookups") as pool:
-        exist = list(pool.map(lambda move: objects.exists(io, move.source), waiting))
+    try:
+        with ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="lookups") as pool:
+            exist = list(pool.map(lambda move: objects.exists(io, move.source), waiting))
+    except OSError as error:
+        raise failed("look up the places of files of", quarantined.directory, error) from error
     taken = {move.source for move, is_there in zip(waiting, exist, strict=True) if is_there}
     back = [FileMove(move.target, move.source, move.size) for move in waiting if move.source not in taken]
     refused = move_many(io, back, check)
@@ -161,5 +164,7 @@ def failed(verb: str, location: str, error: OSError) -> TidybergError:
 
 def _below(path: str, roots: Sequence[str]) -> str:
     """Where a file lies below the first root that it is in, with the number of that root."""
-    number, root = next((number, root) for number, root in enumerate(roots) if path.startswith(f"{root}/"))
-    return f"{number}/{path[len(root) + 1 :]}"
+    for number, root in enumerate(roots):
+        if path.startswith(f"{root}/"):
+            return f"{number}/{path[len(root) + 1 :]}"
+    return f"other/{path.partition('://')[2] or path.lstrip('/')}"  # its root has another spelling

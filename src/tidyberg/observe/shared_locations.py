@@ -64,13 +64,20 @@ def foreign_metadata(
         try:
             found = _uuid(storage, path)
         except (KernelFailure, ValueError, OSError, EOFError):
-            if not exists(io, path):
+            if not _may_exist(io, path):
                 return None  # deleted since it was listed
             found = None
         return None if found == table_uuid.lower() else ForeignMetadata(path, found)
 
     with ThreadPoolExecutor(_READERS, thread_name_prefix="metadata") as pool:
         yield from filter(None, pool.map(read, paths))
+
+
+def _may_exist(io: FileIO, path: str) -> bool:
+    try:
+        return exists(io, path)
+    except OSError:
+        return True
 
 
 def _uuid(storage: Storage, path: str) -> str | None:
