@@ -11,7 +11,7 @@ STORAGE_REPORTS = (
         "observe/held_files.py",
         "np.minimum.at(self.file_levels, ids, levels)",
         "self.file_levels[ids] = levels",
-        (f"{STORAGE}::test_every_byte_on_disk_is_counted_once_as_a_model_says",),
+        ("tests/observe/test_held_files.py",),
     ),
     Mutant(
         "storage: what could not be read may reference what looks like an orphan",
