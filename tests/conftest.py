@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from tests.checking.watching import watched_outputs
 from tests.matrix import tally
 from tests.oracle.fixtures import java, oracle
-from tests.seed import SEED
+from tests.seed import CI, SEED
 from tests.servers.redis_fixtures import redis_of_session, redis_server, redis_to_kill
 from tests.servers.s3_fixtures import bucket, s3_server
 from tidyberg.testing import Warehouse
@@ -18,7 +18,9 @@ from tidyberg.testing import Warehouse
 __all__ = ["bucket", "java", "oracle", "redis_of_session", "redis_server", "redis_to_kill", "s3_server"]
 
 # Shared machines are slow at odd moments: a slow example is no defect, a wrong one is.
-settings.register_profile("tidyberg", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile(
+    "tidyberg", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True, derandomize=CI
+)
 settings.load_profile("tidyberg")
 
 
