@@ -35,7 +35,7 @@ demo: check-java $(RUNTIME_STAMP) ## see it work: a messy table is planned, comp
 	@$(BIN)/tidyberg demo
 
 test: check-java lint ## everything that must hold: lint, types, import rules, all tests, branch coverage
-	$(BIN)/pytest -n 4 --durations 25 --cov --cov-report=term
+	$(BIN)/pytest -n 4 --durations 15 --cov --cov-report=
 
 test-kill: check-java setup ## kill -9 at 475 random moments on the inline engine and 25 on Spark
 	TEST_KILLS=475 TEST_SPARK_KILLS=25 $(BIN)/pytest -s --timeout 7200 tests/control/test_kill.py

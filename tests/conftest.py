@@ -10,15 +10,18 @@ from hypothesis import HealthCheck, settings
 from tests.checking.watching import watched_outputs
 from tests.matrix import tally
 from tests.oracle.fixtures import java, oracle
-from tests.seed import SEED
+from tests.seed import CI, SEED
 from tests.servers.redis_fixtures import redis_of_session, redis_server, redis_to_kill
 from tests.servers.s3_fixtures import bucket, s3_server
+from tests.sharing import ByServer, server_of
 from tidyberg.testing import Warehouse
 
 __all__ = ["bucket", "java", "oracle", "redis_of_session", "redis_server", "redis_to_kill", "s3_server"]
 
 # Shared machines are slow at odd moments: a slow example is no defect, a wrong one is.
-settings.register_profile("tidyberg", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile(
+    "tidyberg", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True, derandomize=CI
+)
 settings.load_profile("tidyberg")
 
 
@@ -90,8 +93,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's, asked where tests are shared out to processes
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    from tests.sharing import ByServer
-
     return ByServer(config, log)
 
 
@@ -100,6 +101,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "oracle" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.oracle)
+            if server_of(item.nodeid) != "java":  # each process would start a Java of its own
+                raise pytest.UsageError(f"{item.nodeid} uses Java: list it in tests/sharing.py")
         if "s3_server" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(1500))  # a machine's first run builds the server
 
