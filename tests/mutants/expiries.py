@@ -198,9 +198,9 @@ EXPIRIES = (
     ),
     Mutant(
         "expiry: a job that lost its table deletes nothing",
-        "control/expiry_work.py",
-        "        self.cancel.raise_if_cancelled()\n        self.record.check_ownership()\n\n\ndef in_words",
-        "        pass\n\n\ndef in_words",
+        "control/held_table.py",
+        "        self.cancel.raise_if_cancelled()\n        self.record.check_ownership()\n",
+        "        pass\n",
         (f"{EXPIRE}::test_a_job_that_lost_its_table_deletes_nothing_and_the_next_one_does",),
     ),
     Mutant(

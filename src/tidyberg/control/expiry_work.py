@@ -8,25 +8,21 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from tidyberg.catalog.errors import catalog_errors
-from tidyberg.catalog.open import load_table
 from tidyberg.commit.expiry import ExpiryPublisher, MetadataRemoval
 from tidyberg.control.context import Services
 from tidyberg.control.expired_files import DeletedFiles, delete_files, remove_lost_metadata
 from tidyberg.control.expiry_list import list_location, remove_list, write_list
 from tidyberg.control.expiry_plan import ExpiryPlanner, PreparedExpiry
-from tidyberg.control.journal import JobRecord
-from tidyberg.control.recovery import Recovery
+from tidyberg.control.held_table import HeldTable
 from tidyberg.errors import (
     Cancelled,
     Conflict,
     DamagedFile,
     StorageError,
-    TableReplaced,
     TidybergError,
 )
-from tidyberg.execute.engine import CancelToken
 from tidyberg.model.expiry import EXPIRE, ExpireOptions, ExpiryOutcome, ExpiryResult, FileCounts
-from tidyberg.model.job import ExpiryRecord, ExpiryTotals, JobStatus, Stage
+from tidyberg.model.job import ExpiryRecord, ExpiryTotals, Stage
 from tidyberg.model.report import EventSink, Notice, StageStarted
 from tidyberg.model.sizes import MB, format_size
 from tidyberg.model.table import TableRef
@@ -62,30 +58,27 @@ class ExpiryWork:
     """What the job does while it holds its table."""
 
     request: ExpiryRequest
-    services: Services
-    catalog: Catalog
-    record: JobRecord
-    emit: EventSink
-    cancel: CancelToken
+    held: HeldTable
     _listed: tuple[Table, pa.Table] | None = None  # the table and the files on the list, once there is one
 
-    def run(self, table: Table | None) -> ExpiryResult:
-        """`table` is None if it must be loaded again."""
-        recovered = self._finish_earlier_runs()
-        table = table or self._load()
-        self._stage(Stage.OBSERVE, f"reading the manifests of {self.request.table}")
-        planner = planner_of(self.request, self.catalog, self.services, self.emit, self._check)
+    def run(self) -> ExpiryResult:
+        recovered = self.held.recover_dead_jobs(EXPIRE)
+        table = self.held.table or self.held.load()
+        self.held.stage(Stage.OBSERVE, f"reading the manifests of {self.request.table}")
+        planner = planner_of(
+            self.request, self.held.catalog, self.held.services, self.held.emit, self.held.cancel.raise_if_cancelled
+        )
         with catalog_errors(self.request.table.catalog, what=str(self.request.table)):
             prepared = planner.prepare(table)
         for warning in prepared.decision.warnings:
-            self._warn(warning)
+            self.held.warn(warning)
         if prepared.removal.is_empty:
             return self._finish("nothing", table, prepared, DeletedFiles(FileCounts()), recovered=recovered)
         self._record_list(table, prepared)
         removal, fresh = self._commit(table, planner, prepared)
         deleted = self._delete(fresh, prepared, removal)
         failure = self._leftovers(fresh, deleted)
-        self.record.update(unresolved=failure is not None)
+        self.held.record.update(unresolved=failure is not None)
         verified = None
         if removal.snapshot_ids or self.request.options.verify:
             verified, failure = self._verify(fresh, prepared, failure)
@@ -102,62 +95,47 @@ class ExpiryWork:
             recovered=recovered,
         )
 
-    def _finish_earlier_runs(self) -> tuple[str, ...]:
-        """Finishes the deletions of expiries that died. Dead compactions wait for the next compaction, or `recover`."""
-        job, services = self.record.job, self.services
-        recovery = Recovery(services.store, job.job_id, services.now_ms, services.sleep, self.cancel)
-        others = services.store.find(table=job.table, unfinished=True, limit=1000)
-        dead = [
-            other
-            for other in others
-            if other.strategy == EXPIRE and other.job_id != job.job_id and other.table_uuid == job.table_uuid
-        ]
-        done = tuple(recovery.recover(self.catalog, other) for other in dead)
-        for text in done:
-            self.emit(Notice("info", text))
-        return done
-
     def _record_list(self, table: Table, prepared: PreparedExpiry) -> None:
         """Records the list before it is written, so that recovery finds it."""
         files, removal = prepared.to_delete.ordered(), prepared.removal
-        location = list_location(table, self.record.job.job_id)
+        location = list_location(table, self.held.record.job.job_id)
         counts = count_files(files)
         record = ExpiryRecord(location, removal.snapshot_ids, removal.refs, counts.files, counts.bytes)
-        self.record.update(stage=Stage.PLAN, expiry=record)
+        self.held.record.update(stage=Stage.PLAN, expiry=record)
         self._listed = table, files
-        write_list(table.io, location, files, self.record.job.job_id, str(table.metadata.table_uuid))
+        write_list(table.io, location, files, self.held.record.job.job_id, str(table.metadata.table_uuid))
 
     def hand_back(self) -> None:
         """For a job that lost its table: its commit may have landed after another job had removed its list."""
-        store, expiry = self.services.store, self.record.job.expiry
+        store, expiry = self.held.services.store, self.held.record.job.expiry
         if self._listed is None or expiry is None or expiry.sent_from is None:
             return
         table, files = self._listed
         try:
-            if (found := store.get(self.record.job.job_id)) is not None:
+            if (found := store.get(self.held.record.job.job_id)) is not None:
                 write_list(table.io, expiry.list_path, files, found.job_id, found.table_uuid)
                 store.save(replace(found, expiry=expiry, unresolved=True))
         except TidybergError as error:  # must not hide how the job itself ended
-            self._warn(f"expired files may be left in storage: {error}")
+            self.held.warn(f"expired files may be left in storage: {error}")
 
     def _commit(self, table: Table, planner: ExpiryPlanner, prepared: PreparedExpiry) -> tuple[MetadataRemoval, Table]:
         """Returns what was removed, and the table after that."""
         known = set(prepared.decision.snapshot_ids)
-        self._stage(Stage.COMMIT, f"expiring {plural(len(known), 'snapshot')}")
+        self.held.stage(Stage.COMMIT, f"expiring {plural(len(known), 'snapshot')}")
 
         def decide(now: Table) -> MetadataRemoval:
             # Only snapshots whose files are on the list: others that would expire now are for the next run.
             return planner.removal(now, planner.decide(now), prepared.retained, only=known)
 
         publisher = ExpiryPublisher(
-            self.catalog,
+            self.held.catalog,
             self.request.table,
-            self.record.job.job_id,
-            about_to_write=self.record.about_to_write,
+            self.held.record.job.job_id,
+            about_to_write=self.held.record.about_to_write,
             about_to_commit=self._about_to_commit,
-            retry=self.services.retry,
-            notice=self._warn,
-            sleep=self.services.sleep,
+            retry=self.held.services.retry,
+            notice=self.held.warn,
+            sleep=self.held.services.sleep,
         )
         try:
             removal = publisher.publish(table, decide)
@@ -165,11 +143,11 @@ class ExpiryWork:
             if not publisher.in_doubt:
                 self._undo()
             raise
-        self.record.update(commit_retries=max(0, publisher.attempts - 1))
+        self.held.record.update(commit_retries=max(0, publisher.attempts - 1))
         try:
-            fresh = self._load()
+            fresh = self.held.load()
         except TidybergError:
-            self._warn("the snapshots are expired; their files are left for the next expire, or `tidyberg recover`")
+            self.held.warn("the snapshots are expired; their files are left for the next expire, or `tidyberg recover`")
             raise
         if not removal.is_done(fresh.metadata):
             raise Conflict(
@@ -180,28 +158,28 @@ class ExpiryWork:
 
     def _about_to_commit(self, base: str, removal: MetadataRemoval) -> None:
         """Records what this attempt removes: after a conflict, that may be less than the list was made for."""
-        expiry = self.record.job.expiry
+        expiry = self.held.record.job.expiry
         assert expiry is not None, "the list is recorded first"
         sent = replace(expiry, sent_from=base, snapshot_ids=removal.snapshot_ids, refs=removal.refs)
-        self.record.update(expiry=sent, heartbeat_ms=self.services.now_ms())
-        self.record.check_ownership()
-        self.cancel.raise_if_cancelled()
+        self.held.record.update(expiry=sent, heartbeat_ms=self.held.services.now_ms())
+        self.held.record.check_ownership()
+        self.held.cancel.raise_if_cancelled()
 
     def _undo(self) -> None:
         """Removes the list, because no attempt can land any more. Otherwise recovery decides."""
-        expiry = self.record.job.expiry
+        expiry = self.held.record.job.expiry
         assert expiry is not None
         try:
-            self.record.check_ownership()
-            fresh = self._load()
+            self.held.record.check_ownership()
+            fresh = self.held.load()
             if {one.snapshot_id for one in fresh.metadata.snapshots}.isdisjoint(expiry.snapshot_ids):
                 return  # somebody expired them: recovery deletes what is left of their files
             self._remove_metadata_files(fresh)
             if remove_list(fresh.io, expiry.list_path) is None:
-                self.record.update(expiry=None)
-                self.record.forget()
+                self.held.record.update(expiry=None)
+                self.held.record.forget()
         except Exception as error:  # noqa: BLE001  # must not hide the job's own error
-            self._warn(f"files are left for `tidyberg recover`: {error}")
+            self.held.warn(f"files are left for `tidyberg recover`: {error}")
 
     def _delete(self, fresh: Table, prepared: PreparedExpiry, removal: MetadataRemoval) -> DeletedFiles:
         """Looks at the table once more: a writer may have committed since the list was made."""
@@ -212,16 +190,16 @@ class ExpiryWork:
         retained.add(fresh.metadata.snapshots)
         prepared.to_delete.protect(fresh, retained)
         files = prepared.to_delete.ordered()
-        self._stage(Stage.EXECUTE, f"deleting {plural(files.num_rows, 'file')}")
+        self.held.stage(Stage.EXECUTE, f"deleting {plural(files.num_rows, 'file')}")
 
         def progress(done: int) -> None:
-            self.emit(StageStarted(Stage.EXECUTE, f"deleted {done:,} of {plural(files.num_rows, 'file')}"))
+            self.held.emit(StageStarted(Stage.EXECUTE, f"deleted {done:,} of {plural(files.num_rows, 'file')}"))
 
-        return delete_files(fresh.io, files, self._check_ownership, progress)
+        return delete_files(fresh.io, files, self.held.check_ownership, progress)
 
     def _leftovers(self, fresh: Table, deleted: DeletedFiles) -> TidybergError | None:
         """Removes the list and metadata files of lost attempts. Returns the error if files are left."""
-        expiry = self.record.job.expiry
+        expiry = self.held.record.job.expiry
         assert expiry is not None
         if deleted.refused:
             return StorageError(
@@ -235,7 +213,9 @@ class ExpiryWork:
 
     def _remove_metadata_files(self, fresh: Table) -> None:
         """Removes the metadata files of attempts that lost. Only where none of them can still be swapped in."""
-        remove_lost_metadata(self.catalog, fresh, self.record.job, self.record.noted_paths(), has_ended=True)
+        remove_lost_metadata(
+            self.held.catalog, fresh, self.held.record.job, self.held.record.noted_paths(), has_ended=True
+        )
 
     def _verify(
         self, fresh: Table, prepared: PreparedExpiry, failure: TidybergError | None
@@ -244,10 +224,10 @@ class ExpiryWork:
         retained = prepared.retained
         if wanted is False or (wanted is None and retained.bytes >= VERIFY_BELOW_BYTES):
             return None, failure
-        self._stage(Stage.VERIFY, "looking for every file of the retained snapshots")
+        self.held.stage(Stage.VERIFY, "looking for every file of the retained snapshots")
         try:
             if len(retained.lists) != len(fresh.metadata.snapshots):  # others have expired some of them meanwhile
-                retained = ReachedManifests(fresh.io, self._check)
+                retained = ReachedManifests(fresh.io, self.held.cancel.raise_if_cancelled)
             retained.add(fresh.metadata.snapshots)
             found = find_missing(fresh, retained)
         except Cancelled:
@@ -255,7 +235,7 @@ class ExpiryWork:
         except TidybergError as error:
             if wanted:
                 return None, failure or error
-            self._warn(f"not verified: {error}")
+            self.held.warn(f"not verified: {error}")
             return None, failure
         if found.missing:
             return found.references, DamagedFile(
@@ -285,41 +265,13 @@ class ExpiryWork:
             failure=failure,
             recovered=recovered,
         )
-        job = self.record.update(
-            status=JobStatus.SUCCEEDED,
-            stage=Stage.DONE,
-            finished_ms=self.services.now_ms(),
-            notes=(*self.record.job.notes, in_words(result)),
-            error_code=failure.code if failure else None,
-            error=str(failure) if failure else None,
+        job = self.held.finish(
+            in_words(result),
+            failure,
             outcome="tidy" if outcome == "nothing" else "committed" if failure is None else "partly",
             expired=totals_of(result),
         )
-        if not job.unresolved:
-            self.record.forget()
-        self.emit(StageStarted(Stage.DONE))
         return replace(result, job=job)
-
-    def _load(self) -> Table:
-        table = load_table(self.catalog, self.request.table)
-        if str(table.metadata.table_uuid) != self.record.job.table_uuid:
-            raise TableReplaced(f"{self.request.table} was dropped and created again meanwhile.", hint="Try again.")
-        return table
-
-    def _stage(self, stage: Stage, message: str) -> None:
-        self.record.update(stage=stage)
-        self.emit(StageStarted(stage, message))
-
-    def _warn(self, text: str) -> None:
-        self.emit(Notice("warning", text))
-
-    def _check(self) -> None:
-        self.cancel.raise_if_cancelled()
-
-    def _check_ownership(self) -> None:
-        """I6: a job that lost its table deletes nothing."""
-        self.cancel.raise_if_cancelled()
-        self.record.check_ownership()
 
 
 def in_words(result: ExpiryResult) -> str:

@@ -10,6 +10,7 @@ from tidyberg.catalog.open import load_table
 from tidyberg.control.context import JobContext, JobPolicy, JobRequest, Services
 from tidyberg.control.dead_jobs import DeadJobs
 from tidyberg.control.engines import EngineChoice
+from tidyberg.control.held_table import open_lease, require_new_id
 from tidyberg.control.journal import JobRecord
 from tidyberg.control.lease import Lease
 from tidyberg.control.outcome import JobOutcome, JobTotals
@@ -18,9 +19,9 @@ from tidyberg.control.recovery import DIED
 from tidyberg.control.resume import adopt_from_dead_jobs
 from tidyberg.control.round import PlannedTable, Round
 from tidyberg.control.uncommitted_files import UncommittedFiles
-from tidyberg.errors import BadInput, Cancelled, CommitStateUnknown, Conflict, TableReplaced, TidybergError
+from tidyberg.errors import Cancelled, CommitStateUnknown, Conflict, TableReplaced, TidybergError
 from tidyberg.execute.engine import CancelToken
-from tidyberg.model.job import Job, JobStatus, Stage
+from tidyberg.model.job import JobStatus, Stage
 from tidyberg.model.plan import FileGroup
 from tidyberg.model.report import CompactionResult, EventSink, Notice
 from tidyberg.model.words import plural
@@ -43,9 +44,8 @@ class CompactionJob:
         cancel.add_callback(stop.cancel)
         table = load_table(self.catalog, self.request.table)
         job = self.request.new_job(str(table.metadata.table_uuid), this_process(), self.services.now_ms())
-        with self._lease(job, stop) as lease:
-            if self.services.store.get(job.job_id) is not None:  # names of outputs contain the id [I5]
-                raise BadInput(f"The run id {job.job_id} was used before.", hint="Give each run an id of its own.")
+        with open_lease(job, self.services, self.policy, stop) as lease:
+            require_new_id(job, self.services)
             record = JobRecord(self.services.store, job, lease, self.services.scrub)
             context = JobContext(self.request, self.services, self.catalog, record, self.engine, emit, stop)
             try:
@@ -60,18 +60,6 @@ class CompactionJob:
                 raise
             self._recover_late(context, lease)
             return result
-
-    def _lease(self, job: Job, cancel: CancelToken) -> Lease:
-        return Lease(
-            self.services.store,
-            job,
-            this_process(),
-            self.services.now_ms,
-            ttl_ms=self.policy.lease_ms,
-            wait_seconds=self.policy.wait_seconds,
-            sleep=self.services.sleep,
-            cancel=cancel,
-        )
 
     def _record_failure(self, record: JobRecord, error: BaseException) -> None:
         if isinstance(error, Cancelled):

@@ -15,19 +15,16 @@ from tidyberg.commit.ownership import Ownership
 from tidyberg.commit.snapshot import last_sequence_number
 from tidyberg.control.context import JobPolicy, Services
 from tidyberg.control.dead_jobs import DeadJobs
-from tidyberg.control.journal import JobRecord
-from tidyberg.control.lease import Lease
+from tidyberg.control.held_table import HeldTable, MaintenanceRequest, hold_table
 from tidyberg.control.manifest_plan import ManifestPlanner, PreparedManifests
-from tidyberg.control.recovery import Recovery
-from tidyberg.errors import BadInput, Cancelled, CommitStateUnknown, TableReplaced, TidybergError
+from tidyberg.errors import CommitStateUnknown, TableReplaced, TidybergError
 from tidyberg.execute.engine import CancelToken
-from tidyberg.model.job import Intent, Job, JobStatus, Stage
+from tidyberg.model.job import Intent, Stage
 from tidyberg.model.manifest_rewrite import REWRITE_MANIFESTS, ManifestOptions, ManifestPlan, ManifestRewriteResult
-from tidyberg.model.report import EventSink, Notice, StageStarted
+from tidyberg.model.report import EventSink, Notice
 from tidyberg.model.sizes import format_size
 from tidyberg.model.table import TableRef
 from tidyberg.model.words import plural
-from tidyberg.record.process import this_process
 
 
 @dataclass(frozen=True)
@@ -53,65 +50,22 @@ class ManifestJob:
 
     def run(self, emit: EventSink, cancel: CancelToken) -> ManifestRewriteResult:
         """Rewrites the manifests if it pays, or if it is forced."""
-        stop = CancelToken()  # the job also stops when it loses its table
-        cancel.add_callback(stop.cancel)
-        table, services = load_table(self.catalog, self.request.table), self.services
-        job = self._new_job(str(table.metadata.table_uuid), services.now_ms())
-        lease = Lease(
-            services.store,
-            job,
-            this_process(),
-            services.now_ms,
-            ttl_ms=self.policy.lease_ms,
-            wait_seconds=self.policy.wait_seconds,
-            sleep=services.sleep,
-            cancel=stop,
+        request = self.request
+        asked = MaintenanceRequest(
+            request.table, request.job_id, REWRITE_MANIFESTS, request.options.as_options(), request.options.branch
         )
-        with lease:
-            if services.store.get(job.job_id) is not None:  # names of manifests contain the id [I5]
-                raise BadInput(f"The run id {job.job_id} was used before.", hint="Give each run an id of its own.")
-            record = JobRecord(services.store, job, lease, services.scrub)
-            work = ManifestWork(self, record, emit, stop)
-            try:
-                return work.run(None if lease.waited else table)
-            except BaseException as error:
-                self._record_failure(record, error)
-                if lease.lost and (said := self.dead_jobs.recover_again(record)):
+        with hold_table(asked, self.services, self.policy, self.catalog, emit, cancel) as held:
+
+            def recover_again() -> None:
+                if said := self.dead_jobs.recover_again(held.record):
                     emit(Notice("info", said))
-                if isinstance(error, TidybergError) and (cause := record.cause_of(error)) is not error:
-                    raise cause from error
-                raise
+
+            held.when_lost(recover_again)
+            return ManifestWork(self, held).run()
 
     def planner(self, cancel: CancelToken) -> ManifestPlanner:
         return ManifestPlanner(
             self.request.table, self.request.options, self.services.prices, cancel.raise_if_cancelled
-        )
-
-    def _new_job(self, table_uuid: str, now_ms: int) -> Job:
-        return Job(
-            job_id=self.request.job_id,
-            table=self.request.table,
-            table_uuid=table_uuid,
-            branch=self.request.options.branch,
-            strategy=REWRITE_MANIFESTS,
-            options=self.request.options.as_options(),
-            status=JobStatus.RUNNING,
-            stage=Stage.RECOVER,
-            engine="",
-            created_ms=now_ms,
-            started_ms=now_ms,
-            heartbeat_ms=now_ms,
-            owner=this_process(),
-        )
-
-    def _record_failure(self, record: JobRecord, error: BaseException) -> None:
-        is_cancelled = isinstance(error, Cancelled | KeyboardInterrupt)
-        record.update(
-            status=JobStatus.CANCELLED if is_cancelled else JobStatus.FAILED,
-            finished_ms=self.services.now_ms(),
-            unresolved=record.job.intent is not None,
-            error_code=error.code if isinstance(error, TidybergError) else type(error).__name__,
-            error=str(error) or type(error).__name__,
         )
 
 
@@ -120,17 +74,16 @@ class ManifestWork:
     """What the job does while it holds its table."""
 
     job: ManifestJob
-    record: JobRecord
-    emit: EventSink
-    cancel: CancelToken
+    held: HeldTable
     _plan: ManifestPlan | None = None  # the last one
 
-    def run(self, table: Table | None) -> ManifestRewriteResult:
-        """`table` is None if it must be loaded again."""
+    def run(self) -> ManifestRewriteResult:
         request = self.job.request
-        recovered = self._recover_others()
-        table = table if table is not None and not recovered else self._load()
-        self._stage(Stage.OBSERVE, f"reading the manifests of {request.table}")
+        recovered = self.held.recover_dead_jobs(REWRITE_MANIFESTS)
+        table = self.held.table
+        if table is None or recovered:
+            table = self.held.load()
+        self.held.stage(Stage.OBSERVE, f"reading the manifests of {request.table}")
         prepared = self._prepare(table)
         if prepared.rewrite is None or not prepared.plan.pays:
             return self._finish(ManifestRewriteResult(prepared.plan, "nothing", recovered=recovered))
@@ -153,30 +106,15 @@ class ManifestWork:
             )
         )
 
-    def _recover_others(self) -> tuple[str, ...]:
-        """Concludes rewrites of this table that died. Other dead jobs wait for their own kind, or `recover`."""
-        job, services = self.record.job, self.job.services
-        recovery = Recovery(services.store, job.job_id, services.now_ms, services.sleep, self.cancel)
-        others = services.store.find(table=job.table, unfinished=True, limit=1000)
-        dead = [
-            other
-            for other in others
-            if other.strategy == REWRITE_MANIFESTS and other.job_id != job.job_id and other.table_uuid == job.table_uuid
-        ]
-        done = tuple(recovery.recover(self.job.catalog, other) for other in dead)
-        for text in done:
-            self.emit(Notice("info", text))
-        return done
-
     def _prepare(self, table: Table) -> PreparedManifests:
         with catalog_errors(self.job.request.table.catalog, what=str(self.job.request.table)):
-            prepared = self.job.planner(self.cancel).prepare(table)
+            prepared = self.job.planner(self.held.cancel).prepare(table)
         self._plan = prepared.plan
         return prepared
 
     def _commit(self, table: Table, prepared: PreparedManifests) -> PublishedManifests | None:
         assert prepared.rewrite is not None
-        plan, record, services = prepared.plan, self.record, self.job.services
+        plan, record, services = prepared.plan, self.held.record, self.job.services
         record.update(
             predicted_dollars=plan.dollars,
             predicted_bytes=plan.bytes_after,
@@ -190,7 +128,7 @@ class ManifestWork:
                 settle_seconds=0.0,
             ),
         )
-        self._stage(
+        self.held.stage(
             Stage.COMMIT,
             f"writing {plural(plan.created, 'manifest')} in place of {plan.replaced:,}, with {plan.entries:,} entries",
         )
@@ -205,15 +143,15 @@ class ManifestWork:
                 branch,
                 table.metadata.new_snapshot_id(),
                 record.about_to_write,
-                self.cancel.raise_if_cancelled,
+                self.held.cancel.raise_if_cancelled,
                 services.now_ms,
             ),
             record,
             plan_again=self._plan_again,
-            refusal=self.job.planner(self.cancel).refusal,
+            refusal=self.job.planner(self.held.cancel).refusal,
             replans=self.job.policy.replans,
             retry=services.retry,
-            notice=self._warn,
+            notice=self.held.warn,
             sleep=services.sleep,
         )
         try:
@@ -245,20 +183,20 @@ class ManifestWork:
         except Exception as error:  # noqa: BLE001  # must not hide how the commit ended
             problem = str(error)
         if problem:
-            self._warn(f"files are left for `tidyberg recover`: {problem}")
-            self.record.update(unresolved=True)
+            self.held.warn(f"files are left for `tidyberg recover`: {problem}")
+            self.held.record.update(unresolved=True)
         else:
-            self.record.conclude(())
-            self.record.update(intent=None)
+            self.held.record.conclude(())
+            self.held.record.update(intent=None)
 
     def _removed(self) -> str | None:
         """Removes every file of the job that no snapshot references. Returns what went wrong, if anything."""
-        record = self.record
+        record = self.held.record
         assert record.job.intent is not None
         if not record.may_delete():
             return "another job took over the table"
         try:
-            fresh = self._load()
+            fresh = self.held.load()
         except (NoSuchTableError, TableReplaced):
             return "the table is gone or renamed, and some of them may be committed"
         if not self._shows_our_commit(fresh):
@@ -271,36 +209,13 @@ class ManifestWork:
 
     def _shows_our_commit(self, fresh: Table) -> bool:
         """A catalog with a cache may show an older state, which does not reference the commit's files."""
-        job, number = self.record.job, self.record.committed_number
+        job, number = self.held.record.job, self.held.record.committed_number
         if number is not None and last_sequence_number(fresh.metadata) >= number:
             return True  # even if the commit's snapshot has expired since
         return not job.commits or fresh.metadata.snapshot_by_id(job.snapshot_id or -1) is not None
 
     def _finish(self, result: ManifestRewriteResult) -> ManifestRewriteResult:
-        job = self.record.update(
-            status=JobStatus.SUCCEEDED,
-            stage=Stage.DONE,
-            finished_ms=self.job.services.now_ms(),
-            notes=(*self.record.job.notes, in_words(result)),
-        )
-        if not job.unresolved:
-            self.record.forget()
-        self.emit(StageStarted(Stage.DONE))
-        return replace(result, job=job)
-
-    def _load(self) -> Table:
-        request = self.job.request
-        table = load_table(self.job.catalog, request.table)
-        if str(table.metadata.table_uuid) != self.record.job.table_uuid:
-            raise TableReplaced(f"{request.table} was dropped and created again meanwhile.", hint="Try again.")
-        return table
-
-    def _stage(self, stage: Stage, message: str) -> None:
-        self.record.update(stage=stage)
-        self.emit(StageStarted(stage, message))
-
-    def _warn(self, text: str) -> None:
-        self.emit(Notice("warning", text))
+        return replace(result, job=self.held.finish(in_words(result)))
 
 
 def in_words(result: ManifestRewriteResult) -> str:

@@ -14,10 +14,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from tidyberg.catalog.errors import catalog_errors
-from tidyberg.catalog.open import load_table
 from tidyberg.control.complete_snapshots import require_all_snapshots, require_own_files
+from tidyberg.control.held_table import load_same_table
 from tidyberg.control.orphan_sightings import Sightings, first_seen
-from tidyberg.errors import AccessDenied, BadInput, Conflict, SharedFiles, StorageError, TableReplaced
+from tidyberg.errors import AccessDenied, BadInput, Conflict, SharedFiles, StorageError
 from tidyberg.model.orphans import (
     LEAST_AGE_MS,
     SIGHTING_GAP_MS,
@@ -110,10 +110,7 @@ class OrphanFinder:
         )
 
     def load(self, table_uuid: str) -> Table:
-        table = load_table(self.catalog, self.ref)
-        if str(table.metadata.table_uuid) != table_uuid:
-            raise TableReplaced(f"{self.ref} was dropped and created again meanwhile.", hint="Try again.")
-        return table
+        return load_same_table(self.catalog, self.ref, table_uuid)
 
     def leave_out(self, fresh: Table, search: OrphanSearch, reached: ReachedManifests) -> None:
         """Leaves out all that is referenced, or claimed by a run, now."""

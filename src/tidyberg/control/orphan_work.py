@@ -6,16 +6,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
-from tidyberg.control.context import Services
-from tidyberg.control.journal import JobRecord
+from tidyberg.control.held_table import HeldTable
 from tidyberg.control.orphan_plan import FoundOrphans, OrphanFinder
 from tidyberg.control.orphan_sightings import SEEN, Sightings
 from tidyberg.control.quarantine import Quarantine, QuarantinedFiles
 from tidyberg.errors import AccessDenied, StorageError, TidybergError
-from tidyberg.execute.engine import CancelToken
-from tidyberg.model.job import JobStatus, Stage
+from tidyberg.model.job import Stage
 from tidyberg.model.orphans import OrphanOptions, OrphanOutcome, OrphanPlan, OrphanResult
-from tidyberg.model.report import EventSink, Notice, StageStarted
+from tidyberg.model.report import StageStarted
 from tidyberg.model.sizes import format_size
 from tidyberg.model.words import plural
 from tidyberg.observe.orphans import count_orphans
@@ -30,29 +28,26 @@ _SKEW_MS = 300_000  # a larger difference between two clocks is worth a warning
 class OrphanWork:
     finder: OrphanFinder
     options: OrphanOptions
-    services: Services
-    record: JobRecord
-    emit: EventSink
-    cancel: CancelToken
+    held: HeldTable
     _moves: dict[str, FileMove] = field(default_factory=dict)  # by source
 
     def run(self, table: Table) -> OrphanResult:
-        self._stage(Stage.OBSERVE, f"listing the files of {self.finder.ref}")
+        self.held.stage(Stage.OBSERVE, f"listing the files of {self.finder.ref}")
         found = self.finder.find(table)
         for text in found.not_checked[:3]:
-            self._warn(f"not checked for a shared location: {text}")
-        plan = self.finder.plan(found, self.services.prices.storage_per_gb_month)
+            self.held.warn(f"not checked for a shared location: {text}")
+        plan = self.finder.plan(found, self.held.services.prices.storage_per_gb_month)
         sightings = Sightings(found.table)
         if not found.seen.num_rows:
             self._remember(sightings, found.elsewhere)
             return self._finish(plan, "nothing", SEEN.empty_table(), {}, 0)
-        self._stage(Stage.PLAN, f"recording {plural(found.seen.num_rows, 'orphan')}")
+        self.held.stage(Stage.PLAN, f"recording {plural(found.seen.num_rows, 'orphan')}")
         sightings.write(pa.concat_tables([found.seen, found.elsewhere]))
         due = self._by_clock_of_the_store(sightings, found, found.due(self.options))
         plan = self._without_young(plan, due)
         if not due.num_rows:
             return self._finish(plan, "waiting", due, {}, 0)
-        quarantined = Quarantine(found.table).of_run(self.record.job.job_id) if self.options.quarantine else None
+        quarantined = Quarantine(found.table).of_run(self.held.record.job.job_id) if self.options.quarantine else None
         gone, refused, needed = self._remove(found, due, quarantined)
         left = found.seen.filter(pc.invert(pc.is_in(found.seen["path"], value_set=_paths(gone))))
         self._remember(sightings, pa.concat_tables([left, found.elsewhere]))
@@ -65,10 +60,10 @@ class OrphanWork:
         store_ms = sightings.store_clock_ms()
         if store_ms is None:
             return due
-        ahead = self.services.now_ms() - store_ms
+        ahead = self.held.services.now_ms() - store_ms
         if abs(ahead) > _SKEW_MS:
             direction = "ahead of" if ahead > 0 else "behind"
-            self._warn(f"this machine's clock is {abs(ahead) // 60_000:,} minutes {direction} the storage's clock")
+            self.held.warn(f"this machine's clock is {abs(ahead) // 60_000:,} minutes {direction} the storage's clock")
         cutoff = min(found.cutoff_ms, store_ms - self.options.older_than_ms)
         return due.filter(pc.less(due["modified_ms"], cutoff))
 
@@ -82,7 +77,7 @@ class OrphanWork:
     ) -> tuple[pa.Table, dict[str, str], int]:
         """Returns what is gone, what storage refused, and how many files are referenced now."""
         verb = "moving" if quarantined is not None else "deleting"
-        self._stage(Stage.EXECUTE, f"{verb} {plural(due.num_rows, 'orphan')}")
+        self.held.stage(Stage.EXECUTE, f"{verb} {plural(due.num_rows, 'orphan')}")
         gone: list[pa.Table] = []
         refused: dict[str, str] = {}
         needed = 0
@@ -90,19 +85,19 @@ class OrphanWork:
             due = self._still_orphans(found, due)
             self._moves = {move.source: move for move in quarantined.prepare(due)}
         for start in range(0, due.num_rows, _AT_A_TIME):
-            self._check_ownership()
+            self.held.check_ownership()
             batch = due.slice(start, _AT_A_TIME)
             orphans = self._still_orphans(found, batch)
             needed += batch.num_rows - orphans.num_rows
             said = self._remove_batch(found.table, orphans, quarantined)
             refused |= said
             gone.append(orphans.filter(pc.invert(pc.is_in(orphans["path"], value_set=pa.array(list(said), _TEXT)))))
-            self.emit(StageStarted(Stage.EXECUTE, f"{verb}: {start + batch.num_rows:,} of {due.num_rows:,} done"))
+            self.held.emit(StageStarted(Stage.EXECUTE, f"{verb}: {start + batch.num_rows:,} of {due.num_rows:,} done"))
         return pa.concat_tables([SEEN.empty_table(), *gone]), refused, needed
 
     def _still_orphans(self, found: FoundOrphans, files: pa.Table) -> pa.Table:
         """Loads the table again. What a snapshot or a run needs now stays, whoever committed it meanwhile [I6]."""
-        found.table = self.finder.load(self.record.job.table_uuid)
+        found.table = self.finder.load(self.held.record.job.table_uuid)
         self.finder.leave_out(found.table, found.search, found.reached)
         self.finder.keep_doubtful(found.search)
         return files.filter(pc.is_in(files["path"], value_set=_paths(found.search.files)))
@@ -110,8 +105,8 @@ class OrphanWork:
     def _remove_batch(self, table: Table, files: pa.Table, quarantined: QuarantinedFiles | None) -> dict[str, str]:
         paths: list[str] = files["path"].to_pylist()
         if quarantined is None:
-            return delete_many(table.io, paths, check=self._check_ownership)
-        return move_many(table.io, [self._moves[path] for path in paths], self._check_ownership)
+            return delete_many(table.io, paths, check=self.held.check_ownership)
+        return move_many(table.io, [self._moves[path] for path in paths], self.held.check_ownership)
 
     def _remember(self, sightings: Sightings, left: pa.Table) -> None:
         try:
@@ -120,7 +115,7 @@ class OrphanWork:
             else:
                 sightings.remove()
         except TidybergError as error:  # the next run finds out by itself which of them are gone
-            self._warn(f"the list of seen orphans is not up to date: {error}")
+            self.held.warn(f"the list of seen orphans is not up to date: {error}")
 
     def _finish(
         self,
@@ -131,47 +126,19 @@ class OrphanWork:
         needed: int,
         directory: str | None = None,
     ) -> OrphanResult:
-        failure = None
-        first = next((f"{path} ({said})" for path, said in sorted(refused.items())), None)
-        if refused:
-            denied = all("denied" in said.lower() or "forbidden" in said.lower() for said in refused.values())
-            failure = (AccessDenied if denied else StorageError)(
-                f"{plural(len(refused), 'orphan')} could not be {'moved' if directory else 'deleted'}, first {first}.",
-                hint="The next run tries again.",
-            )
+        verb = "moved" if directory else "deleted"
+        failure = refused_files(refused, "orphan", verb, "The next run tries again.")
         result = OrphanResult(
             plan=plan,
             outcome=outcome,
             files=count_orphans(gone),
             referenced_meanwhile=needed,
             refused=len(refused),
-            first_refused=first,
+            first_refused=first_refused(refused),
             quarantine=directory,
             failure=failure,
         )
-        job = self.record.update(
-            status=JobStatus.SUCCEEDED,
-            stage=Stage.DONE,
-            finished_ms=self.services.now_ms(),
-            notes=(*self.record.job.notes, in_words(result)),
-            error_code=failure.code if failure else None,
-            error=str(failure) if failure else None,
-        )
-        self.record.forget()
-        self.emit(StageStarted(Stage.DONE))
-        return replace(result, job=job)
-
-    def _stage(self, stage: Stage, message: str) -> None:
-        self.record.update(stage=stage)
-        self.emit(StageStarted(stage, message))
-
-    def _warn(self, text: str) -> None:
-        self.emit(Notice("warning", text))
-
-    def _check_ownership(self) -> None:
-        """I6: a job that lost its table deletes nothing."""
-        self.cancel.raise_if_cancelled()
-        self.record.check_ownership()
+        return replace(result, job=self.held.finish(in_words(result), failure))
 
 
 _TEXT = pa.large_string()
@@ -186,3 +153,17 @@ def in_words(result: OrphanResult) -> str:
         return f"no orphan deleted: {result.plan.reason}"
     verb = "moved to quarantine" if result.quarantine else "deleted"
     return f"{plural(result.files.files, 'orphan')} {verb}, {format_size(result.files.bytes)}"
+
+
+def refused_files(refused: dict[str, str], noun: str, verb: str, hint: str) -> TidybergError | None:
+    """Returns the error of a run that could not delete or move some files."""
+    if not refused:
+        return None
+    denied = all("denied" in said.lower() or "forbidden" in said.lower() for said in refused.values())
+    return (AccessDenied if denied else StorageError)(
+        f"{plural(len(refused), noun)} could not be {verb}, first {first_refused(refused)}.", hint=hint
+    )
+
+
+def first_refused(refused: dict[str, str]) -> str | None:
+    return next((f"{path} ({said})" for path, said in sorted(refused.items())), None)

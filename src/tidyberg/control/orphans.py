@@ -1,22 +1,22 @@
 """Jobs that deal with orphans: each holds its table while it works, and records how it ended."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from tidyberg.catalog.open import load_table
 from tidyberg.control.context import JobPolicy, Services
-from tidyberg.control.journal import JobRecord
-from tidyberg.control.lease import Lease
+from tidyberg.control.held_table import HeldTable, MaintenanceRequest, hold_table
 from tidyberg.control.orphan_plan import OrphanFinder
-from tidyberg.control.orphan_work import OrphanWork
+from tidyberg.control.orphan_work import OrphanWork, first_refused, refused_files
 from tidyberg.control.quarantine import Quarantine, QuarantinedFiles, restore
-from tidyberg.errors import AccessDenied, BadInput, Cancelled, StorageError, TidybergError, UnknownJob
+from tidyberg.errors import BadInput, UnknownJob
 from tidyberg.execute.engine import CancelToken
-from tidyberg.model.job import Job, JobStatus, Stage
+from tidyberg.model.job import Stage
 from tidyberg.model.orphans import (
     LEAST_AGE_MS,
     ORPHANS,
@@ -33,10 +33,7 @@ from tidyberg.model.table import TableRef
 from tidyberg.model.words import plural
 from tidyberg.observe.orphans import referenced_among
 from tidyberg.observe.reachable import ReachedManifests
-from tidyberg.record.process import this_process
 from tidyberg.storage.table_files import delete_many
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -55,23 +52,16 @@ class OrphansJob:
         return finder.plan(found, self.services.prices.storage_per_gb_month)
 
     def remove(self, options: OrphanOptions, emit: EventSink, cancel: CancelToken) -> OrphanResult:
-        def work(table: Table, record: JobRecord, stop: CancelToken) -> OrphanResult:
-            finder = self._finder(options, emit, stop.raise_if_cancelled)
-            return OrphanWork(finder, options, self.services, record, emit, stop).run(table)
-
-        return self._hold(ORPHANS, options.as_options(), cancel, work)
+        with self._hold(ORPHANS, options.as_options(), emit, cancel) as (held, table):
+            finder = self._finder(options, emit, held.cancel.raise_if_cancelled)
+            return OrphanWork(finder, options, held).run(table)
 
     def restore(self, of_job: str | None, emit: EventSink, cancel: CancelToken) -> QuarantineResult:
         """Brings quarantined files back: those of one run, or of all."""
-
-        def work(table: Table, record: JobRecord, stop: CancelToken) -> QuarantineResult:
-            def check() -> None:
-                stop.raise_if_cancelled()
-                record.check_ownership()
-
+        with self._hold(RESTORE, {"job": of_job} if of_job else {}, emit, cancel) as (held, table):
             chosen = self._chosen(table, of_job)
             emit(StageStarted(Stage.EXECUTE, f"restoring the files of {plural(len(chosen), 'run')}"))
-            done = [restore(one, check) for one in chosen]
+            done = [restore(one, held.check_ownership) for one in chosen]
             refused = {path: said for one in done for path, said in one.refused.items()}
             result = QuarantineResult(
                 self.table,
@@ -81,21 +71,14 @@ class OrphansJob:
                 sum(one.bytes for one in done),
                 already_there=sum(one.already_there for one in done),
             )
-            return self._end(record, result, refused, "restored")
-
-        return self._hold(RESTORE, {"job": of_job} if of_job else {}, cancel, work)
+            return _end(held, result, refused, "restored")
 
     def purge(self, of_job: str | None, older_than_ms: int, emit: EventSink, cancel: CancelToken) -> QuarantineResult:
         """Deletes quarantined files of runs that are older than an age."""
         if older_than_ms < LEAST_AGE_MS and of_job is None:
             raise BadInput("An age below 24 hours needs the run to purge.", hint="Name it with --job.")
-
-        def work(table: Table, record: JobRecord, stop: CancelToken) -> QuarantineResult:
-            def check() -> None:
-                stop.raise_if_cancelled()
-                record.check_ownership()
-
-            now = self.services.now_ms()
+        with self._hold(PURGE, {"older_than_ms": older_than_ms}, emit, cancel) as (held, table):
+            now, check = self.services.now_ms(), held.check_ownership
             chosen = [one for one in self._chosen(table, of_job) if one.age_ms(now) >= older_than_ms]
             emit(StageStarted(Stage.EXECUTE, f"deleting the files of {plural(len(chosen), 'run')}"))
             refused: dict[str, str] = {}
@@ -119,9 +102,7 @@ class OrphansJob:
                 files,
                 size,
             )
-            return self._end(record, result, refused, "purged")
-
-        return self._hold(PURGE, {"older_than_ms": older_than_ms}, cancel, work)
+            return _end(held, result, refused, "purged")
 
     def _finder(self, options: OrphanOptions, emit: EventSink, check: Callable[[], None]) -> OrphanFinder:
         def notify(text: str) -> None:
@@ -145,76 +126,16 @@ class OrphansJob:
             )
         return chosen
 
-    def _end(self, record: JobRecord, result: QuarantineResult, refused: dict[str, str], verb: str) -> QuarantineResult:
-        failure: TidybergError | None = None
-        first = next((f"{path} ({said})" for path, said in sorted(refused.items())), None)
-        if refused:
-            denied = all("denied" in said.lower() for said in refused.values())
-            failure = (AccessDenied if denied else StorageError)(
-                f"{plural(len(refused), 'file')} could not be {verb}, first {first}.", hint="Run it again."
-            )
-        job = record.update(
-            status=JobStatus.SUCCEEDED,
-            stage=Stage.DONE,
-            finished_ms=self.services.now_ms(),
-            notes=(*record.job.notes, f"{plural(result.files, 'file')} {verb}"),
-            error_code=failure.code if failure else None,
-            error=str(failure) if failure else None,
-        )
-        record.forget()
-        return replace(result, refused=len(refused), first_refused=first, failure=failure, job=job)
-
+    @contextmanager
     def _hold(
-        self,
-        strategy: str,
-        options: dict[str, Any],
-        cancel: CancelToken,
-        work: Callable[[Table, JobRecord, CancelToken], Result],
-    ) -> Result:
-        stop = CancelToken()  # the job also stops when it loses its table
-        cancel.add_callback(stop.cancel)
-        table = load_table(self.catalog, self.table)
-        services = self.services
-        job = self._new_job(strategy, options, str(table.metadata.table_uuid), services.now_ms())
-        lease = Lease(
-            services.store,
-            job,
-            this_process(),
-            services.now_ms,
-            ttl_ms=self.policy.lease_ms,
-            wait_seconds=self.policy.wait_seconds,
-            sleep=services.sleep,
-            cancel=stop,
-        )
-        with lease:
-            record = JobRecord(services.store, job, lease, services.scrub)
-            try:
-                return work(load_table(self.catalog, self.table) if lease.waited else table, record, stop)
-            except BaseException as error:
-                is_cancelled = isinstance(error, Cancelled | KeyboardInterrupt)
-                record.update(
-                    status=JobStatus.CANCELLED if is_cancelled else JobStatus.FAILED,
-                    finished_ms=services.now_ms(),
-                    error_code=error.code if isinstance(error, TidybergError) else type(error).__name__,
-                    error=str(error) or type(error).__name__,
-                )
-                if isinstance(error, TidybergError) and (cause := record.cause_of(error)) is not error:
-                    raise cause from error
-                raise
+        self, kind: str, options: dict[str, Any], emit: EventSink, cancel: CancelToken
+    ) -> Iterator[tuple[HeldTable, Table]]:
+        asked = MaintenanceRequest(self.table, self.job_id, kind, options)
+        with hold_table(asked, self.services, self.policy, self.catalog, emit, cancel) as held:
+            yield held, held.table or held.load()
 
-    def _new_job(self, strategy: str, options: dict[str, Any], table_uuid: str, now_ms: int) -> Job:
-        return Job(
-            job_id=self.job_id,
-            table=self.table,
-            table_uuid=table_uuid,
-            branch="",
-            strategy=strategy,
-            options=options,
-            status=JobStatus.RUNNING,
-            stage=Stage.RECOVER,
-            engine="",
-            created_ms=now_ms,
-            started_ms=now_ms,
-            heartbeat_ms=now_ms,
-            owner=this_process(),
-        )
+
+def _end(held: HeldTable, result: QuarantineResult, refused: dict[str, str], verb: str) -> QuarantineResult:
+    failure = refused_files(refused, "file", verb, "Run it again.")
+    job = held.finish(f"{plural(result.files, 'file')} {verb}", failure)
+    return replace(result, refused=len(refused), first_refused=first_refused(refused), failure=failure, job=job)
