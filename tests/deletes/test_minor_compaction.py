@@ -8,10 +8,11 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Summary
 
-from tests.builders.control import leftovers
+from tests.builders.control import leftovers, make_control
 from tests.builders.engines import Meddling, Spoiling
 from tests.builders.events_table import (
     BY_REGION,
+    REF,
     ROWS,
     SPECS,
     append,
@@ -25,6 +26,7 @@ from tests.builders.events_table import (
 )
 from tidyberg.commit.snapshot import last_sequence_number
 from tidyberg.errors import Conflict, VerificationFailed
+from tidyberg.model.audit import Verdict
 from tidyberg.model.options import Strategy, VerifyMode
 from tidyberg.model.plan import Rewrite, Skip
 from tidyberg.model.report import CompactionResult
@@ -388,3 +390,13 @@ def test_verification_notices_a_file_whose_deletes_are_missing(warehouse: Wareho
     with pytest.raises(VerificationFailed):
         compact(warehouse, MERGE, engine=Spoiling(spoil), verify=VerifyMode.FULL)
     assert ids(warehouse, table) == [i for i in range(60) if i % ROWS > 2 or i >= 20]
+
+
+def test_an_audit_covers_the_overwrite_too(warehouse: Warehouse) -> None:
+    table = make_table(warehouse, format_version=3)
+    delete_equal(table, paths(warehouse, table)[0], {"amount": [3]})
+    merge(warehouse, table)
+    assert operation_of(table) == "overwrite"
+    with make_control(warehouse) as control:
+        (audited,) = control.audit(REF).snapshots
+    assert (audited.verdict, audited.lineage_compared) == (Verdict.INTACT, True)
