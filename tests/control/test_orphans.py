@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.io.pyarrow import PyArrowFileIO, _dataframe_to_data_files
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
@@ -575,15 +575,15 @@ def test_files_that_storage_does_not_delete_are_reported_and_the_next_run_delete
     control: Control, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stuck, other = put(table, "data/stuck.parquet"), put(table, "data/other.parquet")
-    delete = PyArrowFileIO.delete
+    delete = os.unlink
 
-    def refuse(io: PyArrowFileIO, location: str) -> None:
-        if location.endswith("stuck.parquet"):
+    def refuse(path: str) -> None:
+        if path.endswith("stuck.parquet"):
             raise PermissionError("access denied")
-        delete(io, location)
+        delete(path)
 
     with monkeypatch.context() as patched:
-        patched.setattr(PyArrowFileIO, "delete", refuse)
+        patched.setattr(os, "unlink", refuse)
         result = control.remove_orphans(REF, NOW)
     assert (result.outcome, result.files.files, result.refused) == ("partly", 1, 1)
     assert isinstance(result.failure, AccessDenied)
