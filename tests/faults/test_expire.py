@@ -53,7 +53,7 @@ class ExpiryLab(Lab):
         outcome = Outcome(None, None, layer, [])
         with (
             self.open() as (warehouse, control, store),
-            patch("tidyberg.control.expiry.this_process", lambda: DEAD),
+            patch("tidyberg.control.held_table.this_process", lambda: DEAD),
             patch("tidyberg.control.dead_jobs.this_process", lambda: DEAD),
             wired(layer, warehouse.catalog, store),
         ):

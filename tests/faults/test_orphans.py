@@ -53,7 +53,7 @@ class OrphanLab(Lab):
         options = replace(NOW, quarantine=self.is_quarantine)
         with (
             self.open() as (warehouse, control, store),
-            patch("tidyberg.control.orphans.this_process", lambda: DEAD),
+            patch("tidyberg.control.held_table.this_process", lambda: DEAD),
             wired(layer, warehouse.catalog, store),
         ):
             try:

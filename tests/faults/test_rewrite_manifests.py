@@ -46,7 +46,7 @@ class ManifestLab(Lab):
         outcome = Outcome(None, None, layer, [])
         with (
             self.open() as (warehouse, control, store),
-            patch("tidyberg.control.manifest_rewrite.this_process", lambda: DEAD),
+            patch("tidyberg.control.held_table.this_process", lambda: DEAD),
             patch("tidyberg.control.dead_jobs.this_process", lambda: DEAD),
             wired(layer, warehouse.catalog, store),
         ):
