@@ -59,7 +59,7 @@ MINOR_COMPACTIONS = (
     Mutant(
         "minor: a delete for several files leaves only if all of them are merged [I4 I10]",
         "planning/merged_deletes.py",
-        "leaves = reached & ~NeededDeletes(others, partitions).among(rows)",
+        "leaves = reached & ~NeededDeletes(others, partitions, counted).among(rows)",
         "leaves = reached",
         (f"{MINOR}::test_a_global_equality_delete_leaves_only_with_all_partitions",),
     ),
