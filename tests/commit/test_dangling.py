@@ -10,7 +10,7 @@ from tests.builders.sales_table import regional
 from tidyberg.commit.conflicts import identities, validate_groups
 from tidyberg.commit.dangling import dangling_deletes
 from tidyberg.model.inventory import Inventory
-from tidyberg.model.plan import DeleteFile, FileGroup
+from tidyberg.model.plan import DeleteFile, FileGroup, Mode
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import delete_equal, delete_positions
 
@@ -107,3 +107,15 @@ def test_an_equality_delete_of_v2_stays_for_files_whose_positions_were_merged(ta
     merged = replace(eu, mode="deletes", deletes=(0, 1))
     assert removed(parent, [merged]) == 1
     assert removed(parent, [eu]) == 2
+
+
+@pytest.mark.parametrize("mode", ["encode", "deletes"])
+def test_a_file_that_was_removed_and_added_again_is_a_conflict(table: Table, mode: Mode) -> None:
+    """The deletes that the plan saw do not apply to a file with a higher sequence number [I3]."""
+    parent = inventory_of(table)
+    eu, us = groups_of(parent)
+    older = replace(eu.files[0], sequence_number=eu.files[0].sequence_number - 1)
+    changed = replace(eu, files=(older, *eu.files[1:]), mode=mode)
+    validation = validate_groups([changed, us], parent, plan_for(parent, deletes_of(parent)))
+    assert "removed and added again" in validation.conflicts[eu.group_id]
+    assert us.group_id not in validation.conflicts

@@ -189,6 +189,21 @@ def test_files_of_the_right_size_are_counted_and_not_listed(tmp_path: Path) -> N
     assert inventory.counted_files.num_rows == 4  # partitions, of one snapshot
 
 
+def test_files_that_are_only_counted_may_need_a_delete_for_all_partitions(tmp_path: Path) -> None:
+    """Otherwise a minor compaction of some partitions would merge the delete, which has to stay, again and again."""
+    data = ForgedManifest([ForgedEntry(f"{n}.parquet", partition=(f"r{n}",), sequence_number=1) for n in (1, 2)])
+    keys = ForgedEntry("d", content=2, sequence_number=2, values={"equality_ids": [1]})
+    deletes = ForgedManifest([keys], content=1, sequence_number=2, spec_id=2)
+    specs = [BY_REGION, UNPARTITIONED]
+    table = forge_static_table(
+        tmp_path, [data, deletes], schema=SCHEMA, specs=specs, format_version=3, snapshots=SNAPSHOTS
+    )
+    options = PlanOptions(strategy=Strategy.DELETES_ONLY, where="region = 'r1'")
+    inventory = far_inventory(table, options)
+    assert reported(inventory) == ["1.parquet"]
+    assert plan_text(inventory, options) == plan_text(inventory_of(table), options)
+
+
 NAMING = {bound: {PATH_COLUMN: b"5.parquet"} for bound in ("lower_bounds", "upper_bounds")}
 OF_R1 = [f"{n}.parquet" for n in range(1, 100, 4)]
 

@@ -24,6 +24,7 @@ from tests.builders.events_table import (
     options,
     paths,
 )
+from tidyberg.commit import snapshot
 from tidyberg.commit.snapshot import last_sequence_number
 from tidyberg.errors import Conflict, VerificationFailed
 from tidyberg.model.audit import Verdict
@@ -350,6 +351,23 @@ def test_a_data_file_that_is_gone_is_a_conflict(warehouse: Warehouse) -> None:
     compact(warehouse, MERGE, engine=Meddling(lambda: commit_deletes(table, remove=[first])))
     assert ids(warehouse, table) == [i for i in range(10, 60) if i != 41]
     merge(warehouse, table)
+
+
+def test_a_commit_that_would_change_nothing_is_a_conflict(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if another writer had added files meanwhile that need the deletes which nothing needed before."""
+    table = make_table(warehouse, format_version=3)
+    *others, last = paths(warehouse, table)
+    delete_equal(table, last, {"id": [3]})
+    commit_deletes(table, remove=[*others, last])
+    append(warehouse, table, [6], "eu")
+    snapshots = len(table.refresh().metadata.snapshots)
+    monkeypatch.setattr(snapshot, "dangling_deletes", lambda parent, *_: parent.delete_files.slice(0, 0))
+    with pytest.raises(Conflict, match="cannot leave"):
+        compact(warehouse, MERGE)
+    assert len(table.refresh().metadata.snapshots) == snapshots
+    assert not leftovers(warehouse, table)
 
 
 # Verification.

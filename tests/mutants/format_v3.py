@@ -57,7 +57,7 @@ FORMAT_V3 = (
     Mutant(
         "v3: rows that got ids since the plan are not rewritten without them",
         "commit/conflicts.py",
-        "if row is not None and row.first_row_id != file.first_row_id:",
+        "if row is not None and not group.keeps_data and row.first_row_id != file.first_row_id:",
         "if False:",
         COMMITS,
     ),

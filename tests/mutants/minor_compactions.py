@@ -59,7 +59,7 @@ MINOR_COMPACTIONS = (
     Mutant(
         "minor: a delete for several files leaves only if all of them are merged [I4 I10]",
         "planning/merged_deletes.py",
-        "leaves = reached & ~NeededDeletes(others, partitions).among(rows)",
+        "leaves = reached & ~NeededDeletes(others, partitions, counted).among(rows)",
         "leaves = reached",
         (f"{MINOR}::test_a_global_equality_delete_leaves_only_with_all_partitions",),
     ),
@@ -139,5 +139,26 @@ MINOR_COMPACTIONS = (
         "    if len(values) <= _ARRAY_LIMIT:\n        return values.tobytes(), False",
         "    if len(values) <= 2 * _ARRAY_LIMIT:\n        return values.tobytes(), False",
         (VECTORS,),
+    ),
+    Mutant(
+        "minor: a commit that would change nothing is not made",
+        "commit/snapshot.py",
+        "if not removed and not merged:",
+        "if False:",
+        (f"{MINOR}::test_a_commit_that_would_change_nothing_is_a_conflict",),
+    ),
+    Mutant(
+        "minor: a file that was removed and added again is a conflict [I3]",
+        "commit/conflicts.py",
+        "row.sequence_number != file.sequence_number",
+        "False",
+        ("tests/commit/test_dangling.py",),
+    ),
+    Mutant(
+        "minor: files that are only counted may need a delete too [I4 I10]",
+        "planning/needed_deletes.py",
+        "if counted_files is not None:",
+        "if False:",
+        ("tests/control/test_remote_manifests.py",),
     ),
 )

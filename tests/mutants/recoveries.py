@@ -58,6 +58,13 @@ RECOVERIES = (
         (f"{FORGED}::test_files_that_tidyberg_did_not_name_stay_whatever_the_record_says",),
     ),
     Mutant(
+        "cleanup: only files with the name of metadata are not looked up in manifests [I6]",
+        "commit/cleanup.py",
+        "if all(_METADATA_NAME.fullmatch(name) for name in wanted):",
+        "if any(_METADATA_NAME.fullmatch(name) for name in wanted):",
+        ("tests/commit/test_cleanup.py",),
+    ),
+    Mutant(
         "recovery: which manifests are read does not depend on the record",
         "control/recovery.py",
         "referenced_paths(table, files, None, check)",

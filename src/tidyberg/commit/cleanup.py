@@ -1,5 +1,6 @@
 """Removes files that a job wrote and that no snapshot references. Deletes a file only with proof of that [I6]."""
 
+import re
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,11 +11,14 @@ from pyiceberg.table import Table
 from tidyberg.commit.manifests import read_manifest
 from tidyberg.commit.ownership import Ownership, name_of
 from tidyberg.model.job import Intent
-from tidyberg.model.task import OUTPUT_NAME, output_prefix
+from tidyberg.model.task import output_prefix
 from tidyberg.observe.manifest_list import ListedManifest, read_listed_manifests
 from tidyberg.storage.table_files import abort_uploads, delete
 
 AT_A_TIME = 16
+# The names of tidyberg's manifests, manifest lists and metadata files. No manifest lists such a file. The ending alone
+# would not do, because data files may be in Avro too. A name of any other form is looked up in the manifests.
+_METADATA_NAME = re.compile(r".+-c\d+-m\d+\.avro|snap-\d+-\d+-.+\.avro|.+\.metadata\.json(?:\.gz)?")
 
 
 def _never() -> None:
@@ -59,7 +63,7 @@ def referenced_paths(
         for several in pool.map(listed, [snapshot.manifest_list for snapshot in metadata.snapshots]):
             manifests.update((manifest.path, manifest) for manifest in several)
         names |= {name_of(path) for path in manifests}
-        if not any(OUTPUT_NAME.fullmatch(name) for name in wanted):
+        if all(_METADATA_NAME.fullmatch(name) for name in wanted):
             return {path for path in candidates if name_of(path) in names}  # manifests list no metadata files
         relevant = [
             manifest

@@ -260,11 +260,15 @@ def _undeleted(group: FileGroup, undone: Mapping[int, str]) -> str | None:
 
 
 def _renumbered(group: FileGroup, rows: Sequence[_Located | None]) -> str | None:
-    """I8: outputs have the row ids of the plan, but the first commit after an upgrade to v3 assigns ids to all rows."""
-    if group.keeps_data:
-        return None
+    """I8: outputs have the row ids of the plan, but the first commit after an upgrade to v3 assigns ids to all rows.
+
+    I3: a file that was removed and added again has a higher sequence number. The deletes that the plan saw no longer
+    apply to its rows, and Java refuses to read a table with a deletion vector that is older than its file.
+    """
     for file, row in zip(group.files, rows, strict=True):
-        if row is not None and row.first_row_id != file.first_row_id:
+        if row is not None and row.sequence_number != file.sequence_number:
+            return f"{file.path} was removed and added again meanwhile"
+        if row is not None and not group.keeps_data and row.first_row_id != file.first_row_id:
             return f"the rows of {file.path} got {'other ' if file.first_row_id is not None else ''}ids meanwhile"
     return None
 

@@ -170,7 +170,7 @@ def live_entries(container: AvroFile, listed: ListedManifest) -> Iterator[Entry]
         (field_id(field), reader(field["type"]) if field_id(field) in wanted else skipper(field["type"]))
         for field in data_file["fields"]
     ]
-    next_row_id = listed.first_row_id
+    next_row_id = listed.first_row_id if listed.content == DATA else None  # rows of delete files have no ids
     for count, block in container.blocks:
         decoder = new_decoder(block)
         for _ in range(count):

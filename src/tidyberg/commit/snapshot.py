@@ -46,6 +46,7 @@ from tidyberg.commit.ownership import manifest_list_name, manifest_name
 from tidyberg.commit.receipt import receipt
 from tidyberg.commit.statistics import carried_statistics
 from tidyberg.commit.summary import replace_summary, roll_forward
+from tidyberg.errors import GroupsConflict
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.plan import FULL_TARGET, DeleteFile
 from tidyberg.model.table import JOB_ID as JOB_ID
@@ -55,6 +56,7 @@ from tidyberg.storage.table_files import damaged
 
 PLAN_HASH = "tidyberg.plan-hash"
 CHUNK = "tidyberg.chunk"
+_NEEDED_AGAIN = "its deletes cannot leave, because other data files need them now"
 
 
 class AssertLastSequenceNumber(ValidatableTableRequirement):
@@ -118,6 +120,13 @@ class Stager:
             raise damaged(head.manifest_list, "it lists other manifests than a moment ago")
         rewritten = [member for member in groups if not member.group.keeps_data]
         merged = [member for member in groups if member.group.keeps_data and self.outputs[member.group.group_id]]
+        if not removed and not merged:
+            # Other writers have added files meanwhile that need the deletes.
+            raise GroupsConflict(
+                f"Nothing was committed to {parent.pinned.table}: {_NEEDED_AGAIN}.",
+                hint="Plan again.",
+                reasons={member.group.group_id: _NEEDED_AGAIN for member in groups},
+            )
         manifests = self._added_manifests(table, parent, rewritten, listed)
         manifests += self._added_delete_manifests(table, parent, merged, listed)
         manifests += self._rewritten_manifests(table, removed, listed)

@@ -64,9 +64,11 @@ class DeleteMerging:
         """Decides what is merged if only files of the chosen partitions may be."""
         candidates, rows, partitions = self._candidates, self._deletes.rows, len(self._inventory.partitions)
         may_merge = (candidates.hazards == Hazard.NONE) & np.array(chosen, np.bool_)[self._partition]
-        reached = NeededDeletes(candidates.files, partitions).among(rows)
+        # A plan for some partitions of a huge table only counts the files of all others. They may need a delete too.
+        counted = candidates.unchanged
+        reached = NeededDeletes(candidates.files, partitions, counted).among(rows)
         others = candidates.files.filter(pa.array(~may_merge))
-        leaves = reached & ~NeededDeletes(others, partitions).among(rows)
+        leaves = reached & ~NeededDeletes(others, partitions, counted).among(rows)
         merged = leaves & (self._is_position | self._is_equality if self._vectors else self._is_position)
         files = self._deletes.touched(merged) & may_merge
         if not self._vectors:

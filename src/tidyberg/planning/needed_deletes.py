@@ -13,11 +13,17 @@ _NONE_LEFT = np.iinfo(np.int64).max
 class NeededDeletes:
     """The deletes that some data files can need. If in doubt, they need one."""
 
-    def __init__(self, data_files: pa.Table, partitions: int) -> None:
+    def __init__(self, data_files: pa.Table, partitions: int, counted_files: pa.Table | None = None) -> None:
+        """`counted_files` are data files that the inventory only counts. Their file sequence numbers are not known."""
         self._paths = set(data_files["path"].to_pylist())
         partition = data_files["partition"].to_numpy()
         self._oldest_data = _oldest(data_files["sequence_number"].to_numpy(), partition, partitions)
         self._oldest_file = _oldest(data_files["file_sequence_number"].to_numpy(), partition, partitions)
+        if counted_files is not None:
+            # A file has its data sequence number or a higher one as its file sequence number.
+            counted = _oldest(counted_files["oldest"].to_numpy(), counted_files["partition"].to_numpy(), partitions)
+            self._oldest_data = np.minimum(self._oldest_data, counted)
+            self._oldest_file = np.minimum(self._oldest_file, counted)
 
     def among(self, deletes: pa.Table) -> npt.NDArray[np.bool_]:
         """Returns a mask of the delete files that can be needed."""
