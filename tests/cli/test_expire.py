@@ -108,6 +108,14 @@ def test_several_tables_are_expired_one_after_the_other(run: Run, warehouse: War
     assert run("expire", "--all-tables", "--snapshot", "1").status == 2
 
 
+def test_a_table_that_never_expires_snapshots_says_so(run: Run, table: Table) -> None:
+    with table.transaction() as transaction:
+        transaction.set_properties({"history.expire.max-snapshot-age-ms": str(2**63 - 1)})
+    for arguments in ((), ("--dry-run", "--json"), ("--older-than", "1000000000d")):
+        ran = run("expire", NAME, *arguments)
+        assert ran.status == 0, ran.err
+
+
 def test_from_python(table: Table, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDYBERG_CONFIG", str(config))
     planned = tidyberg.expire(table, older_than=timedelta(days=12), dry_run=True)

@@ -68,6 +68,7 @@ def test_quarantine_restore_and_purge(run: Run, table: Table) -> None:
         ((NAME, "--job", "x"), "restore and purge"),
         (("--check-locations",), "--catalog-wide"),
         (("restore",), "exactly one table"),
+        ((NAME, "--location", "/"), "'/' is not a location"),
         ((), "No table is named"),
     ],
 )
@@ -75,6 +76,32 @@ def test_bad_input_is_refused(run: Run, table: Table, arguments: tuple[str, ...]
     ran = run("orphans", *arguments)
     assert ran.status == 2
     assert text in " ".join(ran.err.split())
+
+
+def test_a_location_that_leads_out_of_the_table_is_refused(run: Run, table: Table) -> None:
+    ran = run("orphans", NAME, "--location", f"{table.location()}/..", "--dry-run")
+    assert ran.status == 2
+    assert "is not a location of" in ran.err
+
+
+@pytest.mark.parametrize("what", ["restore", "purge"])
+@pytest.mark.parametrize("flag", ["--dry-run", "--now", "--all-tables"])
+def test_a_flag_that_restore_and_purge_do_not_have_changes_nothing(
+    run: Run, warehouse: Warehouse, table: Table, what: str, flag: str
+) -> None:
+    job = run("orphans", NAME, "--now", "--quarantine", "--json").json["job"]["job_id"]
+    before = warehouse.files_on_disk(table)
+    older = ("--older-than", "0s") if what == "purge" else ()
+    ran = run("orphans", what, NAME, "--job", job, *older, flag)
+    assert ran.status == 2
+    assert f"orphans {what} does not have {flag}. Nothing was changed." in " ".join(ran.err.split())
+    assert warehouse.files_on_disk(table) == before
+
+
+def test_an_age_beyond_the_calendar_deletes_nothing(run: Run, table: Table) -> None:
+    ran = run("orphans", NAME, "--older-than", "1000000000d", "--now")
+    assert ran.status == 0, ran.err
+    assert "no orphans among" in ran.out
 
 
 def test_several_tables(run: Run, warehouse: Warehouse, table: Table) -> None:

@@ -166,6 +166,21 @@ def orphans(
         )
         return
     if names[:1] in (("restore",), ("purge",)):
+        unfit = {
+            "--dry-run": dry_run,
+            "--now": now,
+            "--quarantine": quarantine,
+            "--force": force is not None,
+            "--newer-than": newer_than is not None,
+            "--location": bool(location),
+            "--prefix-mismatch": prefix_mismatch != "error",
+            "--equal-schemes": bool(equal_schemes),
+            "--equal-authorities": bool(equal_authorities),
+            "--dropped-table": bool(dropped_table),
+            "--all-tables": all_tables,
+            "--older-than": older_than is not None and names[0] == "restore",
+        }
+        commands.refuse_flags(names[0], [flag for flag, is_given in unfit.items() if is_given])
         status = commands.quarantined(session, names[0], names[1:], job, older_than)
         end_as(status, detailed_exitcode=detailed_exitcode)
         return

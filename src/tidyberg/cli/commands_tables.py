@@ -23,7 +23,7 @@ TableNames = Annotated[
     list[str] | None,
     typer.Argument(metavar="TABLE...", help="namespace.table, or patterns such as 'sales.*'", show_default=False),
 ]
-PlanFile = Annotated[Path, typer.Argument(metavar="PLAN.json", help="A plan written by `plan --out`.")]
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN.json", help="A plan of `plan --out` or `maintain --plan-out`.")]
 ShowAll = Annotated[bool, typer.Option("--all", help="Show every partition; without TABLE: use every table.")]
 AllTables = Annotated[bool, typer.Option("--all-tables", help="Use every table of the catalog.")]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop at the first table that fails.")]

@@ -7,6 +7,8 @@ from zoneinfo import ZoneInfo
 from tidyberg.model.sizes import format_size
 from tidyberg.model.words import plural as plural
 
+_FIRST_MS, _LAST_MS = -62_135_424_000_000, 253_402_128_000_000  # the years 1 to 9999, less a day for time zones
+
 
 def count(number: int) -> str:
     return f"{number:,}"
@@ -45,7 +47,8 @@ def ago(then_ms: int | None, now_ms: int) -> str:
 
 
 def moment(then_ms: int, timezone: str) -> str:
-    """Formats a time in the given time zone."""
+    """Formats a time in the given time zone. An age such as Java's largest number leads beyond the calendar."""
+    then_ms = min(max(then_ms, _FIRST_MS), _LAST_MS)
     return dt.datetime.fromtimestamp(then_ms / 1000, ZoneInfo(timezone)).strftime("%Y-%m-%d %H:%M:%S")
 
 

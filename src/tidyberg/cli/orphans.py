@@ -158,10 +158,20 @@ def _outcome(result: OrphanResult) -> TableOutcome:
     )
 
 
+def refuse_flags(what: str, unfit: Sequence[str]) -> None:
+    """A flag that would be ignored, such as --dry-run, must not let files go."""
+    if unfit:
+        raise BadInput(
+            f"orphans {what} does not have {', '.join(unfit)}. Nothing was changed.",
+            hint=f"Use `tidyberg orphans {what} TABLE`, with --job ID for one run"
+            + (", or --older-than 30d." if what == "purge" else "."),
+        )
+
+
 def quarantined(session: Session, what: str, names: tuple[str, ...], job: str | None, older_than: str | None) -> int:
     """Restores or purges quarantined files. Returns the exit code."""
     if len(names) != 1:
-        raise BadInput(f"orphans {what} needs exactly one table.")
+        raise BadInput(f"orphans {what} needs exactly one table.", hint=f"Use `tidyberg orphans {what} TABLE`.")
     console = standard_error()
     age = _PURGE_AFTER_MS if older_than is None else parse_age(older_than)
 

@@ -8,8 +8,9 @@ from rich.console import Group
 from rich.text import Text
 
 from tidyberg.cli.as_json import error_json, job_json, plain
-from tidyberg.cli.formatting import count, dollars, moment, plural, size
+from tidyberg.cli.formatting import dollars, moment, plural, size
 from tidyberg.model.orphans import (
+    PURGE,
     CatalogLocations,
     OrphanCounts,
     OrphanPlan,
@@ -119,7 +120,9 @@ def _counts_json(files: OrphanCounts) -> dict[str, int]:
 
 def show_quarantine(result: QuarantineResult) -> Group:
     if result.outcome == "nothing":
-        return Group(Text(f"{result.table}: nothing in quarantine that is meant"))
+        is_purge = result.job is not None and result.job.strategy == PURGE
+        found = "nothing in quarantine is old enough to be purged" if is_purge else "nothing is in quarantine"
+        return Group(Text(f"{result.table}: {found}"))
     verb = "deleted" if result.job is not None and result.job.strategy.endswith("purge") else "restored"
     lines = [Text(f"{result.table}: {plural(result.files, 'file')} {verb}, {size(result.bytes)}")]
     if result.already_there:
@@ -150,7 +153,7 @@ def show_locations(found: CatalogLocations, shared: Sequence[SharedLocation]) ->
     lines = [Text(f"{one.other} in {one.other_location} lies in {one.table} ({one.location})", "red") for one in shared]
     lines += [Text(f"not checked: {text}", style="yellow") for text in found.not_checked]
     number = plural(len(shared), "shared location") if shared else "no shared locations"
-    return Group(*lines, Text(f"{number} among {count(len(found.tables))} tables", style="bold"))
+    return Group(*lines, Text(f"{number} among {plural(len(found.tables), 'table')}", style="bold"))
 
 
 def locations_json(found: CatalogLocations, shared: Sequence[SharedLocation]) -> dict[str, Any]:

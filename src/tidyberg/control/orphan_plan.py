@@ -31,8 +31,8 @@ from tidyberg.model.orphans import (
 from tidyberg.model.sizes import GB, format_size
 from tidyberg.model.table import TableRef
 from tidyberg.model.words import plural
-from tidyberg.observe.locations import inside, spelled_roots, table_roots
-from tidyberg.observe.orphans import ListedFiles, OrphanSearch, Spellings, count_orphans
+from tidyberg.observe.locations import inside, table_roots
+from tidyberg.observe.orphans import ALIAS, MISMATCH, UNCLEAR, ListedFiles, OrphanSearch, Spellings, count_orphans
 from tidyberg.observe.reachable import ReachedManifests
 from tidyberg.observe.shared_locations import foreign_metadata, shared_locations
 from tidyberg.record.store import JobStore
@@ -142,7 +142,7 @@ class OrphanFinder:
         return OrphanPlan(
             table=self.ref,
             verdict=verdict,
-            reason=_reason(due, waiting),
+            reason=_reason(due, waiting, sum(found.search.kept[why] for why in (UNCLEAR, ALIAS, MISMATCH))),
             files=due,
             dollars_per_month=due.bytes / GB * dollars_per_gb_month,
             waiting=waiting,
@@ -159,9 +159,12 @@ class OrphanFinder:
         if not self.options.locations:
             return own[:1]  # others may be shared by design, so they have to be named
         wanted = tuple(root.rstrip("/") for root in self.options.locations)
-        for root, spelled in zip(wanted, spelled_roots(wanted), strict=True):
-            if not any(spelled.startswith(start) for start in spelled_roots(own)):
-                raise BadInput(f"{root} is not a location of {self.ref}.", hint=f"Its locations are {', '.join(own)}.")
+        clear = inside(pa.chunked_array([[f"{root}/file" for root in wanted]], pa.large_string()), own).to_pylist()
+        for root, is_clear in zip(self.options.locations, clear, strict=True):
+            if not is_clear:  # `..` would lead elsewhere
+                raise BadInput(
+                    f"{root!r} is not a location of {self.ref}.", hint=f"Its locations are {', '.join(own)}."
+                )
         return tuple(dict.fromkeys(wanted))
 
     def _list(self, table: Table, roots: tuple[str, ...]) -> ListedFiles:
@@ -250,7 +253,7 @@ def _minus(one: OrphanCounts, other: OrphanCounts) -> OrphanCounts:
     return replace(one, **{name: getattr(one, name) - getattr(other, name) for name in names})
 
 
-def _reason(due: OrphanCounts, waiting: OrphanCounts) -> str:
+def _reason(due: OrphanCounts, waiting: OrphanCounts, doubtful: int) -> str:
     if due.files:
         return f"{plural(due.files, 'file')} that no snapshot needs use {format_size(due.bytes)}"
     if waiting.files:
@@ -259,6 +262,8 @@ def _reason(due: OrphanCounts, waiting: OrphanCounts) -> str:
             f"{plural(waiting.files, 'orphan')} seen for the first time less than {hours} hours ago: "
             f"a run after that deletes them, or one with --now"
         )
+    if doubtful:
+        return f"no file is an orphan for certain; {plural(doubtful, 'file')} may be referenced by another name"
     return "every file that is old enough is referenced"
 
 

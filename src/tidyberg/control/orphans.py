@@ -119,10 +119,10 @@ class OrphansJob:
             return runs
         chosen = [run for run in runs if run.job_id.startswith(of_job)]
         if len(chosen) != 1:
-            known = ", ".join(run.job_id for run in runs) or "none"
+            known = ", ".join(run.job_id for run in runs)
             raise UnknownJob(
                 f"{plural(len(chosen), 'run')} with the id {of_job!r} moved files of {self.table} to quarantine.",
-                hint=f"The quarantine has files of {known}.",
+                hint=f"The quarantine has files of {known}." if runs else "Nothing is in quarantine.",
             )
         return chosen
 

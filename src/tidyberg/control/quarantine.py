@@ -104,7 +104,10 @@ class QuarantinedFiles:
             all(inside(moved["path"], roots).to_pylist())
             and all(inside(moved["moved_to"], [self.directory]).to_pylist())
         ):
-            raise DamagedFile(f"{self.record} names files outside of the table's locations.")
+            raise DamagedFile(
+                f"{self.record} names files outside of the table's locations ({', '.join(roots)}).",
+                hint="If a location such as write.data.path was changed since, set it back for the restore.",
+            )
         columns = (moved[name].to_pylist() for name in ("path", "moved_to", "size"))
         return [FileMove(*row) for row in zip(*columns, strict=True)]
 

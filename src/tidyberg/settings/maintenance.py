@@ -69,7 +69,9 @@ class DataStepSettings(PolicySection):
 
     enabled: bool | None = Field(None, description="Whether `maintain` compacts data files. Default: true.")
     strategy: StrategyName | None = Field(None, description="The strategy. Default: that of `compaction:`.")
-    max_cost: float | None = Field(None, ge=0, description="The most dollars that the compaction may cost.")
+    max_cost: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="The most dollars that the compaction may cost."
+    )
 
 
 class ExpireStepSettings(PolicySection):
