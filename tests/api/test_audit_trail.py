@@ -29,7 +29,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     keys = [("eve", VIEWER, "viewer"), ("otto", OPERATOR, "operator"), ("ada", ADMIN, "admin")]
     access = {
         "api_keys": [{"name": name, "hash": hash_key(key), "role": role} for name, key, role in keys],
-        "job_roles": {"expire": "operator"},
+        "job_roles": {"expire": "operator", "maintain": "operator"},
     }
     with Warehouse(directory / "lake", name="default") as warehouse:
         warehouse.append_files(warehouse.create_table("public.events"), 3, 5)
@@ -89,6 +89,8 @@ CALLS: dict[tuple[str, str], tuple[str, Callable[[httpx.Client], tuple[str, Any]
         "job.submit", lambda client: ("/api/v1/compact", JOB), ("/api/v1/compact", {"table": "public.nothing"})),
     ("POST", "/api/v1/expire"): (
         "job.submit", lambda client: ("/api/v1/expire", JOB), ("/api/v1/expire", {"table": "public.nothing"})),
+    ("POST", "/api/v1/maintain"): (
+        "job.submit", lambda client: ("/api/v1/maintain", JOB), ("/api/v1/maintain", {"table": "public.nothing"})),
     ("POST", "/compact"): (
         "job.submit", lambda client: ("/compact", JOB), ("/compact", {"table": "public.nothing"})),
     ("DELETE", "/api/v1/jobs/{job_id}"): (

@@ -28,7 +28,7 @@ def test_each_kind_of_overhead_costs_points_and_has_a_reason() -> None:
         (replace(TIDY, manifests=5_000), 95, "5,000 manifests"),
         (replace(TIDY, dead_bytes=2 * GB), 95, "2 GB are kept for older snapshots beside 512 MB that are live"),
         (replace(TIDY, metadata_bytes=10 * MB), 95, "metadata.json has 10 MB, which every commit writes"),
-        (replace(TIDY, snapshots=100), 98, DELETE_OLD_METADATA),
+        (replace(TIDY, snapshots=100), 98, "tidyberg metadata-files TABLE --keep 100"),
     ):
         found = health(overhead)
         assert (found.score, len(found.reasons)) == (score, 1), words

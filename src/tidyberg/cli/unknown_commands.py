@@ -13,10 +13,7 @@ _NOT_SORTED = (
     "Iceberg's rewrite_data_files(strategy => 'sort') on Spark."
 )
 _EXPIRE = "`tidyberg expire TABLE` expires old snapshots and deletes their files."
-_NO_ORPHANS = (
-    "`tidyberg recover` removes leftover files of tidyberg jobs. For orphan files of other writers use Iceberg's "
-    "remove_orphan_files on Spark."
-)
+_ORPHANS = "`tidyberg orphans TABLE` finds files that no snapshot references, and deletes them."
 _TABLES = "`tidyberg tables` lists tables, `tidyberg health TABLE` looks at one."
 _JOBS = "`tidyberg history` lists jobs of this machine, `tidyberg jobs` those of a service."
 _SERVE = "`tidyberg serve` serves the REST API and runs jobs."
@@ -29,15 +26,16 @@ _HINTS = {
     **dict.fromkeys(("binpack", "compaction", "compacttable", "run", "tidy"), _COMPACT),
     **dict.fromkeys(("sort", "sortorder", "zorder", "cluster", "clustering", "liquid"), _NOT_SORTED),
     **dict.fromkeys(("expiresnapshots", "snapshots", "expiry"), _EXPIRE),
-    **dict.fromkeys(("orphans", "orphan", "removeorphanfiles", "deleteorphanfiles", "clean", "cleanup"), _NO_ORPHANS),
-    **dict.fromkeys(("vacuum", "gc", "purge"), f"{_EXPIRE} {_NO_ORPHANS}"),
+    **dict.fromkeys(("orphan", "removeorphanfiles", "deleteorphanfiles", "clean", "cleanup"), _ORPHANS),
+    **dict.fromkeys(("vacuum", "gc", "purge"), f"{_EXPIRE} {_ORPHANS}"),
     **dict.fromkeys(
         ("rewritemanifest", "manifests", "mergemanifests"),
         "`tidyberg rewrite-manifests TABLE` clusters the entries of manifests by partition.",
     ),
     **dict.fromkeys(
         ("rewritepositiondeletefiles", "rewritepositiondeletes", "rewritedeletes", "deletes"),
-        "`tidyberg compact TABLE --strategy delete_files` rewrites files that have deletes, and drops those deletes.",
+        "`tidyberg compact TABLE --strategy deletes_only` merges delete files. With `--strategy delete_files` it "
+        "rewrites the data files that have deletes.",
     ),
     **dict.fromkeys(("list", "ls", "show", "describe", "info", "inspect", "files", "stats", "analyze"), _TABLES),
     **dict.fromkeys(("status", "job", "log", "logs"), _JOBS),

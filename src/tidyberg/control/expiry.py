@@ -8,7 +8,7 @@ from tidyberg.catalog.errors import catalog_errors
 from tidyberg.catalog.open import load_table
 from tidyberg.control.context import JobPolicy, Services
 from tidyberg.control.expiry_work import ExpiryRequest, ExpiryWork, expiry_result, planner_of
-from tidyberg.control.held_table import MaintenanceRequest, hold_table
+from tidyberg.control.held_table import HoldRequest, hold_table
 from tidyberg.execute.engine import CancelToken
 from tidyberg.model.expiry import EXPIRE, ExpiryOutcome, ExpiryResult
 from tidyberg.model.report import EventSink, Notice
@@ -35,7 +35,7 @@ class ExpiryJob:
 
     def run(self, emit: EventSink, cancel: CancelToken) -> ExpiryResult:
         request = self.request
-        asked = MaintenanceRequest(
+        asked = HoldRequest(
             request.table,
             request.job_id,
             EXPIRE,

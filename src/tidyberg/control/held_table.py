@@ -22,7 +22,7 @@ from tidyberg.record.process import this_process
 
 
 @dataclass(frozen=True)
-class MaintenanceRequest:
+class HoldRequest:
     """What the record of a job says from the start."""
 
     table: TableRef
@@ -130,7 +130,7 @@ class HeldTable:
 
 @contextmanager
 def hold_table(
-    request: MaintenanceRequest,
+    request: HoldRequest,
     services: Services,
     policy: JobPolicy,
     catalog: Catalog,

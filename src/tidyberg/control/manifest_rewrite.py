@@ -15,7 +15,7 @@ from tidyberg.commit.ownership import Ownership
 from tidyberg.commit.snapshot import last_sequence_number
 from tidyberg.control.context import JobPolicy, Services
 from tidyberg.control.dead_jobs import DeadJobs
-from tidyberg.control.held_table import HeldTable, MaintenanceRequest, hold_table
+from tidyberg.control.held_table import HeldTable, HoldRequest, hold_table
 from tidyberg.control.manifest_plan import ManifestPlanner, PreparedManifests
 from tidyberg.errors import CommitStateUnknown, TableReplaced, TidybergError
 from tidyberg.execute.engine import CancelToken
@@ -51,7 +51,7 @@ class ManifestJob:
     def run(self, emit: EventSink, cancel: CancelToken) -> ManifestRewriteResult:
         """Rewrites the manifests if it pays, or if it is forced."""
         request = self.request
-        asked = MaintenanceRequest(
+        asked = HoldRequest(
             request.table, request.job_id, REWRITE_MANIFESTS, request.options.as_options(), request.options.branch
         )
         with hold_table(asked, self.services, self.policy, self.catalog, emit, cancel) as held:

@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 
 from tidyberg.catalog.open import load_table
 from tidyberg.control.context import JobPolicy, Services
-from tidyberg.control.held_table import HeldTable, MaintenanceRequest, hold_table
+from tidyberg.control.held_table import HeldTable, HoldRequest, hold_table
 from tidyberg.control.orphan_plan import OrphanFinder
 from tidyberg.control.orphan_work import OrphanWork, first_refused, refused_files
 from tidyberg.control.quarantine import Quarantine, QuarantinedFiles, restore
@@ -130,7 +130,7 @@ class OrphansJob:
     def _hold(
         self, kind: str, options: dict[str, Any], emit: EventSink, cancel: CancelToken
     ) -> Iterator[tuple[HeldTable, Table]]:
-        asked = MaintenanceRequest(self.table, self.job_id, kind, options)
+        asked = HoldRequest(self.table, self.job_id, kind, options)
         with hold_table(asked, self.services, self.policy, self.catalog, emit, cancel) as held:
             yield held, held.table or held.load()
 
