@@ -162,7 +162,7 @@ def open_lease(job: Job, services: Services, policy: JobPolicy, cancel: CancelTo
     return Lease(
         services.store,
         job,
-        this_process(),
+        job.owner or this_process(),
         services.now_ms,
         ttl_ms=policy.lease_ms,
         wait_seconds=policy.wait_seconds,
