@@ -1,6 +1,7 @@
 """A table with every feature that is reset before each run, and the checks after a run that failed."""
 
 import os
+import random
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from pyiceberg.table import Table
 from tests.builders.control import chunks, make_control
 from tests.builders.engines import Meddling
 from tests.builders.events_table import BY_REGION, REF, SCHEMA, append, data_files, options
-from tests.faults.layer import Call, Crash, Kind, Layer
+from tests.faults.layer import Call, Crash, Kind, Layer, choose
 from tests.faults.wires import wired
 from tests.seed import SEED
 from tidyberg.control.control import Control
@@ -199,10 +200,30 @@ EVERYTHING = bool(os.environ.get("TEST_LONG"))
 
 
 def check(lab: Lab, outcome: Outcome, fault: tuple[Call, Kind], *, resume: bool = False) -> int:
+    with naming(lab, outcome, fault):
+        return lab.check(outcome, resume=resume)
+
+
+@contextmanager
+def naming(lab: Lab, outcome: Outcome, fault: tuple[Call, Kind]) -> Iterator[None]:
+    """Names the fault in the error of a check that fails."""
     call, kind = fault
     try:
         assert outcome.layer.injected, "the call was not made this time"
-        return lab.check(outcome, resume=resume)
+        yield
     except (AssertionError, TidybergError) as problem:
         text = f"seed {SEED}, version {lab.format_version}, {kind.value} at {call}: {problem}"
         raise AssertionError(text) from outcome.error
+
+
+CHANGING = ("delete", "create", "write", "close", "commit", "move")
+
+
+def faults_of(layer: Layer, number: int) -> list[tuple[Call, Kind]]:
+    """All of them in the long run. Otherwise some, half of them crashes at calls that change something."""
+    if EVERYTHING:
+        return list(choose(layer.calls, None))
+    rng = random.Random(SEED)
+    changing = [(call, Kind.CRASH) for call, _ in layer.calls if call.operation in CHANGING]
+    others = list(choose(layer.calls, rng))
+    return rng.sample(changing, min(number, len(changing))) + rng.sample(others, min(number, len(others)))

@@ -1,6 +1,5 @@
 """An expiry ends done or untouched whichever call fails, and the next run or recovery finishes what is left [I6]."""
 
-import random
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +9,8 @@ import pytest
 
 from tests.builders.aged_tables import add_statistics_files, age, set_ref
 from tests.builders.events_table import REF, compact
-from tests.faults.lab import DEAD, EVERYTHING, Lab, Outcome, make_table
-from tests.faults.layer import Call, Kind, Layer, Wire, at, choose
+from tests.faults.lab import DEAD, EVERYTHING, Lab, Outcome, faults_of, make_table, naming
+from tests.faults.layer import Call, Kind, Layer, Wire, at
 from tests.faults.wires import wired
 from tests.seed import SEED
 from tidyberg.errors import TidybergError
@@ -101,24 +100,8 @@ class ExpiryLab(Lab):
 
 
 def verdict(lab: ExpiryLab, outcome: Outcome, fault: tuple[Call, Kind], *, resume: bool) -> str:
-    call, kind = fault
-    try:
-        assert outcome.layer.injected, "the call was not made this time"
+    with naming(lab, outcome, fault):
         return lab.judge(outcome, resume=resume)
-    except (AssertionError, TidybergError) as problem:
-        text = f"seed {SEED}, version {lab.format_version}, {kind.value} at {call}: {problem}"
-        raise AssertionError(text) from outcome.error
-
-
-def faults_of(layer: Layer, number: int) -> list[tuple[Call, Kind]]:
-    """All of them in the long run. Otherwise some, most of them crashes at calls that change something."""
-    if EVERYTHING:
-        return list(choose(layer.calls, None))
-    rng = random.Random(SEED)
-    crashes = [(call, Kind.CRASH) for call, _ in layer.calls]
-    changing = [one for one in crashes if one[0].operation in ("delete", "create", "write", "close", "commit")]
-    others = list(choose(layer.calls, rng))
-    return rng.sample(changing, min(number, len(changing))) + rng.sample(others, min(number, len(others)))
 
 
 @pytest.mark.slow

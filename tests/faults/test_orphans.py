@@ -1,6 +1,5 @@
 """Whichever call of a search for orphans fails: nothing referenced is deleted, and the next run finishes [I6]."""
 
-import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,8 +10,8 @@ import pytest
 from tests.builders.aged_tables import add_statistics_files, set_ref
 from tests.builders.events_table import REF
 from tests.builders.stray_files import backdate_all, put
-from tests.faults.lab import DEAD, EVERYTHING, Lab, Outcome, make_table
-from tests.faults.layer import Call, Kind, Layer, at, choose
+from tests.faults.lab import DEAD, Lab, Outcome, faults_of, make_table, naming
+from tests.faults.layer import Layer, at
 from tests.faults.wires import wired
 from tests.seed import SEED
 from tidyberg.errors import TidybergError
@@ -95,17 +94,6 @@ class OrphanLab(Lab):
         return self.orphans & there
 
 
-def faults_of(layer: Layer, number: int) -> list[tuple[Call, Kind]]:
-    """All of them in the long run. Otherwise some, half of them crashes at calls that change something."""
-    if EVERYTHING:
-        return list(choose(layer.calls, None))
-    rng = random.Random(SEED)
-    crashes = [(call, Kind.CRASH) for call, _ in layer.calls]
-    changing = [one for one in crashes if one[0].operation in ("delete", "create", "write", "close", "commit", "move")]
-    others = list(choose(layer.calls, rng))
-    return rng.sample(changing, min(number, len(changing))) + rng.sample(others, min(number, len(others)))
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("is_quarantine", [False, True], ids=["delete", "quarantine"])
@@ -119,11 +107,7 @@ def test_nothing_referenced_is_lost_whichever_call_fails(tmp_path: Path, is_quar
     for call, kind in faults_of(recorded.layer, 5):
         lab.restore()
         outcome = lab.remove(Layer(at(call, kind)))
-        try:
-            assert outcome.layer.injected, "the call was not made this time"
+        with naming(lab, outcome, (call, kind)):
             ends[lab.judge(outcome)] += 1
-        except (AssertionError, TidybergError) as problem:
-            text = f"seed {SEED}, version {lab.format_version}, {kind.value} at {call}: {problem}"
-            raise AssertionError(text) from outcome.error
     print(dict(ends))  # noqa: T201
     assert ends["left"]

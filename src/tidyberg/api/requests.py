@@ -13,7 +13,7 @@ from tidyberg.model.maintenance import MAINTAIN
 from tidyberg.model.options import VerifyMode
 from tidyberg.model.submission import COMPACT, DEFAULT_TENANT, Schedule
 from tidyberg.service.requests import SubmitRequest
-from tidyberg.settings.fields import StrategyName
+from tidyberg.settings.fields import Section, StrategyName
 from tidyberg.settings.job_options import ExpireJobOptions, KindName, OptionsOfKind, plain_options
 from tidyberg.settings.maintenance import PolicySettings
 from tidyberg.settings.sections import Options
@@ -38,6 +38,17 @@ class TableRequest(RequestModel):
         None, description="The tenant of the job; only admins may name a tenant other than their own."
     )
 
+    def _of_kind(self, kind: str, options: Section, priority: int = 0) -> SubmitRequest:
+        return SubmitRequest(
+            table=self.table,
+            catalog=self.catalog,
+            namespace=self.namespace,
+            kind=kind,
+            options=plain_options(options),
+            priority=priority,
+            tenant=self.tenant,
+        )
+
 
 class PlanRequest(TableRequest):
     """A table to plan for. Only `table` is required; the settings provide the rest."""
@@ -48,14 +59,8 @@ class PlanRequest(TableRequest):
     options: Options = Field(default_factory=Options, description="Options of the plan.")
 
     def to_request(self) -> SubmitRequest:
-        return SubmitRequest(
-            table=self.table,
-            catalog=self.catalog,
-            namespace=self.namespace,
-            strategy=self.strategy.value if self.strategy else None,
-            options=plain_options(self.options),
-            tenant=self.tenant,
-        )
+        strategy = self.strategy.value if self.strategy else None
+        return replace(self._of_kind(COMPACT, self.options), strategy=strategy)
 
 
 class CompactRequest(PlanRequest):
@@ -80,15 +85,7 @@ class ExpireRequest(TableRequest):
     priority: Priority = 0
 
     def to_request(self) -> SubmitRequest:
-        return SubmitRequest(
-            table=self.table,
-            catalog=self.catalog,
-            namespace=self.namespace,
-            kind=EXPIRE,
-            options=plain_options(self.options),
-            priority=self.priority,
-            tenant=self.tenant,
-        )
+        return self._of_kind(EXPIRE, self.options, self.priority)
 
 
 class MaintainRequest(TableRequest):
@@ -102,15 +99,7 @@ class MaintainRequest(TableRequest):
     priority: Priority = 0
 
     def to_request(self) -> SubmitRequest:
-        return SubmitRequest(
-            table=self.table,
-            catalog=self.catalog,
-            namespace=self.namespace,
-            kind=MAINTAIN,
-            options=plain_options(self.options),
-            priority=self.priority,
-            tenant=self.tenant,
-        )
+        return self._of_kind(MAINTAIN, self.options, self.priority)
 
 
 class ApplyRequest(RequestModel):

@@ -4,7 +4,7 @@ Entries that stay are copied as bytes. Only the fields that a commit changes are
 sequence numbers and first row ids that were inherited until now [I3, I8, I9].
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -86,6 +86,19 @@ class AddedDelete:
     partition: bytes
 
 
+def encode_data_file(
+    writers: Sequence[tuple[int, Callable[[bytearray, Any], None]]], fields: Mapping[int, Any], partition: bytes
+) -> bytes:
+    """Encodes a `data_file` struct. Its partition is encoded already."""
+    out = bytearray()
+    for number, write in writers:
+        if number == 102:
+            out += partition
+        else:
+            write(out, fields.get(number))
+    return bytes(out)
+
+
 class EntryEncoder:
     """Encodes entries in the schema of the source, or in that of the format version if the source's does not fit."""
 
@@ -127,7 +140,7 @@ class EntryEncoder:
             fields = _data_file_fields(output.file)
         return self._entry(
             {0: ADDED, 1: snapshot_id, 3: sequence_number, 4: None},
-            self._encode_data_file(fields, output.partition),
+            encode_data_file(self._data_file, fields, output.partition),
         )
 
     def _entry(self, values: Mapping[int, Any], data_file: bytes) -> bytes:
@@ -149,16 +162,7 @@ class EntryEncoder:
 
     def _convert(self, entry: Entry) -> bytes:
         fields = self._read_source(new_decoder(entry.data_file))
-        return self._encode_data_file({134: DATA, **fields, 142: entry.first_row_id}, entry.partition)
-
-    def _encode_data_file(self, fields: Mapping[int, Any], partition: bytes) -> bytes:
-        out = bytearray()
-        for number, write in self._data_file:
-            if number == 102:
-                out += partition
-            else:
-                write(out, fields.get(number))
-        return bytes(out)
+        return encode_data_file(self._data_file, {134: DATA, **fields, 142: entry.first_row_id}, entry.partition)
 
 
 def live_entries(container: AvroFile, listed: ListedManifest) -> Iterator[Entry]:

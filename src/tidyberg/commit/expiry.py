@@ -41,7 +41,7 @@ from pyiceberg.table.update import (
 
 from tidyberg.catalog.metadata_file import send_commit, swaps_in_process
 from tidyberg.commit.ownership import metadata_file_id
-from tidyberg.commit.publish import end_open_transaction
+from tidyberg.commit.publish import brief, end_open_transaction
 from tidyberg.errors import (
     AccessDenied,
     CatalogUnreachable,
@@ -179,7 +179,7 @@ class ExpiryPublisher:
                 if not isinstance(error, CommitFailedException) and not swaps_in_process(self.catalog):
                     self.in_doubt = True
                 end_open_transaction(self.catalog)
-                self.notice(f"commit attempt {self.attempts} did not go through ({_brief(error)}); asking the table")
+                self.notice(f"commit attempt {self.attempts} did not go through ({brief(error)}); asking the table")
                 continue
             return removal
         raise self._gave_up(failure)
@@ -192,7 +192,7 @@ class ExpiryPublisher:
         except TidybergError:
             raise
         except Exception as error:  # noqa: BLE001  # clients have many; a catalog that is away may come back
-            self.notice(f"the catalog did not show {self.table} ({_brief(error)}); asking again")
+            self.notice(f"the catalog did not show {self.table} ({brief(error)}); asking again")
             return None
         if loaded.metadata.table_uuid != table.metadata.table_uuid:
             raise TableReplaced(f"{self.table} was dropped and created again while the job ran.", hint="Try again.")
@@ -212,34 +212,29 @@ class ExpiryPublisher:
                 about_to_write=self.about_to_write,
             )
         except (ForbiddenError, UnauthorizedError) as error:
-            raise AccessDenied(f"The catalog refused the commit: {_brief(error)}.") from error
+            raise AccessDenied(f"The catalog refused the commit: {brief(error)}.") from error
         except BadRequestError as error:
             if (now := self._load(table)) is not None and _targets(now.metadata) == _targets(table.metadata):
-                raise Terminal(f"The catalog rejected the commit: {_brief(error)}.") from error
-            raise CommitFailedException(_brief(error)) from error
+                raise Terminal(f"The catalog rejected the commit: {brief(error)}.") from error
+            raise CommitFailedException(brief(error)) from error
 
     def _gave_up(self, failure: BaseException | None) -> TidybergError:
         if self.in_doubt:
             return CommitStateUnknown(
-                f"The catalog did not say whether the commit to {self.table} landed ({_brief(failure)}).",
+                f"The catalog did not say whether the commit to {self.table} landed ({brief(failure)}).",
                 hint="No file was deleted. Run `tidyberg recover` once the catalog answers again.",
             )
         if isinstance(failure, CommitFailedException):
             return Conflict(
                 f"{self.table} was too busy: {plural(self.attempts, 'attempt')} to expire its snapshots lost "
-                f"({_brief(failure)}).",
+                f"({brief(failure)}).",
                 hint="Try again when fewer writers commit, or raise commit.retries.",
             )
         return CatalogUnreachable(
-            f"The commit to {self.table} failed ({_brief(failure)}); no file was deleted.",
+            f"The commit to {self.table} failed ({brief(failure)}); no file was deleted.",
             hint="Try again when the catalog answers.",
         )
 
 
 def _targets(metadata: TableMetadata) -> dict[str, int]:
     return {name: ref.snapshot_id for name, ref in sorted(metadata.refs.items())}
-
-
-def _brief(error: BaseException | None) -> str:
-    text = " ".join(str(error).split()) if error else ""
-    return (text[:200] + "…") if len(text) > 200 else text or type(error).__name__

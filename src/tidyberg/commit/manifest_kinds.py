@@ -16,7 +16,7 @@ from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.types import UUIDType
 
 from tidyberg.avro.records import AvroFile, field_id, reader, resolve_names, writer
-from tidyberg.commit.entries import EXISTING, Manifest, entry_schema, with_partition
+from tidyberg.commit.entries import EXISTING, Manifest, encode_data_file, entry_schema, with_partition
 from tidyberg.commit.new_partitions import decode_partitions, partition_types
 from tidyberg.manifests.encoded_entries import EncodedEntries, EntryFormat, Ints
 from tidyberg.observe.manifest_list import DATA, ListedManifest
@@ -229,7 +229,7 @@ class KindEncoder:
             convert = self._convert[formats[manifest]]
             if convert is not None:
                 fields = {134: DATA, **convert(bytes(content[begin:end])), 142: row_id}
-                encoded.append(prefixes[prefix] + self._encode_data_file(fields, partition))
+                encoded.append(prefixes[prefix] + encode_data_file(self._data_file, fields, partition))
             elif self._write_row_id is None:
                 encoded.append(prefixes[prefix] + content[begin:end])
             else:
@@ -252,12 +252,3 @@ class KindEncoder:
                 write(out, values[number])
             prefixes.append(bytes(out))
         return prefixes, numbers.reshape(-1)
-
-    def _encode_data_file(self, fields: Mapping[int, Any], partition: bytes) -> bytes:
-        out = bytearray()
-        for number, write in self._data_file:
-            if number == 102:
-                out += partition
-            else:
-                write(out, fields.get(number))
-        return bytes(out)

@@ -13,7 +13,7 @@ from tidyberg.commit.fence import no_fence
 from tidyberg.commit.manifest_writing import ManifestContent, ManifestWriter
 from tidyberg.commit.manifests import manifest_list, write_file
 from tidyberg.commit.ownership import manifest_list_name, manifest_name
-from tidyberg.commit.snapshot import CHUNK, JOB_ID, commit_requirements, next_row_id, snapshot_updates
+from tidyberg.commit.snapshot import CHUNK, JOB_ID, commit_requirements, new_snapshot, next_row_id, snapshot_updates
 from tidyberg.commit.summary import roll_forward
 from tidyberg.observe.manifest_list import ListedManifest, read_listed_manifests
 
@@ -92,17 +92,14 @@ class ManifestStager:
         write_file(table.io, list_path, content)
         entries = sum(int(one.fields[505]) for one in new)
         kept = len(manifests) - len(new)
-        snapshot = Snapshot(
-            snapshot_id=self.snapshot_id,
-            parent_snapshot_id=head.snapshot_id,
-            sequence_number=sequence_number if version > 1 else None,
-            # A snapshot must not be older than the table's last update, even if clocks differ.
-            timestamp_ms=max(self.now_ms(), metadata.last_updated_ms),
-            manifest_list=list_path,
-            summary=self._summary(head, len(new), kept, len(rewrite.replaced), entries),
-            schema_id=metadata.current_schema_id,
-            first_row_id=first_row_id,
-            added_rows=added_rows if first_row_id is not None else None,
+        snapshot = new_snapshot(
+            table,
+            head,
+            self.snapshot_id,
+            list_path,
+            self._summary(head, len(new), kept, len(rewrite.replaced), entries),
+            added_rows,
+            self.now_ms(),
         )
         return StagedManifests(
             list_path,

@@ -147,17 +147,14 @@ class Stager:
         )
         list_path = self._location(table, manifest_list_name(self.job_id, self.snapshot_id, attempt))
         self._write(table, list_path, content)
-        snapshot = Snapshot(
-            snapshot_id=self.snapshot_id,
-            parent_snapshot_id=head.snapshot_id,
-            sequence_number=sequence_number if version > 1 else None,
-            # A snapshot must not be older than the table's last update, even if clocks differ.
-            timestamp_ms=max(self.now_ms(), metadata.last_updated_ms),
-            manifest_list=list_path,
-            summary=self._summary(head, groups, deletes),
-            schema_id=metadata.current_schema_id,
-            first_row_id=first_row_id,
-            added_rows=added_rows if first_row_id is not None else None,
+        snapshot = new_snapshot(
+            table,
+            head,
+            self.snapshot_id,
+            list_path,
+            self._summary(head, groups, deletes),
+            added_rows,
+            self.now_ms(),
         )
         return Staged(
             list_path,
@@ -370,6 +367,24 @@ def next_row_id(table: Table) -> int | None:
     if metadata.next_row_id is None:
         raise damaged(table.metadata_location, "it has no next-row-id, which format version 3 requires")
     return metadata.next_row_id
+
+
+def new_snapshot(
+    table: Table, head: Snapshot, snapshot_id: int, list_path: str, summary: Summary, added_rows: int, now_ms: int
+) -> Snapshot:
+    metadata, first_row_id = table.metadata, next_row_id(table)
+    return Snapshot(
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=head.snapshot_id,
+        sequence_number=metadata.next_sequence_number() if metadata.format_version > 1 else None,
+        # A snapshot must not be older than the table's last update, even if clocks differ.
+        timestamp_ms=max(now_ms, metadata.last_updated_ms),
+        manifest_list=list_path,
+        summary=summary,
+        schema_id=metadata.current_schema_id,
+        first_row_id=first_row_id,
+        added_rows=added_rows if first_row_id is not None else None,
+    )
 
 
 def commit_requirements(

@@ -27,6 +27,11 @@ def options_as_asked(request: SubmitRequest) -> dict[str, Any]:
     return options
 
 
+def refuse_options_of_compactions(request: SubmitRequest) -> None:
+    if request.strategy is not None or request.verify is not None:
+        raise BadInput("Only a compaction has a strategy and a way to verify outputs.", hint="Omit both.")
+
+
 def check_plan_options(
     options: PlanOptions, schema: Schema | None = None, properties: Mapping[str, str] | None = None
 ) -> None:

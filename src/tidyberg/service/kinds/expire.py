@@ -10,7 +10,7 @@ from tidyberg.model.principal import Role
 from tidyberg.model.submission import Submission
 from tidyberg.planning.expiry import check_allowed
 from tidyberg.service.kinds.base import CheckedRequest, RequestScope, RunContext, RunOutcome
-from tidyberg.service.request_checks import options_as_asked
+from tidyberg.service.request_checks import options_as_asked, refuse_options_of_compactions
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.settings.job_options import ExpireJobOptions, check_repeatable, parse_job_options, plain_options
 
@@ -26,8 +26,7 @@ class Expire:
         return frozenset((EXPIRE,))
 
     def check(self, request: SubmitRequest, scope: RequestScope) -> CheckedRequest:
-        if request.strategy is not None or request.verify is not None:
-            raise BadInput("Only a compaction has a strategy and a way to verify outputs.", hint="Omit both.")
+        refuse_options_of_compactions(request)
         options = _options(options_as_asked(request))
         if scope.is_schedule:
             try:

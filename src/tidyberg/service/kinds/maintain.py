@@ -6,7 +6,7 @@ from typing import Any
 from tidyberg.catalog.open import load_table
 from tidyberg.control.maintenance.maintainer import Maintainer, describe
 from tidyberg.control.maintenance.request import maintenance_request
-from tidyberg.errors import BadInput, Transient
+from tidyberg.errors import Transient
 from tidyberg.model.job import Job, JobStatus, Stage
 from tidyberg.model.left import Outcome
 from tidyberg.model.maintenance import MAINTAIN, MaintenanceResult
@@ -15,7 +15,7 @@ from tidyberg.model.principal import Role
 from tidyberg.model.submission import Submission
 from tidyberg.record.process import this_process
 from tidyberg.service.kinds.base import CheckedRequest, RequestScope, RunContext, RunOutcome
-from tidyberg.service.request_checks import options_as_asked
+from tidyberg.service.request_checks import options_as_asked, refuse_options_of_compactions
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.settings.job_options import parse_job_options, plain_options
 from tidyberg.settings.maintenance import PolicySettings, maintenance_policy
@@ -34,8 +34,7 @@ class Maintain:
         return frozenset((MAINTAIN,))
 
     def check(self, request: SubmitRequest, scope: RequestScope) -> CheckedRequest:
-        if request.strategy is not None or request.verify is not None:
-            raise BadInput("Only a compaction has a strategy and a way to verify outputs.", hint="Omit both.")
+        refuse_options_of_compactions(request)
         asked = _policy(options_as_asked(request))
         known = scope.look(False) if not scope.is_schedule else None
         if known is not None:  # a wrong property of the table is reported now, and not when the job runs
