@@ -51,9 +51,9 @@ class JobRecord:
         self.update(sent=sent, heartbeat_ms=self._lease.now_ms())
         self._lease.check()
 
-    def check_ownership(self) -> None:
-        """Asks the store. Raises if another job took over the table."""
-        self._lease.check()
+    def check_ownership(self, unless_within: float = 0.0) -> None:
+        """Asks the store, unless it did so within the last seconds. Raises if another job took over the table."""
+        self._lease.check(unless_within)
 
     def raise_if_lost(self) -> None:
         """Raises if the loss of the table is already known. Does not ask the store."""
