@@ -53,7 +53,7 @@ def entries(draw: st.DrawFn, content: int = 0) -> ForgedEntry:
 
 @given(st.data())
 @settings(max_examples=60)
-def test_both_ways_of_walking_read_the_same(abreast: pytest.MonkeyPatch, data: st.DataObject) -> None:
+def test_all_ways_of_walking_read_the_same(abreast: pytest.MonkeyPatch, data: st.DataObject) -> None:
     manifests = [
         ForgedManifest(data.draw(st.lists(entries(content), max_size=6)), content=min(content, 1), format_version=2)
         for content in data.draw(st.lists(st.integers(0, 2), min_size=1, max_size=5))
@@ -66,6 +66,9 @@ def test_both_ways_of_walking_read_the_same(abreast: pytest.MonkeyPatch, data: s
             ((_, alone),) = read_entries([(name, raw, deletes)])
             assert together[name].table.to_pylist() == alone.table.to_pylist()
             assert together[name].partition_columns == alone.partition_columns
+        patch.setattr(walking, "_FEWEST_LANES", data.draw(st.integers(1, 5)))
+        for name, both in read_entries(files):
+            assert both.table == together[name].table
     for name, few in read_entries(files, ("status", "content", "path", "size")):
         assert few.table == together[name].table.select(["status", "content", "path", "size"])
 

@@ -43,57 +43,70 @@ class Fields(NamedTuple):
     kinds: Mapping[str, Kind]
 
 
+class Lanes(NamedTuple):
+    """How far the walk has come in each block. The walk updates the arrays."""
+
+    at: Positions  # where the next record begins
+    record: Positions  # its number among all records
+    left: Positions  # how many records are left
+
+
 def walk(schema_text: str, wanted: "Wanted", blocks: Sequence[tuple[int, bytes]]) -> Fields:
     """Walks blocks of files with the same schema. Records keep the order of the blocks."""
     steps = compile_steps(schema_text, wanted)
     buffer = Buffer([content for _, content in blocks])
     counts = np.array([count for count, _ in blocks], np.int64)
     rows = int(counts.sum())
-    if rows < _FEWEST_LANES * int(counts.max(initial=0)):
-        noted = _walk_alone(steps, buffer, counts)
-    else:
-        noted = _walk_abreast(steps, buffer, counts)
+    noted = {step.name: np.zeros(rows, np.int64) for step in steps if step.name is not None}
+    lanes = Lanes(buffer.starts.copy(), np.cumsum(counts) - counts, counts)
+    _walk_abreast(steps, buffer, lanes, noted)
+    _walk_alone(steps, buffer, lanes, noted)
+    if (lanes.at != buffer.ends).any():
+        raise AvroError("the records of a block do not fill it")
     kinds = {step.name: _value_kind(step) for step in steps if step.name is not None}
     return Fields(buffer, rows, noted, kinds)
 
 
-def _walk_abreast(steps: Sequence[Step], buffer: Buffer, counts: Positions) -> dict[str, Positions]:
-    """Walks all blocks in parallel, one lane per block."""
-    noted = {step.name: np.zeros(int(counts.sum()), np.int64) for step in steps if step.name is not None}
+def _walk_abreast(steps: Sequence[Step], buffer: Buffer, lanes: Lanes, noted: Mapping[str, Positions]) -> None:
+    """Walks the blocks in parallel, one lane per block, while enough of them have records left."""
+    at, record, left = lanes
     # Blocks with the most records come first, so the lanes that are still busy are always the first ones.
-    order = np.argsort(-counts, kind="stable")
-    busy = np.searchsorted(-counts[order], -np.arange(int(counts.max(initial=0))), side="left")
-    at = buffer.starts[order]
-    record = (np.cumsum(counts) - counts)[order]
-    for lanes in busy.tolist():
-        here, row = at[:lanes], record[:lanes]
+    order = np.argsort(-left, kind="stable")
+    busy = np.searchsorted(-left[order], -np.arange(int(left.max(initial=0))), side="left")
+    here, row, ends = at[order], record[order], buffer.ends[order]
+    rounds = int(np.searchsorted(-busy, -_FEWEST_LANES, side="right"))
+    for count in busy[:rounds].tolist():
+        now = here[:count]
         for step in steps:
-            here = _take(step, buffer, here, row, noted)
-        at[:lanes] = here
-        record[:lanes] += 1
-        if (here > buffer.ends[order[:lanes]]).any():
+            now = _take(step, buffer, now, row[:count], noted)
+        here[:count] = now
+        row[:count] += 1
+        if (now > ends[:count]).any():
             raise AvroError("a record is longer than its block")
-    if (at != buffer.ends[order]).any():
-        raise AvroError("the records of a block do not fill it")
-    return noted
+    at[order], record[order] = here, row
+    left -= np.minimum(left, rounds)
 
 
-def _walk_alone(steps: Sequence[Step], buffer: Buffer, counts: Positions) -> dict[str, Positions]:
-    """Walks a few large blocks record by record, in plain Python."""
+def _walk_alone(steps: Sequence[Step], buffer: Buffer, lanes: Lanes, noted: Mapping[str, Positions]) -> None:
+    """Walks the records that are left, block by block, in plain Python."""
+    at, record, left = lanes
+    if not left.any():
+        return
     data = buffer.bytes.tobytes()
-    noted: dict[str, list[int]] = {step.name: [] for step in steps if step.name is not None}
-    for count, start, end in zip(counts.tolist(), buffer.starts.tolist(), buffer.ends.tolist(), strict=True):
-        at = start
-        for _ in range(count):
+    for block in np.flatnonzero(left).tolist():
+        here, end = int(at[block]), int(buffer.ends[block])
+        begins: dict[str, list[int]] = {name: [] for name in noted}
+        for _ in range(int(left[block])):
             for step in steps:
-                begins, at = _take_one(step, data, at)
+                begin, here = _take_one(step, data, here)
                 if step.name is not None:
-                    noted[step.name].append(begins)
-            if at > end:
+                    begins[step.name].append(begin)
+            if here > end:
                 raise AvroError("a record is longer than its block")
-        if at != end:
-            raise AvroError("the records of a block do not fill it")
-    return {name: np.array(positions, np.int64) for name, positions in noted.items()}
+        at[block] = here
+        first = int(record[block])
+        for name, positions in begins.items():
+            noted[name][first : first + len(positions)] = positions
 
 
 def _take_one(step: Step, data: bytes, at: int) -> tuple[int, int]:

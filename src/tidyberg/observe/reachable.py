@@ -5,7 +5,6 @@ are read once.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -19,13 +18,11 @@ from pyiceberg.table.snapshots import Snapshot
 from tidyberg.errors import DamagedFile
 from tidyberg.model.expiry import FileCounts
 from tidyberg.model.manifest import ManifestInfo
-from tidyberg.observe.manifest_list import read_manifest_list
+from tidyberg.observe.manifest_lists import read_manifest_lists
 from tidyberg.observe.path_keys import TEXT, path_keys
 from tidyberg.observe.reading import stream_entries
 from tidyberg.storage.table_files import read_bytes
 
-_LISTS_AT_A_TIME = 32
-_THREADS = 8
 # Manifests that are read together, although one may be damaged. Many small ones are decoded much faster than one each.
 _BUNDLE, _BUNDLE_BYTES = 4096, 32 * 1024 * 1024
 _COLUMNS = ("status", "content", "path", "size")
@@ -66,27 +63,10 @@ class ReachedManifests:
         """`skip` is called about a damaged or missing list, which then adds nothing. Without it, that is an error."""
         lists = _by_key({one.manifest_list for one in snapshots if one.manifest_list})
         new = {key: path for key, path in lists.items() if key not in self.lists}
-        found: dict[str, ManifestInfo] = {}
-        for infos in self._read(list(new.values()), skip):
-            found.update((info.path, info) for info in infos)
+        found = read_manifest_lists(self.io, list(new.values()), self.check, skip)
         for key, path in _by_key(found).items():
             self.manifests.setdefault(key, found[path])
         self.lists |= new
-
-    def _read(self, paths: Sequence[str], skip: Callable[[DamagedFile], None] | None) -> Iterator[list[ManifestInfo]]:
-        def read(path: str) -> list[ManifestInfo]:
-            self.check()
-            try:
-                return read_manifest_list(self.io, path)
-            except DamagedFile as error:
-                if skip is None:
-                    raise
-                skip(error)
-                return []
-
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="lists") as pool:
-            for start in range(0, len(paths), _LISTS_AT_A_TIME):
-                yield from pool.map(read, paths[start : start + _LISTS_AT_A_TIME])
 
     def entry_paths(self, known: Collection[str] = ()) -> Iterator[pa.ChunkedArray]:
         """Yields the paths of live entries, without manifests whose keys are known.
