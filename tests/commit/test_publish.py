@@ -407,7 +407,7 @@ def test_a_commit_that_landed_and_was_expired_at_once_is_still_known_by_its_file
             raise CommitFailedException("409 for a commit that had landed")
 
     properties = {key: value for key, value in warehouse.properties.items() if key != "type"}
-    publish.catalog = Expiring(warehouse.name, **properties)
+    publish.loop.catalog = Expiring(warehouse.name, **properties)
 
     committed = publish.publish(finish(table, plan.groups, publish.job_id))
 

@@ -134,9 +134,7 @@ class ManifestWork:
         )
         branch = self.job.request.options.branch
         publisher = ManifestPublisher(
-            self.job.catalog,
-            self.job.request.table,
-            record.job.table_uuid,
+            self.held.commit_loop(),
             branch,
             ManifestStager(
                 record.job.job_id,
@@ -150,9 +148,6 @@ class ManifestWork:
             plan_again=self._plan_again,
             refusal=self.job.planner(self.held.cancel).refusal,
             replans=self.job.policy.replans,
-            retry=services.retry,
-            notice=self.held.warn,
-            sleep=services.sleep,
         )
         try:
             published = publisher.publish(prepared.rewrite)
