@@ -1,4 +1,4 @@
-"""What a kind of job is: it checks requests, says who may make them, and runs them."""
+"""The interface of a kind of job: it checks requests, says who may make them, and runs them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,3 +95,14 @@ class JobKind(Protocol):
         ...
 
     def run(self, context: RunContext) -> RunOutcome: ...
+
+
+class HistoryRemover:
+    """The part of JobKind that is the same for all kinds of jobs that remove history for good."""
+
+    name: str
+    least_role = Role.ADMIN
+    is_planned = False
+
+    def rights(self, options: Mapping[str, Any]) -> frozenset[str]:  # noqa: ARG002
+        return frozenset((self.name,))
