@@ -71,7 +71,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Left:
-    """What a side left of the table."""
+    """The snapshots and files that a side left."""
 
     snapshots: frozenset[int]
     files: frozenset[str]  # without metadata.json

@@ -52,7 +52,7 @@ class AssertSameRefs(ValidatableTableRequirement):
 
 @dataclass(frozen=True)
 class MetadataRemoval:
-    """What leaves the table's metadata in one commit."""
+    """One commit removes these parts from the table's metadata."""
 
     snapshot_ids: tuple[int, ...] = ()
     refs: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class MetadataRemoval:
         return not (self.snapshot_ids or self.refs or self.schema_ids or self.spec_ids)
 
     def is_done(self, metadata: TableMetadata) -> bool:
-        """Whether nothing of it is in the table any more."""
+        """Returns True if all of it has left the table."""
         return (
             {one.snapshot_id for one in metadata.snapshots}.isdisjoint(self.snapshot_ids)
             and set(metadata.refs).isdisjoint(self.refs)

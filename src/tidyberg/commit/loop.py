@@ -78,7 +78,7 @@ class Commit(ABC, Generic[State, Attempt, Result]):
         return None
 
     def assumptions(self, _table: Table) -> object:
-        """What an attempt assumes although no requirement states it. Servers answer that such a request is bad."""
+        """Returns what an attempt assumes of the table although no requirement states it."""
         return None
 
 

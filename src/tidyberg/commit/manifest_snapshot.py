@@ -22,7 +22,7 @@ ONLY_CHUNK = 0  # a rewrite makes one commit
 
 @dataclass(frozen=True)
 class ManifestRewrite:
-    """What one commit replaces, and with what."""
+    """One commit replaces these manifests, and writes these entries into new ones."""
 
     format_version: int
     replaced: Mapping[str, int | None]  # the first row id of each manifest, by path
@@ -34,7 +34,7 @@ class ManifestRewrite:
         return [one for one in self.manifests if isinstance(one, ManifestContent)]
 
     def is_stale(self, table: Table, listed: Mapping[str, ListedManifest]) -> bool:
-        """Whether another writer removed one of the manifests, or assigned row ids to it, or upgraded the table."""
+        """Returns True if another writer removed a manifest, assigned row ids to it, or upgraded the table."""
         return table.metadata.format_version != self.format_version or any(
             path not in listed or listed[path].first_row_id != first_row_id
             for path, first_row_id in self.replaced.items()
@@ -139,7 +139,7 @@ class ManifestStager:
         return table.location_provider().new_metadata_location(name)
 
     def _summary(self, head: Snapshot, created: int, kept: int, replaced: int, entries: int) -> Summary:
-        """The names are those of Iceberg's Java library. The totals stay."""
+        """Builds the summary. Its names are those of Iceberg's Java library, and the totals stay as they were."""
         return Summary(
             operation=Operation.REPLACE,
             **roll_forward(head.summary.additional_properties if head.summary else {}, {}),
@@ -163,7 +163,7 @@ def listed_manifests(table: Table, head: Snapshot) -> dict[str, ListedManifest]:
 def _in_order(
     rewrite: ManifestRewrite, new: Sequence[ListedManifest], listed: Mapping[str, ListedManifest]
 ) -> list[ListedManifest]:
-    """New manifests and those that stay in the order of clustering, then all others of the parent."""
+    """Lists new manifests and those that stay in the order of clustering, then all others of the parent."""
     fresh = iter(new)
     ordered: dict[str, ListedManifest] = {}
     for one in rewrite.manifests:

@@ -1,4 +1,4 @@
-"""What an expiry does while it holds its table: it decides, lists what it deletes, commits, deletes and verifies."""
+"""Expires snapshots while a job holds its table: it decides, lists files, commits, deletes and verifies."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -56,7 +56,7 @@ def planner_of(
 
 @dataclass
 class ExpiryWork:
-    """What the job does while it holds its table."""
+    """The stages of an expiry while it holds its table."""
 
     request: ExpiryRequest
     held: HeldTable

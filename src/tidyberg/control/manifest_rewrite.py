@@ -71,7 +71,7 @@ class ManifestJob:
 
 @dataclass
 class ManifestWork:
-    """What the job does while it holds its table."""
+    """The stages of a manifest rewrite while it holds its table."""
 
     job: ManifestJob
     held: HeldTable

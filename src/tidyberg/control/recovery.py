@@ -44,7 +44,7 @@ PROGRESS_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Finding:
-    """What recovery found out about a dead job that had begun to write."""
+    """Recovery has found this out about a dead job that had begun to write."""
 
     table: Table | None  # None if it is gone, or if another table has its name
     files: frozenset[str] = frozenset()  # files of the job that exist
@@ -249,7 +249,7 @@ class Recovery:
         return fenced, None
 
     def _is_ruled_out(self, catalog: Catalog, table: Table, job: Job, sent: SentCommit) -> bool:
-        """Whether the last commit cannot land, even without a fence."""
+        """Returns True if the last commit cannot land, even without a fence."""
         if snapshot_of_job(table.metadata, job.job_id, sent.chunk) is not None:
             return True
         if swaps_in_process(catalog) and job.owner is not None and is_alive(job.owner) is False:

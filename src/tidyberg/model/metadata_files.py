@@ -1,4 +1,4 @@
-"""How many old metadata files a table keeps, and whether commits delete the others."""
+"""A table keeps so many old metadata files. Its commits may delete older ones."""
 
 from dataclasses import dataclass
 

@@ -21,7 +21,7 @@ from tidyberg.settings.settings import Settings
 
 @dataclass(frozen=True)
 class RequestScope:
-    """What a request is checked against."""
+    """A request is checked against these values."""
 
     settings: Settings
     table: TableRef  # a schedule may have a pattern as its name
@@ -56,7 +56,7 @@ class RunContext:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How an attempt ended that did not raise. `failure` came after something was committed, which stays."""
+    """The result of an attempt that did not raise. `failure` came after something was committed, which stays."""
 
     run: Job
     outcome: Outcome
@@ -79,7 +79,7 @@ class JobKind(Protocol):
 
     @property
     def is_planned(self) -> bool:
-        """Whether a plan can estimate such a job before it runs."""
+        """Returns True if a plan can estimate such a job before it runs."""
         ...
 
     def rights(self, options: Mapping[str, Any]) -> frozenset[str]:
