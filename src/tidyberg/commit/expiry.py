@@ -52,7 +52,7 @@ class AssertSameRefs(ValidatableTableRequirement):
 
 @dataclass(frozen=True)
 class MetadataRemoval:
-    """One commit removes these parts from the table's metadata."""
+    """The parts of the table's metadata that one commit removes."""
 
     snapshot_ids: tuple[int, ...] = ()
     refs: tuple[str, ...] = ()

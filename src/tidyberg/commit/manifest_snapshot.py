@@ -22,7 +22,7 @@ ONLY_CHUNK = 0  # a rewrite makes one commit
 
 @dataclass(frozen=True)
 class ManifestRewrite:
-    """One commit replaces these manifests, and writes these entries into new ones."""
+    """Says which manifests one commit replaces, and with which entries."""
 
     format_version: int
     replaced: Mapping[str, int | None]  # the first row id of each manifest, by path

@@ -65,7 +65,7 @@ class JobPolicy:
 
 @dataclass(frozen=True)
 class Services:
-    """All jobs of a process share these."""
+    """The parts that all jobs of a process share."""
 
     store: JobStore
     cache: ManifestCache

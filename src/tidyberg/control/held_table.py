@@ -24,7 +24,7 @@ from tidyberg.record.process import this_process
 
 @dataclass(frozen=True)
 class HoldRequest:
-    """The record of a job has these values from the start."""
+    """The values that the record of a job has from the start."""
 
     table: TableRef
     job_id: str  # no job has had it before

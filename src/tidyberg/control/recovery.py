@@ -44,7 +44,7 @@ PROGRESS_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Finding:
-    """Recovery has found this out about a dead job that had begun to write."""
+    """The facts that recovery found out about a dead job that had begun to write."""
 
     table: Table | None  # None if it is gone, or if another table has its name
     files: frozenset[str] = frozenset()  # files of the job that exist

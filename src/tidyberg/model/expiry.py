@@ -15,7 +15,7 @@ ExpiryOutcome = Literal["nothing", "planned", "expired", "partly"]
 
 @dataclass(frozen=True, slots=True)
 class ExpiryBounds:
-    """A plan found these snapshots to expire. Its application may expire fewer, and no others."""
+    """The snapshots and refs that a plan found to expire. `apply` may expire fewer, and no others."""
 
     snapshot_ids: tuple[int, ...]
     refs: tuple[str, ...]

@@ -36,7 +36,7 @@ class MaintenanceRequest:
 
 @dataclass(frozen=True)
 class StepPlan:
-    """One step would do this to the table as it was when the plan was made."""
+    """Says what one step would do to the table as it was when the plan was made."""
 
     step: StepName
     verdict: StepVerdict

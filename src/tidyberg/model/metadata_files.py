@@ -1,4 +1,4 @@
-"""A table keeps so many old metadata files. Its commits may delete older ones."""
+"""Says how many old metadata files a table keeps, and whether commits delete the others."""
 
 from dataclasses import dataclass
 

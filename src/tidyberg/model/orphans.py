@@ -73,7 +73,7 @@ class OrphanCounts:
 
 @dataclass(frozen=True)
 class OrphanPlan:
-    """A run would delete these files now. To make a plan changes nothing."""
+    """Says which files a run would delete now. Planning changes nothing."""
 
     table: TableRef
     verdict: OrphanVerdict

@@ -21,7 +21,7 @@ from tidyberg.settings.settings import Settings
 
 @dataclass(frozen=True)
 class RequestScope:
-    """A request is checked against these values."""
+    """The values that a request is checked against."""
 
     settings: Settings
     table: TableRef  # a schedule may have a pattern as its name
