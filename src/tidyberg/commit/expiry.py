@@ -32,7 +32,7 @@ from pyiceberg.table.update import (
 )
 
 from tidyberg.catalog.metadata_file import send_commit
-from tidyberg.commit.loop import Commit, CommitLoop
+from tidyberg.commit.loop import CommitKind, CommitLoop
 from tidyberg.commit.ownership import metadata_file_id
 
 
@@ -113,7 +113,7 @@ def removable_refs(catalog: Catalog, metadata: TableMetadata, names: Sequence[st
 
 
 @dataclass
-class ExpiryPublisher(Commit[Table, MetadataRemoval, MetadataRemoval]):
+class ExpiryPublisher(CommitKind[Table, MetadataRemoval, MetadataRemoval]):
     """Each attempt loads the table again, also the first.
 
     It may have taken minutes to find the files, and a REST server does not notice if a tag was created meanwhile.

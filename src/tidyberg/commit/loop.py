@@ -44,7 +44,7 @@ Attempt = TypeVar("Attempt")  # what is sent
 Result = TypeVar("Result")
 
 
-class Commit(ABC, Generic[State, Attempt, Result]):
+class CommitKind(ABC, Generic[State, Attempt, Result]):
     """One kind of commit. `CommitLoop` calls these methods in this order for each attempt."""
 
     @property
@@ -97,7 +97,7 @@ class CommitLoop:
     _unseen: bool = False  # an attempt that a server may have accepted was sent since the table was last read
     _storage_failures: int = 0
 
-    def run(self, commit: Commit[State, Attempt, Result]) -> Result | None:
+    def run(self, commit: CommitKind[State, Attempt, Result]) -> Result | None:
         """Returns None if there was nothing to commit."""
         try:
             return self._run(commit)
@@ -108,7 +108,7 @@ class CommitLoop:
                 raise self._unknown(commit, error) from error
             raise
 
-    def _run(self, commit: Commit[State, Attempt, Result]) -> Result | None:
+    def _run(self, commit: CommitKind[State, Attempt, Result]) -> Result | None:
         deadline = time.monotonic() + self.retry.total_timeout_ms / 1000
         failure: BaseException | None = None
         for attempt in range(self.retry.retries + 2):  # the last one only checks the previous one
@@ -181,7 +181,7 @@ class CommitLoop:
         self.notice(f"storage failed while the commit was prepared ({brief(error)}); trying again")
 
     def _send(
-        self, commit: Commit[State, Attempt, Result], table: Table, state: State, staged: Attempt, attempt: int
+        self, commit: CommitKind[State, Attempt, Result], table: Table, state: State, staged: Attempt, attempt: int
     ) -> Result | None:
         try:
             return commit.send(state, staged, attempt)
@@ -192,7 +192,7 @@ class CommitLoop:
                 raise CommitFailedException(brief(error)) from error
             raise Terminal(f"The catalog rejected the commit to {self.table}: {brief(error)}.") from error
 
-    def _moved_since(self, commit: Commit[State, Attempt, Result], table: Table) -> bool:
+    def _moved_since(self, commit: CommitKind[State, Attempt, Result], table: Table) -> bool:
         try:
             return commit.assumptions(self._load()) != commit.assumptions(table)
         except TidybergError:
@@ -200,7 +200,7 @@ class CommitLoop:
         except Exception:  # noqa: BLE001  # without an answer nobody can tell: the next attempt asks again
             return True
 
-    def _may_still_land(self, commit: Commit[State, Attempt, Result]) -> bool:
+    def _may_still_land(self, commit: CommitKind[State, Attempt, Result]) -> bool:
         if not self._in_doubt:
             return False
         try:
@@ -208,7 +208,7 @@ class CommitLoop:
         except Exception:  # noqa: BLE001  # without an answer nobody can tell; and a table may be gone by a rename
             return True
 
-    def _gave_up(self, commit: Commit[State, Attempt, Result], failure: BaseException | None) -> TidybergError:
+    def _gave_up(self, commit: CommitKind[State, Attempt, Result], failure: BaseException | None) -> TidybergError:
         if failure is None:
             return CatalogUnreachable(
                 f"The catalog accepted the commit to {self.table}, but does not show it.",
@@ -236,7 +236,7 @@ class CommitLoop:
             hint="See that the catalog's database and the table's location are writable and have room.",
         )
 
-    def _unknown(self, commit: Commit[State, Attempt, Result], failure: BaseException) -> CommitStateUnknown:
+    def _unknown(self, commit: CommitKind[State, Attempt, Result], failure: BaseException) -> CommitStateUnknown:
         return CommitStateUnknown(
             f"The catalog did not say whether the commit to {self.table} landed ({brief(failure)}).",
             hint=commit.hint_if_unknown,

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from tidyberg.catalog.metadata_file import send_commit
-from tidyberg.commit.loop import Commit, CommitLoop, branch_head
+from tidyberg.commit.loop import CommitKind, CommitLoop, branch_head
 from tidyberg.commit.manifest_snapshot import (
     ONLY_CHUNK,
     ManifestRewrite,
@@ -48,7 +48,7 @@ class BranchManifests:
 
 
 @dataclass
-class ManifestPublisher(Commit[BranchManifests, StagedManifests, PublishedManifests]):
+class ManifestPublisher(CommitKind[BranchManifests, StagedManifests, PublishedManifests]):
     loop: CommitLoop
     branch: str
     stager: ManifestStager

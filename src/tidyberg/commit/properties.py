@@ -8,13 +8,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from tidyberg.catalog.metadata_file import send_commit, swaps_blindly
-from tidyberg.commit.loop import Commit, CommitLoop
+from tidyberg.commit.loop import CommitKind, CommitLoop
 from tidyberg.commit.ownership import metadata_file_id, name_of
 from tidyberg.storage.table_files import delete_many
 
 
 @dataclass
-class PropertyPublisher(Commit[Table, Mapping[str, str], Table]):
+class PropertyPublisher(CommitKind[Table, Mapping[str, str], Table]):
     """Sets properties of a table. Its other properties stay as they are."""
 
     loop: CommitLoop

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 
 from tidyberg.catalog.metadata_file import send_commit
 from tidyberg.commit.conflicts import refusal_to_commit, validate_groups
-from tidyberg.commit.loop import Commit, CommitLoop, branch_head
+from tidyberg.commit.loop import CommitKind, CommitLoop, branch_head
 from tidyberg.commit.ownership import metadata_file_id
 from tidyberg.commit.snapshot import Staged, Stager, last_sequence_number, next_row_id, snapshot_of_job
 from tidyberg.errors import GroupsConflict
@@ -65,7 +65,7 @@ class BranchState:
 
 
 @dataclass
-class Publisher(Commit[BranchState, Staged, Committed]):
+class Publisher(CommitKind[BranchState, Staged, Committed]):
     loop: CommitLoop
     plan: Plan
     job_id: str
