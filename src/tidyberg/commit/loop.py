@@ -74,7 +74,7 @@ class CommitKind(ABC, Generic[State, Attempt, Result]):
         """Sends the attempt. Returns None if the result must be read from the table."""
 
     def parent(self, _table: Table) -> object:
-        """An unanswered attempt that was based on `table` can land only while this value stays the same."""
+        """Returns what must stay the same for an unanswered attempt to land later. None: it can land at any time."""
         return None
 
     def assumptions(self, _table: Table) -> object:
@@ -84,6 +84,8 @@ class CommitKind(ABC, Generic[State, Attempt, Result]):
 
 @dataclass
 class CommitLoop:
+    """Loads the table, stages and sends an attempt, and repeats that until the table shows how the attempts ended."""
+
     catalog: Catalog
     table: TableRef
     table_uuid: str
