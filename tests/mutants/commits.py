@@ -8,14 +8,14 @@ RECOVERY = ("tests/control/test_recovery.py",)
 OUTCOMES = (
     Mutant(
         "every commit asserts the table's uuid",
-        "commit/snapshot.py",
+        "commit/new_snapshot.py",
         "AssertTableUUID(uuid=metadata.table_uuid),\n",
         "",
         COMMIT,
     ),
     Mutant(
         "every commit asserts where its branch is",
-        "commit/snapshot.py",
+        "commit/new_snapshot.py",
         "AssertRefSnapshotId(ref=branch, snapshot_id=parent_id),\n",
         "",
         COMMIT,
@@ -57,7 +57,7 @@ OUTCOMES = (
     ),
     Mutant(
         "branch retention settings are kept",
-        "commit/snapshot.py",
+        "commit/new_snapshot.py",
         "max_ref_age_ms=ref.max_ref_age_ms,",
         "max_ref_age_ms=None,",
         COMMIT,

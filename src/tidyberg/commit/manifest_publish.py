@@ -20,9 +20,9 @@ from tidyberg.commit.manifest_snapshot import (
     StagedManifests,
     listed_manifests,
 )
+from tidyberg.commit.new_snapshot import next_number, numbering, snapshot_of_job
 from tidyberg.commit.ownership import metadata_file_id
-from tidyberg.commit.publish import Journal, next_number, numbering
-from tidyberg.commit.snapshot import snapshot_of_job
+from tidyberg.commit.publish import Journal
 from tidyberg.errors import Conflict, UnknownReference
 from tidyberg.model.job import SentCommit
 from tidyberg.observe.manifest_list import ListedManifest

@@ -12,8 +12,8 @@ from tidyberg._version import __version__
 from tidyberg.commit.fence import no_fence
 from tidyberg.commit.manifest_writing import ManifestContent, ManifestWriter
 from tidyberg.commit.manifests import manifest_list, write_file
+from tidyberg.commit.new_snapshot import CHUNK, JOB_ID, commit_requirements, new_snapshot, next_row_id, snapshot_updates
 from tidyberg.commit.ownership import manifest_list_name, manifest_name
-from tidyberg.commit.snapshot import CHUNK, JOB_ID, commit_requirements, new_snapshot, next_row_id, snapshot_updates
 from tidyberg.commit.summary import roll_forward
 from tidyberg.observe.manifest_list import ListedManifest, read_listed_manifests
 

@@ -14,8 +14,9 @@ from pyiceberg.table import Table
 from tidyberg.catalog.metadata_file import send_commit
 from tidyberg.commit.conflicts import refusal_to_commit, validate_groups
 from tidyberg.commit.loop import CommitKind, CommitLoop, branch_head
+from tidyberg.commit.new_snapshot import next_number, numbering, snapshot_of_job
 from tidyberg.commit.ownership import metadata_file_id
-from tidyberg.commit.snapshot import Staged, Stager, last_sequence_number, next_row_id, snapshot_of_job
+from tidyberg.commit.snapshot import Staged, Stager
 from tidyberg.errors import GroupsConflict
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import SentCommit
@@ -181,13 +182,3 @@ class Publisher(CommitKind[BranchState, Staged, Committed]):
 
     def assumptions(self, table: Table) -> object:
         return numbering(table)
-
-
-def next_number(table: Table) -> int | None:
-    """Returns the sequence number of the next commit. Format version 1 has none."""
-    return table.metadata.next_sequence_number() if table.metadata.format_version > 1 else None
-
-
-def numbering(table: Table) -> tuple[int, int, int | None]:
-    """Returns what another branch that takes our sequence number changes, or an upgrade of the format."""
-    return table.metadata.format_version, last_sequence_number(table.metadata), next_row_id(table)

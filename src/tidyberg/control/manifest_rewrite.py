@@ -11,8 +11,8 @@ from tidyberg.catalog.open import load_table
 from tidyberg.commit.cleanup import referenced_paths, remove
 from tidyberg.commit.manifest_publish import ManifestPublisher, PublishedManifests
 from tidyberg.commit.manifest_snapshot import ManifestRewrite, ManifestStager
+from tidyberg.commit.new_snapshot import last_sequence_number
 from tidyberg.commit.ownership import Ownership
-from tidyberg.commit.snapshot import last_sequence_number
 from tidyberg.control.context import JobPolicy, Services
 from tidyberg.control.dead_jobs import DeadJobs
 from tidyberg.control.held_table import HeldTable, HoldRequest, hold_table

@@ -22,9 +22,9 @@ from tidyberg.catalog.errors import catalog_errors
 from tidyberg.catalog.metadata_file import swaps_blindly, swaps_in_process
 from tidyberg.commit.cleanup import referenced_paths, remove
 from tidyberg.commit.fence import FenceInDoubtError, fence_name, put_up_fence
+from tidyberg.commit.new_snapshot import last_sequence_number, snapshot_of_job
 from tidyberg.commit.outputs import existing_outputs, exists, group_of
 from tidyberg.commit.ownership import Ownership, is_manifest_of
-from tidyberg.commit.snapshot import last_sequence_number, snapshot_of_job
 from tidyberg.control.expiry_recovery import doubt_about_expiry, settle_expiry
 from tidyberg.errors import StorageError, TableBusy
 from tidyberg.execute.engine import CancelToken
