@@ -17,7 +17,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -30,12 +29,12 @@ from tests.servers.s3 import S3Server
 from benchmarks.long_history import HOUR_MS, LongHistory, forge_history
 from benchmarks.machine import machine_facts
 from benchmarks.memory import PeakMemory
+from benchmarks.two_sides import SIDES, add_options, answering, home_of, put_back
 from tidyberg.model.expiry import ExpireOptions
 from tidyberg.model.table import TableRef
 from tidyberg.testing import Warehouse
 
 TABLE, SMALL_TABLE = "db.history", "db.small"
-SIDES = ("tidyberg", "java")
 RESULTS = Path("bench-results") / "expire.json"
 BUCKET = "bench"
 _HOURS_KEPT = 100.5  # half an hour away from every snapshot
@@ -72,7 +71,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Left:
-    """What a side left of the table."""
+    """The snapshots and files that a side left."""
 
     snapshots: frozenset[int]
     files: frozenset[str]  # without metadata.json
@@ -110,10 +109,8 @@ class Lake:
 
     def restore(self) -> None:
         """Makes a fresh copy of hard links. No side writes into a file that exists."""
-        shutil.rmtree(self._live, ignore_errors=True)
-        shutil.copytree(self._pristine, self._live, copy_function=os.link, ignore=shutil.ignore_patterns("catalog.db"))
+        put_back(self._pristine, self._live, os.link)
         shutil.copy2(self._pristine / "catalog.db", self.directory / "catalog.db")
-        os.sync()  # no run should pay for the pending writes of another
 
     def left(self) -> Left:
         with Warehouse(self.directory, properties=self.properties) as warehouse:
@@ -161,10 +158,8 @@ def _answer(process: "subprocess.Popen[str]") -> dict[str, Any]:
 
 def run_side(order: Order) -> None:
     """Prints a JSON line after the warm-up, waits for a line, and prints another one after the measurement."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # Spark also writes to standard output
-    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
-        expire = (_java if order.side == "java" else _tidyberg)(order, Path(scratch))
+    with answering() as (answers, scratch):
+        expire = (_java if order.side == "java" else _tidyberg)(order, scratch)
         expire(SMALL_TABLE)
         gc.collect()
         print(json.dumps({"warm": True}), file=answers, flush=True)
@@ -197,10 +192,9 @@ def _tidyberg(order: Order, scratch: Path) -> Callable[[str], dict[str, Any]]:
 
 
 def _java(order: Order, scratch: Path) -> Callable[[str], dict[str, Any]]:
-    from benchmarks.java import expire_snapshots, open_session
+    from benchmarks.java import expire_snapshots, open_small_session
 
-    session = open_session(Path(order.directory), order.threads, scratch, order.properties or None)
-    session.conf.set("spark.sql.shuffle.partitions", str(4 * order.threads))  # 200 would be slow for this many files
+    session = open_small_session(Path(order.directory), order.threads, scratch, order.properties or None)
 
     def expire(name: str) -> dict[str, Any]:
         return {"deleted": sum(expire_snapshots(session, name, order.cutoff_ms).values())}
@@ -252,19 +246,14 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--storage", nargs="+", choices=("disk", "s3"), default=["disk", "s3"])
     parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="where to build the tables once; a temporary directory by default")
-    parser.add_argument("--only-build", action="store_true", help="build the tables, for a later run with --keep")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of Spark")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
+    add_options(parser)
     given = parser.parse_args()
     if given.one:
         run_side(Order(**json.loads(given.one)))
         return
     shape = LongHistory(given.snapshots, given.files // given.snapshots)
-    with tempfile.TemporaryDirectory(prefix="bench-expire-") as scratch:
-        directory = given.keep or Path(scratch)
-        directory.mkdir(parents=True, exist_ok=True)
-        with _lakes(directory.absolute(), shape, given.storage) as lakes:
+    with home_of(given.keep) as directory:
+        with _lakes(directory, shape, given.storage) as lakes:
             runs: list[Run] = []
             for storage, lake in lakes.items() if not given.only_build else ():
                 for _ in range(given.runs):

@@ -40,6 +40,13 @@ def open_session(directory: Path, threads: int, scratch: Path, on_s3: Mapping[st
     )
 
 
+def open_small_session(directory: Path, threads: int, scratch: Path, on_s3: Mapping[str, str] | None = None) -> Any:
+    """Opens a session that shuffles few rows. Spark's default of 200 partitions would be slow for them."""
+    session = open_session(directory, threads, scratch, on_s3)
+    session.conf.set("spark.sql.shuffle.partitions", str(4 * threads))
+    return session
+
+
 def _s3_settings(properties: Mapping[str, str]) -> dict[str, str]:
     return {
         "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",

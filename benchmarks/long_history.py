@@ -36,7 +36,7 @@ _PLACE = "PATH-OF-THE-FILE"
 
 @dataclass(frozen=True)
 class LongHistory:
-    """What the table looks like. There is a snapshot an hour, and the newest is from now."""
+    """The shape of the table. There is a snapshot an hour, and the newest is from now."""
 
     snapshots: int
     files_per_commit: int

@@ -18,7 +18,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -30,12 +29,12 @@ from pyiceberg.table import Table
 
 from benchmarks.machine import machine_facts
 from benchmarks.rows import events
+from benchmarks.two_sides import SIDES, add_options, answering, home_of, put_back
 from tidyberg.model.table import TableRef
 from tidyberg.testing import Warehouse, local_path
 from tidyberg.testing.deletes import delete_positions
 
 TABLE, SMALL_TABLE = "db.stream", "db.small"
-SIDES = ("tidyberg", "java")
 RESULTS = Path("bench-results") / "maintain.json"
 DAY_MS = 86_400_000
 _KEPT_DAYS, _ORPHAN_DAYS = 5, 3
@@ -68,7 +67,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a table weighs, and what a reader pays."""
+    """The size of a table, and the time that a reader needs."""
 
     bytes: int
     objects: int
@@ -156,9 +155,7 @@ class Lake:
         return now_ms
 
     def restore(self) -> None:
-        shutil.rmtree(self.directory, ignore_errors=True)
-        shutil.copytree(self._pristine, self.directory)  # copies times too
-        os.sync()  # no run should pay for the pending writes of another
+        put_back(self._pristine, self.directory)
 
     def measure(self) -> tuple[Measured, pa.Table]:
         with Warehouse(self.directory) as warehouse:
@@ -182,10 +179,8 @@ class Lake:
 
 def run_side(order: Order) -> None:
     """Maintains the small table, then prints the seconds of each step on the large one as JSON."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # Spark also writes to standard output
-    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
-        maintain = (_java if order.side == "java" else _tidyberg)(order, Path(scratch))
+    with answering() as (answers, scratch):
+        maintain = (_java if order.side == "java" else _tidyberg)(order, scratch)
         maintain(SMALL_TABLE)
         started = time.perf_counter()
         steps = maintain(TABLE)
@@ -228,10 +223,9 @@ def _tidyberg(order: Order, scratch: Path) -> Callable[[str], dict[str, float]]:
 
 
 def _java(order: Order, scratch: Path) -> Callable[[str], dict[str, float]]:
-    from benchmarks.java import open_session
+    from benchmarks.java import open_small_session
 
-    session = open_session(Path(order.directory), order.threads, scratch)
-    session.conf.set("spark.sql.shuffle.partitions", str(4 * order.threads))  # 200 would be slow for this many files
+    session = open_small_session(Path(order.directory), order.threads, scratch)
     cutoff = order.now_ms - _KEPT_DAYS * DAY_MS
     orphans = order.now_ms - _ORPHAN_DAYS * DAY_MS
 
@@ -289,17 +283,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=500)
     parser.add_argument("--engine", choices=("spark", "inline", "auto"), default="spark", help="of tidyberg")
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
-    parser.add_argument("--keep", type=Path, help="where to build the tables once; a temporary directory by default")
-    parser.add_argument("--only-build", action="store_true", help="build the tables, for a later run with --keep")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of Spark")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
+    add_options(parser)
     given = parser.parse_args()
     if given.one:
         run_side(Order(**json.loads(given.one)))
         return
-    with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
-        home = (given.keep or Path(temporary)).absolute()
-        home.mkdir(parents=True, exist_ok=True)
+    with home_of(given.keep) as home:
         lake = Lake(home / "lake", Stream(given.commits, given.days, given.rows))
         now_ms = lake.prepare()
         if given.only_build:

@@ -5,17 +5,16 @@ It prints a JSON line after the warm-up and another after the rewrite. After eac
 
 import gc
 import json
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.two_sides import answering
 from benchmarks.warehouse import SMALL_TABLE, TABLE, data_files, inventory_of
 
 ON_S3 = "tidyberg-s3"
@@ -39,10 +38,8 @@ Side = Callable[[Order, Path], Rewrite]
 
 def main() -> None:
     side, order = SIDES[sys.argv[1]], Order(**json.loads(sys.argv[2]))
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # Spark also writes to standard output
-    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
-        rewrite = side(order, Path(scratch))
+    with answering() as (answers, scratch):
+        rewrite = side(order, scratch)
         small = inventory_of(Path(order.directory), SMALL_TABLE, order.properties).data_files
         rewrite(SMALL_TABLE, sum(small["size"].to_pylist()) // WARM_UP_OUTPUTS)
         gc.collect()  # a full collection takes 0.1 s, and by chance it falls into the measured time or not

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tidyberg._version import __version__
 
 if TYPE_CHECKING:
-    from tidyberg.app import (
+    from tidyberg.python_api import (
         audit,
         compact,
         expire,
@@ -44,7 +44,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in __all__ and name != "__version__":
-        from tidyberg import app
+        from tidyberg import python_api
 
-        return getattr(app, name)
+        return getattr(python_api, name)
     raise AttributeError(f"module 'tidyberg' has no attribute {name!r}")

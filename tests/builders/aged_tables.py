@@ -196,3 +196,10 @@ def rewind(warehouse: Warehouse, table: Table, metadata_location: str) -> None:
     assert isinstance(warehouse.catalog, LabCatalog)
     warehouse.catalog.point_to(table, metadata_location)
     table.refresh()
+
+
+def add_old_snapshots(warehouse: Warehouse, table: Table) -> Table:
+    """Adds three snapshots to a table with one. Three of the four are then older than five days; one has the tag q1."""
+    warehouse.append_files(table, 3, 10, files_per_commit=1)
+    set_ref(table, "q1", table.refresh().metadata.snapshots[1].snapshot_id)
+    return age(table, [20, 15, 10, 1])

@@ -5,7 +5,7 @@ from pathlib import Path
 from pyiceberg.table import Table
 
 from tidyberg.commit.fence import PREFIX
-from tidyberg.commit.snapshot import CHUNK, JOB_ID
+from tidyberg.commit.new_snapshot import CHUNK, JOB_ID
 from tidyberg.control.control import Control
 from tidyberg.execute.engine import Engine
 from tidyberg.execute.inline import InlineEngine

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from tidyberg.commit.loop import CommitLoop
 from tidyberg.commit.publish import Committed, FinishedGroup, Publisher
 from tidyberg.model.inventory import Inventory
 from tidyberg.model.job import SentCommit
@@ -123,14 +124,14 @@ class ListJournal:
 
 
 def publisher(table: Table, plan: Plan, job_id: str | None = None, catalog: Catalog | None = None) -> Publisher:
+    retry = RetryPolicy(retries=5, min_wait_ms=1, max_wait_ms=2)
     return Publisher(
-        catalog=catalog or table.catalog,
-        plan=plan,
+        CommitLoop(catalog or table.catalog, plan.table, plan.table_uuid, retry),
+        plan,
         job_id=job_id or str(uuid.uuid4()),
         snapshot_id=table.metadata.new_snapshot_id(),
         journal=ListJournal(),
         cache=ManifestCache(),
-        retry=RetryPolicy(retries=5, min_wait_ms=1, max_wait_ms=2),
     )
 
 

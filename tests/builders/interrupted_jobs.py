@@ -83,7 +83,7 @@ def die_at(directory: str, point: str) -> None:
     elif point == "manifests":
         patch.object(snapshot_module, "manifest_list", die).start()
     elif point == "before the commit is sent":
-        patch.object(Publisher, "_send", die).start()
+        patch.object(Publisher, "send", die).start()
     elif point == "between metadata file and swap":
         write = metadata_file.write_document
 

@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.table import Table
 
 import tidyberg
-from tests.builders.aged_tables import age, set_ref
+from tests.builders.aged_tables import add_old_snapshots, age
 from tests.builders.console import Run
 from tidyberg.errors import BadInput
 from tidyberg.model.durations import parse_age
@@ -18,11 +18,7 @@ NAME = "analytics.events"
 
 @pytest.fixture
 def table(warehouse: Warehouse) -> Table:
-    """Four snapshots, of which three are older than five days and one of these has a tag."""
-    table = warehouse.catalog.load_table(NAME)
-    warehouse.append_files(table, 3, 10, files_per_commit=1)
-    set_ref(table, "q1", table.refresh().metadata.snapshots[1].snapshot_id)
-    return age(table, [20, 15, 10, 1])
+    return add_old_snapshots(warehouse, warehouse.catalog.load_table(NAME))
 
 
 def test_it_says_what_went_what_was_kept_and_why(run: Run, table: Table) -> None:

@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.table import Table
 
 import tidyberg
-from tests.builders.aged_tables import age, set_ref
+from tests.builders.aged_tables import add_old_snapshots
 from tests.builders.console import Run
 from tidyberg.testing import Warehouse, local_path
 
@@ -16,10 +16,7 @@ NAME = "analytics.events"
 
 @pytest.fixture
 def table(warehouse: Warehouse) -> Table:
-    table = warehouse.catalog.load_table(NAME)
-    warehouse.append_files(table, 3, 10, files_per_commit=1)
-    set_ref(table, "q1", table.refresh().metadata.snapshots[1].snapshot_id)
-    return age(table, [20, 15, 10, 1])
+    return add_old_snapshots(warehouse, warehouse.catalog.load_table(NAME))
 
 
 def test_it_says_who_holds_the_bytes_and_what_frees_them(run: Run, table: Table) -> None:

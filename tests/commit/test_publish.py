@@ -16,7 +16,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, TableRe
 from tests.builders.finished_groups import commit_all, finish, inventory_of, plan_of, publisher
 from tests.builders.sales_table import BY_REGION, SCHEMA, regional
 from tidyberg.commit.manifests import write_file
-from tidyberg.commit.snapshot import last_sequence_number
+from tidyberg.commit.new_snapshot import last_sequence_number
 from tidyberg.errors import Conflict, StorageError, TableReplaced
 from tidyberg.testing import Warehouse
 from tidyberg.testing.deletes import commit_deletes, delete_equal, delete_positions
@@ -407,7 +407,7 @@ def test_a_commit_that_landed_and_was_expired_at_once_is_still_known_by_its_file
             raise CommitFailedException("409 for a commit that had landed")
 
     properties = {key: value for key, value in warehouse.properties.items() if key != "type"}
-    publish.catalog = Expiring(warehouse.name, **properties)
+    publish.loop.catalog = Expiring(warehouse.name, **properties)
 
     committed = publish.publish(finish(table, plan.groups, publish.job_id))
 

@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from tests.builders.control import ONE_BY_ONE, chunks, leftovers, make_control
 from tests.builders.engines import OneAtATime, Spoiling
 from tests.builders.sales_table import REF, REGIONS, regional
-from tidyberg.commit.snapshot import last_sequence_number
+from tidyberg.commit.new_snapshot import last_sequence_number
 from tidyberg.control.control import Control
 from tidyberg.errors import Cancelled, DamagedFile, EngineError
 from tidyberg.execute.engine import AnyResult, CancelToken

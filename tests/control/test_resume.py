@@ -13,7 +13,7 @@ from tests.builders.engines import OneAtATime
 from tests.builders.interrupted_jobs import go_on, kill
 from tests.builders.sales_table import REF, REGIONS, regional
 from tidyberg.commit.fence import FenceInDoubtError
-from tidyberg.control.control import DAY_MS
+from tidyberg.control.control_base import DAY_MS
 from tidyberg.model.job import JobStatus
 from tidyberg.model.options import PlanOptions, VerifyMode
 from tidyberg.testing import Warehouse

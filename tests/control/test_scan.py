@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from tests.builders.control import AT_ONCE, leftovers, make_control
 from tests.builders.events_table import REF, eight_files
 from tests.builders.interrupted_jobs import dead_job
-from tidyberg.control.control import DAY_MS
+from tidyberg.control.control_base import DAY_MS
 from tidyberg.errors import BadInput
 from tidyberg.model.job import Job
 from tidyberg.model.task import output_name

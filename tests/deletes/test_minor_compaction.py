@@ -25,7 +25,7 @@ from tests.builders.events_table import (
     paths,
 )
 from tidyberg.commit import snapshot
-from tidyberg.commit.snapshot import last_sequence_number
+from tidyberg.commit.new_snapshot import last_sequence_number
 from tidyberg.errors import Conflict, VerificationFailed
 from tidyberg.model.audit import Verdict
 from tidyberg.model.options import Strategy, VerifyMode

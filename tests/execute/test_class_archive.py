@@ -202,8 +202,8 @@ def _fail_to_start(*_: object, **__: object) -> None:
 
 
 def test_the_setting_turns_it_off() -> None:
-    assert app._spark_settings(Settings()).make_engine()._class_archive
-    assert not app._spark_settings(Settings(spark=Spark(class_archive=False))).make_engine()._class_archive
+    assert app.spark_settings(Settings()).make_engine()._class_archive
+    assert not app.spark_settings(Settings(spark=Spark(class_archive=False))).make_engine()._class_archive
 
 
 def test_clusters_do_not_use_it(empty: ClassArchive) -> None:

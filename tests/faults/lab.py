@@ -3,7 +3,7 @@
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,12 +59,16 @@ def rows_of(warehouse: Warehouse, table: Table) -> list[str]:
 
 @dataclass
 class Outcome:
-    """What a run came to, as its caller saw it."""
+    """The end of a run, as its caller saw it."""
 
     result: str | None
     error: BaseException | None
     layer: Layer
     rows: list[str]  # that the table has since
+
+    def check_error(self) -> None:
+        if self.error is not None and not self.layer.is_dead:
+            assert isinstance(self.error, TidybergError), f"a raw {type(self.error).__name__}: {self.error}"
 
 
 @dataclass
@@ -116,20 +120,26 @@ class Lab:
                 store.close()
 
     def compact(self, layer: Layer | None = None, engine: Engine | None = None) -> Outcome:
-        """A job that may go wrong, of a process that is gone afterwards."""
-        layer = layer or Layer()
-        layer.known = self.files
-        outcome = Outcome(None, None, layer, self.rows)
+        outcome = Outcome(None, None, layer or Layer(), self.rows)
         if self.has_writer:
             engine = Meddling(lambda: self._write(outcome), max_parallelism=1)
+        return self.run(lambda control: control.compact(REF, self.how, verify=self.verify).outcome, outcome, engine)
+
+    def recover(self, layer: Layer | None = None) -> Outcome:
+        return self.run(lambda control: "; ".join(control.recover()), Outcome(None, None, layer or Layer(), self.rows))
+
+    def run(self, call: Callable[[Control], str], outcome: Outcome, engine: Engine | None = None) -> Outcome:
+        """Makes a call that may go wrong, as a process that is gone afterwards."""
+        outcome.layer.known = self.files
         with (
             self.open(engine) as (warehouse, control, store),
             patch("tidyberg.control.job.this_process", lambda: DEAD),
+            patch("tidyberg.control.held_table.this_process", lambda: DEAD),
             patch("tidyberg.control.dead_jobs.this_process", lambda: DEAD),
-            wired(layer, warehouse.catalog, store, on_disk=self.on_disk),
+            wired(outcome.layer, warehouse.catalog, store, on_disk=self.on_disk),
         ):
             try:
-                outcome.result = control.compact(REF, self.how, verify=self.verify).outcome
+                outcome.result = call(control)
             except (Exception, Crash) as error:  # noqa: BLE001  # whatever it is, the caller judges it
                 outcome.error = error
         return outcome
@@ -141,27 +151,12 @@ class Lab:
             path = next(file.path for file in data_files(warehouse, table) if file.partition[0] == "eu")
             outcome.rows = rows_of(warehouse, delete_rows(table, {path: [8]}))
 
-    def recover(self, layer: Layer | None = None) -> Outcome:
-        layer = layer or Layer()
-        layer.known = self.files
-        with (
-            self.open() as (warehouse, control, store),
-            patch("tidyberg.control.job.this_process", lambda: DEAD),
-            patch("tidyberg.control.dead_jobs.this_process", lambda: DEAD),
-            wired(layer, warehouse.catalog, store, on_disk=self.on_disk),
-        ):
-            try:
-                return Outcome("; ".join(control.recover()), None, layer, self.rows)
-            except (Exception, Crash) as error:  # noqa: BLE001
-                return Outcome(None, error, layer, self.rows)
-
     def check(self, outcome: Outcome, *, resume: bool = False) -> int:
         """Each chunk committed once or not at all, and tidy after recovery; says how many were.
 
         With `resume` it is the next run that settles the job, and may go on with what that had finished.
         """
-        if outcome.error is not None and not outcome.layer.is_dead:
-            assert isinstance(outcome.error, TidybergError), f"a raw {type(outcome.error).__name__}: {outcome.error}"
+        outcome.check_error()
         with self.open() as (warehouse, control, _):
             table = warehouse.catalog.load_table("db.events")
             assert rows_of(warehouse, table) == outcome.rows, "the table must read right before anything is recovered"

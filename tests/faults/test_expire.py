@@ -3,17 +3,14 @@
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
 from tests.builders.aged_tables import add_statistics_files, age, set_ref
 from tests.builders.events_table import REF, compact
-from tests.faults.lab import DEAD, EVERYTHING, Lab, Outcome, faults_of, make_table, naming
+from tests.faults.lab import EVERYTHING, Lab, Outcome, faults_of, make_table, naming
 from tests.faults.layer import Call, Kind, Layer, Wire, at
-from tests.faults.wires import wired
 from tests.seed import SEED
-from tidyberg.errors import TidybergError
 from tidyberg.model.expiry import ExpireOptions
 from tidyberg.testing import Warehouse, local_path
 
@@ -42,32 +39,12 @@ class ExpiryLab(Lab):
         self.keep()
 
     def expire(self, layer: Layer | None = None) -> Outcome:
-        return self._run(layer or Layer(), "expire")
-
-    def recover(self, layer: Layer | None = None) -> Outcome:
-        return self._run(layer or Layer(), "recover")
-
-    def _run(self, layer: Layer, what: str) -> Outcome:
-        layer.known = self.files
-        outcome = Outcome(None, None, layer, [])
-        with (
-            self.open() as (warehouse, control, store),
-            patch("tidyberg.control.held_table.this_process", lambda: DEAD),
-            patch("tidyberg.control.dead_jobs.this_process", lambda: DEAD),
-            wired(layer, warehouse.catalog, store),
-        ):
-            try:
-                outcome.result = (
-                    control.expire(REF, OPTIONS).outcome if what == "expire" else "; ".join(control.recover())
-                )
-            except BaseException as error:  # noqa: BLE001  # whatever it is, the caller judges it
-                outcome.error = error
-        return outcome
+        outcome = Outcome(None, None, layer or Layer(), [])
+        return self.run(lambda control: control.expire(REF, OPTIONS).outcome, outcome)
 
     def judge(self, outcome: Outcome, *, resume: bool) -> str:
         """Says whether the snapshots were gone before anything was recovered."""
-        if outcome.error is not None and not outcome.layer.is_dead:
-            assert isinstance(outcome.error, TidybergError), f"a raw {type(outcome.error).__name__}: {outcome.error}"
+        outcome.check_error()
         with self.open() as (warehouse, control, _):
             ended = "expired" if self._check_readable(warehouse) == self.staying else "untouched"
             if outcome.result == "expired":

@@ -3,18 +3,15 @@
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
 from tests.builders.aged_tables import add_statistics_files, set_ref
 from tests.builders.events_table import REF
 from tests.builders.stray_files import backdate_all, put
-from tests.faults.lab import DEAD, Lab, Outcome, faults_of, make_table, naming
+from tests.faults.lab import Lab, Outcome, faults_of, make_table, naming
 from tests.faults.layer import Layer, at
-from tests.faults.wires import wired
 from tests.seed import SEED
-from tidyberg.errors import TidybergError
 from tidyberg.model.orphans import OrphanOptions
 from tidyberg.testing import Warehouse
 
@@ -46,25 +43,13 @@ class OrphanLab(Lab):
         self.keep()
 
     def remove(self, layer: Layer | None = None) -> Outcome:
-        layer = layer or Layer()
-        layer.known = self.files
-        outcome = Outcome(None, None, layer, [])
         options = replace(NOW, quarantine=self.is_quarantine)
-        with (
-            self.open() as (warehouse, control, store),
-            patch("tidyberg.control.held_table.this_process", lambda: DEAD),
-            wired(layer, warehouse.catalog, store),
-        ):
-            try:
-                outcome.result = control.remove_orphans(REF, options).outcome
-            except BaseException as error:  # noqa: BLE001  # whatever it is, the caller judges it
-                outcome.error = error
-        return outcome
+        outcome = Outcome(None, None, layer or Layer(), [])
+        return self.run(lambda control: control.remove_orphans(REF, options).outcome, outcome)
 
     def judge(self, outcome: Outcome) -> str:
         """Says whether orphans were left before the next run."""
-        if outcome.error is not None and not outcome.layer.is_dead:
-            assert isinstance(outcome.error, TidybergError), f"a raw {type(outcome.error).__name__}: {outcome.error}"
+        outcome.check_error()
         with self.open() as (warehouse, control, _):
             left = self._check_readable(warehouse)
             if outcome.result in ("deleted", "quarantined"):

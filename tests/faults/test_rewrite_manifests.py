@@ -3,17 +3,14 @@
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
 from tests.builders.events_table import REF
 from tests.builders.manifest_entries import listed, live_entries_of
-from tests.faults.lab import DEAD, EVERYTHING, Lab, Outcome, faults_of, make_table, naming, rows_of
+from tests.faults.lab import EVERYTHING, Lab, Outcome, faults_of, make_table, naming, rows_of
 from tests.faults.layer import Call, Kind, Layer, Wire, at
-from tests.faults.wires import wired
 from tests.seed import SEED
-from tidyberg.errors import TidybergError
 from tidyberg.model.manifest_rewrite import ManifestOptions
 from tidyberg.testing import Warehouse
 
@@ -35,34 +32,12 @@ class ManifestLab(Lab):
         self.keep()
 
     def rewrite(self, layer: Layer | None = None) -> Outcome:
-        return self._run(layer or Layer(), "rewrite")
-
-    def recover(self, layer: Layer | None = None) -> Outcome:
-        return self._run(layer or Layer(), "recover")
-
-    def _run(self, layer: Layer, what: str) -> Outcome:
-        layer.known = self.files
-        outcome = Outcome(None, None, layer, [])
-        with (
-            self.open() as (warehouse, control, store),
-            patch("tidyberg.control.held_table.this_process", lambda: DEAD),
-            patch("tidyberg.control.dead_jobs.this_process", lambda: DEAD),
-            wired(layer, warehouse.catalog, store),
-        ):
-            try:
-                outcome.result = (
-                    control.rewrite_manifests(REF, OPTIONS).outcome
-                    if what == "rewrite"
-                    else "; ".join(control.recover())
-                )
-            except BaseException as error:  # noqa: BLE001  # whatever it is, the caller judges it
-                outcome.error = error
-        return outcome
+        outcome = Outcome(None, None, layer or Layer(), [])
+        return self.run(lambda control: control.rewrite_manifests(REF, OPTIONS).outcome, outcome)
 
     def judge(self, outcome: Outcome, *, resume: bool) -> str:
         """Says whether the manifests were rewritten before anything was recovered."""
-        if outcome.error is not None and not outcome.layer.is_dead:
-            assert isinstance(outcome.error, TidybergError), f"a raw {type(outcome.error).__name__}: {outcome.error}"
+        outcome.check_error()
         with self.open() as (warehouse, control, _):
             ended = "rewritten" if self._check(warehouse) == 2 else "untouched"
             if outcome.result == "rewritten":

@@ -155,10 +155,10 @@ EXPIRIES = (
         (f"{EXPIRE}::test_a_tag_that_is_created_between_decision_and_commit_keeps_its_snapshot",),
     ),
     Mutant(
-        "expiry: the table is loaded again right before the commit",
-        "commit/expiry.py",
-        "            loaded = self._load(table)\n            if loaded",
-        "            loaded = self._load(table) if attempt else table\n            if loaded",
+        "expiry: it is decided again right before the commit",
+        "control/expiry_work.py",
+        "planner.removal(now, planner.decide(now), prepared.retained",
+        "planner.removal(now, prepared.decision, prepared.retained",
         ("tests/rest/test_expire.py::test_a_tag_that_is_created_while_files_are_looked_for_keeps_its_snapshot",),
     ),
     Mutant(

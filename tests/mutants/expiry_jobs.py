@@ -9,7 +9,7 @@ SCHEDULES = "tests/service/test_schedule_kinds.py"
 EXPIRY_JOBS = (
     Mutant(
         "expiry jobs: only admins may submit one, unless the settings say otherwise",
-        "service/kinds/expire.py",
+        "service/kinds/base.py",
         "least_role = Role.ADMIN",
         "least_role = Role.OPERATOR",
         (f"{JOBS}::test_only_admins_may_expire_unless_the_settings_say_otherwise",),

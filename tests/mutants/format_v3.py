@@ -70,7 +70,7 @@ FORMAT_V3 = (
     ),
     Mutant(
         "a commit is built again after an upgrade before it was sent",
-        "commit/snapshot.py",
+        "commit/new_snapshot.py",
         "if base_metadata.format_version != self.format_version:",
         "if False:",
         COMMITS,

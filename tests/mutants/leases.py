@@ -63,7 +63,7 @@ LEASES = (
     ),
     Mutant(
         "lease: the next commit takes fences away",
-        "commit/snapshot.py",
+        "commit/new_snapshot.py",
         "        *needless_fences(metadata),\n",
         "",
         (f"{RECOVERY}::test_a_fence_decides_a_sent_commit_at_once",),

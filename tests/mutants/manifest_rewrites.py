@@ -140,7 +140,7 @@ MANIFEST_REWRITES = (
     Mutant(
         "manifests: a rewrite is planned again if one of its manifests is no longer live",
         PUBLISH,
-        "if rewrite.is_stale(table, listed):",
+        "if self._rewrite.is_stale(state.table, state.listed):",
         "if False:",
         (f"{REWRITE}::test_a_delete_meanwhile_is_planned_again_and_stays_deleted",),
     ),
@@ -154,13 +154,13 @@ MANIFEST_REWRITES = (
     Mutant(
         "manifests: a commit that landed without an answer is not sent again",
         PUBLISH,
-        "if landed := self._landed(table, listed, attempt):",
-        "if False and (landed := self._landed(table, listed, attempt)):",
+        "        metadata = state.table.metadata\n        if snapshot :=",
+        "        return None\n        if snapshot :=",
         ("tests/rest/test_rewrite_manifests.py::test_a_commit_whose_answer_is_lost_is_found_in_the_table",),
     ),
     Mutant(
         "manifests: nothing is deleted while the outcome is unknown",
-        PUBLISH,
+        "commit/loop.py",
         "return CommitStateUnknown(",
         "return Conflict(",
         ("tests/rest/test_rewrite_manifests.py::test_while_the_outcome_is_unknown_nothing_is_deleted",),
@@ -224,8 +224,8 @@ MANIFEST_REWRITES = (
     Mutant(
         "manifests: a branch that is created meanwhile is protected",
         PUBLISH,
-        "if (text := self.refusal(table)) is not None:",
-        "if False and (text := self.refusal(table)) is not None:",
+        "if (text := self.refusal(state.table)) is not None:",
+        "if False and (text := self.refusal(state.table)) is not None:",
         (f"{REWRITE}::test_a_branch_that_waits_since_the_plan_is_protected",),
     ),
     Mutant(

@@ -11,7 +11,7 @@ from tests.builders.control import make_control
 from tests.builders.events_table import REF
 from tests.builders.s3_warehouse import OPTIONS, S3Warehouse, properties_of
 from tests.servers.s3 import S3Server
-from tidyberg.control.control import DAY_MS
+from tidyberg.control.control_base import DAY_MS
 from tidyberg.model.job import Intent, JobStatus
 from tidyberg.model.task import output_name
 from tidyberg.record.clock import wall_clock_ms

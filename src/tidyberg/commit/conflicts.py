@@ -50,7 +50,7 @@ def refusal_to_commit(plan: Plan, parent: Pinned) -> str | None:
 
 
 def _descends(plan: Plan, parent: Pinned) -> bool | None:
-    """Whether the branch still builds on the plan's snapshot. None if a snapshot in between has expired."""
+    """Returns True if the branch still builds on the plan's snapshot, and None if a snapshot in between has expired."""
     current = parent.snapshot_id
     while current is not None:
         if current == plan.snapshot_id:

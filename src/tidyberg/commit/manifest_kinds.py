@@ -1,7 +1,7 @@
 """Groups manifests whose entries can share a manifest, and encodes their entries for it.
 
 Entries are copied as bytes. Only the status, the snapshot id, the sequence numbers and the first row id are encoded,
-because these were inherited from the manifest until now [I3, I8]. An entry in a layout of another writer or of an older
+because entries inherited these from their old manifest [I3, I8]. An entry in a layout of another writer or of an older
 format version is decoded and encoded in the layout of the new manifest.
 """
 
@@ -28,7 +28,7 @@ _DETAILS = ("logicalType", "size", "precision", "scale", "adjust-to-utc")  # tha
 
 @dataclass(frozen=True)
 class ManifestKind:
-    """What manifests have in common whose entries can share one."""
+    """Manifests of one kind can share their entries. A kind has all that must be equal for that."""
 
     spec_id: int
     holds_deletes: bool
@@ -62,9 +62,9 @@ class ManifestKinds:
 
 
 def kinds_of(entries: EncodedEntries, format_version: int) -> ManifestKinds:
-    """Manifests with UUIDs in their partitions have no kind.
+    """Finds the kind of each manifest. Manifests with UUIDs in their partitions have none.
 
-    Readers order UUIDs differently, so the bounds of several partitions would be wrong for some of them.
+    Readers order UUIDs differently, so the bounds of several partitions would be wrong for some readers.
     """
     formats = [_SourceFormat.of(one) for one in entries.formats]
     members: dict[Any, list[int]] = {}
@@ -135,7 +135,7 @@ def _schemas(formats: Mapping[int, _SourceFormat], format_version: int) -> Itera
 
 
 def is_current(entry_format: EntryFormat, format_version: int) -> bool:
-    """Whether entries in this format can be part of a manifest of the version as they are."""
+    """Returns True if entries in this format can be copied unchanged into a manifest of the version."""
     schema = json.loads(entry_format.schema_text)
     ids = [field_id(field) for field in schema["fields"]]
     return (
@@ -146,7 +146,7 @@ def is_current(entry_format: EntryFormat, format_version: int) -> bool:
 
 
 def _fits(source: _SourceFormat, schema: Any, format_version: int) -> bool:
-    """Whether the schema has a place for every field of the format, and a null for fields that the format lacks."""
+    """Returns True if the schema has every field of the format, and allows nulls where the format has no field."""
     if shape_of(source.schema) == shape_of(schema):
         return True
     have, want = source.fields, _data_file_fields(resolve_names(schema))
@@ -161,7 +161,7 @@ def _fits(source: _SourceFormat, schema: Any, format_version: int) -> bool:
 
 
 def shape_of(schema: Any) -> object:
-    """What decides the bytes of a value, without names and documentation. Logical types count too."""
+    """Returns the parts of a schema that decide how a value is encoded. Names and documentation do not count."""
     return _shape(resolve_names(schema))
 
 
@@ -241,7 +241,10 @@ class KindEncoder:
         return encoded
 
     def _prefixes(self, part: Any) -> tuple[list[bytes], Ints]:
-        """Entries of one commit have the same status, snapshot id and sequence numbers."""
+        """Encodes the leading fields once for each commit, because all its entries have the same values.
+
+        Returns the encoded prefixes, and the number of the prefix of each entry.
+        """
         columns = [part[name].to_numpy() for name in ("snapshot_id", "sequence_number", "file_sequence_number")]
         distinct, numbers = np.unique(np.stack(columns), axis=1, return_inverse=True)
         prefixes = []

@@ -12,8 +12,8 @@ from tidyberg._version import __version__
 from tidyberg.commit.fence import no_fence
 from tidyberg.commit.manifest_writing import ManifestContent, ManifestWriter
 from tidyberg.commit.manifests import manifest_list, write_file
+from tidyberg.commit.new_snapshot import CHUNK, JOB_ID, commit_requirements, new_snapshot, next_row_id, snapshot_updates
 from tidyberg.commit.ownership import manifest_list_name, manifest_name
-from tidyberg.commit.snapshot import CHUNK, JOB_ID, commit_requirements, new_snapshot, next_row_id, snapshot_updates
 from tidyberg.commit.summary import roll_forward
 from tidyberg.observe.manifest_list import ListedManifest, read_listed_manifests
 
@@ -22,7 +22,7 @@ ONLY_CHUNK = 0  # a rewrite makes one commit
 
 @dataclass(frozen=True)
 class ManifestRewrite:
-    """What one commit replaces, and with what."""
+    """Says which manifests one commit replaces, and with which entries."""
 
     format_version: int
     replaced: Mapping[str, int | None]  # the first row id of each manifest, by path
@@ -34,7 +34,7 @@ class ManifestRewrite:
         return [one for one in self.manifests if isinstance(one, ManifestContent)]
 
     def is_stale(self, table: Table, listed: Mapping[str, ListedManifest]) -> bool:
-        """Whether another writer removed one of the manifests, or assigned row ids to it, or upgraded the table."""
+        """Returns True if another writer removed a manifest, assigned row ids to it, or upgraded the table."""
         return table.metadata.format_version != self.format_version or any(
             path not in listed or listed[path].first_row_id != first_row_id
             for path, first_row_id in self.replaced.items()
@@ -139,7 +139,7 @@ class ManifestStager:
         return table.location_provider().new_metadata_location(name)
 
     def _summary(self, head: Snapshot, created: int, kept: int, replaced: int, entries: int) -> Summary:
-        """The names are those of Iceberg's Java library. The totals stay."""
+        """Builds the summary. Its names are those of Iceberg's Java library, and the totals stay as they were."""
         return Summary(
             operation=Operation.REPLACE,
             **roll_forward(head.summary.additional_properties if head.summary else {}, {}),
@@ -163,7 +163,7 @@ def listed_manifests(table: Table, head: Snapshot) -> dict[str, ListedManifest]:
 def _in_order(
     rewrite: ManifestRewrite, new: Sequence[ListedManifest], listed: Mapping[str, ListedManifest]
 ) -> list[ListedManifest]:
-    """New manifests and those that stay in the order of clustering, then all others of the parent."""
+    """Lists new manifests and those that stay in the order of clustering, then all others of the parent."""
     fresh = iter(new)
     ordered: dict[str, ListedManifest] = {}
     for one in rewrite.manifests:

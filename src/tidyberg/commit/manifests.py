@@ -127,7 +127,7 @@ def _summaries(template: Manifest, entries: Sequence[Entry]) -> list[dict[int, A
 
 @dataclass(frozen=True)
 class NewManifest:
-    """What manifests of added files have in common."""
+    """Describes manifests of added files that can be written together."""
 
     path: str
     snapshot_id: int

@@ -27,7 +27,7 @@ def manifest_name(run_id: str, chunk: int, number: int) -> str:
 
 
 def is_manifest_of(path: str, run_id: str, chunk: int) -> bool:
-    """Whether it is a manifest that the run wrote for this chunk. Other snapshots than its own may list it."""
+    """Returns True if the run wrote the manifest for this chunk. Snapshots of others may list it too."""
     return re.fullmatch(rf"{re.escape(run_id)}-c{chunk}-m\d+\.avro", name_of(path)) is not None
 
 
@@ -66,11 +66,11 @@ class Ownership:
         return cls(run_id, tuple(sorted(data)), tuple(sorted(metadata)))
 
     def holds(self, directory: str) -> bool:
-        """Whether the directory may hold outputs of the run."""
+        """Returns True if the directory may hold outputs of the run."""
         return directory in self.data_roots or _is_below(directory, self.data_roots)
 
     def owns(self, path: str, adopted: Collection[str] = ()) -> bool:
-        """Whether the run may delete the path. `adopted` are outputs of a dead run of the table, which have its id."""
+        """Returns True if the run may delete the path. `adopted` are outputs with the id of a dead run of the table."""
         name = name_of(path)
         if output := OUTPUT_NAME.fullmatch(name):
             return _is_below(path, self.data_roots) and (output["run"] == self.run_id or path in adopted)

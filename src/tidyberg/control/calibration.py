@@ -31,7 +31,7 @@ _NEWEST_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class _ModeWork:
-    """What a job read in one mode, copy or encode, and how long that took."""
+    """Counts the bytes that a job read in one mode, copy or encode, and the time that it took."""
 
     read: int
     files: int

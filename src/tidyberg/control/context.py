@@ -1,4 +1,4 @@
-"""What a running job works with: the request, the services that all jobs share, and the handles of this one job."""
+"""The values that a running job works with: its request, the services that all jobs share, and its own handles."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """What the caller asks for: a plan and its execution, or the execution of one given plan."""
+    """A caller asks for a plan and its execution, or for the execution of one given plan."""
 
     table: TableRef
     options: PlanOptions
@@ -65,7 +65,7 @@ class JobPolicy:
 
 @dataclass(frozen=True)
 class Services:
-    """What all jobs of a process share."""
+    """The parts that all jobs of a process share."""
 
     store: JobStore
     cache: ManifestCache
@@ -108,7 +108,7 @@ class JobContext:
 
 
 def span_attributes(groups: Sequence[FileGroup]) -> dict[str, int]:
-    """What a trace span says about the groups that it covers."""
+    """Returns the attributes of a trace span that covers these groups."""
     return {
         "partitions": len({(group.spec_id, group.partition_path) for group in groups}),
         "groups": len(groups),

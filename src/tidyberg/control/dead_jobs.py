@@ -97,7 +97,7 @@ class DeadJobs:
 
 
 def _is_known(job: Job) -> bool:
-    """Whether the job ended with a known outcome. Some of its files may remain."""
+    """Returns True if the job ended with a known outcome. Some of its files may remain."""
     return job.status.is_final and (not job.unresolved or (job.sent is None and job.expiry is None))
 
 

@@ -59,7 +59,7 @@ def delete_files(
 
 @dataclass(frozen=True)
 class ResumedDeletion:
-    """What became of the list of an interrupted run."""
+    """The result of finishing the list of an interrupted run."""
 
     what: str  # for people
     is_finished: bool

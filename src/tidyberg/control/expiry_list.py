@@ -23,7 +23,7 @@ def list_location(table: Table, job_id: str) -> str:
 
 
 def is_list_of(table: Table, location: str, job_id: str) -> bool:
-    """Whether the location, which comes from a job's record, can be the list of that job and table."""
+    """Returns True if the location, which comes from a job's record, can be the list of that job and table."""
     return Ownership.of(table, job_id).owns(location)
 
 

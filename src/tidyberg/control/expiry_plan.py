@@ -79,7 +79,7 @@ class ExpiryPlanner:
     def removal(
         self, table: Table, decision: ExpiryDecision, retained: ReachedManifests, only: Collection[int] | None = None
     ) -> MetadataRemoval:
-        """What a commit to this state of the table removes. With `only`, no other snapshots."""
+        """Returns what a commit to this state of the table removes. With `only`, it removes no other snapshots."""
         metadata = table.metadata
         ids = tuple(number for number in decision.snapshot_ids if only is None or number in only)
         gone = set(ids)

@@ -24,7 +24,7 @@ class SettledExpiry:
 
 
 def doubt_about_expiry(catalog: Catalog, table: Table, job: Job, now_ms: int) -> str | None:
-    """Why the job's commit could still land, or None.
+    """Returns the reason why the job's commit could still land, or None.
 
     If it lands after all, nothing is lost: its files stay in storage, and no snapshot references them.
     """

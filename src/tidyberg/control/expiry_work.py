@@ -1,4 +1,4 @@
-"""What an expiry does while it holds its table: it decides, lists what it deletes, commits, deletes and verifies."""
+"""Expires snapshots while a job holds its table: it decides, lists files, commits, deletes and verifies."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ from tidyberg.control.expiry_plan import ExpiryPlanner, PreparedExpiry
 from tidyberg.control.held_table import HeldTable
 from tidyberg.errors import (
     Cancelled,
+    CommitStateUnknown,
     Conflict,
     DamagedFile,
     StorageError,
@@ -55,7 +56,7 @@ def planner_of(
 
 @dataclass
 class ExpiryWork:
-    """What the job does while it holds its table."""
+    """The stages of an expiry while it holds its table."""
 
     request: ExpiryRequest
     held: HeldTable
@@ -75,7 +76,7 @@ class ExpiryWork:
         if prepared.removal.is_empty:
             return self._finish("nothing", table, prepared, DeletedFiles(FileCounts()), recovered=recovered)
         self._record_list(table, prepared)
-        removal, fresh = self._commit(table, planner, prepared)
+        removal, fresh = self._commit(planner, prepared)
         deleted = self._delete(fresh, prepared, removal)
         failure = self._leftovers(fresh, deleted)
         self.held.record.update(unresolved=failure is not None)
@@ -118,7 +119,7 @@ class ExpiryWork:
         except TidybergError as error:  # must not hide how the job itself ended
             self.held.warn(f"expired files may be left in storage: {error}")
 
-    def _commit(self, table: Table, planner: ExpiryPlanner, prepared: PreparedExpiry) -> tuple[MetadataRemoval, Table]:
+    def _commit(self, planner: ExpiryPlanner, prepared: PreparedExpiry) -> tuple[MetadataRemoval, Table]:
         """Returns what was removed, and the table after that."""
         known = set(prepared.decision.snapshot_ids)
         self.held.stage(Stage.COMMIT, f"expiring {plural(len(known), 'snapshot')}")
@@ -127,23 +128,18 @@ class ExpiryWork:
             # Only snapshots whose files are on the list: others that would expire now are for the next run.
             return planner.removal(now, planner.decide(now), prepared.retained, only=known)
 
+        loop, record = self.held.commit_loop(), self.held.record
         publisher = ExpiryPublisher(
-            self.held.catalog,
-            self.request.table,
-            self.held.record.job.job_id,
-            about_to_write=self.held.record.about_to_write,
-            about_to_commit=self._about_to_commit,
-            retry=self.held.services.retry,
-            notice=self.held.warn,
-            sleep=self.held.services.sleep,
+            loop, record.job.job_id, decide, record.about_to_write, about_to_commit=self._about_to_commit
         )
         try:
-            removal = publisher.publish(table, decide)
-        except TidybergError:
-            if not publisher.in_doubt:
-                self._undo()
+            removal = publisher.publish()
+        except CommitStateUnknown:
             raise
-        self.held.record.update(commit_retries=max(0, publisher.attempts - 1))
+        except TidybergError:
+            self._undo()
+            raise
+        record.update(commit_retries=max(0, loop.sent - 1))
         try:
             fresh = self.held.load()
         except TidybergError:

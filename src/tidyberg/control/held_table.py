@@ -9,6 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from tidyberg.catalog.open import load_table
+from tidyberg.commit.loop import CommitLoop
 from tidyberg.control.context import JobPolicy, Services
 from tidyberg.control.journal import JobRecord
 from tidyberg.control.lease import Lease
@@ -23,7 +24,7 @@ from tidyberg.record.process import this_process
 
 @dataclass(frozen=True)
 class HoldRequest:
-    """What the record of a job says from the start."""
+    """The values that the record of a job has from the start."""
 
     table: TableRef
     job_id: str  # no job has had it before
@@ -71,6 +72,10 @@ class HeldTable:
         """Loads the table again."""
         job = self.record.job
         return load_same_table(self.catalog, job.table, job.table_uuid)
+
+    def commit_loop(self) -> CommitLoop:
+        job, services = self.record.job, self.services
+        return CommitLoop(self.catalog, job.table, job.table_uuid, services.retry, self.warn, services.sleep)
 
     def recover_dead_jobs(self, kind: str) -> tuple[str, ...]:
         """Concludes dead jobs of one kind. Others wait for a job of their own kind, or `recover`."""

@@ -97,7 +97,7 @@ class CompactionJob:
 
 @dataclass
 class JobWork:
-    """What a job does while it holds its table."""
+    """The stages of a job while it holds its table."""
 
     job: CompactionJob
     context: JobContext
@@ -189,7 +189,7 @@ class JobWork:
             )
 
     def _is_after_death(self) -> bool:
-        """Whether the last job of the table died. A damaged file may have killed it: Arrow can crash on one."""
+        """Returns True if the last job of the table died. A damaged file may have killed it: Arrow can crash on one."""
         job, store = self.context.record.job, self.job.services.store
         last = [other for other in store.find(table=job.table, limit=2) if other.job_id != job.job_id]
         return bool(last) and last[0].error_code == DIED

@@ -79,7 +79,7 @@ class ManifestPlanner:
         return PreparedManifests(planned.plan, ManifestRewrite(version, before, manifests, writer))
 
     def refusal(self, table: Table) -> str | None:
-        """Why nothing may be committed now: a branch that builds on this one could not be published afterwards."""
+        """Returns a reason to commit nothing now: a branch that builds on this one could not be published."""
         if self.options.ignore_wap_branches:
             return None
         waiting = waiting_to_be_published(pin(table, self.ref, self.options.branch))

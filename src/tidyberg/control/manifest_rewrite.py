@@ -11,8 +11,8 @@ from tidyberg.catalog.open import load_table
 from tidyberg.commit.cleanup import referenced_paths, remove
 from tidyberg.commit.manifest_publish import ManifestPublisher, PublishedManifests
 from tidyberg.commit.manifest_snapshot import ManifestRewrite, ManifestStager
+from tidyberg.commit.new_snapshot import last_sequence_number
 from tidyberg.commit.ownership import Ownership
-from tidyberg.commit.snapshot import last_sequence_number
 from tidyberg.control.context import JobPolicy, Services
 from tidyberg.control.dead_jobs import DeadJobs
 from tidyberg.control.held_table import HeldTable, HoldRequest, hold_table
@@ -71,7 +71,7 @@ class ManifestJob:
 
 @dataclass
 class ManifestWork:
-    """What the job does while it holds its table."""
+    """The stages of a manifest rewrite while it holds its table."""
 
     job: ManifestJob
     held: HeldTable
@@ -134,9 +134,7 @@ class ManifestWork:
         )
         branch = self.job.request.options.branch
         publisher = ManifestPublisher(
-            self.job.catalog,
-            self.job.request.table,
-            record.job.table_uuid,
+            self.held.commit_loop(),
             branch,
             ManifestStager(
                 record.job.job_id,
@@ -150,9 +148,6 @@ class ManifestWork:
             plan_again=self._plan_again,
             refusal=self.job.planner(self.held.cancel).refusal,
             replans=self.job.policy.replans,
-            retry=services.retry,
-            notice=self.held.warn,
-            sleep=services.sleep,
         )
         try:
             published = publisher.publish(prepared.rewrite)

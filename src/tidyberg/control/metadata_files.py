@@ -7,6 +7,7 @@ from pyiceberg.table import Table
 
 from tidyberg.catalog.errors import catalog_errors
 from tidyberg.catalog.open import load_table
+from tidyberg.commit.loop import CommitLoop
 from tidyberg.commit.properties import PropertyPublisher
 from tidyberg.control.context import Services
 from tidyberg.errors import BadInput, TidybergError
@@ -42,9 +43,15 @@ class MetadataFileSettings:
     def _set(self, properties: dict[str, str]) -> MetadataFiles:
         table = load_table(self.catalog, self.ref)
         before = dict(table.properties)
-        publisher = PropertyPublisher(self.catalog, self.ref, self.services.retry, self.services.sleep)
+        loop = CommitLoop(
+            self.catalog,
+            self.ref,
+            str(table.metadata.table_uuid),
+            retry=self.services.retry,
+            sleep=self.services.sleep,
+        )
         with catalog_errors(self.ref.catalog, what=str(self.ref)):
-            published = publisher.publish(table, properties)
+            published = PropertyPublisher(loop, properties).publish()
         has_changed = any(before.get(name) != value for name, value in properties.items())
         return replace(self._describe(published), has_changed=has_changed)
 

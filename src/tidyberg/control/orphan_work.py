@@ -1,4 +1,4 @@
-"""What a run does to orphans while it holds its table: it records what it saw, looks again, then deletes or moves."""
+"""Removes orphans while a run holds its table: it records what it saw, looks again, then deletes or moves."""
 
 from dataclasses import dataclass, field, replace
 

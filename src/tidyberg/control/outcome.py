@@ -1,4 +1,4 @@
-"""What a job has achieved so far, over all its commits, and the result that its caller gets."""
+"""Adds up what a job has achieved over all its commits, and builds the result that its caller gets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -166,7 +166,7 @@ def failed(verb: str, location: str, error: OSError) -> TidybergError:
 
 
 def _below(path: str, roots: Sequence[str]) -> str:
-    """Where a file lies below the first root that it is in, with the number of that root."""
+    """Returns the number of the first root that holds the file, and the file's path below that root."""
     for number, root in enumerate(roots):
         if path.startswith(f"{root}/"):
             return f"{number}/{path[len(root) + 1 :]}"

@@ -22,9 +22,9 @@ from tidyberg.catalog.errors import catalog_errors
 from tidyberg.catalog.metadata_file import swaps_blindly, swaps_in_process
 from tidyberg.commit.cleanup import referenced_paths, remove
 from tidyberg.commit.fence import FenceInDoubtError, fence_name, put_up_fence
+from tidyberg.commit.new_snapshot import last_sequence_number, snapshot_of_job
 from tidyberg.commit.outputs import existing_outputs, exists, group_of
 from tidyberg.commit.ownership import Ownership, is_manifest_of
-from tidyberg.commit.snapshot import last_sequence_number, snapshot_of_job
 from tidyberg.control.expiry_recovery import doubt_about_expiry, settle_expiry
 from tidyberg.errors import StorageError, TableBusy
 from tidyberg.execute.engine import CancelToken
@@ -44,7 +44,7 @@ PROGRESS_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Finding:
-    """What recovery found out about a dead job that had begun to write."""
+    """The facts that recovery found out about a dead job that had begun to write."""
 
     table: Table | None  # None if it is gone, or if another table has its name
     files: frozenset[str] = frozenset()  # files of the job that exist
@@ -249,7 +249,7 @@ class Recovery:
         return fenced, None
 
     def _is_ruled_out(self, catalog: Catalog, table: Table, job: Job, sent: SentCommit) -> bool:
-        """Whether the last commit cannot land, even without a fence."""
+        """Returns True if the last commit cannot land, even without a fence."""
         if snapshot_of_job(table.metadata, job.job_id, sent.chunk) is not None:
             return True
         if swaps_in_process(catalog) and job.owner is not None and is_alive(job.owner) is False:

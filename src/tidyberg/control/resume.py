@@ -33,7 +33,7 @@ from tidyberg.verify.groups import verify_group
 
 @dataclass(frozen=True)
 class Adopted:
-    """What a dead job had finished and a new job continues."""
+    """The work that a dead job had finished. A new job continues it."""
 
     plan: Plan  # without the groups that are committed
     finished: dict[int, Finished]

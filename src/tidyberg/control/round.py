@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pyiceberg.table import Table
 
 from tidyberg.commit.conflicts import refusal_to_commit, validate_groups
+from tidyberg.commit.loop import CommitLoop
 from tidyberg.commit.outputs import check_outputs
 from tidyberg.commit.publish import Committed, FinishedGroup, Publisher
 from tidyberg.control.context import JobContext, span_attributes
@@ -286,19 +287,17 @@ class Round:
         context.stage(Stage.COMMIT, f"committing {plural(len(groups), 'group')}")
         check_outputs(planned.table.io, results)
         self.totals.chunks += 1
+        ref, table_uuid = planned.plan.table, planned.plan.table_uuid
         publisher = Publisher(
-            catalog=context.catalog,
-            plan=planned.plan,
+            CommitLoop(context.catalog, ref, table_uuid, services.retry, context.warn, services.sleep),
+            planned.plan,
             job_id=context.record.job.job_id,
             chunk=self.totals.chunks - 1,
             snapshot_id=planned.table.metadata.new_snapshot_id(),
             journal=context.record,
             name_mapping=planned.inventory.pinned.name_mapping,
             cache=services.cache,
-            retry=services.retry,
-            notice=context.warn,
             now_ms=services.now_ms,
-            sleep=services.sleep,
         )
         return publisher.publish([FinishedGroup(*done) for done in zip(groups, results, strict=True)])
 

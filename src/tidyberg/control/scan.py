@@ -113,7 +113,7 @@ class Scanner:
 
 
 def _is_ours(below: str) -> bool:
-    """Whether the file has the name of an output and lies in a directory of partitions or hashes.
+    """Returns True if the file has the name of an output and lies in a directory of partitions or hashes.
 
     Another table may lie below this table's location, with its own outputs.
     """

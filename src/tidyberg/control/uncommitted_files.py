@@ -7,10 +7,10 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from tidyberg.commit.cleanup import referenced_paths, remove
+from tidyberg.commit.new_snapshot import last_sequence_number
 from tidyberg.commit.outputs import existing_outputs
 from tidyberg.commit.ownership import Ownership
 from tidyberg.commit.publish import Committed
-from tidyberg.commit.snapshot import last_sequence_number
 from tidyberg.control.context import JobContext
 from tidyberg.model.job import Intent
 from tidyberg.model.report import Notice

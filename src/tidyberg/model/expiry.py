@@ -15,7 +15,7 @@ ExpiryOutcome = Literal["nothing", "planned", "expired", "partly"]
 
 @dataclass(frozen=True, slots=True)
 class ExpiryBounds:
-    """What a plan found to expire. Its application may expire less, and nothing else."""
+    """The snapshots and refs that a plan found to expire. `apply` may expire fewer, and no others."""
 
     snapshot_ids: tuple[int, ...]
     refs: tuple[str, ...]
@@ -62,7 +62,7 @@ class RefInfo:
 
 @dataclass(frozen=True)
 class ExpiryDecision:
-    """Which snapshots and refs leave the table."""
+    """Says which snapshots and refs leave the table."""
 
     snapshot_ids: tuple[int, ...]  # oldest first
     refs: tuple[RefInfo, ...]  # too old, or their snapshot does not exist

@@ -143,7 +143,7 @@ class SentCommit:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryTotals:
-    """What a job did to old snapshots and their files."""
+    """Counts what a job did to old snapshots and their files."""
 
     snapshots_expired: int = 0
     refs_removed: int = 0  # branches and tags
@@ -222,5 +222,5 @@ class Job:
 
     @property
     def is_open(self) -> bool:
-        """Whether the job is running, or recovery has to look at it."""
+        """Returns True if the job is running, or recovery has to look at it."""
         return not self.status.is_final or self.unresolved

@@ -1,4 +1,4 @@
-"""What a plan leaves alone, why and until when, and the outcome of a job that commits nothing."""
+"""Says what a plan leaves alone, why and until when, and how a job ends that commits nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -26,7 +26,7 @@ MaintenanceOutcome = Literal["done", "nothing", "failed"]
 
 @dataclass(frozen=True)
 class MaintenanceRequest:
-    """What is asked for one table: its policy, and the options of compactions."""
+    """A request for one table: its policy, and the options of compactions."""
 
     table: TableRef
     policy: MaintenancePolicy
@@ -36,7 +36,7 @@ class MaintenanceRequest:
 
 @dataclass(frozen=True)
 class StepPlan:
-    """What one step would do to the table as it was when the plan was made."""
+    """Says what one step would do to the table as it was when the plan was made."""
 
     step: StepName
     verdict: StepVerdict
@@ -78,7 +78,7 @@ class MaintenancePlan:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What happened to one step. `planned` is what the plan said about it."""
+    """The result of one step. `planned` is what the plan said about it."""
 
     planned: StepPlan
     status: StepStatus

@@ -38,7 +38,7 @@ class ManifestOptions:
 
 @dataclass(frozen=True, slots=True)
 class ManifestPlan:
-    """What a rewrite would do and whether it pays. Manifests that no rewrite may touch are not counted, but `left`."""
+    """Says what a rewrite would do and whether it pays. Only `left` counts manifests that no rewrite may touch."""
 
     table: TableRef
     branch: str

@@ -1,4 +1,4 @@
-"""How many old metadata files a table keeps, and whether commits delete the others."""
+"""Says how many old metadata files a table keeps, and whether commits delete the others."""
 
 from dataclasses import dataclass
 

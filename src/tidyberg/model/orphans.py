@@ -73,7 +73,7 @@ class OrphanCounts:
 
 @dataclass(frozen=True)
 class OrphanPlan:
-    """What a run would delete now. Making it changes nothing."""
+    """Says which files a run would delete now. Planning changes nothing."""
 
     table: TableRef
     verdict: OrphanVerdict
@@ -107,7 +107,7 @@ class OrphanResult:
 
 @dataclass(frozen=True)
 class QuarantineResult:
-    """What `restore` brought back, or `purge` deleted."""
+    """The files that `restore` brought back, or that `purge` deleted."""
 
     table: TableRef
     outcome: Literal["nothing", "restored", "purged", "partly"]
@@ -130,7 +130,7 @@ class TableLocations:
 
 @dataclass(frozen=True)
 class CatalogLocations:
-    """Where the tables of a catalog put their files."""
+    """The directories in which the tables of a catalog put their files."""
 
     tables: tuple[TableLocations, ...]
     not_checked: tuple[str, ...] = ()  # tables that could not be loaded, or why the catalog could not be listed

@@ -14,7 +14,7 @@ _MOST_DOUBLINGS = 20
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How many times a commit that lost a race is sent again, and for how long. These defaults are the only ones."""
+    """Limits how often, and for how long, a commit that lost a race is sent again. There are no other defaults."""
 
     retries: int = 10
     min_wait_ms: int = 100
@@ -22,7 +22,7 @@ class RetryPolicy:
     total_timeout_ms: int = 1_800_000
 
     def wait_seconds(self, attempt: int, rng: random.Random) -> float:
-        """How long to wait after this attempt. The first attempt is 0."""
+        """Returns how long to wait after this attempt. The first attempt is 0."""
         return backoff_seconds(attempt, self.min_wait_ms / 1000, self.max_wait_ms / 1000, rng)
 
 

@@ -1,4 +1,4 @@
-"""Who holds the bytes of a table: which kind of file, which branch, tag or age of snapshots, or nobody."""
+"""Says who holds the bytes of a table: which kind of file, which branch, tag or age of snapshots, or nobody."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -37,7 +37,7 @@ class StoredKind(StrEnum):
 
 
 class Holder(StrEnum):
-    """Why a file is there. Every file has one holder: the first of these that applies."""
+    """The reason why a file is there. Every file has one holder: the first of these that applies."""
 
     CURRENT = "current"  # the head of main needs it
     REF = "ref"  # the head of exactly one other branch or tag needs it
@@ -70,7 +70,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class RefStorage:
-    """What the snapshot of a branch or tag references. Ancestors belong to history."""
+    """Counts what the snapshot of a branch or tag references. Ancestors belong to history."""
 
     ref: str  # such as "branch main"
     snapshot_id: int
@@ -80,7 +80,7 @@ class RefStorage:
 
 @dataclass(frozen=True, slots=True)
 class AgeStorage:
-    """What `tidyberg expire --older-than` would delete, with the table's other retention settings."""
+    """Counts what `tidyberg expire --older-than` would delete, with the table's other retention settings."""
 
     older_than_ms: int
     is_own: bool  # whether it is the table's setting, which `tidyberg expire` takes by default
@@ -90,7 +90,7 @@ class AgeStorage:
 
 @dataclass(frozen=True, slots=True)
 class StorageAction:
-    """What one command would free in the end, and what it adds before that."""
+    """Says what one command would free in the end, and what it adds before that."""
 
     command: str  # such as "tidyberg expire analytics.events"
     frees_bytes: int | None  # None: unknown. Negative if the table gets larger for good
@@ -115,7 +115,7 @@ class StorageReport:
     dollars_per_gb_month: float
 
     def dollars(self, size: float) -> float:
-        """What so many bytes cost in a month."""
+        """Returns the price of storing so many bytes for a month."""
         return size / GB * self.dollars_per_gb_month
 
     def held(self, *holders: Holder, metadata: bool | None = None) -> StoredBytes:

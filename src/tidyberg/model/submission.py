@@ -74,7 +74,7 @@ class JobNews:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many jobs may run at once, counted over all replicas."""
+    """Limits how many jobs may run at once, counted over all replicas."""
 
     running: int = 2
     running_per_tenant: int | None = None

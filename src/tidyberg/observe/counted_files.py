@@ -22,7 +22,7 @@ Select = Callable[[Sequence[Partition]], Sequence[bool]]
 
 @dataclass(frozen=True)
 class CountingRule:
-    """Which files are only counted. `select` chooses the partitions that the plan is for; None means all."""
+    """Says which files are only counted. `select` chooses the partitions that the plan is for; None means all."""
 
     rule: CountedFileRule
     select: Select | None = None

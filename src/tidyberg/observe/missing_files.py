@@ -21,7 +21,7 @@ _LOOKUPS = 16
 
 @dataclass(frozen=True)
 class Presence:
-    """What was found of the files that snapshots reference."""
+    """The result of looking for all files that snapshots reference."""
 
     references: int  # a file can have several
     missing: tuple[str, ...]

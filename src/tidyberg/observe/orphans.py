@@ -40,7 +40,7 @@ CANDIDATES = pa.schema([*LISTED, ("key", TEXT), ("name", TEXT), ("family", TEXT)
 
 @dataclass(frozen=True)
 class Spellings:
-    """Which schemes and which authorities mean the same."""
+    """Says which schemes and which authorities mean the same."""
 
     schemes: tuple[tuple[str, ...], ...]
     authorities: tuple[tuple[str, ...], ...]

@@ -220,7 +220,7 @@ class FilesToDelete:
 
     @property
     def _may_be_in_manifests(self) -> bool:
-        """Whether entries could name a candidate. A Puffin file can hold statistics and deletion vectors."""
+        """Returns True if entries could name a candidate. A Puffin file can hold statistics and deletion vectors."""
         return bool(pc.any(pc.less_equal(self.files["kind"], FileKind.STATISTICS.value)).as_py())
 
     def _take_out(self, paths: pa.ChunkedArray) -> None:

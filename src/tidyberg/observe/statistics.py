@@ -35,7 +35,7 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Written:
-    """Which snapshots wrote to which partitions: an entry a file, or for many."""
+    """Says which snapshots wrote to which partitions. An entry stands for one file or for many."""
 
     partition: Ints
     snapshot: Ints

@@ -34,7 +34,7 @@ class ExpiryLevels:
     levels: Mapping[int, int]  # by snapshot id
 
     def expired(self, number: int) -> int:
-        """How many snapshots expire at the age of this number."""
+        """Returns how many snapshots expire at the age of this number."""
         return sum(level > number for level in self.levels.values())
 
 

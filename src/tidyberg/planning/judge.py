@@ -25,7 +25,7 @@ from tidyberg.planning.unchanged_files import sum_by_partition
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a partition would have rewritten, before limits apply."""
+    """The files of a partition that would be rewritten, before limits apply."""
 
     reason: str
     drafts: tuple[GroupDraft, ...]

@@ -171,7 +171,7 @@ class _Cutter:
 
 @dataclass(frozen=True)
 class ListedRanges:
-    """Which entries manifests list: `starts` are where each begins in `partition`."""
+    """Says which entries manifests list. `starts` has the position in `partition` at which each manifest begins."""
 
     partition: Ints  # of each entry, manifest after manifest
     starts: Ints
@@ -179,7 +179,7 @@ class ListedRanges:
 
 
 def manifests_per_scan(ranges: ListedRanges, groups: Sequence[EntryGroup], layouts: Sequence[Layout]) -> float:
-    """How many manifests a scan of one partition reads, on average.
+    """Returns how many manifests a scan of one partition reads on average.
 
     A reader skips a manifest if the partition is outside of the lowest and highest value of a field.
     """

@@ -47,7 +47,7 @@ _SECONDS_PER_MANIFEST = 0.01  # that a reader takes to open one
 
 @dataclass(frozen=True)
 class ManifestFacts:
-    """What is known about the manifests of a snapshot that may be rewritten."""
+    """The facts about those manifests of a snapshot that may be rewritten."""
 
     table: TableRef
     branch: str

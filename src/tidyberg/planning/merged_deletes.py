@@ -33,7 +33,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Merge:
-    """What a minor compaction of the chosen partitions does."""
+    """The effect of a minor compaction of the chosen partitions."""
 
     files: Mask  # data files whose deletes are merged
     merged: Mask  # deletes that leave because all their data files get new ones
@@ -91,7 +91,7 @@ class DeleteMerging:
         return Proposal(self._reason(drafts, len(files), len(dangling)), tuple(drafts), tuple(self._rest(start, end)))
 
     def frees(self, merge: Merge, partition: int) -> bool:
-        """Whether the files of a partition have no deletes left but the new ones, and those that were merged before."""
+        """Returns True if the files of a partition keep only new deletes and those that were merged before."""
         loose = self._is_position | self._is_equality
         if not self._vectors:
             loose = loose & ~self._settled()

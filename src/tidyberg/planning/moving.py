@@ -16,7 +16,7 @@ _COARSER = ("hour", "day", "month", "year")  # each follows from the one before
 
 @dataclass(frozen=True)
 class Move:
-    """What a plan needs to know to move files to the current spec."""
+    """A plan needs these facts to move files to the current spec."""
 
     spec: PartitionSpec
     specs: Sequence[PartitionSpec]  # the spec of every partition of the inventory

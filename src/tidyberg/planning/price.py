@@ -70,7 +70,7 @@ _NO_DELETES = np.array([], dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What it takes to rewrite a set of groups. Work can be added up, and any sum can be priced."""
+    """The work of rewriting a set of groups. Work can be added up, and any sum can be priced."""
 
     tasks: int = 0
     input_files: int = 0

@@ -59,7 +59,7 @@ def _has_nothing_to_store(kind: IcebergType) -> bool:
 
 
 class Hazard(IntEnum):
-    """Why a file is left out. Reasons are listed in this order."""
+    """The reasons to leave a file out, in the order in which they are listed."""
 
     NONE = 0
     DELETE_FORMAT = 1

@@ -55,7 +55,7 @@ SnapshotId = Annotated[int, Field(ge=0, le=_LARGEST_ID), BeforeValidator(_whole_
 
 
 class ExpireJobOptions(Section):
-    """Which snapshots expire. What is not given comes from the table's properties, or is Iceberg's default."""
+    """Says which snapshots expire. Other values come from the table's properties, or are Iceberg's defaults."""
 
     older_than: Age | None = Field(None, description="The age of snapshots to expire, such as 5d or 36h.")
     retain_last: int | None = Field(None, ge=1, description="How many snapshots of each branch stay in any case.")

@@ -107,7 +107,7 @@ class OrphansStepSettings(PolicySection):
 
 
 class PolicySettings(PolicySection):
-    """What `maintain` may do. An unset key has the value of the next wider scope."""
+    """Says what `maintain` may do. An unset key has the value of the next wider scope."""
 
     enabled: bool | None = Field(None, description="Whether `maintain` does anything. Default: true.")
     scans_per_month: int | None = Field(

@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 
 from tidyberg.catalog.metadata_file import as_document, write_document
 from tidyberg.commit.manifests import manifest_list, write_file
-from tidyberg.commit.snapshot import next_row_id
+from tidyberg.commit.new_snapshot import next_row_id
 from tidyberg.observe.manifest_list import ListedManifest, read_listed_manifests
 from tidyberg.testing.avro import avro_file, encode_record
 

@@ -33,7 +33,7 @@ class DataStep:
 
 
 def data_options(request: MaintenanceRequest) -> PlanOptions:
-    """The options of compactions, with the policy's own. Only the step expire expires snapshots."""
+    """Adds the policy to the options of compactions. Only the step expire expires snapshots."""
     policy = request.policy.data
     changes: dict[str, Any] = {"expire_snapshots": False, "snapshot_retention_hours": None}
     if policy.strategy is not None:
@@ -44,7 +44,7 @@ def data_options(request: MaintenanceRequest) -> PlanOptions:
 
 
 def plan_compaction(step: StepName, context: StepContext, options: PlanOptions, tidy: str) -> StepPlan:
-    """`tidy` is the reason if there is nothing to do."""
+    """Describes a plan. `tidy` is the reason if there is nothing to do."""
     plan = context.operations.plan(context.request.table, options)
     estimate = plan.estimate
     if plan.is_empty:
@@ -70,7 +70,7 @@ def plan_compaction(step: StepName, context: StepContext, options: PlanOptions, 
 
 
 def run_compaction(context: StepContext, options: PlanOptions, plan: Plan | None) -> StepDone:
-    """With a plan, exactly that plan runs. Its groups that are out of date are left out."""
+    """Compacts. If a plan is given, exactly that plan runs. Its groups that are out of date are left out."""
     operations, request = context.operations, context.request
     if plan is None:
         result = operations.compact(

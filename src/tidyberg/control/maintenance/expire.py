@@ -84,7 +84,7 @@ def _numbers(found: ExpiryResult) -> dict[str, int]:
 
 
 def _price(context: StepContext, found: ExpiryResult) -> float:
-    """Requests only: every manifest list is read, and every manifest that goes. Deletes are free."""
+    """Prices the requests that read all manifest lists and all manifests that leave. Deletes are free."""
     prices = context.operations.prices
     reads = found.snapshots_before + found.files.manifests
     return (reads * prices.get_per_1000 + _COMMIT_REQUESTS * prices.put_per_1000) / 1000

@@ -1,4 +1,4 @@
-"""What a step of maintenance is, and what it may use."""
+"""The interface of a step of maintenance, and of the operations that steps use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -97,13 +97,13 @@ class StepContext:
     earlier: tuple[StepPlan, ...] = ()  # of a document: steps that will change the table before this one runs
 
     def storage_dollars(self, size: int) -> float:
-        """What so many bytes cost in a month."""
+        """Returns the price of storing so many bytes for a month."""
         return size / GB * self.operations.prices.storage_per_gb_month
 
 
 @dataclass(frozen=True)
 class StepDone:
-    """What a step did. `failure` came after it had committed something."""
+    """The result of a step. `failure` came after it had committed something."""
 
     reason: str
     changed: bool
@@ -135,6 +135,5 @@ class MaintenanceStep(Protocol):
         ...
 
     def run(self, context: StepContext, planned: StepPlan, *, as_planned: bool) -> StepDone:
-        """Looks at the table again, and does what is needed now. With `as_planned`, it does nothing else than the plan
-        says."""
+        """Looks at the table again, and does what is needed now. With `as_planned`, it does only what the plan says."""
         ...

@@ -1,4 +1,4 @@
-"""What a strategy answers: which files it wants to rewrite, why, and when it waits.
+"""The interface of a strategy: it says which files it wants to rewrite, why, and when it waits.
 
 A strategy is pure. It answers from its options, from the file sizes of the plan and from the facts that it is given.
 The rest of planning asks these questions and never asks for the strategy's name.
@@ -24,7 +24,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """What a strategy knows about a partition when it explains its decision."""
+    """A strategy explains its decision with these facts about a partition."""
 
     statistics: PartitionStatistics
     files: int

@@ -1,4 +1,4 @@
-"""What a kind of job is: it checks requests, says who may make them, and runs them."""
+"""The interface of a kind of job: it checks requests, says who may make them, and runs them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from tidyberg.settings.settings import Settings
 
 @dataclass(frozen=True)
 class RequestScope:
-    """What a request is checked against."""
+    """The values that a request is checked against."""
 
     settings: Settings
     table: TableRef  # a schedule may have a pattern as its name
@@ -56,7 +56,7 @@ class RunContext:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How an attempt ended that did not raise. `failure` came after something was committed, which stays."""
+    """The result of an attempt that did not raise. `failure` came after something was committed, which stays."""
 
     run: Job
     outcome: Outcome
@@ -79,7 +79,7 @@ class JobKind(Protocol):
 
     @property
     def is_planned(self) -> bool:
-        """Whether a plan can estimate such a job before it runs."""
+        """Returns True if a plan can estimate such a job before it runs."""
         ...
 
     def rights(self, options: Mapping[str, Any]) -> frozenset[str]:
@@ -95,3 +95,14 @@ class JobKind(Protocol):
         ...
 
     def run(self, context: RunContext) -> RunOutcome: ...
+
+
+class HistoryRemover:
+    """The part of JobKind that is the same for all kinds of jobs that remove history for good."""
+
+    name: str
+    least_role = Role.ADMIN
+    is_planned = False
+
+    def rights(self, options: Mapping[str, Any]) -> frozenset[str]:  # noqa: ARG002
+        return frozenset((self.name,))

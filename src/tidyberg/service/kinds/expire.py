@@ -6,24 +6,18 @@ from typing import Any
 from tidyberg.errors import BadInput
 from tidyberg.model.expiry import EXPIRE
 from tidyberg.model.job import Job, JobStatus
-from tidyberg.model.principal import Role
 from tidyberg.model.submission import Submission
 from tidyberg.planning.expiry import check_allowed
-from tidyberg.service.kinds.base import CheckedRequest, RequestScope, RunContext, RunOutcome
+from tidyberg.service.kinds.base import CheckedRequest, HistoryRemover, RequestScope, RunContext, RunOutcome
 from tidyberg.service.request_checks import options_as_asked, refuse_options_of_compactions
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.settings.job_options import ExpireJobOptions, check_repeatable, parse_job_options, plain_options
 
 
-class Expire:
+class Expire(HistoryRemover):
     """Implements JobKind."""
 
     name = EXPIRE
-    least_role = Role.ADMIN  # it removes history for good
-    is_planned = False
-
-    def rights(self, options: Mapping[str, Any]) -> frozenset[str]:  # noqa: ARG002
-        return frozenset((EXPIRE,))
 
     def check(self, request: SubmitRequest, scope: RequestScope) -> CheckedRequest:
         refuse_options_of_compactions(request)

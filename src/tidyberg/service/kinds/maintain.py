@@ -11,10 +11,9 @@ from tidyberg.model.job import Job, JobStatus, Stage
 from tidyberg.model.left import Outcome
 from tidyberg.model.maintenance import MAINTAIN, MaintenanceResult
 from tidyberg.model.maintenance_policy import PolicyLayer
-from tidyberg.model.principal import Role
 from tidyberg.model.submission import Submission
 from tidyberg.record.process import this_process
-from tidyberg.service.kinds.base import CheckedRequest, RequestScope, RunContext, RunOutcome
+from tidyberg.service.kinds.base import CheckedRequest, HistoryRemover, RequestScope, RunContext, RunOutcome
 from tidyberg.service.request_checks import options_as_asked, refuse_options_of_compactions
 from tidyberg.service.requests import SubmitRequest
 from tidyberg.settings.job_options import parse_job_options, plain_options
@@ -23,15 +22,10 @@ from tidyberg.settings.maintenance import PolicySettings, maintenance_policy
 REQUEST = "request"  # the origin of values that the request gives
 
 
-class Maintain:
+class Maintain(HistoryRemover):
     """Implements JobKind."""
 
     name = MAINTAIN
-    least_role = Role.ADMIN  # it removes history for good
-    is_planned = False
-
-    def rights(self, options: Mapping[str, Any]) -> frozenset[str]:  # noqa: ARG002
-        return frozenset((MAINTAIN,))
 
     def check(self, request: SubmitRequest, scope: RequestScope) -> CheckedRequest:
         refuse_options_of_compactions(request)
