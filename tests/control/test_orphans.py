@@ -482,9 +482,9 @@ def test_metadata_that_cannot_be_read_is_refused(control: Control, table: Table)
 def test_the_id_is_found_wherever_it_stands_and_if_compressed(control: Control, table: Table) -> None:
     uuid = str(table.metadata.table_uuid)
     documents = (
-        {"format-version": 2, "table-uuid": uuid},
-        {"location": 'file:///"a"', "table-uuid": uuid.upper()},
-        {"properties": {"table-uuid": "x"}, "schemas": ["y" * 5000], "table-uuid": uuid},
+        {"format-version": 2, "table-uuid": uuid, "last-updated-ms": 1, "last-column-id": 1},
+        {"location": 'file:///"a"', "table-uuid": uuid.upper(), "last-updated-ms": 1},
+        {"properties": {"table-uuid": "x"}, "schemas": ["y" * 5000], "table-uuid": uuid, "last-updated-ms": 1},
     )
     for number, document in enumerate(documents):
         put(table, f"metadata/{number}.metadata.json", content=json.dumps(document).encode())

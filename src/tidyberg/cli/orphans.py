@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import get_args
+from uuid import UUID
 
 from tidyberg.app import build_control
 from tidyberg.cli.flags import OptionFlags
@@ -51,6 +52,7 @@ def orphan_options(
     equal_schemes: Sequence[str],
     equal_authorities: Sequence[str],
     dropped_tables: Sequence[str],
+    dead_metadata: Sequence[str],
 ) -> OrphanOptions:
     known = OrphanOptions()
     choices: tuple[PrefixMismatch, ...] = get_args(PrefixMismatch)
@@ -67,8 +69,19 @@ def orphan_options(
         equal_schemes=(*known.equal_schemes, *map(_group, equal_schemes)),
         equal_authorities=tuple(map(_group, equal_authorities)),
         locations=tuple(locations),
-        dropped_tables=tuple(dropped_tables),
+        dropped_tables=tuple(map(_uuid, dropped_tables)),
+        dead_metadata=tuple(dead_metadata),
     )
+
+
+def _uuid(text: str) -> str:
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise BadInput(
+            f"{text!r} is not the id of a table.",
+            hint="The error that asks for --dropped-table names it, such as 7f985b29-0000-4000-8000-000000000001.",
+        ) from None
 
 
 def _group(text: str) -> tuple[str, ...]:
@@ -123,8 +136,8 @@ def remove(
             return NOTHING if found.verdict == "nothing" else 0
         session.show(show_orphans(found, timezone), orphans_json(found))
         return _outcome(found).status or (NOTHING if found.outcome == "nothing" else 0)
-    if options.locations or options.dropped_tables:
-        raise BadInput("--location and --dropped-table need exactly one table.")
+    if options.locations or options.dropped_tables or options.dead_metadata:
+        raise BadInput("--location, --dropped-table and --dead-metadata need exactly one table.")
     batch = TableBatch(session, named, OptionFlags(), fail_fast=fail_fast)
 
     def one(control: Control, ref: TableRef, cancel: CancelToken) -> TableOutcome:

@@ -238,6 +238,13 @@ class FilesToDelete:
                 self._take_out(paths)
             self._protected |= set(retained.manifests)
 
+    def keep(self, named: Iterable[pa.ChunkedArray]) -> int:
+        """Takes out the files that these locations name. Returns their number."""
+        before = self.files.num_rows
+        for paths in named:
+            self._take_out(paths)
+        return before - self.files.num_rows
+
     @property
     def _may_be_in_manifests(self) -> bool:
         """Whether entries could name a candidate. A Puffin file can hold statistics and deletion vectors."""
