@@ -1,7 +1,6 @@
 """Implements orphans, with restore, purge and the check of locations."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import get_args
 from uuid import UUID
 
@@ -25,7 +24,7 @@ from tidyberg.cli.table_names import NamedTables
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput
 from tidyberg.execute.engine import CancelToken
-from tidyberg.model.durations import parse_age
+from tidyberg.model.durations import parse_age, parse_moment
 from tidyberg.model.orphans import (
     DAY_MS,
     OrphanOptions,
@@ -61,7 +60,7 @@ def orphan_options(
         raise BadInput(f"{prefix_mismatch!r} is not a mode.", hint=f"Choose one of {', '.join(choices)}.")
     return OrphanOptions(
         older_than_ms=known.older_than_ms if older_than is None else parse_age(older_than),
-        newer_than_ms=None if newer_than is None else _moment(newer_than),
+        newer_than_ms=None if newer_than is None else parse_moment(newer_than),
         now=now,
         quarantine=quarantine,
         force=force,
@@ -89,14 +88,6 @@ def _group(text: str) -> tuple[str, ...]:
     if len(names) < 2:
         raise BadInput(f"{text!r} names fewer than two that are equal.", hint='Write it like "s3,oss".')
     return names
-
-
-def _moment(text: str) -> int:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise BadInput(f"{text!r} is not a time.", hint="Write it like 2026-01-31 or 2026-01-31T12:00:00Z.") from None
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def remove(

@@ -72,6 +72,8 @@ class OtherStates:
                 self._dead |= set(older)
                 self._ends |= set(older[:1])
                 continue
+            if state.fell_out_of(self.history):
+                continue
             if (base := state.unknown_base(self.history)) is not None:
                 raise self._committed_elsewhere(state, base)
             yield state

@@ -152,10 +152,10 @@ class OrphanSearch:
 
     def keep_other_state(self, named: Iterable[pa.ChunkedArray]) -> int:
         """Keeps what a state of the table names that its catalog does not know. Returns the number of files."""
-        before = self.files.num_rows
+        before: int = self.files.num_rows
         for paths in named:
             self.take_out(paths)
-        kept = before - self.files.num_rows
+        kept = before - int(self.files.num_rows)
         self.kept[OTHER_STATE] += kept
         return kept
 

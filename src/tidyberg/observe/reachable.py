@@ -240,10 +240,11 @@ class FilesToDelete:
 
     def keep(self, named: Iterable[pa.ChunkedArray]) -> int:
         """Takes out the files that these locations name. Returns their number."""
-        before = self.files.num_rows
+        before: int = self.files.num_rows
         for paths in named:
             self._take_out(paths)
-        return before - self.files.num_rows
+        after: int = self.files.num_rows
+        return before - after
 
     @property
     def _may_be_in_manifests(self) -> bool:

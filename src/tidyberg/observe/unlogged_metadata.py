@@ -56,7 +56,7 @@ class KnownHistory:
             frozenset([current, *others]),
             min((entry.timestamp_ms for entry in log), default=metadata.last_updated_ms),
             metadata.last_updated_ms,
-            metadata.last_sequence_number,
+            _sequence_number(metadata),
         )
 
     def unlogged(self, paths: Collection[str]) -> list[str]:
@@ -89,13 +89,18 @@ class UnloggedState:
         base = self.metadata.metadata_log[-1] if self.log else None
         return base.metadata_file if base is not None and base.timestamp_ms > history.oldest_ms + _CLOCKS_MS else None
 
+    def fell_out_of(self, history: KnownHistory) -> bool:
+        """Whether it is part of the table's own history, from before its log: it builds on nothing in the log."""
+        is_old = self.metadata.last_updated_ms <= history.oldest_ms + _CLOCKS_MS
+        return is_old and history.keys.isdisjoint(self.log)
+
     def is_newer(self, history: KnownHistory) -> bool:
         """Whether it follows the current state, or was made after it."""
         metadata = self.metadata
         return (
             self.log[-1:] == (history.current,)
             or metadata.last_updated_ms > history.newest_ms
-            or metadata.last_sequence_number > history.sequence_number
+            or _sequence_number(metadata) > history.sequence_number
         )
 
     def named_files(
@@ -123,6 +128,10 @@ class UnloggedState:
                 f"A snapshot in {self.path} has no manifest list, so its files are not known.",
                 hint="If that metadata file was never committed, delete it.",
             )
+
+
+def _sequence_number(metadata: TableMetadata) -> int:
+    return int(getattr(metadata, "last_sequence_number", 0) or 0)  # version 1 has none
 
 
 def _leave_out(error: DamagedFile) -> None:
