@@ -22,9 +22,10 @@ from tidyberg.errors import BadInput, DamagedFile, SharedFiles
 from tidyberg.model.expiry import ExpireOptions
 from tidyberg.model.orphans import OrphanOptions
 from tidyberg.model.report import Notice
-from tidyberg.observe import metadata_heads, unlogged_metadata
+from tidyberg.observe import unlogged_metadata
 from tidyberg.observe.metadata_heads import read_heads
 from tidyberg.observe.orphans import OTHER_STATE
+from tidyberg.storage.file_io import Storage
 from tidyberg.testing import Warehouse, local_path
 from tidyberg.testing.commits import LabCatalog
 
@@ -249,7 +250,7 @@ def test_old_metadata_files_are_not_read_in_full(
         shutil.copy(first, directory / f"00000-{uuid.uuid4()}.metadata.json")
     backdate_all(table)
     read: list[str] = []
-    read_all, read_state = metadata_heads.Storage.read_all, unlogged_metadata._read_state
+    read_all, read_state = Storage.read_all, unlogged_metadata._read_state
 
     def noted(storage: Any, place: Any) -> bytes:
         read.append(place.location)
@@ -259,7 +260,7 @@ def test_old_metadata_files_are_not_read_in_full(
         read.append(path)
         return read_state(io, path, check)
 
-    monkeypatch.setattr(metadata_heads.Storage, "read_all", noted)
+    monkeypatch.setattr(Storage, "read_all", noted)
     monkeypatch.setattr(unlogged_metadata, "_read_state", noted_state)
     result = control.remove_orphans(REF, NOW)
     assert result.files.metadata_files == 1000
