@@ -110,6 +110,8 @@ def test_a_table_that_never_expires_snapshots_says_so(run: Run, table: Table) ->
     for arguments in ((), ("--dry-run", "--json"), ("--older-than", "1000000000d")):
         ran = run("expire", NAME, *arguments)
         assert ran.status == 0, ran.err
+    assert "never by age" in run("expire", NAME).out
+    assert "older than" not in run("expire", NAME).out
 
 
 def test_from_python(table: Table, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

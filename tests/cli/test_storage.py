@@ -31,6 +31,18 @@ def test_it_says_who_holds_the_bytes_and_what_frees_them(run: Run, table: Table)
     assert "█" in ran.out
 
 
+@pytest.mark.parametrize(
+    ("age_ms", "label"),
+    [(2**63 - 1, "never (the table's setting)"), (-5, "all but what branches and tags keep (the table's setting)")],
+)
+def test_an_unusual_age_of_the_table_has_a_plain_label(run: Run, table: Table, age_ms: int, label: str) -> None:
+    with table.transaction() as transaction:
+        transaction.set_properties({"history.expire.max-snapshot-age-ms": str(age_ms)})
+    ran = run("storage", NAME)
+    assert ran.status == 0, ran.err
+    assert label in " ".join(ran.out.split())
+
+
 def test_json_adds_up(run: Run, warehouse: Warehouse, table: Table) -> None:
     document = run("storage", NAME, "--json").json
     total = sum(Path(path).stat().st_size for path in warehouse.files_on_disk(table))

@@ -12,7 +12,7 @@ from tests.builders.events_table import REF, make_table, options
 from tests.builders.finished_groups import commit_all
 from tidyberg.catalog.metadata_file import as_document
 from tidyberg.model.options import VerifyMode
-from tidyberg.testing import Warehouse
+from tidyberg.testing import Warehouse, local_path
 from tidyberg.testing.deletes import delete_rows
 
 ACCESS = {"glue.region": "eu-central-1", "glue.access-key-id": "none", "glue.secret-access-key": "none"}
@@ -54,3 +54,17 @@ def test_a_database_of_s3_tables_is_not_asked_whether_the_file_exists(
     commit_all(table, catalog=glue)
     assert warehouse.rows(table) == before
     assert as_document(table.refresh().metadata)["next-row-id"] == 120
+
+
+def test_old_metadata_files_go_as_the_table_says(warehouse: Warehouse, glue: GlueCatalog) -> None:
+    table = registered(glue, make_table(warehouse))
+    assert len(table.metadata.metadata_log) == 6
+    with make_control(warehouse, open_catalog=lambda _: glue) as control:
+        assert not control.metadata_files(REF).report().deletes_old
+        kept = control.metadata_files(REF).keep(2)
+    assert (kept.deletes_old, kept.keep, kept.has_changed) == (True, 2, True)
+    table.refresh()
+    assert len(table.metadata.metadata_log) == 2
+    used = {table.metadata_location, *(one.metadata_file for one in table.metadata.metadata_log)}
+    on_disk = {path for path in warehouse.files_on_disk(table) if path.endswith(".metadata.json")}
+    assert on_disk == {local_path(path) for path in used}

@@ -283,6 +283,18 @@ def test_orphans_are_only_reported_by_default(control: Control, orphan: Path) ->
         control.now_ms = lambda: wall_clock_ms() + DAY_MS
 
 
+def test_files_older_than_a_moment_of_the_policy_stay(control: Control, orphan: Path) -> None:
+    """Glue's optimizer does the same with files that are older than itself."""
+    only_orphans = {f"{name}__enabled": False for name in ("deletes", "data", "manifests", "expire")}
+    request = asked(**only_orphans, orphans__action="delete", orphans__now=True)
+    orphans = replace(request.policy.orphans, newer_than="2100-01-01")
+    kept = replace(request, policy=replace(request.policy, orphans=orphans))
+    assert orphans_step(maintainer(control).run(kept)).reason == "no orphans"
+    assert orphan.exists()
+    assert orphans_step(maintainer(control).run(request)).status == "done"
+    assert not orphan.exists()
+
+
 def test_orphans_go_when_two_runs_have_seen_them(control: Control, orphan: Path) -> None:
     only_orphans = {f"{name}__enabled": False for name in ("deletes", "data", "manifests", "expire")}
     request = asked(**only_orphans, orphans__action="delete")

@@ -20,7 +20,7 @@ from tests.builders.aged_tables import DAY_MS, add_statistics_files, change_meta
 from tests.builders.control import make_control
 from tests.builders.events_table import BY_REGION, REF, SCHEMA, append, make_table, paths, rows_of
 from tests.builders.job_records import job as recorded_job
-from tests.builders.stray_files import backdate_all, put, seen_days_ago
+from tests.builders.stray_files import backdate, backdate_all, put, seen_days_ago
 from tests.faults.lab import EVERYTHING
 from tests.seed import SEED
 from tidyberg.control.control import Control
@@ -482,9 +482,9 @@ def test_metadata_that_cannot_be_read_is_refused(control: Control, table: Table)
 def test_the_id_is_found_wherever_it_stands_and_if_compressed(control: Control, table: Table) -> None:
     uuid = str(table.metadata.table_uuid)
     documents = (
-        {"format-version": 2, "table-uuid": uuid},
-        {"location": 'file:///"a"', "table-uuid": uuid.upper()},
-        {"properties": {"table-uuid": "x"}, "schemas": ["y" * 5000], "table-uuid": uuid},
+        {"format-version": 2, "table-uuid": uuid, "last-updated-ms": 1, "last-column-id": 1},
+        {"location": 'file:///"a"', "table-uuid": uuid.upper(), "last-updated-ms": 1},
+        {"properties": {"table-uuid": "x"}, "schemas": ["y" * 5000], "table-uuid": uuid, "last-updated-ms": 1},
     )
     for number, document in enumerate(documents):
         put(table, f"metadata/{number}.metadata.json", content=json.dumps(document).encode())
@@ -652,6 +652,57 @@ def test_purge_deletes_what_has_been_in_quarantine_for_long(
     assert (purged.outcome, purged.files) == ("purged", 1)
     assert not [path for path in warehouse.files_on_disk(table) if "_tidyberg" in path]
     assert control.restore_orphans(REF).outcome == "nothing"
+
+
+def age_of_records(table: Table, days: float) -> None:
+    for path in (Path(local_path(table.location())) / "_tidyberg").rglob("record.arrow"):
+        backdate(path, days)
+
+
+def test_the_time_in_quarantine_is_measured_by_the_clock_of_the_storage(warehouse: Warehouse, table: Table) -> None:
+    """This machine's clock is forty days ahead: a run of ten days ago looks fifty days old."""
+    put(table, "data/lost.parquet")
+    with make_control(warehouse) as control:
+        quarantine(control)
+    age_of_records(table, 10)
+    with make_control(warehouse, now_ms=lambda: Control.now_ms() + 40 * DAY_MS) as control:
+        assert control.purge_orphans(REF, 30 * DAY_MS).outcome == "nothing"
+    seen = Path(local_path(table.location())) / "_tidyberg" / "orphans-seen.arrow"
+    assert not seen.exists(), "what a purge writes to learn the time is removed again"
+    age_of_records(table, 31)
+    with make_control(warehouse) as control:
+        assert control.purge_orphans(REF, 30 * DAY_MS).files == 1
+
+
+def test_a_purge_keeps_sightings(control: Control, table: Table) -> None:
+    put(table, "data/lost.parquet")
+    quarantine(control)
+    put(table, "data/other.parquet")
+    control.remove_orphans(REF, OrphanOptions())
+    seen_days_ago(table, 1)
+    control.purge_orphans(REF, 30 * DAY_MS)
+    assert control.remove_orphans(REF, OrphanOptions()).outcome == "deleted"
+
+
+def test_a_purge_deletes_only_what_the_record_names(warehouse: Warehouse, control: Control, table: Table) -> None:
+    put(table, "data/lost.parquet")
+    result = quarantine(control)
+    assert result.quarantine is not None
+    foreign = Path(local_path(result.quarantine)) / "files" / "0" / "precious.parquet"
+    foreign.write_bytes(b"x")
+    age_of_records(table, 31)
+    heard: list[object] = []
+    purged = control.purge_orphans(REF, 30 * DAY_MS, on_event=heard.append)
+    assert (purged.outcome, purged.files) == ("purged", 1)
+    assert foreign.exists()
+    assert any(isinstance(one, Notice) and "precious.parquet" in one.message for one in heard)
+    record = foreign.parents[2] / "record.arrow"
+    assert record.exists(), "it explains what the directory is"
+    record.write_bytes(b"damaged")
+    age_of_records(table, 31)
+    with pytest.raises(DamagedFile, match="not a record"):
+        control.purge_orphans(REF, 30 * DAY_MS)
+    assert foreign.exists()
 
 
 def test_a_forged_record_of_moved_files_is_refused(control: Control, table: Table, tmp_path: Path) -> None:

@@ -193,15 +193,15 @@ ORPHAN_FILES = (
     Mutant(
         "orphans: metadata of another table below the location is refused",
         PLAN,
-        "        self._require_own_metadata(table, metadata_files, dropped)\n",
+        "        self._require_own_metadata(table, heads, dropped)\n",
         "",
         (f"{ORPHANS}::test_a_table_of_another_catalog_is_found_by_its_metadata",),
     ),
     Mutant(
         "orphans: metadata that cannot be read is refused",
-        "observe/shared_locations.py",
-        "return None if found == table_uuid.lower() else",
-        "return None if found in (None, table_uuid.lower()) else",
+        PLAN,
+        "if one.table_uuid is None or one.table_uuid not in (own, *dropped):",
+        "if one.table_uuid is not None and one.table_uuid not in (own, *dropped):",
         (f"{ORPHANS}::test_metadata_that_cannot_be_read_is_refused",),
     ),
     Mutant(

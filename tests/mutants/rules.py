@@ -15,6 +15,7 @@ from tests.mutants.minor_compactions import MINOR_COMPACTIONS
 from tests.mutants.moves import MOVES
 from tests.mutants.mutant import Mutant
 from tests.mutants.orphans import ORPHAN_FILES
+from tests.mutants.other_states import OTHER_STATES
 from tests.mutants.outcomes import JOB_OUTCOMES
 from tests.mutants.plans import PLANS
 from tests.mutants.recoveries import RECOVERIES
@@ -46,6 +47,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *MAINTENANCE,
     *MANIFEST_REWRITES,
     *ORPHAN_FILES,
+    *OTHER_STATES,
     *EXPIRY_JOBS,
     *STORAGE_REPORTS,
     *MINOR_COMPACTIONS,

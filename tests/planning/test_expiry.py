@@ -85,6 +85,18 @@ def test_arguments_are_stronger_than_properties_and_properties_than_defaults() -
     assert expired(line, [branch("main", 3)], ExpireOptions())[0] == [1]
 
 
+def test_a_negative_age_is_a_cutoff_in_the_future_as_in_java() -> None:
+    properties = {"history.expire.max-snapshot-age-ms": "-5"}
+    decision = decide_expiry(LINE, [branch("main", 5)], properties, ExpireOptions(), NOW)
+    assert (decision.snapshot_ids, decision.cutoff_ms) == ((1, 2, 3, 4), NOW + 5)
+
+
+@pytest.mark.parametrize("text", ["five", "", str(2**63), str(-(2**64))])
+def test_a_property_that_java_cannot_read_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="max-snapshot-age-ms"):
+        decide_expiry(LINE, [branch("main", 5)], {"history.expire.max-snapshot-age-ms": text}, ExpireOptions(), NOW)
+
+
 def test_a_tag_keeps_its_snapshot_and_none_of_its_ancestors() -> None:
     decision = decide_expiry(LINE, [branch("main", 5), tag("q1", 2)], {}, ExpireOptions(100), NOW)
     assert decision.snapshot_ids == (1, 3)

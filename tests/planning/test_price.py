@@ -128,6 +128,10 @@ def test_replaced_bytes_are_stored_until_snapshots_expire() -> None:
     assert pricing().price_group(work).storage_dollars == pytest.approx(0.023 * 5 / 30)
     kept = pricing({"history.expire.max-snapshot-age-ms": str(30 * DAY_MS)})
     assert kept.price_group(work).storage_dollars == pytest.approx(0.023)
+    year = pricing({"history.expire.max-snapshot-age-ms": str(365 * DAY_MS)})
+    never = pricing({"history.expire.max-snapshot-age-ms": str(2**63 - 1)})
+    assert never == year, "snapshots that never expire are priced for a year"
+    assert pricing({"history.expire.max-snapshot-age-ms": "-5"}).retention_ms == 0, "Java takes it as an age too"
     with pytest.raises(BadInput, match="max-snapshot-age-ms"):
         pricing({"history.expire.max-snapshot-age-ms": "five days"})
 

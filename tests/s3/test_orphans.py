@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.table.update import SetLocationUpdate
 
 from tests.builders.control import make_control
 from tests.builders.events_table import REF
@@ -159,3 +160,31 @@ def test_a_listing_that_fails_deletes_nothing(
     with pytest.raises(Exception, match="Cannot list"):
         control.remove_orphans(REF, NOW)
     assert s3_server.objects(bucket) == before
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_a_table_at_the_root_of_a_bucket_is_listed(
+    warehouse: S3Warehouse, control: Control, store: S3Store, s3_server: S3Server, bucket: str, slash: str
+) -> None:
+    made = warehouse.create_table(properties={"write.metadata.path": f"s3://{bucket}/metadata"})
+    location = f"s3://{bucket}{slash}"
+    moved = {"write.data.path": f"s3://{bucket}/data"}
+    with made.transaction() as transaction:
+        transaction.set_properties(moved)
+    warehouse.catalog.commit_table(made, (), (SetLocationUpdate(location=location),))
+    table = warehouse.append_files(made.refresh(), 2, 20)
+    assert table.location().rstrip("/") == f"s3://{bucket}"
+    for name in ("data/lost.parquet", "lost.parquet"):
+        store.put(S3Object(bucket, name), b"orphan")
+    age(s3_server, bucket)
+    before = table.scan().to_arrow().num_rows
+    moved_away = control.remove_orphans(REF, replace(NOW, quarantine=True))
+    assert moved_away.quarantine == f"s3://{bucket}/_tidyberg/quarantine/{control.history(REF)[0].job_id}"
+    names = {path.removeprefix(f"s3://{bucket}/") for path in s3_server.objects(bucket)}
+    assert not {"data/lost.parquet", "lost.parquet"} & names
+    restored = control.restore_orphans(REF)
+    assert restored.files == moved_away.files.files
+    age(s3_server, bucket)
+    assert control.remove_orphans(REF, NOW).files.files == restored.files
+    assert table.refresh().scan().to_arrow().num_rows == before == 40
+    assert not warehouse.referenced(table) - s3_server.objects(bucket)

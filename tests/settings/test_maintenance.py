@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -149,6 +150,8 @@ def test_keys_may_have_dashes_and_values_may_be_text() -> None:
         ("expire.retain-last", "0", "greater than or equal to 1"),
         ("expire.enabled", "maybe", "valid boolean"),
         ("data.strategy", "fast", "small_files"),
+        ("orphans.older-than", "1h", "'1h' is below 24 hours"),
+        ("orphans.newer-than", "soon", "is not a time"),
     ],
 )
 def test_unknown_keys_and_bad_values_are_errors_that_name_the_place(name: str, value: str, said: str) -> None:
@@ -184,3 +187,16 @@ def test_a_policy_survives_its_own_values() -> None:
     assert dataclasses.replace(found) == merge_policy(
         [PolicyLayer(found.origin(key), {key: found.values()[key]}) for key in found.origins]
     )
+
+
+def test_a_date_needs_no_quotes_in_yaml() -> None:
+    given = {"orphans": yaml.safe_load("newer_than: 2026-01-31")}
+    assert policy(given).orphans.newer_than == "2026-01-31"
+    assert policy({}, {f"{PROPERTY_PREFIX}orphans.newer-than": "2026-01-31T12:00:00Z"}).orphans.newer_than is not None
+
+
+def test_a_short_age_of_orphans_is_refused_without_naming_flags_that_maintain_lacks() -> None:
+    with pytest.raises(BadInput) as refused:
+        flag_layers({"orphans.older-than": "1h"})
+    assert "--force" not in f"{refused.value} {refused.value.hint}"
+    assert "at least 24h" in str(refused.value.hint)

@@ -141,6 +141,10 @@ def orphans(
         list[str] | None,
         typer.Option("--dropped-table", metavar="UUID", help="A dropped table whose files are orphans too."),
     ] = None,
+    dead_metadata: Annotated[
+        list[str] | None,
+        typer.Option("--dead-metadata", metavar="FILE", help="A metadata.json whose commit was abandoned."),
+    ] = None,
     job: Annotated[
         str | None, typer.Option("--job", metavar="ID", help="Restore or purge the files of one run.")
     ] = None,
@@ -177,6 +181,7 @@ def orphans(
             "--equal-schemes": bool(equal_schemes),
             "--equal-authorities": bool(equal_authorities),
             "--dropped-table": bool(dropped_table),
+            "--dead-metadata": bool(dead_metadata),
             "--all-tables": all_tables,
             "--older-than": older_than is not None and names[0] == "restore",
         }
@@ -195,6 +200,7 @@ def orphans(
         equal_schemes=equal_schemes or (),
         equal_authorities=equal_authorities or (),
         dropped_tables=dropped_table or (),
+        dead_metadata=dead_metadata or (),
     )
     status = commands.remove(session, names, options, every=all_tables, dry_run=dry_run, fail_fast=fail_fast, job=job)
     end_as(status, detailed_exitcode=detailed_exitcode)

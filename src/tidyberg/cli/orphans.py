@@ -1,8 +1,8 @@
 """Implements orphans, with restore, purge and the check of locations."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import get_args
+from uuid import UUID
 
 from tidyberg.app import build_control
 from tidyberg.cli.flags import OptionFlags
@@ -24,7 +24,7 @@ from tidyberg.cli.table_names import NamedTables
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput
 from tidyberg.execute.engine import CancelToken
-from tidyberg.model.durations import parse_age
+from tidyberg.model.durations import parse_age, parse_moment
 from tidyberg.model.orphans import (
     DAY_MS,
     OrphanOptions,
@@ -51,6 +51,7 @@ def orphan_options(
     equal_schemes: Sequence[str],
     equal_authorities: Sequence[str],
     dropped_tables: Sequence[str],
+    dead_metadata: Sequence[str],
 ) -> OrphanOptions:
     known = OrphanOptions()
     choices: tuple[PrefixMismatch, ...] = get_args(PrefixMismatch)
@@ -59,7 +60,7 @@ def orphan_options(
         raise BadInput(f"{prefix_mismatch!r} is not a mode.", hint=f"Choose one of {', '.join(choices)}.")
     return OrphanOptions(
         older_than_ms=known.older_than_ms if older_than is None else parse_age(older_than),
-        newer_than_ms=None if newer_than is None else _moment(newer_than),
+        newer_than_ms=None if newer_than is None else parse_moment(newer_than),
         now=now,
         quarantine=quarantine,
         force=force,
@@ -67,8 +68,19 @@ def orphan_options(
         equal_schemes=(*known.equal_schemes, *map(_group, equal_schemes)),
         equal_authorities=tuple(map(_group, equal_authorities)),
         locations=tuple(locations),
-        dropped_tables=tuple(dropped_tables),
+        dropped_tables=tuple(map(_uuid, dropped_tables)),
+        dead_metadata=tuple(dead_metadata),
     )
+
+
+def _uuid(text: str) -> str:
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise BadInput(
+            f"{text!r} is not the id of a table.",
+            hint="The error that asks for --dropped-table names it, such as 7f985b29-0000-4000-8000-000000000001.",
+        ) from None
 
 
 def _group(text: str) -> tuple[str, ...]:
@@ -76,14 +88,6 @@ def _group(text: str) -> tuple[str, ...]:
     if len(names) < 2:
         raise BadInput(f"{text!r} names fewer than two that are equal.", hint='Write it like "s3,oss".')
     return names
-
-
-def _moment(text: str) -> int:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise BadInput(f"{text!r} is not a time.", hint="Write it like 2026-01-31 or 2026-01-31T12:00:00Z.") from None
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def remove(
@@ -123,8 +127,8 @@ def remove(
             return NOTHING if found.verdict == "nothing" else 0
         session.show(show_orphans(found, timezone), orphans_json(found))
         return _outcome(found).status or (NOTHING if found.outcome == "nothing" else 0)
-    if options.locations or options.dropped_tables:
-        raise BadInput("--location and --dropped-table need exactly one table.")
+    if options.locations or options.dropped_tables or options.dead_metadata:
+        raise BadInput("--location, --dropped-table and --dead-metadata need exactly one table.")
     batch = TableBatch(session, named, OptionFlags(), fail_fast=fail_fast)
 
     def one(control: Control, ref: TableRef, cancel: CancelToken) -> TableOutcome:

@@ -52,7 +52,8 @@ def show_expiry(result: ExpiryResult, timezone: str) -> Group:
 
 def _headline(result: ExpiryResult, timezone: str) -> Text:
     kept = count(len(result.decision.retained))
-    before = f"older than {moment(result.decision.cutoff_ms, timezone)}"
+    cutoff = result.decision.cutoff_ms
+    before = "never by age" if cutoff < 0 else f"older than {moment(cutoff, timezone)}"
     if result.outcome == "nothing":
         return Text(f"{result.table}: nothing to expire; all {kept} snapshots are kept (cutoff: {before})")
     mark = ("✓ ", "bold green") if result.failure is None else ("! ", "bold yellow")

@@ -74,6 +74,7 @@ def _details(plan: OrphanPlan) -> list[Text]:
             )
         )
     lines += [Text(f"  kept: {plural(number, 'file')} ({why})") for why, number in sorted(plan.kept.items())]
+    lines += [Text(f"  kept because of {path}, which the catalog does not know") for path in plan.other_states]
     lines += [Text(f"not checked for a shared location: {text}", style="yellow") for text in plan.not_checked]
     return lines
 
@@ -96,6 +97,7 @@ def orphan_plan_json(plan: OrphanPlan) -> dict[str, Any]:
         "listed": plan.listed,
         "kept": dict(plan.kept),
         "not_checked": list(plan.not_checked),
+        "other_states": list(plan.other_states),
         "first": list(plan.first),
     }
 

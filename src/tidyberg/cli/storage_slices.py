@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tidyberg.model.durations import NEVER_MS
 from tidyberg.model.storage_report import Holder, StorageReport, StoredBytes, StoredKind
 
 _DELETES = (StoredKind.POSITION_DELETES, StoredKind.EQUALITY_DELETES)
@@ -44,5 +45,7 @@ def age(milliseconds: int) -> str:
 
 
 def age_label(milliseconds: int, *, is_own: bool) -> str:
-    words = f"older than {age(milliseconds)}" if milliseconds else "all but what branches and tags keep"
+    words = f"older than {age(milliseconds)}" if milliseconds > 0 else "all but what branches and tags keep"
+    if milliseconds >= NEVER_MS:
+        words = "never"
     return f"{words} (the table's setting)" if is_own else words

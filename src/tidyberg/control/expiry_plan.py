@@ -12,9 +12,12 @@ from pyiceberg.table.refs import SnapshotRefType
 
 from tidyberg.commit.expiry import MetadataRemoval, removable_refs
 from tidyberg.control.complete_snapshots import require_all_snapshots
-from tidyberg.errors import BadInput, DamagedFile
+from tidyberg.control.held_table import load_same_table
+from tidyberg.control.other_states import newer_states
+from tidyberg.errors import AccessDenied, BadInput, DamagedFile
 from tidyberg.model.expiry import ExpireOptions, ExpiryDecision, RefInfo
 from tidyberg.model.table import TableRef
+from tidyberg.model.words import plural
 from tidyberg.observe.locations import inside, table_roots
 from tidyberg.observe.pin import snapshots_of
 from tidyberg.observe.reachable import FILES, FilesToDelete, ReachedManifests, expired_files
@@ -71,10 +74,30 @@ class ExpiryPlanner:
         candidates = expired_files(metadata, going, retained, expired, self._skip)
         files = FilesToDelete(candidates)
         files.protect(_without_statistics(table, expired), retained)
+        self._protect_newer_states(table, files, retained, expired)
         is_inside = inside(files.files["path"], table_roots(metadata))
         outside = files.files.filter(pc.invert(is_inside))
         files.files = files.files.filter(is_inside)
         return PreparedExpiry(decision, self.removal(table, decision, retained), retained, files, outside)
+
+    def _protect_newer_states(
+        self, table: Table, files: FilesToDelete, retained: ReachedManifests, expired: Collection[int]
+    ) -> None:
+        """Keeps what a newer state needs: another catalog may have committed it, and does not see this expiry [I6]."""
+        kept = {one.snapshot_id for one in table.metadata.snapshots if one.snapshot_id not in expired}
+        try:
+            for state in newer_states(table, self.ref, lambda: self._load(table), self.check):
+                if number := files.keep(state.named_files(table.io, self.check, retained, kept)):
+                    self.warn(
+                        f"{plural(number, 'file')} of expired snapshots stay, because {state.path} names them. This "
+                        "metadata file is newer than the catalog's state: its commit never landed, or it landed in "
+                        "another catalog. `tidyberg orphans` removes the files once nothing needs them."
+                    )
+        except AccessDenied as error:  # an expiry needs no right to list
+            self.warn(f"metadata files of other catalogs were not looked for: {error.message}")
+
+    def _load(self, table: Table) -> Table:
+        return load_same_table(self.catalog, self.ref, str(table.metadata.table_uuid))
 
     def removal(
         self, table: Table, decision: ExpiryDecision, retained: ReachedManifests, only: Collection[int] | None = None

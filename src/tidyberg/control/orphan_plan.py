@@ -17,6 +17,7 @@ from tidyberg.catalog.errors import catalog_errors
 from tidyberg.control.complete_snapshots import require_all_snapshots, require_own_files
 from tidyberg.control.held_table import load_same_table
 from tidyberg.control.orphan_sightings import Sightings, first_seen
+from tidyberg.control.other_states import OtherStates, list_metadata_files, metadata_directories
 from tidyberg.errors import AccessDenied, BadInput, Conflict, SharedFiles, StorageError
 from tidyberg.model.orphans import (
     LEAST_AGE_MS,
@@ -32,9 +33,11 @@ from tidyberg.model.sizes import GB, format_size
 from tidyberg.model.table import TableRef
 from tidyberg.model.words import plural
 from tidyberg.observe.locations import inside, table_roots
+from tidyberg.observe.metadata_heads import MetadataHead, read_heads
 from tidyberg.observe.orphans import ALIAS, MISMATCH, UNCLEAR, ListedFiles, OrphanSearch, Spellings, count_orphans
 from tidyberg.observe.reachable import ReachedManifests
-from tidyberg.observe.shared_locations import foreign_metadata, shared_locations
+from tidyberg.observe.shared_locations import shared_locations
+from tidyberg.observe.unlogged_metadata import KnownHistory
 from tidyberg.record.store import JobStore
 from tidyberg.storage.listing import files_below
 
@@ -55,6 +58,7 @@ class FoundOrphans:
     cutoff_ms: int
     now_ms: int
     not_checked: tuple[str, ...]
+    other_states: tuple[str, ...]  # metadata files that the table does not know and that keep files
 
     def due(self, options: OrphanOptions) -> pa.Table:
         """The orphans that may be deleted now. The others wait for another run."""
@@ -98,15 +102,30 @@ class OrphanFinder:
         search = OrphanSearch(listed.candidates(), listed.spellings, listed.kept)
         reached = ReachedManifests(fresh.io, self.check)
         self.leave_out(fresh, search, reached)
-        self._decide_mismatches(search)
+        heads: list[MetadataHead] = []
+        other_states: tuple[str, ...] = ()
         not_checked: tuple[str, ...] = ()
         if search.files.num_rows:
-            not_checked = self._require_unshared(fresh, listed.metadata_files, roots)
+            self.notify("reading metadata files that the table does not know")
+            heads = self._unlogged(fresh, listed.metadata_files)
+            other_states = self._keep_other_states(fresh, heads, search, reached)
+        self._decide_mismatches(search)
+        if search.files.num_rows:
+            not_checked = self._require_unshared(fresh, heads, roots)
         earlier = Sightings(fresh).read()
         seen = first_seen(search.files, earlier, self.now_ms)
         elsewhere = earlier.filter(pc.invert(inside(earlier["path"], roots)))
         return FoundOrphans(
-            fresh, search, reached, seen, elsewhere, listed.listed, listed.cutoff_ms, self.now_ms, not_checked
+            fresh,
+            search,
+            reached,
+            seen,
+            elsewhere,
+            listed.listed,
+            listed.cutoff_ms,
+            self.now_ms,
+            not_checked,
+            other_states,
         )
 
     def load(self, table_uuid: str) -> Table:
@@ -150,6 +169,7 @@ class OrphanFinder:
             kept={why: number for why, number in found.search.kept.items() if number},
             cutoff_ms=found.cutoff_ms,
             not_checked=found.not_checked,
+            other_states=found.other_states,
             first=tuple(found.seen["path"].slice(0, _SHOWN).to_pylist()),
         )
 
@@ -182,7 +202,26 @@ class OrphanFinder:
                     f"Cannot list {root}: {error}.",
                     hint="Give the catalog's storage credentials the right to list it, then try again.",
                 ) from error
+        elsewhere = [one for one in metadata_directories(table) if not _is_below(one, roots)]
+        listed.metadata_files += list_metadata_files(table, elsewhere)
         return listed
+
+    def _unlogged(self, table: Table, metadata_files: list[str]) -> list[MetadataHead]:
+        unlogged = KnownHistory.of(table).unlogged(metadata_files)
+        return list(read_heads(table.io, unlogged, self.check))
+
+    def _keep_other_states(
+        self, table: Table, heads: list[MetadataHead], search: OrphanSearch, reached: ReachedManifests
+    ) -> tuple[str, ...]:
+        """Leaves out what states need that the catalog does not know. Returns their metadata files."""
+        states = OtherStates(self.ref, KnownHistory.of(table), self.check, self.options.dead_metadata)
+        ids = {one.snapshot_id for one in table.metadata.snapshots}
+        with catalog_errors(self.ref.catalog, what=str(self.ref)):
+            return tuple(
+                state.path
+                for state in states.read(table, heads)
+                if search.keep_other_state(state.named_files(table.io, self.check, reached, ids))
+            )
 
     def _decide_mismatches(self, search: OrphanSearch) -> None:
         odd = search.mismatched()
@@ -200,7 +239,7 @@ class OrphanFinder:
             search.keep_mismatched()
         search.keep_aliases()
 
-    def _require_unshared(self, table: Table, metadata_files: list[str], roots: tuple[str, ...]) -> tuple[str, ...]:
+    def _require_unshared(self, table: Table, heads: list[MetadataHead], roots: tuple[str, ...]) -> tuple[str, ...]:
         """Refuses if another table has files there. Returns what could not be checked."""
         metadata = table.metadata
         self.notify("looking for other tables in the same location")
@@ -209,7 +248,7 @@ class OrphanFinder:
         dropped = {one.lower() for one in self.options.dropped_tables}
         if alive := dropped & (uuids | {str(metadata.table_uuid).lower()}):
             raise BadInput(f"Table {min(alive)} was not dropped: it is in the catalog.")
-        self._require_own_metadata(table, metadata_files, dropped)
+        self._require_own_metadata(table, heads, dropped)
         mine = TableLocations(self.ref, str(metadata.table_uuid), roots)
         others = [one for one in found.tables if one.table != self.ref]
         shared = [one for one in shared_locations([mine, *others]) if self.ref in (one.table, one.other)]
@@ -225,14 +264,11 @@ class OrphanFinder:
             )
         return found.not_checked
 
-    def _require_own_metadata(self, table: Table, metadata_files: list[str], dropped: set[str]) -> None:
-        metadata = table.metadata
-        known = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
-        unknown = sorted(set(metadata_files) - known)
-        foreign = foreign_metadata(table.io, unknown, str(metadata.table_uuid), self.check)
+    def _require_own_metadata(self, table: Table, heads: list[MetadataHead], dropped: set[str]) -> None:
+        own = str(table.metadata.table_uuid).lower()
         by_table: defaultdict[str | None, list[str]] = defaultdict(list)
-        for one in foreign:
-            if one.table_uuid is None or one.table_uuid not in dropped:
+        for one in heads:
+            if one.table_uuid is None or one.table_uuid not in (own, *dropped):
                 by_table[one.table_uuid].append(one.path)
         if not by_table:
             return
@@ -246,6 +282,10 @@ class OrphanFinder:
             f"Another table has files in the location of {self.ref}: {_some(named)}.",
             hint="If that table was dropped, name its id with --dropped-table. Otherwise move one of the two tables.",
         )
+
+
+def _is_below(directory: str, roots: tuple[str, ...]) -> bool:
+    return bool(inside(pa.chunked_array([[f"{directory}/file"]], pa.large_string()), roots)[0].as_py())
 
 
 def _minus(one: OrphanCounts, other: OrphanCounts) -> OrphanCounts:

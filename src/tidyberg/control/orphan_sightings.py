@@ -72,6 +72,15 @@ class Sightings:
             raise _failed("list", own_directory(self.table), error) from error
         return next((file.modified_ms for file in found if file.modified_ms > 0), None)
 
+    def touch(self) -> int | None:
+        """Writes the file again, unchanged, and returns the time of the storage. None if it does not say."""
+        seen = self.read()
+        self.write(seen)
+        found = self.store_clock_ms()
+        if not seen.num_rows:
+            self.remove()
+        return found
+
     def remove(self) -> None:
         objects.delete_many(self.table.io, [self.location])
 

@@ -36,6 +36,11 @@ class OrphanWork:
         found = self.finder.find(table)
         for text in found.not_checked[:3]:
             self.held.warn(f"not checked for a shared location: {text}")
+        for path in found.other_states[:3]:
+            self.held.warn(
+                f"files that {path} names are kept: the catalog does not know this metadata file. Its commit never "
+                "landed, or it landed in another catalog. If nobody uses it, --dead-metadata lets these files go"
+            )
         plan = self.finder.plan(found, self.held.services.prices.storage_per_gb_month)
         sightings = Sightings(found.table)
         if not found.seen.num_rows:

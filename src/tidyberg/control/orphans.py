@@ -12,6 +12,7 @@ from tidyberg.catalog.open import load_table
 from tidyberg.control.context import JobPolicy, Services
 from tidyberg.control.held_table import HeldTable, HoldRequest, hold_table
 from tidyberg.control.orphan_plan import OrphanFinder
+from tidyberg.control.orphan_sightings import Sightings
 from tidyberg.control.orphan_work import OrphanWork, first_refused, refused_files
 from tidyberg.control.quarantine import Quarantine, QuarantinedFiles, restore
 from tidyberg.errors import BadInput, UnknownJob
@@ -78,19 +79,22 @@ class OrphansJob:
         if older_than_ms < LEAST_AGE_MS and of_job is None:
             raise BadInput("An age below 24 hours needs the run to purge.", hint="Name it with --job.")
         with self._hold(PURGE, {"older_than_ms": older_than_ms}, emit, cancel) as (held, table):
-            now, check = self.services.now_ms(), held.check_ownership
-            chosen = [one for one in self._chosen(table, of_job) if one.age_ms(now) >= older_than_ms]
+            runs, check = self._chosen(table, of_job), held.check_ownership
+            now = self._earliest_now_ms(table) if runs else 0
+            chosen = [one for one in runs if one.age_ms(now) >= older_than_ms]
             emit(StageStarted(Stage.EXECUTE, f"deleting the files of {plural(len(chosen), 'run')}"))
             refused: dict[str, str] = {}
             files = size = 0
             for one in chosen:
-                there = one.present()
+                there, unnamed = one.recorded()
+                if unnamed:
+                    held.warn(f"{plural(len(unnamed), 'file')} stay, because {one.record} does not name {unnamed[0]}")
                 reached = ReachedManifests(table.io, check)
                 reached.add(table.metadata.snapshots)
                 needed = referenced_among(sorted(there), table, reached)
                 going = sorted(set(there) - needed)
                 said = delete_many(table.io, going, check=check)
-                if not said and not needed and (about_record := one.remove_record()) is not None:
+                if not said and not needed and not unnamed and (about_record := one.remove_record()) is not None:
                     said = {one.record: about_record}
                 refused |= said
                 files += len(going) - len(said)
@@ -112,6 +116,11 @@ class OrphansJob:
         return OrphanFinder(
             self.table, options, self.catalog, store, self.locations, now, check, notify, own_run=self.job_id
         )
+
+    def _earliest_now_ms(self, table: Table) -> int:
+        """Ages are differences of the store's own times: this machine's clock may be ahead of them."""
+        now, of_store = self.services.now_ms(), Sightings(table).touch()
+        return now if of_store is None else min(now, of_store)
 
     def _chosen(self, table: Table, of_job: str | None) -> list[QuarantinedFiles]:
         runs = Quarantine(table).runs()

@@ -126,6 +126,12 @@ class QuarantinedFiles:
             raise failed("list", self.directory, error) from error
         return {file.location: file.size for file in files}
 
+    def recorded(self) -> tuple[dict[str, int], list[str]]:
+        """The moved files that are there, with their sizes, and others that the record does not name."""
+        there = self.present()
+        named = {move.target for move in self.moves()} if there else set()
+        return {path: there[path] for path in there if path in named}, sorted(there.keys() - named)
+
     def remove_record(self) -> str | None:
         return objects.delete_many(self.table.io, [self.record]).get(self.record)
 

@@ -45,6 +45,7 @@ class OrphansPolicy:
     enabled: bool = True
     action: str = "report"  # "delete" and "quarantine" remove what two runs have seen
     older_than: str = "3d"  # an age
+    newer_than: str | None = None  # a moment: files written before it stay
     now: bool = False  # remove what this run sees for the first time too
 
 

@@ -30,6 +30,7 @@ class OrphanOptions:
     equal_authorities: tuple[tuple[str, ...], ...] = ()
     locations: tuple[str, ...] = ()  # look only here; empty: the table's location
     dropped_tables: tuple[str, ...] = ()  # ids of tables that no longer exist, and whose files are orphans
+    dead_metadata: tuple[str, ...] = ()  # metadata files that nobody uses, and whose files are orphans
 
     def as_options(self) -> dict[str, Any]:
         """For the record of the job."""
@@ -43,6 +44,7 @@ class OrphanOptions:
             "equal_authorities": [list(group) for group in self.equal_authorities] or None,
             "locations": list(self.locations) or None,
             "dropped_tables": list(self.dropped_tables) or None,
+            "dead_metadata": list(self.dead_metadata) or None,
         }
         return {name: value for name, value in named.items() if value is not None}
 
@@ -85,6 +87,7 @@ class OrphanPlan:
     kept: Mapping[str, int]  # files that no snapshot references, by the reason why they stay
     cutoff_ms: int
     not_checked: tuple[str, ...] = ()  # what the search for tables that share the location did not see
+    other_states: tuple[str, ...] = ()  # metadata files that the table does not know and that keep files
     first: tuple[str, ...] = ()  # some of the orphans
 
 

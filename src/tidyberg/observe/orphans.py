@@ -7,7 +7,7 @@ another path.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote_plus
 
@@ -19,6 +19,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tidyberg.errors import Unsupported
 from tidyberg.model.orphans import OrphanCounts
 from tidyberg.observe.locations import inside
+from tidyberg.observe.metadata_heads import METADATA_FILE
 from tidyberg.observe.path_keys import TEXT, path_keys
 from tidyberg.observe.reachable import ReachedManifests, live_entries
 from tidyberg.storage.listing import LISTED
@@ -26,13 +27,13 @@ from tidyberg.storage.listing import LISTED
 OWN_DIRECTORY = "_tidyberg"  # hidden: neither tidyberg nor Java looks for orphans in it
 _HIDDEN = r"(^|/)[_.]"
 _CONTROL = r"[\x00-\x1f\x7f]"  # XML cannot carry them, so a listing may show another name
-_METADATA_FILE = ".metadata.json"
 _LISTS = r"^tidyberg-[a-z-]+-[0-9a-f-]{36}\.arrow$"  # of files that a job deletes
 _VERSION_HINT = "version-hint.text"
 _SCHEME_AND_AUTHORITY = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?")
 
 YOUNG, HIDDEN, UNCLEAR = "younger than the age", "hidden", "unclear name"
 OLD = "older than --newer-than"
+OTHER_STATE = "named by a metadata file that the table does not know"
 OURS, ALIAS, MISMATCH = "of tidyberg's own jobs", "named like a referenced file", "other scheme or authority"
 
 CANDIDATES = pa.schema([*LISTED, ("key", TEXT), ("name", TEXT), ("family", TEXT)])
@@ -76,7 +77,7 @@ class ListedFiles:
     def add(self, files: pa.Table, root: str) -> None:
         self.listed += files.num_rows
         files = self._keep(files, self._is_hidden(files["path"], root), HIDDEN)
-        is_metadata = pc.match_substring(files["path"], _METADATA_FILE)
+        is_metadata = pc.match_substring(files["path"], METADATA_FILE)
         self.metadata_files += files["path"].filter(is_metadata).to_pylist()
         modified = files["modified_ms"]  # 0 means that it is not known: the file may be new
         files = self._keep(files, pc.or_(pc.greater_equal(modified, self.cutoff_ms), pc.less_equal(modified, 0)), YOUNG)
@@ -148,6 +149,15 @@ class OrphanSearch:
         for piece in live_entries(reached.io, new, reached.check):
             self.take_out(piece["path"])
         self._read |= set(reached.manifests)
+
+    def keep_other_state(self, named: Iterable[pa.ChunkedArray]) -> int:
+        """Keeps what a state of the table names that its catalog does not know. Returns the number of files."""
+        before: int = self.files.num_rows
+        for paths in named:
+            self.take_out(paths)
+        kept = before - int(self.files.num_rows)
+        self.kept[OTHER_STATE] += kept
+        return kept
 
     def mismatched(self) -> pa.Table:
         """Files whose path is referenced with another scheme or authority, and not with their own."""

@@ -218,6 +218,14 @@ class FilesToDelete:
                 self._take_out(paths)
             self._protected |= set(retained.manifests)
 
+    def keep(self, named: Iterable[pa.ChunkedArray]) -> int:
+        """Takes out the files that these locations name. Returns their number."""
+        before: int = self.files.num_rows
+        for paths in named:
+            self._take_out(paths)
+        after: int = self.files.num_rows
+        return before - after
+
     @property
     def _may_be_in_manifests(self) -> bool:
         """Returns True if entries could name a candidate. A Puffin file can hold statistics and deletion vectors."""

@@ -24,7 +24,8 @@ MAX_SNAPSHOT_AGE = "history.expire.max-snapshot-age-ms"
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
 MAX_REF_AGE = "history.expire.max-ref-age-ms"
 _FIVE_DAYS_MS = 5 * 24 * 60 * 60 * 1000
-_FOREVER = 2**63 - 1
+_FOREVER = 2**63 - 1  # Java's largest number
+_CORRECT_IT = "Correct it, or remove it."
 UNREFERENCED = "not in any branch, but newer than the cutoff"
 NOT_PLANNED = "not in the plan"
 
@@ -39,10 +40,12 @@ def decide_expiry(
     """Raises BadInput if the table forbids it, or if a snapshot that the caller named is still needed."""
     check_allowed(properties)
     cutoff_ms = now_ms - (
-        _number(properties, MAX_SNAPSHOT_AGE, _FIVE_DAYS_MS) if options.older_than_ms is None else options.older_than_ms
+        long_property(properties, MAX_SNAPSHOT_AGE, _FIVE_DAYS_MS)
+        if options.older_than_ms is None
+        else options.older_than_ms
     )
-    fewest = _number(properties, MIN_SNAPSHOTS, 1) if options.retain_last is None else options.retain_last
-    max_ref_age = _number(properties, MAX_REF_AGE, _FOREVER)
+    fewest = long_property(properties, MIN_SNAPSHOTS, 1) if options.retain_last is None else options.retain_last
+    max_ref_age = long_property(properties, MAX_REF_AGE, _FOREVER)
     staying, going, warnings = _divide(snapshots, refs, max_ref_age, now_ms)
     _check_named(options.snapshot_ids, staying)
     retained: dict[int, list[str]] = defaultdict(list)
@@ -130,16 +133,18 @@ def _ancestors(snapshots: Mapping[int, SnapshotInfo], head: int) -> Iterator[Sna
         number = snapshot.parent_id
 
 
-def _number(properties: Mapping[str, str], name: str, default: int) -> int:
+def long_property(properties: Mapping[str, str], name: str, default: int) -> int:
+    """As in Java, a negative number is a number: snapshots of the future are older than a negative age."""
     given = properties.get(name)
     if given is None:
         return default
     try:
-        return int(given)
+        number = int(given)
     except ValueError:
-        raise BadInput(
-            f"The table's property {name} is {given!r}, which is not a number.", hint="Correct it, or remove it."
-        ) from None
+        number = _FOREVER + 1
+    if not -_FOREVER <= number <= _FOREVER:
+        raise BadInput(f"The table's property {name} is {given!r}, which is not a number.", hint=_CORRECT_IT)
+    return number
 
 
 def unused_ids(known: Sequence[int], used: set[int], current: int) -> tuple[int, ...]:

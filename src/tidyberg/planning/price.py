@@ -41,12 +41,12 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from tidyberg.errors import BadInput
 from tidyberg.model.manifest import ManifestInfo
 from tidyberg.model.merging import merged_manifest_bytes
 from tidyberg.model.options import Calibration, PlanOptions, Prices, Resources
 from tidyberg.model.plan import Estimate, Mode
 from tidyberg.model.sizes import GB, MB
+from tidyberg.planning.expiry import MAX_SNAPSHOT_AGE, long_property
 
 # These are the numbers of the S3 client. A test compares them.
 WHOLE_BYTES = 16 * MB  # a file up to this size is read with one request
@@ -56,8 +56,8 @@ SMALLEST_COPY = 5 * MB
 SENT_BYTES = 16 * MB  # the parts in which files are sent that are too short for a copy
 _ARROW_PART_BYTES = 10 * MB
 _SCAN_BYTES = 128 * MB  # what a reader requests at once
-RETENTION_PROPERTY = "history.expire.max-snapshot-age-ms"
 DEFAULT_RETENTION_MS = 5 * 86_400_000
+_MOST_RETENTION_MS = 365 * 86_400_000
 _OWN_CLIENT = ("s3", "s3a", "s3n", "file")
 _READ_REQUESTS = ("get", "head")
 _FREE_REQUESTS = ("delete", "abort")
@@ -296,10 +296,8 @@ def pricing_for(
 
 
 def retention_ms(properties: Mapping[str, str]) -> int:
-    text = properties.get(RETENTION_PROPERTY, str(DEFAULT_RETENTION_MS))
-    if not text.strip().isdigit():
-        raise BadInput(f"The table's property {RETENTION_PROPERTY} is {text!r}, which is not a number of milliseconds.")
-    return int(text)
+    """How long replaced files are paid for. A table that never expires its snapshots pays for a year."""
+    return min(max(long_property(properties, MAX_SNAPSHOT_AGE, DEFAULT_RETENTION_MS), 0), _MOST_RETENTION_MS)
 
 
 def _scan_requests(sizes: list[int]) -> int:

@@ -6,15 +6,17 @@ Stronger places win: defaults, `maintain:`, its catalogs, namespaces and tables,
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from enum import Enum
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from tidyberg.errors import BadInput
-from tidyberg.model.durations import parse_age
+from tidyberg.model.durations import parse_age, parse_moment
 from tidyberg.model.maintenance_policy import MaintenancePolicy, PolicyLayer, PolicyScalar, merge_policy, policy_keys
+from tidyberg.model.orphans import LEAST_AGE_MS
 from tidyberg.model.table import TableRef
 from tidyberg.settings.fields import Section, StrategyName
 
@@ -36,7 +38,28 @@ def _age(value: str) -> str:
     return value.strip()
 
 
+def _orphan_age(value: str) -> str:
+    if parse_age(_age(value)) < LEAST_AGE_MS:
+        raise ValueError(f"{value!r} is below 24 hours, and a writer may not have committed its files yet")
+    return value.strip()
+
+
+def _as_text(value: object) -> object:
+    """YAML reads a date without quotes as a date."""
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _moment(value: str) -> str:
+    try:
+        parse_moment(value)
+    except BadInput as error:
+        raise ValueError(str(error)) from None
+    return value.strip()
+
+
 Age = Annotated[str, AfterValidator(_age)]
+OrphanAge = Annotated[str, AfterValidator(_orphan_age)]
+Moment = Annotated[str, BeforeValidator(_as_text), AfterValidator(_moment)]
 
 
 class PolicySection(Section):
@@ -102,7 +125,12 @@ class OrphansStepSettings(PolicySection):
     action: Literal["report", "delete", "quarantine"] | None = Field(
         None, description="report, delete or quarantine. Default: report."
     )
-    older_than: Age | None = Field(None, description="The age of orphans, at least 24h, such as 3d. Default: 3 days.")
+    older_than: OrphanAge | None = Field(
+        None, description="The age of orphans, at least 24h, such as 3d. Default: 3 days."
+    )
+    newer_than: Moment | None = Field(
+        None, description="Files written before this time stay, such as 2026-01-31. Default: none."
+    )
     now: bool | None = Field(None, description="Whether orphans go that no earlier run has seen. Default: false.")
 
 

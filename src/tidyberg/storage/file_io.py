@@ -168,7 +168,7 @@ class Storage:
         root = place.location.rstrip("/")
         with self.guard(place.location):
             if place.object is not None and self.s3 is not None:
-                start = f"{place.object.key.rstrip('/')}/"
+                start = place.object.prefix
                 wanted = start if recursive else f"{start}{prefix}"
                 for found in self.s3.objects(place.object.bucket, wanted, recursive=recursive):
                     if found.key.rpartition("/")[2].startswith(prefix):

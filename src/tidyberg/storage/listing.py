@@ -45,7 +45,7 @@ def files_below(io: TableIO, root: str, check: Callable[[], None] = lambda: None
 def _rows(storage: Storage, place: Place, check: Callable[[], None]) -> Iterator[Row]:
     root = place.location.rstrip("/")
     if place.object is not None and storage.s3 is not None:
-        prefix = f"{place.object.key.rstrip('/')}/"
+        prefix = place.object.prefix
         yield from _objects(storage.s3, place.object.bucket, prefix, root, check)
     elif place.is_local and isinstance(place.filesystem, fs.LocalFileSystem):
         yield from _local(place.path.rstrip("/"), root)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tidyberg.control.maintenance.step import StepContext, StepDone
 from tidyberg.errors import BadInput
-from tidyberg.model.durations import parse_age
+from tidyberg.model.durations import parse_age, parse_moment
 from tidyberg.model.maintenance import MaintenanceRequest, StepName, StepPlan
 from tidyberg.model.orphans import OrphanCounts, OrphanOptions, OrphanPlan
 from tidyberg.model.sizes import format_size
@@ -68,7 +68,10 @@ class OrphansStep:
 def _options(request: MaintenanceRequest) -> OrphanOptions:
     policy = request.policy.orphans
     return OrphanOptions(
-        older_than_ms=parse_age(policy.older_than), now=policy.now, quarantine=policy.action == QUARANTINE
+        older_than_ms=parse_age(policy.older_than),
+        newer_than_ms=None if policy.newer_than is None else parse_moment(policy.newer_than),
+        now=policy.now,
+        quarantine=policy.action == QUARANTINE,
     )
 
 

@@ -41,6 +41,12 @@ class S3Object:
         bucket, _, key = location.partition("://")[2].partition("/")
         return cls(bucket, key)
 
+    @property
+    def prefix(self) -> str:
+        """How the keys below this directory begin. It is empty for the root of the bucket."""
+        directory = self.key.rstrip("/")
+        return f"{directory}/" if directory else ""
+
 
 @dataclass(frozen=True)
 class Upload:
