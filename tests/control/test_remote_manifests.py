@@ -143,7 +143,7 @@ def random_options(random: Random) -> PlanOptions:
 def far_inventory(table: Table, options: PlanOptions, cache: ManifestCache | None = None) -> Inventory:
     """As a plan under these options sees the table when tasks read its manifests, two in each."""
     pinned = pin(table, REF)
-    remote = RemoteReader(0, reading_on(InlineEngine, table), counting_rule(pinned, options, NOW))
+    remote = RemoteReader(0, reading_on(InlineEngine, table.io), counting_rule(pinned, options, NOW))
     with patch.object(remote_manifests, "_TASK_MANIFESTS", 2):
         return take_inventory(table, pinned, cache, remote)
 

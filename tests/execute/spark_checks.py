@@ -142,7 +142,7 @@ def check_manifests(engine: SparkEngine, directory: Path) -> None:
         directory, [*manifests, ForgedManifest(deletes, content=1, sequence_number=2)], schema=SCHEMA, specs=[BY_REGION]
     )
     here = inventory_of(table)
-    there = take_inventory(table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table)))
+    there = take_inventory(table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table.io)))
     assert there.data_files == here.data_files
     assert there.delete_files == here.delete_files
     assert there.partitions == here.partitions
@@ -150,12 +150,14 @@ def check_manifests(engine: SparkEngine, directory: Path) -> None:
     assert _plan_hash(there, everything) == _plan_hash(here, everything)
     tidy = PlanOptions(strategy=Strategy.FULL, target_file_size=1_010)  # only deletes give something to do
     counted_files = counting_rule(here.pinned, tidy, 0)
-    some = take_inventory(table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table), counted_files))
+    some = take_inventory(
+        table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table.io), counted_files)
+    )
     assert 0 < some.data_files.num_rows < here.data_files.num_rows / 2
     assert _plan_hash(some, tidy) == _plan_hash(here, tidy)
     (directory / "manifest-00003.avro").write_bytes(b"Obj\x01 and nothing else" * 1000)
     with pytest.raises(DamagedFile, match=r"manifest-00003.avro is damaged"):
-        take_inventory(table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table)))
+        take_inventory(table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table.io)))
 
 
 def _plan_hash(inventory: Inventory, options: PlanOptions) -> str:

@@ -213,8 +213,8 @@ EXPIRIES = (
     Mutant(
         "expiry: a damaged manifest of a retained snapshot ends it",
         "observe/reachable.py",
-        "for piece in live_entries(self.io, list(new.values()), self.check):",
-        "for piece in live_entries(self.io, list(new.values()), self.check, print):",
+        "for piece in live_entries(self.io, list(new.values()), self.check, remote=self.remote):",
+        "for piece in live_entries(self.io, list(new.values()), self.check, print, self.remote):",
         (f"{EXPIRE}::test_a_missing_manifest_of_a_retained_snapshot_ends_it_before_anything_changes",),
     ),
     Mutant(

@@ -18,6 +18,7 @@ from tidyberg.catalog.errors import catalog_errors
 from tidyberg.catalog.open import list_tables, load_table
 from tidyberg.control.calibration import report
 from tidyberg.control.context import JobPolicy, JobRequest, Services
+from tidyberg.control.engine_reads import engine_reads
 from tidyberg.control.engines import EngineChoice
 from tidyberg.control.lease import LEASE_MS
 from tidyberg.control.planner import CALIBRATING_JOBS, Planner
@@ -43,6 +44,7 @@ from tidyberg.model.retry import RetryPolicy
 from tidyberg.model.storage_report import StorageReport
 from tidyberg.model.table import TableRef
 from tidyberg.observe.cache import ManifestCache
+from tidyberg.observe.engine_reads import EngineReads
 from tidyberg.observe.pin import pin
 from tidyberg.planning.document import options_of
 from tidyberg.record.clock import wall_clock_ms
@@ -78,6 +80,7 @@ class Control:
     now_ms: Callable[[], int] = wall_clock_ms
     sleep: Callable[[float], None] = time.sleep
     engine_reads_above: int | None = None  # above this many bytes, the engine's tasks read the manifests
+    engine_lists_above: int | None = None  # after this many files, the engine's tasks list the rest of a directory
     open_inline: Callable[[], Engine] | None = None  # for plans that take less time than Spark needs to start
     inline_resources: Resources | None = None  # of the inline engine
     cache: ManifestCache = field(default_factory=ManifestCache)
@@ -414,8 +417,11 @@ class Control:
 
     @property
     def _services(self) -> Services:
+        reads: EngineReads | None = None
+        if self.engine_reads_above is not None and self.engine_lists_above is not None:
+            reads = engine_reads(self._get_engine, self.engine_reads_above, self.engine_lists_above)
         return Services(
-            self.store, self.cache, self.retry, self.prices, self.tracer, self.scrub, self.now_ms, self.sleep
+            self.store, self.cache, self.retry, self.prices, self.tracer, self.scrub, self.now_ms, self.sleep, reads
         )
 
     @property

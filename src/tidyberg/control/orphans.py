@@ -85,7 +85,7 @@ class OrphansJob:
             files = size = 0
             for one in chosen:
                 there = one.present()
-                reached = ReachedManifests(table.io, check)
+                reached = ReachedManifests(table.io, check, self.services.engine_reads)
                 reached.add(table.metadata.snapshots)
                 needed = referenced_among(sorted(there), table, reached)
                 going = sorted(set(there) - needed)
@@ -110,7 +110,16 @@ class OrphansJob:
 
         store, now = self.services.store, self.services.now_ms()
         return OrphanFinder(
-            self.table, options, self.catalog, store, self.locations, now, check, notify, own_run=self.job_id
+            self.table,
+            options,
+            self.catalog,
+            store,
+            self.locations,
+            now,
+            check,
+            notify,
+            self.services.engine_reads,
+            own_run=self.job_id,
         )
 
     def _chosen(self, table: Table, of_job: str | None) -> list[QuarantinedFiles]:
