@@ -26,7 +26,7 @@ from tidyberg.control import engine_reads as on_engine
 from tidyberg.control import remote_manifests
 from tidyberg.control.control import Control
 from tidyberg.control.engine_reads import engine_reads
-from tidyberg.errors import StorageError
+from tidyberg.errors import DamagedFile, StorageError
 from tidyberg.execute.engine import Results
 from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.expiry import ExpireOptions
@@ -76,6 +76,16 @@ def test_tasks_return_the_entries_that_this_process_reads_whatever_is_damaged(ra
                 path.unlink() if random.random() < 0.5 else path.write_bytes(b"no Avro")
         here, there = entries_of(table, there=False), entries_of(table, there=True)
         assert there == here
+
+
+def test_a_damaged_manifest_of_a_retained_snapshot_is_an_error_on_the_engine_too(tmp_path: Path) -> None:
+    table = random_table(Random(3), tmp_path)
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    infos = read_manifest_list(table.io, snapshot.manifest_list)
+    Path(local_path(infos[-1].path)).write_bytes(b"no Avro")
+    with pytest.raises(DamagedFile):
+        list(entries_by_manifest(table.io, infos, remote=engine_reads(InlineEngine, 0, 0).manifests(table.io)))
 
 
 @pytest.mark.parametrize("version", [2, 3])
