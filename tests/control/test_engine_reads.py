@@ -41,7 +41,7 @@ from tidyberg.testing import Warehouse, local_path
 
 ALL = ExpireOptions(older_than_ms=0)
 NOW = OrphanOptions(now=True)
-EVERYTHING_THERE = {"engine_reads_above": 0, "engine_lists_above": -1}
+EVERYTHING_THERE: dict[str, Any] = {"engine_reads_above": 0, "engine_lists_above": -1}
 
 
 @pytest.fixture(autouse=True)
@@ -159,7 +159,10 @@ def test_an_ordinary_table_starts_no_engine(warehouse: Warehouse, tmp_path: Path
         raise AssertionError("the engine was started")
 
     made = build_control(Settings.model_validate({"store": {"path": str(tmp_path / "other.db")}}))
-    limits = {"engine_reads_above": made.engine_reads_above, "engine_lists_above": made.engine_lists_above}
+    limits: dict[str, Any] = {
+        "engine_reads_above": made.engine_reads_above,
+        "engine_lists_above": made.engine_lists_above,
+    }
     made.close()
     assert None not in limits.values()
     table = make_table(warehouse)

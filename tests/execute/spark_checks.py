@@ -176,7 +176,7 @@ def check_engine_reads(engine: SparkEngine, directory: Path) -> None:
     here = pa.concat_tables(live_entries(table.io, infos))
     there = pa.concat_tables(live_entries(table.io, infos, remote=reads.manifests(table.io)))
     assert there.sort_by("path") == here.sort_by("path")
-    assert here.num_rows == 8 * 13
+    assert here.num_rows == 8 * 14
     found, expected = (
         pa.concat_tables(files_below(table.io, str(directory / "data"), remote=remote)).sort_by("path")
         for remote in (reads.files, None)
