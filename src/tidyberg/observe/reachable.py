@@ -235,6 +235,7 @@ def expired_files(
     files = unique_files([_files(own), statistics_of(metadata, snapshot_ids)])
     for piece in live_entries(expired.io, manifests, expired.check, skip, expired.remote):
         files = unique_files([files, piece])
+    pa.default_memory_pool().release_unused()
     return files
 
 
@@ -275,6 +276,8 @@ class FilesToDelete:
 def unique_files(tables: Sequence[pa.Table]) -> pa.Table:
     """One row for each path. A Puffin file has one entry for each of its vectors."""
     together = pa.concat_tables(tables)
+    if pc.count_distinct(together["path"]).as_py() == together.num_rows:
+        return together.combine_chunks()  # the usual case; grouping takes three times the memory
     grouped = together.group_by("path").aggregate([("kind", "min"), ("size", "max")])
     return pa.Table.from_arrays([grouped["path"], grouped["kind_min"], grouped["size_max"]], schema=FILES)
 
