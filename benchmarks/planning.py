@@ -130,7 +130,7 @@ def measure(directory: str, name: str, spark: str | None) -> dict[str, Any]:
     pinned = pin(table, TableRef.parse(name, "lab"))
     now_ms = int(time.time() * 1000) + 3_600_000
     counted_files = counting_rule(pinned, options, now_ms)
-    remote = RemoteReader(0, reading_on(lambda: engine, table), counted_files) if engine is not None else None
+    remote = RemoteReader(0, reading_on(lambda: engine, table.io), counted_files) if engine is not None else None
     inventory = take_inventory(table, pinned, remote=remote)
     seen, seen_cpu = time.perf_counter() - started, time.process_time() - started_cpu
     seen_peak = peak_megabytes()

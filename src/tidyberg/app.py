@@ -47,6 +47,7 @@ def build_control(settings: Settings, store: JobStore | None = None) -> Control:
         retry=settings.commit.retry_policy,
         replans=settings.commit.replans,
         engine_reads_above=None if settings.engine == "inline" else settings.spark.manifests_above,
+        engine_lists_above=None if settings.engine == "inline" else settings.spark.files_above,
         open_inline=(lambda: _inline_engine(settings)) if settings.engine == "auto" else None,
         inline_resources=_inline_resources(settings) if settings.engine == "auto" else None,
         max_output_age_ms=int(settings.commit.max_output_age_hours * 3_600_000),

@@ -257,10 +257,10 @@ def test_a_file_that_a_retained_snapshot_spells_differently_stays(
 
     whole, before = reachable.live_entries, content_on_disk(warehouse, table)
 
-    def respelled(io: Any, manifests: Any, check: Any = None, skip: Any = None) -> Iterator[Any]:
+    def respelled(io: Any, manifests: Any, check: Any, skip: Any = None, remote: Any = None) -> Iterator[Any]:
         import pyarrow as pa
 
-        for piece in whole(io, manifests, check or (lambda: None), skip):
+        for piece in whole(io, manifests, check, skip, remote):
             if skip is None:  # of retained snapshots
                 paths = pa.array([spell(path) for path in piece["path"].to_pylist()], pa.large_string())
                 piece = piece.set_column(0, "path", paths)

@@ -11,6 +11,7 @@ import pytest
 from tests.builders.delete_files import equality_delete
 from tests.builders.inventories import BY_REGION, SCHEMA, inventory_of
 from tests.builders.tasks import NUMBERS, STORAGE, field, make_task, number_files, read_rows
+from tidyberg.control.engine_reads import engine_reads
 from tidyberg.control.remote_manifests import counting_rule, reading_on
 from tidyberg.errors import Cancelled, DamagedFile, StorageError
 from tidyberg.execute.engine import CancelToken, gathered
@@ -21,9 +22,12 @@ from tidyberg.model.inventory import Inventory
 from tidyberg.model.options import PlanOptions, Strategy
 from tidyberg.model.task import Task, TaskResult, output_name
 from tidyberg.observe.inventory import take_inventory
+from tidyberg.observe.manifest_list import read_manifest_list
+from tidyberg.observe.reachable import live_entries
 from tidyberg.observe.reading import RemoteReader
 from tidyberg.observe.statistics import partition_statistics
 from tidyberg.planning.decide import make_plan
+from tidyberg.storage.listing import files_below
 from tidyberg.testing import ForgedEntry, ForgedManifest, forge_static_table
 
 
@@ -142,7 +146,7 @@ def check_manifests(engine: SparkEngine, directory: Path) -> None:
         directory, [*manifests, ForgedManifest(deletes, content=1, sequence_number=2)], schema=SCHEMA, specs=[BY_REGION]
     )
     here = inventory_of(table)
-    there = take_inventory(table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table)))
+    there = take_inventory(table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table.io)))
     assert there.data_files == here.data_files
     assert there.delete_files == here.delete_files
     assert there.partitions == here.partitions
@@ -150,12 +154,35 @@ def check_manifests(engine: SparkEngine, directory: Path) -> None:
     assert _plan_hash(there, everything) == _plan_hash(here, everything)
     tidy = PlanOptions(strategy=Strategy.FULL, target_file_size=1_010)  # only deletes give something to do
     counted_files = counting_rule(here.pinned, tidy, 0)
-    some = take_inventory(table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table), counted_files))
+    some = take_inventory(
+        table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table.io), counted_files)
+    )
     assert 0 < some.data_files.num_rows < here.data_files.num_rows / 2
     assert _plan_hash(some, tidy) == _plan_hash(here, tidy)
     (directory / "manifest-00003.avro").write_bytes(b"Obj\x01 and nothing else" * 1000)
     with pytest.raises(DamagedFile, match=r"manifest-00003.avro is damaged"):
-        take_inventory(table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table)))
+        take_inventory(table, here.pinned, remote=RemoteReader(0, reading_on(lambda: engine, table.io)))
+
+
+def check_engine_reads(engine: SparkEngine, directory: Path) -> None:
+    """Tasks return the entries and the files that this process finds [I6]."""
+    manifests = [ForgedManifest([ForgedEntry(f"{m}-{n}", status=n % 3) for n in range(20)]) for m in range(8)]
+    table = forge_static_table(directory / "table", manifests, schema=SCHEMA)
+    for number in range(30):
+        (directory / f"data/{number % 3}/{number}").mkdir(parents=True)
+        (directory / f"data/{number % 3}/{number}/file").write_bytes(b"x" * number)
+    infos = read_manifest_list(table.io, table.metadata.snapshots[0].manifest_list)
+    reads = engine_reads(lambda: engine, 0, 3)
+    here = pa.concat_tables(live_entries(table.io, infos))
+    there = pa.concat_tables(live_entries(table.io, infos, remote=reads.manifests(table.io)))
+    assert there.sort_by("path") == here.sort_by("path")
+    assert here.num_rows == 8 * 14
+    found, expected = (
+        pa.concat_tables(files_below(table.io, str(directory / "data"), remote=remote)).sort_by("path")
+        for remote in (reads.files, None)
+    )
+    assert found == expected
+    assert expected.num_rows == 30
 
 
 def _plan_hash(inventory: Inventory, options: PlanOptions) -> str:

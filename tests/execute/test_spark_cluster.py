@@ -10,6 +10,7 @@ from tests.execute.servers import FAST_START, bare_python, connect_server, stand
 from tests.execute.spark_checks import (
     check_cancel,
     check_damaged_file,
+    check_engine_reads,
     check_manifests,
     check_results_and_progress,
     check_storage_error,
@@ -92,6 +93,10 @@ def test_a_storage_failure_is_reported_after_retries(engine: SparkEngine, tmp_pa
 
 def test_manifests_are_read_as_they_are_here(engine: SparkEngine, tmp_path: Path) -> None:
     check_manifests(engine, tmp_path)
+
+
+def test_huge_tables_are_read_and_listed_as_they_are_here(engine: SparkEngine, tmp_path: Path) -> None:
+    check_engine_reads(engine, tmp_path)
 
 
 def test_cancel(engine: SparkEngine, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from tests.execute.spark_checks import (
     check_cancel,
     check_damaged_file,
     check_deletes,
+    check_engine_reads,
     check_manifests,
     check_results_and_progress,
     check_storage_error,
@@ -72,6 +73,10 @@ def test_results_and_progress(engine: SparkEngine, tmp_path: Path) -> None:
 
 def test_manifests_are_read_as_they_are_here(engine: SparkEngine, tmp_path: Path) -> None:
     check_manifests(engine, tmp_path)
+
+
+def test_huge_tables_are_read_and_listed_as_they_are_here(engine: SparkEngine, tmp_path: Path) -> None:
+    check_engine_reads(engine, tmp_path)
 
 
 def kill_java() -> None:

@@ -4,6 +4,8 @@ from tests.mutants.mutant import Mutant
 
 ORPHANS = "tests/control/test_orphans.py"
 MODEL = "tests/observe/test_orphans.py"
+ENGINE = "tests/control/test_engine_reads.py"
+S3 = "tests/s3/test_orphans.py"
 SEARCH = "observe/orphans.py"
 PLAN = "control/orphan_plan.py"
 
@@ -182,6 +184,27 @@ ORPHAN_FILES = (
         "        search.keep_aliases()\n",
         "",
         (f"{ORPHANS}::test_a_file_with_the_name_of_a_referenced_one_stays",),
+    ),
+    Mutant(
+        "orphans: a range of keys that is left continues behind the last key",
+        "storage/listing.py",
+        "left = replace(part, after=page[-1].key)",
+        "left = None",
+        (f"{S3}::test_tasks_list_the_objects_that_this_process_lists",),
+    ),
+    Mutant(
+        "orphans: directories that are left are listed elsewhere",
+        "storage/listing.py",
+        "self.rest = [PrefixPart(directory) for directory in waiting]",
+        "self.rest = [PrefixPart(directory) for directory in waiting[1:]]",
+        (f"{ENGINE}::test_tasks_list_the_files_that_this_process_lists",),
+    ),
+    Mutant(
+        "orphans: what a task leaves is listed by another",
+        "control/engine_reads.py",
+        "left += result.rest",
+        "left += ()",
+        (f"{ENGINE}::test_tasks_list_the_files_that_this_process_lists",),
     ),
     Mutant(
         "orphans: links are not followed",

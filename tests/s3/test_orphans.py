@@ -14,11 +14,13 @@ from tests.builders.control import make_control
 from tests.builders.events_table import REF
 from tests.builders.s3_warehouse import S3Warehouse, properties_of
 from tests.servers.s3 import S3Server
+from tidyberg.control import engine_reads
 from tidyberg.control.control import Control
 from tidyberg.errors import BadInput
+from tidyberg.execute.inline import InlineEngine
 from tidyberg.model.orphans import OrphanOptions
 from tidyberg.storage import listing, moving
-from tidyberg.storage.listing import files_below
+from tidyberg.storage.listing import RemoteListing, files_below
 from tidyberg.storage.s3.responses import S3Response, TruncatedResponse
 from tidyberg.storage.s3.store import S3Object, S3Store
 
@@ -125,6 +127,43 @@ def test_every_range_of_a_listing_is_listed_once(
     store.put(S3Object(bucket, "many-more/x"), b"")
     found = [path for piece in files_below(table.io, f"s3://{bucket}/many/") for path in piece["path"].to_pylist()]
     assert sorted(found) == sorted(f"s3://{bucket}/many/{name}" for name in names)
+
+
+@pytest.mark.parametrize("limit", [-1, 0, 9, 40, 1_000])
+def test_tasks_list_the_objects_that_this_process_lists(
+    table: Table, store: S3Store, bucket: str, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """Pages are small, so that ranges are left in the middle. Some objects disappear meanwhile."""
+    monkeypatch.setattr(listing, "_RANGES", 5)
+    monkeypatch.setattr(engine_reads, "_TASK_FILES", 7)
+    monkeypatch.setattr(S3Store, "_pages", small_pages)
+    names = [f"p={number % 7}/q={number % 3}/{number:04d}" for number in range(60)]
+    names += ["p", "p=3-", "zz/ü", "_hidden/x", ".hidden", "a/b", "~", "empty/", "p=1/empty/"]
+    for name in names:
+        store.put(S3Object(bucket, f"many/{name}"), b"")
+    usual = engine_reads.engine_reads(InlineEngine, 0, limit).files
+
+    def removes_some(io: Any, root: str, parts: Any, check: Any) -> Iterator[Any]:
+        for number in range(4):
+            store.delete(S3Object(bucket, f"many/p=6/q={number % 3}/{6 + 7 * number:04d}"))
+        return usual.list_parts(io, root, parts, check)
+
+    def found(remote: RemoteListing | None) -> list[str]:
+        pieces = files_below(table.io, f"s3://{bucket}/many/", remote=remote)
+        return sorted(path for piece in pieces for path in piece["path"].to_pylist())
+
+    expected = sorted(f"s3://{bucket}/many/{name}" for name in names if not name.endswith("/"))
+    assert found(usual) == expected == found(None)
+    assert set(found(RemoteListing(limit, removes_some))) >= set(found(None))
+
+
+def small_pages(self: S3Store, bucket: str, prefix: str, more: Sequence[tuple[str, str]]) -> Iterator[Any]:
+    for page in PAGES(self, bucket, prefix, more):
+        for start in range(0, len(page), 4):
+            yield page[start : start + 4]
+
+
+PAGES = S3Store._pages
 
 
 def test_large_objects_are_copied_in_parts(

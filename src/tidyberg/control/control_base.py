@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from pyiceberg.catalog import Catalog
 
 from tidyberg.control.context import JobPolicy, Services
+from tidyberg.control.engine_reads import engine_reads
 from tidyberg.control.lease import LEASE_MS
 from tidyberg.control.planner import Planner
 from tidyberg.execute.engine import Engine, StartsInBackground
@@ -22,6 +23,7 @@ from tidyberg.model.options import Prices, Resources
 from tidyberg.model.retry import RetryPolicy
 from tidyberg.model.table import TableRef
 from tidyberg.observe.cache import ManifestCache
+from tidyberg.observe.engine_reads import EngineReads
 from tidyberg.record.clock import wall_clock_ms
 from tidyberg.record.store import JobStore
 from tidyberg.redact import redact_text
@@ -49,6 +51,7 @@ class ControlBase:
     now_ms: Callable[[], int] = wall_clock_ms
     sleep: Callable[[float], None] = time.sleep
     engine_reads_above: int | None = None  # above this many bytes, the engine's tasks read the manifests
+    engine_lists_above: int | None = None  # after this many files, the engine's tasks list the rest of a directory
     open_inline: Callable[[], Engine] | None = None  # for plans that take less time than Spark needs to start
     inline_resources: Resources | None = None  # of the inline engine
     cache: ManifestCache = field(default_factory=ManifestCache)
@@ -103,8 +106,11 @@ class ControlBase:
 
     @property
     def _services(self) -> Services:
+        reads: EngineReads | None = None
+        if self.engine_reads_above is not None and self.engine_lists_above is not None:
+            reads = engine_reads(self._get_engine, self.engine_reads_above, self.engine_lists_above)
         return Services(
-            self.store, self.cache, self.retry, self.prices, self.tracer, self.scrub, self.now_ms, self.sleep
+            self.store, self.cache, self.retry, self.prices, self.tracer, self.scrub, self.now_ms, self.sleep, reads
         )
 
     @property

@@ -18,6 +18,7 @@ from tidyberg.errors import AccessDenied, BadInput, DamagedFile
 from tidyberg.model.expiry import ExpireOptions, ExpiryDecision, RefInfo
 from tidyberg.model.table import TableRef
 from tidyberg.model.words import plural
+from tidyberg.observe.engine_reads import EngineReads
 from tidyberg.observe.locations import inside, table_roots
 from tidyberg.observe.pin import snapshots_of
 from tidyberg.observe.reachable import FILES, FilesToDelete, ReachedManifests, expired_files
@@ -46,6 +47,7 @@ class ExpiryPlanner:
     check: Callable[[], None]
     warn: Callable[[str], None]
     sent_before: frozenset[int] = frozenset()  # snapshots that earlier attempts may have expired
+    engine_reads: EngineReads | None = None
 
     def decide(self, table: Table) -> ExpiryDecision:
         metadata = table.metadata
@@ -64,7 +66,7 @@ class ExpiryPlanner:
         if problem := missing_ids(snapshots_of(metadata), named):
             raise BadInput(problem, hint="`tidyberg expire` without --snapshot chooses snapshots by age.")
         expired = set(decision.snapshot_ids)
-        retained, going = ReachedManifests(table.io, self.check), ReachedManifests(table.io, self.check)
+        retained, going = (ReachedManifests(table.io, self.check, self.engine_reads) for _ in range(2))
         if not expired:  # then no file is freed, and nothing has to be read
             nothing = FILES.empty_table()
             removal = self.removal(table, decision, retained)

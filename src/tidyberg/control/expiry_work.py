@@ -50,7 +50,14 @@ def planner_of(
         emit(Notice("warning", text))
 
     return ExpiryPlanner(
-        request.table, request.options, catalog, services.now_ms(), check, warn, sent_before=request.sent_before
+        request.table,
+        request.options,
+        catalog,
+        services.now_ms(),
+        check,
+        warn,
+        sent_before=request.sent_before,
+        engine_reads=services.engine_reads,
     )
 
 
@@ -223,7 +230,8 @@ class ExpiryWork:
         self.held.stage(Stage.VERIFY, "looking for every file of the retained snapshots")
         try:
             if len(retained.lists) != len(fresh.metadata.snapshots):  # others have expired some of them meanwhile
-                retained = ReachedManifests(fresh.io, self.held.cancel.raise_if_cancelled)
+                check, engine_reads = self.held.cancel.raise_if_cancelled, self.held.services.engine_reads
+                retained = ReachedManifests(fresh.io, check, engine_reads)
             retained.add(fresh.metadata.snapshots)
             found = find_missing(fresh, retained)
         except Cancelled:

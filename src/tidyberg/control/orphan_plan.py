@@ -32,6 +32,7 @@ from tidyberg.model.orphans import (
 from tidyberg.model.sizes import GB, format_size
 from tidyberg.model.table import TableRef
 from tidyberg.model.words import plural
+from tidyberg.observe.engine_reads import EngineReads
 from tidyberg.observe.locations import inside, table_roots
 from tidyberg.observe.metadata_heads import MetadataHead, read_heads
 from tidyberg.observe.orphans import ALIAS, MISMATCH, UNCLEAR, ListedFiles, OrphanSearch, Spellings, count_orphans
@@ -87,6 +88,7 @@ class OrphanFinder:
     now_ms: int  # one moment for the whole run
     check: Callable[[], None]
     notify: Callable[[str], None]  # called with the progress
+    engine_reads: EngineReads | None = None
     own_run: str | None = None  # the run that looks; its own record protects nothing
 
     def find(self, table: Table) -> FoundOrphans:
@@ -100,7 +102,7 @@ class OrphanFinder:
         if not set(roots) <= set(self._roots(fresh)):
             raise Conflict(f"The location of {self.ref} changed while it was listed.", hint="Try again.")
         search = OrphanSearch(listed.candidates(), listed.spellings, listed.kept)
-        reached = ReachedManifests(fresh.io, self.check)
+        reached = ReachedManifests(fresh.io, self.check, self.engine_reads)
         self.leave_out(fresh, search, reached)
         heads: list[MetadataHead] = []
         other_states: tuple[str, ...] = ()
@@ -191,9 +193,10 @@ class OrphanFinder:
         spellings = Spellings(self.options.equal_schemes, self.options.equal_authorities)
         cutoff = self.now_ms - self.options.older_than_ms
         listed = ListedFiles(table.metadata, spellings, cutoff, self.options.newer_than_ms)
+        remote = self.engine_reads.files if self.engine_reads is not None else None
         for root in roots:
             try:
-                for piece in files_below(table.io, root, self.check):
+                for piece in files_below(table.io, root, self.check, remote):
                     listed.add(piece, root)
                     self.notify(f"listed {plural(listed.listed, 'file')}")
             except OSError as error:

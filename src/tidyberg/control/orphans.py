@@ -89,7 +89,7 @@ class OrphansJob:
                 there, unnamed = one.recorded()
                 if unnamed:
                     held.warn(f"{plural(len(unnamed), 'file')} stay, because {one.record} does not name {unnamed[0]}")
-                reached = ReachedManifests(table.io, check)
+                reached = ReachedManifests(table.io, check, self.services.engine_reads)
                 reached.add(table.metadata.snapshots)
                 needed = referenced_among(sorted(there), table, reached)
                 going = sorted(set(there) - needed)
@@ -114,7 +114,16 @@ class OrphansJob:
 
         store, now = self.services.store, self.services.now_ms()
         return OrphanFinder(
-            self.table, options, self.catalog, store, self.locations, now, check, notify, own_run=self.job_id
+            self.table,
+            options,
+            self.catalog,
+            store,
+            self.locations,
+            now,
+            check,
+            notify,
+            self.services.engine_reads,
+            own_run=self.job_id,
         )
 
     def _earliest_now_ms(self, table: Table) -> int:

@@ -99,7 +99,7 @@ class Planner:
             pinned = pin(table, ref, options.branch, metadata_size(table))
             remote = None
             if self.engine_reads_above is not None:
-                remote = RemoteReader(self.engine_reads_above, reading_on(self.engine, table), counting(pinned))
+                remote = RemoteReader(self.engine_reads_above, reading_on(self.engine, table.io), counting(pinned))
             return take_inventory(table, pinned, self.cache, remote)
 
     def _calibration(self, resources: Resources) -> Calibration:

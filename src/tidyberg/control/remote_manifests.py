@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 
-from pyiceberg.table import Table
-
 from tidyberg.execute.engine import CancelToken, Engine
 from tidyberg.manifests.arrow_ipc import unpack_entries
 from tidyberg.manifests.entries import ManifestEntries
@@ -17,19 +15,22 @@ from tidyberg.observe.counted_files import CountingRule
 from tidyberg.observe.reading import ReadManifests
 from tidyberg.planning.select import selected_partitions
 from tidyberg.planning.unchanged_files import unchanged_file_rule
-from tidyberg.storage.access import storage_access
+from tidyberg.storage.access import TableIO, storage_access
 
 _TASK_BYTES = 16 * 1024 * 1024  # of manifests per task: about 100,000 files
 _TASK_MANIFESTS = 2_000
 
 
-def reading_on(engine: Callable[[], Engine], table: Table) -> ReadManifests:
-    """Returns a function that reads manifests of the table on the engine, and starts the engine if needed."""
+def reading_on(engine: Callable[[], Engine], io: TableIO, only: tuple[str, ...] | None = None) -> ReadManifests:
+    """Returns a function that reads manifests on the engine, and starts the engine if needed.
+
+    With `only`, the entries have just these columns, and no partitions.
+    """
 
     def read(manifests: Sequence[ManifestInfo], rest: CountedFileRule | None) -> Iterator[tuple[str, ManifestEntries]]:
         shares = list(_shares(manifests))
-        tasks = [ManifestTask("observe", number, tuple(share), rest) for number, share in enumerate(shares)]
-        with closing(engine().run(tasks, storage_access(table.io), cancel=CancelToken())) as results:
+        tasks = [ManifestTask("observe", number, tuple(share), rest, only) for number, share in enumerate(shares)]
+        with closing(engine().run(tasks, storage_access(io), cancel=CancelToken())) as results:
             for result in results:
                 assert isinstance(result, ManifestResult)
                 for number, entries in unpack_entries(result.packed):

@@ -1,4 +1,4 @@
-"""Sends entries of many manifests between processes: one compressed Arrow IPC stream per partition layout."""
+"""Sends tables between processes as compressed Arrow streams: entries of manifests as one per partition layout."""
 
 from collections.abc import Iterator, Sequence
 
@@ -32,8 +32,8 @@ def _pack(
     return (
         layout_of(columns),
         tuple((number, *rows) for number, rows in zip(numbers, lengths, strict=True)),
-        _stream(joined(manifests, manifests[0].source.column_names)),
-        _stream(pa.concat_tables(counted_files)) if counted_files else None,
+        pack_table(joined(manifests, manifests[0].source.column_names)),
+        pack_table(pa.concat_tables(counted_files)) if counted_files else None,
     )
 
 
@@ -41,8 +41,8 @@ def unpack_entries(packed: Sequence[PackedEntries]) -> Iterator[tuple[int, Manif
     """Yields the position of every manifest and its entries."""
     for layout, lengths, entries, counted_files in packed:
         columns = tuple(PartitionColumn(*column) for column in layout)
-        table = _table(entries)
-        all_counts = _table(counted_files) if counted_files is not None else None
+        table = unpack_table(entries)
+        all_counts = unpack_table(counted_files) if counted_files is not None else None
         start = counted_start = 0
         for number, rows, counted_rows in lengths:
             counts = all_counts.slice(counted_start, counted_rows) if all_counts is not None and counted_rows else None
@@ -50,7 +50,7 @@ def unpack_entries(packed: Sequence[PackedEntries]) -> Iterator[tuple[int, Manif
             start, counted_start = start + rows, counted_start + counted_rows
 
 
-def _stream(table: pa.Table) -> bytes:
+def pack_table(table: pa.Table) -> bytes:
     table = table.combine_chunks()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
@@ -59,5 +59,5 @@ def _stream(table: pa.Table) -> bytes:
     return content
 
 
-def _table(stream: bytes) -> pa.Table:
+def unpack_table(stream: bytes) -> pa.Table:
     return pa.ipc.open_stream(stream).read_all()

@@ -294,6 +294,7 @@ class ManifestTask:
     group_id: int
     manifests: tuple[ManifestInfo, ...]
     rest: CountedFileRule | None = None  # None: every file is listed
+    only: tuple[str, ...] | None = None  # the columns that are needed; None: all of them, and the partitions
 
     @property
     def inputs(self) -> tuple[TaskInput, ...]:
@@ -307,5 +308,28 @@ class ManifestResult:
     packed: tuple[Any, ...]  # encoded by manifests/arrow_ipc.py
 
 
-AnyTask = Task | ChecksumTask | AuditTask | DigestTask | ManifestTask
-AnyResult = TaskResult | ChecksumResult | AuditResult | DigestResult | ManifestResult
+@dataclass(frozen=True, slots=True)
+class ListTask:
+    """Lists parts of a directory, and stops soon after it has found more than `limit` files."""
+
+    job_id: str
+    group_id: int
+    root: str
+    parts: tuple[Any, ...]  # PrefixPart of storage/listing.py
+    limit: int
+
+    @property
+    def inputs(self) -> tuple[TaskInput, ...]:
+        return (TaskInput(self.root, 0, 0),) * len(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ListResult:
+    job_id: str
+    group_id: int
+    files: bytes  # a table of storage/listing.py, packed by manifests/arrow_ipc.py
+    rest: tuple[Any, ...]  # the parts that are left
+
+
+AnyTask = Task | ChecksumTask | AuditTask | DigestTask | ManifestTask | ListTask
+AnyResult = TaskResult | ChecksumResult | AuditResult | DigestResult | ManifestResult | ListResult

@@ -13,9 +13,9 @@ from tidyberg.errors import AccessDenied, StorageError, TidybergError
 from tidyberg.observe.locations import inside, table_roots
 from tidyberg.observe.path_keys import TEXT, path_keys
 from tidyberg.observe.reachable import ReachedManifests, statistics_of
-from tidyberg.storage.table_files import exists, files_in
+from tidyberg.storage.listing import files_below
+from tidyberg.storage.table_files import exists
 
-_LISTED_AT_A_TIME = 100_000
 _LOOKUPS = 16
 
 
@@ -31,7 +31,7 @@ def find_missing(table: Table, retained: ReachedManifests) -> Presence:
     """Files in the table's directories are found by listing, others by a request each. Reads no file's content."""
     check = retained.check
     try:
-        listed = _listed(table, check)
+        listed = _listed(table, retained)
         metadata = table.metadata
         own = [*retained.lists.values(), *(info.path for info in retained.manifests.values())]
         statistics = statistics_of(metadata, [one.snapshot_id for one in metadata.snapshots])["path"]
@@ -46,19 +46,15 @@ def find_missing(table: Table, retained: ReachedManifests) -> Presence:
         raise _no_listing(table, error) from error
 
 
-def _listed(table: Table, check: Callable[[], None]) -> pa.Array:
+def _listed(table: Table, retained: ReachedManifests) -> pa.Array:
     """The keys of all files in the table's directories."""
-    chunks: list[pa.Array] = []
-    for root in table_roots(table.metadata):
-        held: list[str] = []
-        for file in files_in(table.io, root, recursive=True):
-            held.append(file.location)
-            if len(held) >= _LISTED_AT_A_TIME:
-                check()
-                chunks.append(pa.array(held, TEXT))
-                held = []
-        chunks.append(pa.array(held, TEXT))
-    return path_keys(pa.chunked_array(chunks, TEXT)).combine_chunks()
+    remote = retained.engine_reads.files if retained.engine_reads is not None else None
+    keys = [
+        path_keys(piece["path"])
+        for root in table_roots(table.metadata)
+        for piece in files_below(table.io, root, retained.check, remote)
+    ]
+    return pa.chunked_array([chunk for one in keys for chunk in one.chunks], TEXT).combine_chunks()
 
 
 def _unseen(paths: pa.ChunkedArray, listed: pa.Array, roots: Sequence[str]) -> set[str]:

@@ -146,7 +146,7 @@ class OrphanSearch:
         self.take_out(_named_in_metadata(table, reached))
         self.files = self.files.filter(pc.not_equal(self.files["name"], _VERSION_HINT))
         new = [info for key, info in reached.manifests.items() if key not in self._read]
-        for piece in live_entries(reached.io, new, reached.check):
+        for piece in live_entries(reached.io, new, reached.check, remote=reached.remote):
             self.take_out(piece["path"])
         self._read |= set(reached.manifests)
 
@@ -220,7 +220,7 @@ def referenced_among(paths: Sequence[str], table: Table, reached: ReachedManifes
         return set()
     given = pa.chunked_array([list(paths)], TEXT)
     keys, found = path_keys(given), set[str]()
-    pieces = live_entries(reached.io, list(reached.manifests.values()), reached.check)
+    pieces = live_entries(reached.io, list(reached.manifests.values()), reached.check, remote=reached.remote)
     for piece in (_named_in_metadata(table, reached), *(entries["path"] for entries in pieces)):
         is_named = pc.is_in(keys, value_set=path_keys(piece).combine_chunks())
         found.update(given.filter(is_named).to_pylist())

@@ -18,14 +18,14 @@ from pyiceberg.table.snapshots import Snapshot
 from tidyberg.errors import DamagedFile
 from tidyberg.model.expiry import FileCounts
 from tidyberg.model.manifest import ManifestInfo
+from tidyberg.observe.engine_reads import REACHABLE_COLUMNS, EngineReads
 from tidyberg.observe.manifest_lists import read_manifest_lists
 from tidyberg.observe.path_keys import TEXT, path_keys
-from tidyberg.observe.reading import stream_entries
+from tidyberg.observe.reading import RemoteReader, stream_entries
 from tidyberg.storage.table_files import read_bytes
 
 # Manifests that are read together, although one may be damaged. Many small ones are decoded much faster than one each.
 _BUNDLE, _BUNDLE_BYTES = 4096, 32 * 1024 * 1024
-_COLUMNS = ("status", "content", "path", "size")
 REMEMBERED_BYTES = 64 * 1024 * 1024  # of manifests, whose paths take about as much
 _ROWS_AT_A_TIME = 500_000  # bounds the paths in memory while they are compared or made unique
 
@@ -54,6 +54,7 @@ class ReachedManifests:
 
     io: FileIO
     check: Callable[[], None] = _never  # called before each read; ends it if it raises
+    engine_reads: EngineReads | None = None  # None: this process reads everything
     lists: dict[str, str] = field(default_factory=dict)  # key -> path
     manifests: dict[str, ManifestInfo] = field(default_factory=dict)  # by key
     _remembered: list[pa.ChunkedArray] = field(default_factory=list)  # paths of entries that were read before
@@ -78,12 +79,16 @@ class ReachedManifests:
         skipped = known or self._remembered_keys
         new = {key: info for key, info in self.manifests.items() if key not in skipped}
         keeps = self.bytes < REMEMBERED_BYTES
-        for piece in live_entries(self.io, list(new.values()), self.check):
+        for piece in live_entries(self.io, list(new.values()), self.check, remote=self.remote):
             if keeps:
                 self._remembered.append(piece["path"])
             yield piece["path"]
         if keeps:
             self._remembered_keys |= set(new)
+
+    @property
+    def remote(self) -> RemoteReader | None:
+        return self.engine_reads.manifests(self.io) if self.engine_reads is not None else None
 
     @property
     def bytes(self) -> int:
@@ -104,11 +109,12 @@ def live_entries(
     manifests: Sequence[ManifestInfo],
     check: Callable[[], None] = _never,
     skip: Callable[[DamagedFile], None] | None = None,
+    remote: RemoteReader | None = None,
 ) -> Iterator[pa.Table]:
     """Yields the live entries of the manifests as tables of FILES, in pieces of bounded size."""
     pieces: list[pa.Table] = []
     rows = 0
-    for _, entries in entries_by_manifest(io, manifests, check, skip):
+    for _, entries in entries_by_manifest(io, manifests, check, skip, remote):
         pieces.append(entries)
         rows += entries.num_rows
         if rows >= _ROWS_AT_A_TIME:
@@ -123,6 +129,7 @@ def entries_by_manifest(
     manifests: Sequence[ManifestInfo],
     check: Callable[[], None] = _never,
     skip: Callable[[DamagedFile], None] | None = None,
+    remote: RemoteReader | None = None,
 ) -> Iterator[tuple[str, pa.Table]]:
     """Yields the path of each manifest and its live entries as FILES. The order can differ.
 
@@ -134,7 +141,7 @@ def entries_by_manifest(
         return read_bytes(io, path)
 
     def found(several: Sequence[ManifestInfo]) -> Iterator[tuple[str, pa.Table]]:
-        return ((path, _as_files(entries.table)) for path, entries in stream_entries(read, several, _COLUMNS))
+        return ((path, _as_files(entries.table)) for path, entries in stream_entries(read, several, REACHABLE_COLUMNS))
 
     def without_damaged(several: Sequence[ManifestInfo]) -> list[tuple[str, pa.Table]]:
         assert skip is not None
@@ -147,6 +154,18 @@ def entries_by_manifest(
         half = len(several) // 2
         return without_damaged(several[:half]) + without_damaged(several[half:])
 
+    if remote is not None and sum(info.length for info in manifests) > remote.above_bytes:
+        left = {info.path: info for info in manifests}
+        try:
+            for path, entries in remote.read(manifests, None):
+                check()
+                yield path, _as_files(entries.table)
+                left.pop(path, None)
+            return
+        except DamagedFile:
+            if skip is None:
+                raise
+            manifests = list(left.values())  # this process finds out which of them are damaged
     if skip is None:
         yield from found(manifests)
         return
@@ -194,8 +213,9 @@ def expired_files(
     own = [(path, FileKind.MANIFEST_LIST, 0) for path in expired.lists.values()]
     own += [(info.path, FileKind.MANIFEST, info.length) for info in manifests]
     files = unique_files([_files(own), statistics_of(metadata, snapshot_ids)])
-    for piece in live_entries(expired.io, manifests, expired.check, skip):
+    for piece in live_entries(expired.io, manifests, expired.check, skip, expired.remote):
         files = unique_files([files, piece])
+    pa.default_memory_pool().release_unused()
     return files
 
 
@@ -244,6 +264,8 @@ class FilesToDelete:
 def unique_files(tables: Sequence[pa.Table]) -> pa.Table:
     """One row for each path. A Puffin file has one entry for each of its vectors."""
     together = pa.concat_tables(tables)
+    if pc.count_distinct(together["path"]).as_py() == together.num_rows:
+        return together.combine_chunks()  # the usual case; grouping takes three times the memory
     grouped = together.group_by("path").aggregate([("kind", "min"), ("size", "max")])
     return pa.Table.from_arrays([grouped["path"], grouped["kind_min"], grouped["size_max"]], schema=FILES)
 

@@ -36,6 +36,7 @@ _PARQUET_PREFIX = "write.parquet."
 _LIST_PRICES = Prices()
 _RETRY = RetryPolicy()
 _LONGEST_HOT_WINDOW = 366 * 86_400
+DEFAULT_FILES_ABOVE = 5_000_000
 DEFAULT_MANIFESTS_ABOVE = 1024**3  # about five million files; fewer are read before Spark has started
 
 
@@ -251,7 +252,12 @@ class Spark(Section):
     driver_memory: str = Field("1g", pattern=r"^[0-9]+[kmgtKMGT]$", description="The heap size of the driver's JVM.")
     manifests_above: Size = Field(
         DEFAULT_MANIFESTS_ABOVE,
-        description="If the manifests of a plan are larger in total, Spark's tasks read them.",
+        description="If the manifests that a job needs are larger in total, Spark's tasks read them.",
+    )
+    files_above: int = Field(
+        DEFAULT_FILES_ABOVE,
+        ge=0,
+        description="After so many files, Spark's tasks list the rest of a directory.",
     )
     class_archive: bool = Field(
         True,

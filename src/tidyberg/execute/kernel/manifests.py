@@ -19,7 +19,7 @@ def read_manifests(task: ManifestTask, storage: Storage, should_stop: Callable[[
     contents = _contents(task, storage, should_stop)
     files = ((info.path, raw, info.holds_deletes) for info, raw in zip(task.manifests, contents, strict=True))
     try:
-        by_path = dict(read_entries(files))
+        by_path = dict(read_entries(files, task.only))
         found = [by_path[info.path] for info in task.manifests]
         if task.rest is not None:
             found = replace_by_counts(task.manifests, found, task.rest)

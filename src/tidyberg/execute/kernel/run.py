@@ -1,4 +1,4 @@
-"""Runs one task, on an executor or in this process: a rewrite, a verification, an audit, or reading manifests."""
+"""Runs one task, on an executor or in this process: a rewrite, a verification, an audit, manifests, a listing."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,6 +6,7 @@ from functools import partial
 from tidyberg.execute.kernel.attempt import RewriteAttempt
 from tidyberg.execute.kernel.audit import audit_files
 from tidyberg.execute.kernel.check.outputs import output_problems, report_stored_file
+from tidyberg.execute.kernel.listing import list_files
 from tidyberg.execute.kernel.manifests import read_manifests
 from tidyberg.execute.kernel.read.damaged_footers import refuse_damaged_footers
 from tidyberg.execute.kernel.rewrite import rewrite
@@ -18,6 +19,7 @@ from tidyberg.model.task import (
     ChecksumResult,
     ChecksumTask,
     DigestTask,
+    ListTask,
     ManifestTask,
     Task,
 )
@@ -45,6 +47,8 @@ def run_task(
             return digest_files(task, storage, should_stop)
         case ManifestTask():
             return read_manifests(task, storage, should_stop)
+        case ListTask():
+            return list_files(task, storage, should_stop)
         case ChecksumTask():
             return _read_back(task, storage, should_stop)
         case Task():
