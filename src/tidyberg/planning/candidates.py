@@ -13,7 +13,7 @@ from tidyberg.planning.compacted_files import already_compacted
 from tidyberg.planning.delete_ratios import DeleteRatios, delete_ratios_of
 from tidyberg.planning.deletes import DeleteIndex
 from tidyberg.planning.hot_partitions import waiting_files as waiting_files
-from tidyberg.planning.safety import Hazard, columns_of_optional_structs, hazards_of
+from tidyberg.planning.safety import Hazard, columns_for_keys, columns_of_optional_structs, hazards_of
 from tidyberg.planning.strategies.base import RewriteStrategy
 
 Mask = npt.NDArray[np.bool_]
@@ -73,6 +73,7 @@ def find_candidates(
         files,
         deletes.touched(deletes.unreadable()),
         deletes.touched(deletes.keyed_by(columns_of_optional_structs(inventory.pinned))),
+        deletes.touched(deletes.keyed_by_others_than(columns_for_keys(inventory.pinned))),
     )
     safe = hazards == Hazard.NONE
     mergeable = for_size & safe & ~deletes.touched()
