@@ -79,10 +79,15 @@ def find_candidates(
     mergeable = for_size & safe & ~deletes.touched()
     waiting = waiting_files(files, deletes, mergeable, inventory, statistics, strategy, now_ms)
     merged = _merged(for_size & ~waiting, starts, strategy.min_files_to_merge)
-    history = inventory.pinned.snapshots.values() if strategy.may_keep_data else ()
-    compactions = [info.snapshot_id for info in history if info.is_compaction]
+    compactions = [info.snapshot_id for info in inventory.pinned.snapshots.values() if info.is_compaction]
     ratios = delete_ratios_of(
-        files, deletes, statistics, options.max_delete_ratio, merged, inventory.counted_files, compactions
+        files,
+        deletes,
+        statistics,
+        options.max_delete_ratio,
+        merged,
+        inventory.counted_files,
+        compactions if strategy.may_keep_data else None,
     )
     for_deletes = strategy.select_for_deletes(deletes.touched(), ratios.above_limit[partition])
     rows_deleted = deletes.rows_known_deleted()
