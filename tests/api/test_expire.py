@@ -113,6 +113,8 @@ def test_operators_may_not_expire_by_default(settings: Settings) -> None:
             assert code_of(client.post("/api/v1/expire", json=TABLE)) == (403, "access-denied")
             assert code_of(client.post("/api/v1/compact", json={**TABLE, "options": options}))[0] == 403
             assert client.post("/api/v1/compact", json=TABLE).status_code == 202
+            assert client.post("/api/v1/expire/plan", json=TABLE).status_code == 200, "everybody may look"
+            assert code_of(client.post("/api/v1/maintain/plan", json=TABLE)) == (403, "access-denied")
         with Client(address, token=operator) as own, pytest.raises(AccessDenied):
             own.expire("public.events")
     service.stop()
